@@ -1,0 +1,128 @@
+//! Running a future to its end on a plain thread, without a runtime.
+
+use std::cell::Cell;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::{Context, Poll, Wake, Waker};
+
+use crate::time::{self, Instant};
+
+/// Blocks the calling thread until `future` is done.
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(Arc::clone(&bell));
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future);
+    loop {
+        let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
+        match polled {
+            Poll::Ready(output) => return output,
+            Poll::Pending => bell.wait(alarm),
+        }
+    }
+}
+
+thread_local! {
+    static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NotBlocking) };
+}
+
+/// Whether this thread is polling a blocking future, and when a sleep inside it wants to be polled again.
+#[derive(Clone, Copy)]
+enum Alarm {
+    NotBlocking,
+    Unset,
+    At(Instant),
+}
+
+/// Asks the thread that is blocking here to poll again at `at`; false when no thread is.
+pub(crate) fn set_alarm(at: Instant) -> bool {
+    match ALARM.get() {
+        Alarm::NotBlocking => return false,
+        Alarm::Unset => ALARM.set(Alarm::At(at)),
+        Alarm::At(earlier) => ALARM.set(Alarm::At(earlier.min(at))),
+    }
+    true
+}
+
+/// Runs `poll` and tells which alarm was set in it. What stood before is put back: blocking calls nest.
+fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Option<Instant>) {
+    struct PutBack(Alarm);
+    impl Drop for PutBack {
+        fn drop(&mut self) {
+            ALARM.set(self.0);
+        }
+    }
+    let outer = PutBack(ALARM.replace(Alarm::Unset));
+    let polled = poll();
+    let alarm = match ALARM.get() {
+        Alarm::At(at) => Some(at),
+        Alarm::NotBlocking | Alarm::Unset => None,
+    };
+    drop(outer);
+    (polled, alarm)
+}
+
+/// What the blocked thread sleeps on. Not thread parking, whose one token per thread belongs to the user.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Bell {
+    fn wait(&self, alarm: Option<Instant>) {
+        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*rung {
+            let Some(alarm) = alarm else {
+                rung = self.changed.wait(rung).unwrap_or_else(PoisonError::into_inner);
+                continue;
+            };
+            let left = alarm.saturating_duration_since(time::now());
+            if left.is_zero() {
+                break;
+            }
+            rung = self.changed.wait_timeout(rung, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+        *rung = false;
+    }
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_wake_from_another_thread_and_an_alarm_both_end_the_wait() {
+        let (send, receive) = tokio::sync::oneshot::channel();
+        let sender = std::thread::spawn(move || send.send(7).unwrap());
+        assert_eq!(block_on(receive).unwrap(), 7);
+        sender.join().unwrap();
+
+        let start = time::now();
+        block_on(time::sleep_until(start + Duration::from_millis(20)));
+        assert!(start.elapsed() >= Duration::from_millis(20));
+    }
+
+    #[test]
+    fn blocking_calls_nest() {
+        let inner_end = time::now() + Duration::from_millis(5);
+        let outer_end = time::now() + Duration::from_millis(10);
+        block_on(async {
+            time::sleep_until(inner_end).await;
+            block_on(time::sleep_until(inner_end + Duration::from_millis(2)));
+            time::sleep_until(outer_end).await;
+        });
+        assert!(time::now() >= outer_end);
+        assert!(!set_alarm(outer_end));
+    }
+}

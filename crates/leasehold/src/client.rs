@@ -1,0 +1,213 @@
+//! The client: where locks come from.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::client_id::ClientId;
+use crate::connect::Connect;
+use crate::engine::Engine;
+use crate::error::Invalid;
+use crate::hold::Hold;
+use crate::lock::Lock;
+use crate::name::Name;
+use crate::operation::Operation;
+use crate::owner::OwnerId;
+use crate::race::{First, race};
+use crate::time;
+
+/// A connection to one lock engine. Cheap to clone; all clones are one client.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let client = leasehold::Client::connect("memory:").await?;
+/// let guard = client.lock("coupon:42").acquire().await?;
+/// // … issue the coupon …
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    shared: Arc<Shared>,
+}
+
+impl Client {
+    /// Connects to the engine that `url` names. Options are set on what it returns, before `.await` or `.block()`.
+    ///
+    /// | URL | Engine |
+    /// |---|---|
+    /// | `memory:` | inside this process, for this client alone |
+    /// | `memory:NAME` | inside this process, shared by all clients that say the same name |
+    pub fn connect(url: impl Into<String>) -> Connect {
+        Connect::new(url.into())
+    }
+
+    pub(crate) fn new(shared: Shared) -> Self {
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// The lock of this name: plain and re-entrant, Redisson's `RLock`.
+    ///
+    /// It costs nothing to make and nothing to drop. A name that no engine can take is refused by the first
+    /// operation on it, before anything is sent.
+    pub fn lock(&self, name: impl AsRef<str>) -> Lock {
+        Lock::new(Arc::clone(&self.shared), Name::new(&self.shared.namespace, name.as_ref()))
+    }
+
+    /// The id of this client, the first half of the owners it draws.
+    #[must_use]
+    pub fn id(&self) -> String {
+        self.shared.id.to_string()
+    }
+
+    /// The label given at [`connect`](Connect::label), or an empty text.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        &self.shared.label
+    }
+
+    /// Shuts the client down: refuses new locks, waits up to `grace` for the guards that are out, then stops.
+    ///
+    /// Whoever waits for a lock is told at once. Guards that end within `grace` are released as ever. Those that
+    /// do not are never released under running work: they are told [`Loss::Shutdown`](crate::Loss::Shutdown),
+    /// are no longer renewed, and their locks run out, or are released when the work ends first.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future stops the waiting; the client stays closed to new locks. Call it again to finish.
+    pub fn shutdown(&self, grace: Duration) -> Operation<Shutdown> {
+        let shared = Arc::clone(&self.shared);
+        Operation::new(async move { shared.shutdown(grace).await })
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("id", &self.shared.id)
+            .field("label", &self.shared.label)
+            .finish_non_exhaustive()
+    }
+}
+
+/// How a [`Client::shutdown`] went.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Shutdown {
+    /// How many locks were still held at the end of the grace, and now run out by themselves.
+    pub left_to_expire: usize,
+}
+
+/// What all clones of a client, its locks and its guards share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) id: ClientId,
+    pub(crate) engine: Arc<dyn Engine>,
+    pub(crate) namespace: String,
+    pub(crate) label: String,
+    pub(crate) watchdog: Duration,
+    pub(crate) outage_limit: Duration,
+    /// The holds of owners that callers name. Those of drawn owners belong to their guards alone.
+    named: Mutex<HashMap<(Name, OwnerId), Weak<Hold>>>,
+    guards: AtomicUsize,
+    closed: AtomicBool,
+    /// Rings when the client closes, and when the last guard goes afterwards.
+    changed: Notify,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        engine: Arc<dyn Engine>,
+        namespace: String,
+        label: String,
+        watchdog: Duration,
+        outage_limit: Duration,
+    ) -> Self {
+        Self {
+            id: ClientId::random(),
+            engine,
+            namespace,
+            label,
+            watchdog,
+            outage_limit,
+            named: Mutex::default(),
+            guards: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+            changed: Notify::new(),
+        }
+    }
+
+    /// The hold of a named owner, the same for all who ask for it while anybody has it.
+    pub(crate) fn named_hold(self: &Arc<Self>, name: &Name, owner: OwnerId) -> Arc<Hold> {
+        let key = (name.clone(), owner);
+        let mut named = self.named();
+        named.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let hold = Arc::new(Hold::named(Arc::clone(self), name.clone(), owner));
+            named.insert(key, Arc::downgrade(&hold));
+            hold
+        })
+    }
+
+    /// Forgets a named hold that nobody has any more.
+    pub(crate) fn forget_hold(&self, name: &Name, owner: OwnerId) {
+        let key = (name.clone(), owner);
+        let mut named = self.named();
+        // Somebody may have asked for it again in the meantime.
+        if named.get(&key).is_some_and(|hold| hold.strong_count() == 0) {
+            named.remove(&key);
+        }
+    }
+
+    fn named(&self) -> MutexGuard<'_, HashMap<(Name, OwnerId), Weak<Hold>>> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), Invalid> {
+        if self.closed.load(Ordering::SeqCst) { Err(Invalid::ShutDown) } else { Ok(()) }
+    }
+
+    /// Resolves when the client has been told to shut down.
+    pub(crate) async fn closed(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if self.check_open().is_err() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    pub(crate) fn guard_made(&self) {
+        self.guards.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn guard_gone(&self) {
+        if self.guards.fetch_sub(1, Ordering::SeqCst) == 1 && self.closed.load(Ordering::SeqCst) {
+            self.changed.notify_waiters();
+        }
+    }
+
+    async fn shutdown(&self, grace: Duration) -> Shutdown {
+        let deadline = time::now().checked_add(grace);
+        self.closed.store(true, Ordering::SeqCst);
+        self.changed.notify_waiters();
+        loop {
+            let changed = self.changed.notified();
+            if self.guards.load(Ordering::SeqCst) == 0 {
+                break;
+            }
+            match race(changed, time::sleep_until_or_forever(deadline)).await {
+                First::Left(()) => {}
+                First::Right(()) => break,
+            }
+        }
+        let left_to_expire = self.engine.retire(self.id);
+        tracing::debug!(client = %self.id, label = self.label, left_to_expire, "client shut down");
+        Shutdown { left_to_expire }
+    }
+}

@@ -1,0 +1,105 @@
+//! How a client is made.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::{Client, Shared};
+use crate::engine::Engine;
+use crate::engine::memory::{self, Memory};
+use crate::error::{ConnectError, Invalid};
+use crate::lease;
+use crate::operation::Operation;
+use crate::url::Url;
+
+/// A client to be made: options first, then `.await` or [`block`](Connect::block).
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), leasehold::ConnectError> {
+/// use std::time::Duration;
+///
+/// let client = leasehold::Client::connect("memory:")
+///     .namespace("billing:")
+///     .label("billing-worker-3")
+///     .watchdog(Duration::from_secs(10))
+///     .await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+#[must_use = "a connection is made when this is awaited or `.block()` is called"]
+pub struct Connect {
+    url: String,
+    namespace: String,
+    label: String,
+    watchdog: Duration,
+    outage_limit: Duration,
+}
+
+impl Connect {
+    pub(crate) fn new(url: String) -> Self {
+        Self {
+            url,
+            namespace: String::new(),
+            label: String::new(),
+            watchdog: Duration::from_secs(30),
+            outage_limit: Duration::from_secs(30),
+        }
+    }
+
+    /// How long a lock without a [`lease`](crate::Acquire::lease) stays held after its process has died. 30 s
+    /// unless set; on a server it is renewed every third of it while the guard lives.
+    pub fn watchdog(mut self, timeout: Duration) -> Self {
+        self.watchdog = timeout;
+        self
+    }
+
+    /// Put before every name, so that applications that share an engine do not meet. None unless set.
+    pub fn namespace(mut self, prefix: impl Into<String>) -> Self {
+        self.namespace = prefix.into();
+        self
+    }
+
+    /// What this client is called in logs and, later, in the server's list of clients. None unless set.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// How long an acquire without [`wait`](crate::Acquire::wait) rides through an outage of the server that
+    /// begins while it waits. 30 s unless set.
+    pub fn outage_limit(mut self, limit: Duration) -> Self {
+        self.outage_limit = limit;
+        self
+    }
+
+    /// The client on an engine that is there.
+    pub(crate) fn client(self, engine: Arc<dyn Engine>) -> Result<Client, Invalid> {
+        let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
+        Ok(Client::new(Shared::new(engine, self.namespace, self.label, watchdog, self.outage_limit)))
+    }
+
+    /// Makes the client from a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As for `.await`: a URL that is not known, or an option out of its range.
+    pub fn block(self) -> Result<Client, ConnectError> {
+        self.into_future().block()
+    }
+}
+
+impl IntoFuture for Connect {
+    type Output = Result<Client, ConnectError>;
+    type IntoFuture = Operation<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Operation::new(async move {
+            let engine: Arc<dyn Engine> = match Url::parse(&self.url)? {
+                Url::Private => Arc::new(Memory::new()),
+                Url::Shared(name) => memory::shared(&name),
+            };
+            Ok(self.client(engine)?)
+        })
+    }
+}

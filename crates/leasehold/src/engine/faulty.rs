@@ -1,0 +1,101 @@
+//! The memory engine with faults on demand.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::memory::Memory;
+use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
+use crate::client_id::ClientId;
+use crate::error::Failure;
+use crate::name::Name;
+use crate::owner::OwnerId;
+use crate::time;
+
+/// A memory engine whose answers go wrong as told.
+#[derive(Debug)]
+pub(crate) struct Faulty {
+    pub(crate) memory: Arc<Memory>,
+    script: Mutex<Script>,
+}
+
+/// What goes wrong from now on.
+#[derive(Debug, Default)]
+pub(crate) struct Script {
+    /// Requests are not carried out.
+    pub(crate) refusal: Option<Failure>,
+    /// Answers come later.
+    pub(crate) delay: Duration,
+    /// So many requests are carried out without an answer.
+    pub(crate) lost_replies: usize,
+}
+
+impl Faulty {
+    pub(crate) fn new() -> Self {
+        Self { memory: Arc::new(Memory::new()), script: Mutex::default() }
+    }
+
+    pub(crate) fn script(&self) -> MutexGuard<'_, Script> {
+        self.script.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn answer<T: Unpin + Send + 'static>(&self, request: impl FnOnce(&Memory) -> Reply<T>) -> Reply<T> {
+        let (refusal, delay, lost) = {
+            let mut script = self.script();
+            let lost = script.refusal.is_none() && script.lost_replies > 0;
+            script.lost_replies -= usize::from(lost);
+            (script.refusal.clone(), script.delay, lost)
+        };
+        let reply = match refusal {
+            Some(failure) => Reply::Now(Some(Err(failure))),
+            None => request(&self.memory),
+        };
+        let arrives = time::now() + delay;
+        Reply::Later(Box::pin(async move {
+            let answer = reply.await;
+            if !delay.is_zero() {
+                time::sleep_until(arrives).await;
+            }
+            if lost { Err(Failure::Unavailable("the reply was lost".into())) } else { answer }
+        }))
+    }
+}
+
+impl Engine for Faulty {
+    fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
+        self.answer(|memory| memory.attempt(claim, turn))
+    }
+
+    fn release(&self, name: &Name, release: Release) -> Reply<Released> {
+        self.answer(|memory| memory.release(name, release))
+    }
+
+    fn renew(&self, name: &Name, owner: OwnerId, length: Duration) -> Reply<Renewed> {
+        self.answer(|memory| memory.renew(name, owner, length))
+    }
+
+    fn abandon(&self, name: &Name, owner: OwnerId, count: u32) {
+        // The engine's own affair: a real one repeats it until it is done.
+        self.memory.abandon(name, owner, count);
+    }
+
+    fn query(&self, name: &Name) -> Reply<Option<Holding>> {
+        self.answer(|memory| memory.query(name))
+    }
+
+    fn listen(&self, name: &Name) -> Ticket {
+        self.memory.listen(name)
+    }
+
+    fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.memory.poll_hint(name, ticket, context)
+    }
+
+    fn leave(&self, name: &Name, ticket: Ticket) {
+        self.memory.leave(name, ticket);
+    }
+
+    fn retire(&self, client: ClientId) -> usize {
+        self.memory.retire(client)
+    }
+}

@@ -1,0 +1,29 @@
+//! What has to happen after a change, once no mutex is held.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use crate::term::Term;
+
+/// Wakers to call and to drop, and losses to announce.
+///
+/// All three run code that is not ours: a waker can drop a whole task, and with it a guard of the very same lock.
+#[derive(Debug, Default)]
+#[must_use = "somebody waits for it"]
+pub(super) struct Aftermath {
+    pub(super) wake: Option<Waker>,
+    pub(super) discard: Option<Waker>,
+    pub(super) announce: Vec<Arc<Term>>,
+}
+
+impl Aftermath {
+    pub(super) fn run(self) {
+        for term in &self.announce {
+            term.announce();
+        }
+        if let Some(waker) = self.wake {
+            waker.wake();
+        }
+        drop(self.discard);
+    }
+}

@@ -1,0 +1,224 @@
+//! What the memory engine knows about one name: a state machine without a clock or a lock of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::aftermath::Aftermath;
+use super::line::Line;
+use crate::client_id::ClientId;
+use crate::engine::{Attempt, Claim, Holding, Release, Released, Renewed, Ticket};
+use crate::lease::{Lease, margin};
+use crate::loss::Loss;
+use crate::owner::OwnerId;
+use crate::term::{Term, Until};
+use crate::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Slot {
+    held: Option<Held>,
+    pub(super) line: Line,
+}
+
+/// One hold.
+#[derive(Debug)]
+struct Held {
+    owner: OwnerId,
+    count: u32,
+    lease: Lease,
+    limit: Option<Instant>,
+    expires: Option<Instant>,
+    term: Arc<Term>,
+    /// Further terms of the same hold: an owner may hold through several clients.
+    others: Vec<Arc<Term>>,
+}
+
+impl Slot {
+    pub(super) fn is_idle(&self) -> bool {
+        self.held.is_none() && self.line.is_empty()
+    }
+
+    pub(super) fn attempt(
+        &mut self,
+        claim: &Claim,
+        turn: Option<Ticket>,
+        now: Instant,
+    ) -> (Attempt, Aftermath) {
+        let mut after = self.judge(now);
+        let attempt = match &mut self.held {
+            Some(held) if held.owner == claim.owner => held.reenter(claim, now),
+            _ if claim.held > 0 => Attempt::Gone,
+            Some(held) if claim.steal => {
+                after.announce = held.lose(Loss::TakenOver);
+                self.grant(claim, now)
+            }
+            Some(held) => {
+                let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
+                Attempt::Busy { retry_in, holder: Some(held.owner) }
+            }
+            None => match self.line.must_yield(turn, now) {
+                Some(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
+                _ => self.grant(claim, now),
+            },
+        };
+        (attempt, after)
+    }
+
+    fn grant(&mut self, claim: &Claim, now: Instant) -> Attempt {
+        self.line.taken();
+        let (held, until) = Held::new(claim, now);
+        self.held = Some(held);
+        Attempt::Granted(until)
+    }
+
+    pub(super) fn release(&mut self, release: Release, now: Instant) -> (Released, Aftermath) {
+        let after = self.judge(now);
+        let Some(held) = &mut self.held else { return (Released::NotHeld, after) };
+        match release {
+            Release::One { owner, from } if held.owner != owner || held.count != from => {
+                (Released::NotHeld, after)
+            }
+            Release::One { from: 2.., .. } => {
+                held.count -= 1;
+                (Released::Left(held.count, Some(held.prolong(now))), after)
+            }
+            Release::One { .. } => (Released::Left(0, None), self.free(now)),
+            Release::All => (Released::Left(0, None), self.lose(Loss::ForceUnlocked, now)),
+        }
+    }
+
+    pub(super) fn abandon(&mut self, owner: OwnerId, count: u32, now: Instant) -> Aftermath {
+        let freed = self.judge(now);
+        match &mut self.held {
+            Some(held) if held.owner == owner && held.count > count => {
+                held.count = count;
+                if count == 0 { self.free(now) } else { freed }
+            }
+            _ => freed,
+        }
+    }
+
+    pub(super) fn renew(&mut self, owner: OwnerId, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+        let freed = self.judge(now);
+        let renewed = match &mut self.held {
+            Some(held) if held.owner == owner => Renewed::Until(held.extend(length, now)),
+            _ => Renewed::Gone,
+        };
+        (renewed, freed)
+    }
+
+    pub(super) fn query(&mut self, now: Instant) -> (Option<Holding>, Aftermath) {
+        let freed = self.judge(now);
+        let holding = self.held.as_ref().map(|held| Holding {
+            owner: held.owner,
+            count: held.count,
+            remaining: held.expires.map_or(held.lease.length(), |at| at.saturating_duration_since(now)),
+        });
+        (holding, freed)
+    }
+
+    /// The hold is removed behind everybody's back; false if there is none.
+    #[cfg(feature = "test-util")]
+    pub(super) fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.held.is_none() { (false, after) } else { (true, self.lose(Loss::Gone, now)) }
+    }
+
+    /// The client stops keeping what it holds here; false if that is nothing.
+    pub(super) fn retire(&mut self, client: ClientId, now: Instant) -> (bool, Aftermath) {
+        let mut after = self.judge(now);
+        match &mut self.held {
+            Some(held) if held.owner.client == client => {
+                // What a server would do after the last renewal.
+                if let Lease::Kept(length) = held.lease {
+                    held.lease = Lease::Fixed(length);
+                    held.prolong(now);
+                }
+                after.announce = held.lose(Loss::Shutdown);
+                (true, after)
+            }
+            _ => (false, after),
+        }
+    }
+
+    /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
+    fn judge(&mut self, now: Instant) -> Aftermath {
+        match &self.held {
+            Some(held) if held.expires.is_none_or(|at| now < at) => Aftermath::default(),
+            None if self.line.is_promised() => Aftermath::default(),
+            _ => self.free(now),
+        }
+    }
+
+    fn free(&mut self, now: Instant) -> Aftermath {
+        self.held = None;
+        Aftermath { wake: self.line.promise(now), ..Aftermath::default() }
+    }
+
+    fn lose(&mut self, loss: Loss, now: Instant) -> Aftermath {
+        let announce = self.held.as_ref().map_or_else(Vec::new, |held| held.lose(loss));
+        Aftermath { announce, ..self.free(now) }
+    }
+}
+
+impl Held {
+    fn new(claim: &Claim, now: Instant) -> (Self, Until) {
+        let mut held = Self {
+            owner: claim.owner,
+            count: 1,
+            lease: claim.lease,
+            limit: claim.limit,
+            expires: None,
+            term: Arc::clone(&claim.term),
+            others: Vec::new(),
+        };
+        let until = held.prolong(now);
+        (held, until)
+    }
+
+    fn reenter(&mut self, claim: &Claim, now: Instant) -> Attempt {
+        if self.count != claim.held {
+            return Attempt::Counted(self.count);
+        }
+        self.count += 1;
+        self.lease = claim.lease;
+        self.limit = [self.limit, claim.limit].into_iter().flatten().min();
+        if !self.terms().any(|term| Arc::ptr_eq(term, &claim.term)) {
+            self.others.push(Arc::clone(&claim.term));
+        }
+        Attempt::Granted(self.prolong(now))
+    }
+
+    /// Begins the lease anew.
+    fn prolong(&mut self, now: Instant) -> Until {
+        let lease_ends = match self.lease {
+            Lease::Kept(_) => None,
+            Lease::Fixed(length) => Some(now + length),
+        };
+        self.expires = [lease_ends, self.limit].into_iter().flatten().min();
+        self.until(now)
+    }
+
+    fn extend(&mut self, length: Duration, now: Instant) -> Until {
+        if let Some(expires) = self.expires {
+            let wanted = expires.max(now + length);
+            self.expires = Some(self.limit.map_or(wanted, |limit| wanted.min(limit)));
+        }
+        self.until(now)
+    }
+
+    fn until(&self, now: Instant) -> Until {
+        let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
+        let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
+        let length = expires.saturating_duration_since(now).min(self.lease.length());
+        Until::Deadline(expires - margin(length), loss)
+    }
+
+    /// Tells every term of this hold, from now on; whoever listens is to be woken afterwards.
+    fn lose(&self, loss: Loss) -> Vec<Arc<Term>> {
+        self.terms().inspect(|term| term.condemn(loss)).cloned().collect()
+    }
+
+    fn terms(&self) -> impl Iterator<Item = &Arc<Term>> {
+        std::iter::once(&self.term).chain(&self.others)
+    }
+}

@@ -1,0 +1,139 @@
+//! What an engine does for the faces: six verbs, and nothing about waiting loops, guards or options.
+
+#[cfg(feature = "test-util")]
+pub(crate) mod faulty;
+pub(crate) mod memory;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use crate::client_id::ClientId;
+use crate::error::Failure;
+use crate::lease::Lease;
+use crate::name::Name;
+use crate::owner::OwnerId;
+use crate::term::{Term, Until};
+use crate::time::Instant;
+
+/// The state of all locks, somewhere.
+pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
+    /// Tries once to take or re-enter a lock. `turn` is the caller's place in the line of this name, if it has one.
+    ///
+    /// A free lock goes to the head of the line; whoever comes without a turn does not overtake those who have one.
+    fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt>;
+
+    /// Gives back one count of a hold, or everything that anybody holds under this name.
+    fn release(&self, name: &Name, release: Release) -> Reply<Released>;
+
+    /// Sets the time of a hold to at least `length` from now; never shortens it.
+    fn renew(&self, name: &Name, owner: OwnerId, length: Duration) -> Reply<Renewed>;
+
+    /// Sees to it that `owner` holds `name` at most `count` times, without anybody waiting for the answer.
+    ///
+    /// For dropped guards, cancelled attempts and releases whose answer is missing. It never fails: what cannot
+    /// be done now is repeated by the engine until the lease is over.
+    fn abandon(&self, name: &Name, owner: OwnerId, count: u32);
+
+    /// Who holds this name.
+    fn query(&self, name: &Name) -> Reply<Option<Holding>>;
+
+    /// Joins the line of this name, at its end.
+    fn listen(&self, name: &Name) -> Ticket;
+    /// Ready when this place in the line should try again.
+    fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
+    /// Leaves the line. A hint that was meant for this place goes to the next one.
+    fn leave(&self, name: &Name, ticket: Ticket);
+
+    /// Lets every hold of this client that still has a guard run out, tells its guards, and counts them.
+    fn retire(&self, client: ClientId) -> usize;
+}
+
+/// A place in the line of one name. Smaller came earlier.
+pub(crate) type Ticket = u64;
+
+/// What an attempt asks for.
+#[derive(Debug)]
+pub(crate) struct Claim {
+    pub(crate) name: Name,
+    pub(crate) owner: OwnerId,
+    /// How often the owner holds the lock before this attempt; one more if it is granted.
+    pub(crate) held: u32,
+    pub(crate) lease: Lease,
+    /// When the hold must end at the latest, however often it is renewed.
+    pub(crate) limit: Option<Instant>,
+    /// Take the lock from whoever holds it.
+    pub(crate) steal: bool,
+    /// Whom to tell when the hold is lost.
+    pub(crate) term: Arc<Term>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Attempt {
+    /// The lock is ours, until then by our own clock.
+    Granted(Until),
+    /// Somebody else has it, or is next. It may be worth trying again after this time.
+    Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
+    /// The claim was to re-enter, and there is nothing to re-enter.
+    Gone,
+    /// The owner holds the lock this often, which is not what the claim says. Nothing was changed.
+    Counted(u32),
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Release {
+    /// One count of this owner, which has `from` before.
+    One { owner: OwnerId, from: u32 },
+    /// Everything, in whoever's name.
+    All,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Released {
+    /// Done. The owner still holds it this often, now until then.
+    Left(u32, Option<Until>),
+    NotHeld,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Renewed {
+    Until(Until),
+    Gone,
+}
+
+/// A hold as anybody can see it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Holding {
+    pub(crate) owner: OwnerId,
+    pub(crate) count: u32,
+    pub(crate) remaining: Duration,
+}
+
+/// The answer of an engine, at once or later.
+pub(crate) enum Reply<T> {
+    Now(Option<Result<T, Failure>>),
+    #[cfg(feature = "test-util")]
+    Later(Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>),
+}
+
+impl<T> Reply<T> {
+    pub(crate) fn now(answer: T) -> Self {
+        Self::Now(Some(Ok(answer)))
+    }
+}
+
+impl<T: Unpin> Future for Reply<T> {
+    type Output = Result<T, Failure>;
+
+    #[cfg_attr(not(feature = "test-util"), expect(unused_variables, reason = "nothing answers later yet"))]
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        match self.get_mut() {
+            Self::Now(answer) => Poll::Ready(answer.take().expect("a reply is taken once")),
+            #[cfg(feature = "test-util")]
+            Self::Later(answer) => answer.as_mut().poll(context),
+        }
+    }
+}

@@ -1,0 +1,186 @@
+//! What can go wrong, one small enum per operation.
+//!
+//! Contention, time-out, outage, denial, loss and misuse are told apart by variant, never by text.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+use crate::loss::Loss;
+use crate::owner::Owner;
+
+/// What was asked cannot be done by any engine. Nothing was sent.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Invalid {
+    /// The name is empty.
+    #[error("a lock needs a name: the given one is empty")]
+    EmptyName,
+    /// The name, with its namespace, is longer than [`Invalid::LONGEST_NAME`].
+    #[error("a lock name may have {} bytes, namespace included: this one has {bytes}", Self::LONGEST_NAME)]
+    NameTooLong {
+        /// Its length in bytes.
+        bytes: usize,
+    },
+    /// The braces in the name would put the lock's key and its channel into different slots of a cluster.
+    #[error(
+        "the braces in the lock name {name:?} would put its key and its channel into different cluster slots: \
+         use no braces, or one closed and non-empty {{tag}}"
+    )]
+    NameSplitsSlots {
+        /// The name with its namespace, or the beginning of it.
+        name: String,
+    },
+    /// A lease, `max_hold` or watchdog time shorter than [`Invalid::SHORTEST_LEASE`].
+    #[error(
+        "a {what} of {given:?} is too short to be kept: the least is {:?}, ten times the safety margin",
+        Self::SHORTEST_LEASE
+    )]
+    TooShort {
+        /// Which of them.
+        what: &'static str,
+        /// What was given.
+        given: Duration,
+    },
+    /// A lease, `max_hold` or watchdog time longer than [`Invalid::LONGEST_LEASE`].
+    #[error(
+        "a {what} of {given:?} is longer than a hundred years: leave it out to hold as long as the guard lives"
+    )]
+    TooLong {
+        /// Which of them.
+        what: &'static str,
+        /// What was given.
+        given: Duration,
+    },
+    /// The client was told to shut down, or already has.
+    #[error("the client is shut down")]
+    ShutDown,
+}
+
+impl Invalid {
+    /// The most bytes a name may have, namespace included: 64 KiB.
+    pub const LONGEST_NAME: usize = 64 * 1024;
+    /// The shortest lease: below it the safety margin would eat a tenth of the time.
+    pub const SHORTEST_LEASE: Duration = Duration::from_millis(20);
+    /// The longest lease: a hundred years.
+    pub const LONGEST_LEASE: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+}
+
+/// The engine gave no usable answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// The server is down, unreachable, loading or out of memory. Whether it did what was asked is not known.
+    #[error("the lock server is unavailable: {0}")]
+    Unavailable(String),
+    /// The server refuses this client the command, and will again.
+    #[error("the lock server refuses the request: {0}")]
+    Denied(String),
+}
+
+/// Why a client could not be made.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ConnectError {
+    /// The URL is not one we know.
+    #[error(transparent)]
+    Url(#[from] crate::url::UrlError),
+    /// An option is out of its range.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+    /// The server did not answer, or refused.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+}
+
+/// Why there is no guard.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum AcquireError {
+    /// Somebody else held the lock for the whole wait. The server was there.
+    #[error("the lock stayed busy for the whole wait of {waited:?}{}", held_by(holder.as_ref()))]
+    Timeout {
+        /// How long was waited.
+        waited: Duration,
+        /// Who held it when it was last looked at.
+        holder: Option<Owner>,
+    },
+    /// There was no answer, or a refusal. If the request reached the server after all, it is undone.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// The hold that was to be re-entered is lost.
+    #[error("cannot re-enter the lock: {0}")]
+    Lost(#[from] Loss),
+    /// What was asked cannot be done.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+fn held_by(holder: Option<&Owner>) -> String {
+    holder.map_or_else(String::new, |owner| format!(", held by {owner}"))
+}
+
+impl AcquireError {
+    /// Whether somebody else has the lock: worth another try later.
+    #[must_use]
+    pub fn is_contended(&self) -> bool {
+        matches!(self, Self::Timeout { .. })
+    }
+
+    /// Whether the server could not be reached: nothing is known about the lock.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Failure(Failure::Unavailable(_)))
+    }
+
+    /// Whether the same call can succeed later without anybody changing code or settings.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        self.is_contended() || self.is_unavailable()
+    }
+}
+
+/// Why a release did not free anything that we know of.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ReleaseError {
+    /// The lock is not held, and was not at the moment of the release: what ran under it may have run unprotected.
+    #[error("the lock was not held any more: {0}")]
+    NotHeld(Loss),
+    /// This owner does not hold the lock.
+    #[error("{0} does not hold the lock")]
+    NotOwner(Owner),
+    /// The answer is missing. The release goes on in the background until the lease is over.
+    #[error("whether the lock is released is not known yet: {0}")]
+    Unknown(Failure),
+    /// What was asked cannot be done.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// Why a lease was not extended.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ExtendError {
+    /// The lock is lost: nothing can be extended.
+    #[error("the lock was not held any more: {0}")]
+    NotHeld(#[from] Loss),
+    /// There was no answer, or a refusal. The hold lasts at least as long as before.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// What was asked cannot be done.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// Why a question about a lock has no answer.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// There was no answer, or a refusal.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// What was asked cannot be done.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}

@@ -1,0 +1,358 @@
+//! A hold: one owner's claim on one name, however often it is entered.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use crate::client::Shared;
+use crate::engine::{Attempt, Claim, Release, Released, Renewed, Ticket};
+use crate::error::{ExtendError, Failure, ReleaseError};
+use crate::guard::Guard;
+use crate::lease::{Lease, margin};
+use crate::loss::Loss;
+use crate::name::Name;
+use crate::owner::OwnerId;
+use crate::term::Term;
+use crate::time;
+
+/// One owner of one name, as this client knows it.
+///
+/// The engine counts how often the lock was entered, and a count is told to it as a step from `k` to `k ± 1`, so
+/// that a step whose answer is missing can be taken back exactly. That works only if steps do not overlap: each
+/// is made from the [`Seat`], and there is one.
+pub(crate) struct Hold {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) name: Name,
+    pub(crate) owner: OwnerId,
+    /// Whether a caller chose the owner, so that the client knows the hold by it.
+    named: bool,
+    seat: tokio::sync::Mutex<Seat>,
+    /// Terms whose guard was dropped while somebody sat: whoever gets up gives them back.
+    owed: Mutex<Vec<Arc<Term>>>,
+}
+
+/// What is known of a hold between two steps.
+struct Seat {
+    /// How often the engine counts this owner.
+    count: u32,
+    /// How much of that was there before our term: an owner may hold through another client too.
+    base: u32,
+    /// The term that is running, if the hold is entered.
+    term: Option<Arc<Term>>,
+    lease: Lease,
+}
+
+/// How a hold is to be entered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Entry {
+    pub(crate) lease: Lease,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) steal: bool,
+}
+
+/// What one try to enter came to.
+#[derive(Debug)]
+pub(crate) enum Tried {
+    Granted(Guard),
+    Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
+}
+
+impl Hold {
+    /// The hold of an owner that a caller chose.
+    pub(crate) fn named(shared: Arc<Shared>, name: Name, owner: OwnerId) -> Self {
+        Self::new(shared, name, owner, true)
+    }
+
+    /// A hold of an owner that nobody else is.
+    pub(crate) fn fresh(shared: Arc<Shared>, name: Name) -> Self {
+        let owner = OwnerId::fresh(shared.id);
+        Self::new(shared, name, owner, false)
+    }
+
+    fn new(shared: Arc<Shared>, name: Name, owner: OwnerId, named: bool) -> Self {
+        let seat = Seat { count: 0, base: 0, term: None, lease: Lease::Kept(shared.watchdog) };
+        Self { shared, name, owner, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
+    }
+
+    /// Tries once to enter, for the first time or again.
+    pub(crate) async fn enter(
+        self: &Arc<Self>,
+        entry: Entry,
+        turn: Option<Ticket>,
+    ) -> Result<Tried, Failure> {
+        let mut seat = self.sit().await;
+        loop {
+            seat.leave_lost_term();
+            let term = seat.term.clone().unwrap_or_else(Term::new);
+            match self.step_in(&mut seat, &term, entry, turn).await? {
+                Attempt::Granted(_) => return Ok(Tried::Granted(Guard::new(Arc::clone(self), term))),
+                Attempt::Busy { retry_in, holder } => return Ok(Tried::Busy { retry_in, holder }),
+                // What we meant to re-enter is not there any more: enter as if for the first time.
+                Attempt::Gone => {
+                    term.lose(Loss::Gone);
+                    seat.vacate();
+                }
+                Attempt::Counted(count) if seat.term.is_some() => seat.count = count,
+                Attempt::Counted(count) => (seat.count, seat.base) = (count, count),
+            }
+        }
+    }
+
+    /// Enters again for a guard of `term`, with the lease that the hold has.
+    pub(crate) async fn reenter(self: &Arc<Self>, term: &Arc<Term>) -> Result<Result<Guard, Loss>, Failure> {
+        let mut seat = self.sit().await;
+        let entry = Entry { lease: seat.lease, max_hold: None, steal: false };
+        loop {
+            if let Some(loss) = seat.loss_of(term) {
+                return Ok(Err(loss));
+            }
+            match self.step_in(&mut seat, term, entry, None).await? {
+                Attempt::Granted(_) => return Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term)))),
+                Attempt::Counted(count) => seat.count = count,
+                Attempt::Gone | Attempt::Busy { .. } => term.lose(Loss::Gone),
+            }
+        }
+    }
+
+    /// Asks the engine for one more count. Until the answer is here, dropping this future takes the step back.
+    async fn step_in(
+        &self,
+        seat: &mut Seated<'_>,
+        term: &Arc<Term>,
+        entry: Entry,
+        turn: Option<Ticket>,
+    ) -> Result<Attempt, Failure> {
+        let begun = time::now();
+        if let (Some(term), Lease::Fixed(length)) = (&seat.term, entry.lease) {
+            // The engine is about to shorten the lease, perhaps without our hearing of it.
+            term.lasts_at_most(begun + length - margin(length), Loss::Expired);
+        }
+        let claim = Claim {
+            name: self.name.clone(),
+            owner: self.owner,
+            held: seat.count,
+            lease: entry.lease,
+            limit: entry.max_hold.and_then(|length| begun.checked_add(length)),
+            steal: entry.steal,
+            term: Arc::clone(term),
+        };
+        let undo = Undo { hold: self, count: seat.count };
+        let attempt = self.shared.engine.attempt(&claim, turn).await?;
+        if let Attempt::Granted(until) = attempt {
+            term.lasts(until);
+            if term.loss().is_some() {
+                return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
+            }
+            seat.count += 1;
+            seat.term = Some(Arc::clone(term));
+            seat.lease = entry.lease;
+        }
+        undo.disarm();
+        Ok(attempt)
+    }
+
+    /// Gives back what the guard of `term` holds, and tells how often the hold is still entered.
+    pub(crate) async fn release(&self, guard: Guard) -> Result<u32, ReleaseError> {
+        let mut seat = self.sit().await;
+        let term = guard.disarm();
+        if let Some(loss) = seat.loss_of(&term) {
+            seat.give_back(&term);
+            return Err(ReleaseError::NotHeld(loss));
+        }
+        self.step_out(&mut seat, &term, Term::release).await
+    }
+
+    /// Gives back one count in the owner's name, whoever has the guard.
+    pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
+        let mut seat = self.sit().await;
+        if let Some(term) = seat.term.clone() {
+            return match seat.loss_of(&term) {
+                Some(loss) => Err(ReleaseError::NotHeld(loss)),
+                // A guard that is still out protects nothing any more.
+                None => self.step_out(&mut seat, &term, |term| term.lose(Loss::Gone)).await,
+            };
+        }
+        let engine = &self.shared.engine;
+        let holding = engine.query(&self.name).await.map_err(ReleaseError::Unknown)?;
+        let Some(holding) = holding.filter(|holding| holding.owner == self.owner) else {
+            return Err(ReleaseError::NotOwner(self.owner.into()));
+        };
+        let undo = Undo { hold: self, count: holding.count - 1 };
+        let one = Release::One { owner: self.owner, from: holding.count };
+        let released = engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
+        undo.disarm();
+        match released {
+            Released::Left(left, _) => Ok(left),
+            Released::NotHeld => Err(ReleaseError::NotOwner(self.owner.into())),
+        }
+    }
+
+    /// Takes one count away, here first. What is dropped or unanswered from then on goes on without us.
+    async fn step_out(
+        &self,
+        seat: &mut Seated<'_>,
+        term: &Arc<Term>,
+        end: impl FnOnce(&Term),
+    ) -> Result<u32, ReleaseError> {
+        let from = seat.count;
+        seat.count -= 1;
+        let undo = Undo { hold: self, count: seat.count };
+        if seat.count <= seat.base {
+            seat.term = None;
+            end(term);
+        }
+        let one = Release::One { owner: self.owner, from };
+        let released = self.shared.engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
+        undo.disarm();
+        match released {
+            Released::Left(left, until) => {
+                if let Some(until) = until {
+                    term.lasts(until);
+                }
+                Ok(left)
+            }
+            Released::NotHeld => {
+                term.lose(Loss::Gone);
+                Err(ReleaseError::NotHeld(Loss::Gone))
+            }
+        }
+    }
+
+    /// Gives back what a dropped guard held, without waiting for anything.
+    pub(crate) fn give_back(&self, term: Arc<Term>) {
+        self.owed().push(term);
+        self.settle();
+    }
+
+    fn settle(&self) {
+        while !self.owed().is_empty() {
+            // Whoever sits settles when getting up.
+            let Ok(mut seat) = self.seat.try_lock().map(|seat| Seated { hold: self, seat: Some(seat) })
+            else {
+                return;
+            };
+            let owed = std::mem::take(&mut *self.owed());
+            for term in &owed {
+                seat.give_back(term);
+            }
+        }
+    }
+
+    fn owed(&self) -> MutexGuard<'_, Vec<Arc<Term>>> {
+        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes the lease last at least `length` from now.
+    pub(crate) async fn extend(&self, term: &Term, length: Duration) -> Result<Duration, ExtendError> {
+        if let Some(loss) = term.loss() {
+            return Err(ExtendError::NotHeld(loss));
+        }
+        match self.shared.engine.renew(&self.name, self.owner, length).await? {
+            Renewed::Until(until) => term.lasts(until),
+            Renewed::Gone => term.lose(Loss::Gone),
+        }
+        term.loss().map_or_else(|| Ok(term.remaining()), |loss| Err(ExtendError::NotHeld(loss)))
+    }
+
+    async fn sit(&self) -> Seated<'_> {
+        Seated { hold: self, seat: Some(self.seat.lock().await) }
+    }
+
+    fn abandon(&self, count: u32) {
+        self.shared.engine.abandon(&self.name, self.owner, count);
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.named {
+            self.shared.forget_hold(&self.name, self.owner);
+        }
+    }
+}
+
+impl fmt::Debug for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.name, self.owner)
+    }
+}
+
+/// The right to make a step.
+struct Seated<'a> {
+    hold: &'a Hold,
+    seat: Option<tokio::sync::MutexGuard<'a, Seat>>,
+}
+
+impl Seated<'_> {
+    /// Why a guard of `term` holds nothing, if so.
+    fn loss_of(&self, term: &Arc<Term>) -> Option<Loss> {
+        let current = self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term));
+        term.loss().or_else(|| (!current).then_some(Loss::Gone))
+    }
+
+    /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
+    fn leave_lost_term(&mut self) {
+        if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
+            self.hold.abandon(self.base);
+            self.vacate();
+        }
+    }
+
+    fn vacate(&mut self) {
+        self.term = None;
+        self.count = 0;
+        self.base = 0;
+    }
+
+    fn give_back(&mut self, term: &Arc<Term>) {
+        if !self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term)) {
+            return;
+        }
+        self.count -= 1;
+        if self.count <= self.base {
+            self.term = None;
+            term.release();
+        }
+        self.hold.abandon(self.count);
+    }
+}
+
+impl Deref for Seated<'_> {
+    type Target = Seat;
+
+    fn deref(&self) -> &Seat {
+        self.seat.as_ref().expect("seated until dropped")
+    }
+}
+
+impl DerefMut for Seated<'_> {
+    fn deref_mut(&mut self) -> &mut Seat {
+        self.seat.as_mut().expect("seated until dropped")
+    }
+}
+
+impl Drop for Seated<'_> {
+    fn drop(&mut self) {
+        self.seat = None;
+        self.hold.settle();
+    }
+}
+
+/// Takes a step back whose answer nobody got.
+struct Undo<'a> {
+    hold: &'a Hold,
+    count: u32,
+}
+
+impl Undo<'_> {
+    fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        self.hold.abandon(self.count);
+    }
+}

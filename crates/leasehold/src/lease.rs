@@ -1,0 +1,66 @@
+//! How long a hold lasts, and how much earlier we stop trusting it.
+
+use std::time::Duration;
+
+use crate::error::Invalid;
+
+/// How the end of a hold is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Lease {
+    /// As long as its guard lives: an engine with a server renews it at a third of this time.
+    Kept(Duration),
+    /// This long and no longer.
+    Fixed(Duration),
+}
+
+impl Lease {
+    pub(crate) fn length(self) -> Duration {
+        match self {
+            Self::Kept(length) | Self::Fixed(length) => length,
+        }
+    }
+}
+
+/// How long before the engine's expiry a guard calls itself lost.
+///
+/// It covers what our clock and the engine's may drift apart during that time.
+pub(crate) fn margin(length: Duration) -> Duration {
+    (length / 100).max(SMALLEST_MARGIN)
+}
+
+const SMALLEST_MARGIN: Duration = Duration::from_millis(2);
+
+/// Checks a length a caller gave, and cuts it to whole milliseconds, which is what every engine counts in.
+pub(crate) fn checked(what: &'static str, length: Duration) -> Result<Duration, Invalid> {
+    if length < Invalid::SHORTEST_LEASE {
+        return Err(Invalid::TooShort { what, given: length });
+    }
+    if length > Invalid::LONGEST_LEASE {
+        return Err(Invalid::TooLong { what, given: length });
+    }
+    Ok(Duration::new(length.as_secs(), length.subsec_millis() * 1_000_000))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_margin_is_one_percent_but_never_below_two_milliseconds() {
+        let margin = |ms| margin(Duration::from_millis(ms));
+        assert_eq!(margin(20), Duration::from_millis(2));
+        assert_eq!(margin(200), Duration::from_millis(2));
+        assert_eq!(margin(30_000), Duration::from_millis(300));
+    }
+
+    #[test]
+    fn a_length_is_at_least_ten_margins_and_whole_milliseconds() {
+        let check = |length| checked("lease", length);
+        assert!(check(Duration::ZERO).is_err());
+        assert!(check(Duration::from_micros(900)).is_err());
+        assert!(check(Duration::from_nanos(19_999_999)).is_err());
+        assert_eq!(check(SMALLEST_MARGIN * 10), Ok(Duration::from_millis(20)));
+        assert_eq!(check(Duration::from_micros(20_999)), Ok(Duration::from_millis(20)));
+        assert!(check(Duration::MAX).is_err());
+    }
+}

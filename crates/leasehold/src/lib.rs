@@ -1,0 +1,37 @@
+#![doc = include_str!("../../../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod acquire;
+mod block;
+mod client;
+mod client_id;
+mod connect;
+mod engine;
+mod error;
+mod guard;
+mod hold;
+mod lease;
+mod lock;
+mod loss;
+mod name;
+mod operation;
+mod owner;
+mod race;
+mod term;
+mod time;
+mod url;
+mod waiting;
+
+#[cfg(feature = "test-util")]
+pub mod test;
+
+pub use crate::acquire::{Acquire, TryAcquire};
+pub use crate::client::{Client, Shutdown};
+pub use crate::connect::Connect;
+pub use crate::error::{AcquireError, ConnectError, ExtendError, Failure, Invalid, QueryError, ReleaseError};
+pub use crate::guard::{Guard, Released};
+pub use crate::lock::{Holder, Lock, OwnedLock};
+pub use crate::loss::Loss;
+pub use crate::operation::Operation;
+pub use crate::owner::{Owner, OwnerParseError};
+pub use crate::url::UrlError;

@@ -1,0 +1,190 @@
+//! The plain lock.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::{Acquire, TryAcquire};
+use crate::client::Shared;
+use crate::engine::{Holding, Release, Released as EngineReleased};
+use crate::error::{Invalid, QueryError, ReleaseError};
+use crate::guard::Released;
+use crate::name::Name;
+use crate::operation::Operation;
+use crate::owner::Owner;
+
+/// A lock by name: exclusive, re-entrant by owner, with a lease. Redisson's `RLock`.
+///
+/// At most one owner holds it at a time. Waiters of one process are served in the order in which they came.
+/// Whoever needs the lock twice re-enters by [`Guard::reenter`](crate::Guard::reenter) or
+/// [`as_owner`](Acquire::as_owner): two plain acquires in one task wait for each other for ever.
+///
+/// | Redisson | here |
+/// |---|---|
+/// | `lock()` | `acquire()` |
+/// | `lock(lease)` | `acquire().lease(d)` |
+/// | `tryLock()` | `try_acquire()` |
+/// | `tryLock(wait, lease)` | `acquire().wait(w).lease(l)` |
+/// | `unlock()` | `guard.release()`, dropping the guard, or `lock.as_owner(&owner).release()` |
+#[derive(Clone)]
+pub struct Lock {
+    shared: Arc<Shared>,
+    name: Result<Name, Invalid>,
+}
+
+impl Lock {
+    pub(crate) fn new(shared: Arc<Shared>, name: Result<Name, Invalid>) -> Self {
+        Self { shared, name }
+    }
+
+    /// Waits for the lock. See [`Acquire`] for the options.
+    pub fn acquire(&self) -> Acquire {
+        Acquire::new(Arc::clone(&self.shared), self.name.clone())
+    }
+
+    /// Tries once: `None` when somebody else has it. See [`TryAcquire`] for the options.
+    pub fn try_acquire(&self) -> TryAcquire {
+        TryAcquire::new(Arc::clone(&self.shared), self.name.clone())
+    }
+
+    /// The lock in the hands of an owner, for those who have no guard.
+    #[must_use]
+    pub fn as_owner(&self, owner: &Owner) -> OwnedLock {
+        OwnedLock { lock: self.clone(), owner: owner.clone() }
+    }
+
+    /// Who holds the lock, how often and for how long; `None` if it is free.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Failure`] if there was no answer; [`QueryError::Invalid`] for a name that cannot be. The
+    /// same holds for every question below.
+    ///
+    /// # Cancel safety
+    ///
+    /// A question changes nothing.
+    pub fn holder(&self) -> Operation<Result<Option<Holder>, QueryError>> {
+        self.ask(|holding| holding.map(Holder::from))
+    }
+
+    /// Whether anybody holds the lock.
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder).
+    pub fn is_locked(&self) -> Operation<Result<bool, QueryError>> {
+        self.ask(|holding| holding.is_some())
+    }
+
+    /// Whether `owner` holds the lock. Redisson's `isHeldByThread`.
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder).
+    pub fn is_held_by(&self, owner: &Owner) -> Operation<Result<bool, QueryError>> {
+        let owner = owner.at(self.shared.id);
+        self.ask(move |holding| holding.is_some_and(|holding| holding.owner == owner))
+    }
+
+    /// How often `owner` holds the lock: zero if it does not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder).
+    pub fn hold_count(&self, owner: &Owner) -> Operation<Result<u32, QueryError>> {
+        let owner = owner.at(self.shared.id);
+        self.ask(move |holding| {
+            holding.filter(|holding| holding.owner == owner).map_or(0, |holding| holding.count)
+        })
+    }
+
+    /// How long the engine keeps the lock from now on if nobody renews or releases it; `None` if it is free.
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder).
+    pub fn remain_time_to_live(&self) -> Operation<Result<Option<Duration>, QueryError>> {
+        self.ask(|holding| holding.map(|holding| holding.remaining))
+    }
+
+    /// Frees the lock, whoever holds it; false if nobody did.
+    ///
+    /// The work of the holder may still be running: this is for an operator who knows better. Guards of the victim
+    /// in this process are lost with [`Loss::ForceUnlocked`](crate::Loss::ForceUnlocked).
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder). After a failure the lock may be free or not.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once begun, it may take effect even if the future is dropped.
+    pub fn force_unlock(&self) -> Operation<Result<bool, QueryError>> {
+        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
+        Operation::new(async move {
+            Ok(shared.engine.release(&name?, Release::All).await? != EngineReleased::NotHeld)
+        })
+    }
+
+    fn ask<T>(
+        &self,
+        answer: impl FnOnce(Option<Holding>) -> T + Send + 'static,
+    ) -> Operation<Result<T, QueryError>> {
+        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
+        Operation::new(async move { Ok(answer(shared.engine.query(&name?).await?)) })
+    }
+}
+
+impl fmt::Debug for Lock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lock").field("name", &self.name.as_ref().map(Name::as_str)).finish_non_exhaustive()
+    }
+}
+
+/// A lock in the hands of one owner, as [`Lock::as_owner`] gives it.
+#[derive(Debug, Clone)]
+pub struct OwnedLock {
+    lock: Lock,
+    owner: Owner,
+}
+
+impl OwnedLock {
+    /// Gives back one of the owner's holds. Redisson's `unlock`.
+    ///
+    /// A guard of that hold that is still out is lost with [`Loss::Gone`](crate::Loss::Gone) when it was the last.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::NotOwner`] if the owner does not hold the lock; otherwise as for
+    /// [`Guard::release`](crate::Guard::release).
+    ///
+    /// # Cancel safety
+    ///
+    /// Once begun, the hold is given back even if the future is dropped.
+    pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
+        let (shared, name) = (Arc::clone(&self.lock.shared), self.lock.name.clone());
+        let owner = self.owner.at(shared.id);
+        Operation::new(async move {
+            let hold = shared.named_hold(&name?, owner);
+            hold.release_as_owner().await.map(|holds_left| Released { holds_left })
+        })
+    }
+}
+
+/// Who holds a lock.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Holder {
+    /// Under which owner.
+    pub owner: Owner,
+    /// How often it was entered.
+    pub holds: u32,
+    /// How long it stays held if nobody renews or releases it.
+    pub remaining: Duration,
+}
+
+impl From<Holding> for Holder {
+    fn from(holding: Holding) -> Self {
+        Self { owner: holding.owner.into(), holds: holding.count, remaining: holding.remaining }
+    }
+}

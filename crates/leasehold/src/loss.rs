@@ -1,0 +1,30 @@
+//! How a hold can end that nobody released.
+
+use thiserror::Error;
+
+/// Why a lock is no longer held. It is final: a lost hold never comes back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
+#[non_exhaustive]
+pub enum Loss {
+    /// Its lease ran out, by our own clock.
+    #[error("the lease has run out")]
+    Expired,
+    /// Somebody took it over on purpose, as [`steal`](crate::Acquire::steal) does.
+    #[error("the lock was taken over")]
+    TakenOver,
+    /// It was removed before its time: by hand, by eviction, by a restart without data, or by a release in its owner's name.
+    #[error("the lock was removed before its time")]
+    Gone,
+    /// The server could not be reached to renew it in time.
+    #[error("the lock server could not be reached in time")]
+    Unreachable,
+    /// It was held for as long as [`max_hold`](crate::Acquire::max_hold) allows.
+    #[error("the longest time it may be held is over")]
+    MaxHold,
+    /// The client was shut down while the guard was still alive.
+    #[error("the client was shut down")]
+    Shutdown,
+    /// This client removed it by [`force_unlock`](crate::Lock::force_unlock).
+    #[error("the lock was unlocked by force")]
+    ForceUnlocked,
+}

@@ -1,0 +1,81 @@
+//! Lock names: what a name may be, and why some are refused.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::error::Invalid;
+
+/// The full name of a lock, namespace included. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Name(Arc<str>);
+
+impl Name {
+    /// A name and its namespace, as one bytewise key on every engine.
+    pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Invalid> {
+        if name.is_empty() {
+            return Err(Invalid::EmptyName);
+        }
+        let bytes = namespace.len() + name.len();
+        if bytes > Invalid::LONGEST_NAME {
+            return Err(Invalid::NameTooLong { bytes });
+        }
+        let full =
+            if namespace.is_empty() { Arc::from(name) } else { Arc::from(format!("{namespace}{name}")) };
+        if splits_slots(&full) {
+            return Err(Invalid::NameSplitsSlots { name: full.chars().take(80).collect() });
+        }
+        Ok(Self(full))
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whether the key of this name and the channel derived from it would hash to different cluster slots.
+///
+/// Redisson wraps a name in braces to derive other names from it, unless the name contains an opening brace
+/// already. The slot comes from what stands between the first `{` and the next `}`, if that is not empty.
+fn splits_slots(name: &str) -> bool {
+    if name.contains('{') {
+        return hash_tag(name).is_none();
+    }
+    name.contains('}')
+}
+
+fn hash_tag(name: &str) -> Option<&str> {
+    let (_, after) = name.split_once('{')?;
+    let (tag, _) = after.split_once('}')?;
+    (!tag.is_empty()).then_some(tag)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn braces_are_fine_only_where_all_derived_names_share_a_slot() {
+        for fine in ["plain", "a{b}c", "{x}:y", "a{b}{", "{a}}", "{{a}"] {
+            assert!(!splits_slots(fine), "{fine}");
+        }
+        for split in ["a{b", "{}", "x{}y", "x{}{y}", "a}b", "}", "}{"] {
+            assert!(splits_slots(split), "{split}");
+        }
+    }
+
+    #[test]
+    fn the_namespace_is_part_of_the_name() {
+        assert_eq!(Name::new("app:", "a").unwrap().as_str(), "app:a");
+        assert!(matches!(Name::new("app:", ""), Err(Invalid::EmptyName)));
+        assert!(matches!(Name::new("app{", "a"), Err(Invalid::NameSplitsSlots { .. })));
+        let longest = Invalid::LONGEST_NAME - "app:".len();
+        assert!(Name::new("app:", &"x".repeat(longest)).is_ok());
+        assert!(matches!(Name::new("app:", &"x".repeat(longest + 1)), Err(Invalid::NameTooLong { .. })));
+    }
+}

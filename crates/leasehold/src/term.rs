@@ -1,0 +1,202 @@
+//! The time that one hold lasts: until when, and how it ended.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::loss::Loss;
+use crate::race::race;
+use crate::time::{self, Instant};
+
+/// The term of one outermost hold, shared by all its guards and by whoever may end it.
+///
+/// It promises that loss is final and comes by our own clock: whoever looks after the deadline finds the term
+/// lost, and nothing that arrives later revives it.
+#[derive(Debug)]
+pub(crate) struct Term {
+    state: Mutex<State>,
+    /// Rings when the term ends or its deadline moves.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    until: Until,
+    end: Option<End>,
+}
+
+/// Until when a term lasts if nothing happens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// As long as its guards live; a question for the time left is answered with this.
+    Kept(Duration),
+    /// Up to this moment, then it is lost for this reason.
+    Deadline(Instant, Loss),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    Released,
+    Lost(Loss),
+}
+
+impl Term {
+    /// A term that has not begun: it lasts until somebody says until when.
+    pub(crate) fn new() -> Arc<Self> {
+        let state = State { until: Until::Kept(Duration::ZERO), end: None };
+        Arc::new(Self { state: Mutex::new(state), changed: Notify::new() })
+    }
+
+    /// Sets until when the term lasts, unless it has ended or its deadline has passed already.
+    pub(crate) fn lasts(&self, until: Until) {
+        let mut state = self.judged();
+        if state.end.is_none() {
+            state.until = until;
+            drop(state);
+            // A sleeper that aims at a later deadline has to aim again.
+            self.announce();
+        }
+    }
+
+    /// Brings the deadline nearer, if `at` is nearer.
+    pub(crate) fn lasts_at_most(&self, at: Instant, loss: Loss) {
+        let nearer = match self.judged().until {
+            Until::Kept(_) => true,
+            Until::Deadline(deadline, _) => at < deadline,
+        };
+        if nearer {
+            self.lasts(Until::Deadline(at, loss));
+        }
+    }
+
+    /// Ends the term because its last guard is gone.
+    pub(crate) fn release(&self) {
+        self.end(End::Released);
+        self.announce();
+    }
+
+    /// Ends the term because the lock is lost.
+    pub(crate) fn lose(&self, loss: Loss) {
+        self.condemn(loss);
+        self.announce();
+    }
+
+    /// Ends the term because the lock is lost, and leaves it to the caller to [`announce`](Self::announce) it.
+    ///
+    /// For callers that hold a mutex: waking runs foreign code, which may want that mutex.
+    pub(crate) fn condemn(&self, loss: Loss) {
+        self.end(End::Lost(loss));
+    }
+
+    /// Wakes those who listen for the end.
+    pub(crate) fn announce(&self) {
+        self.changed.notify_waiters();
+    }
+
+    fn end(&self, end: End) {
+        self.judged().end.get_or_insert(end);
+    }
+
+    /// Whether the lock is held, by the clock, now.
+    pub(crate) fn is_held(&self) -> bool {
+        self.judged().end.is_none()
+    }
+
+    /// Why the lock is lost, if it is.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        match self.judged().end {
+            Some(End::Lost(loss)) => Some(loss),
+            Some(End::Released) | None => None,
+        }
+    }
+
+    /// How long the lock is held from now on if nothing happens; nothing once it has ended.
+    pub(crate) fn remaining(&self) -> Duration {
+        let state = self.judged();
+        match (state.end, state.until) {
+            (Some(_), _) => Duration::ZERO,
+            (None, Until::Kept(length)) => length,
+            (None, Until::Deadline(at, _)) => at.saturating_duration_since(time::now()),
+        }
+    }
+
+    /// Resolves when the lock is lost, at once if it already is; never after a release.
+    pub(crate) async fn lost(self: Arc<Self>) -> Loss {
+        loop {
+            let changed = self.changed.notified();
+            let (end, until) = {
+                let state = self.judged();
+                (state.end, state.until)
+            };
+            let deadline = match (end, until) {
+                (Some(End::Lost(loss)), _) => return loss,
+                (Some(End::Released), _) => std::future::pending().await,
+                (None, Until::Kept(_)) => None,
+                (None, Until::Deadline(at, _)) => Some(at),
+            };
+            race(changed, time::sleep_until_or_forever(deadline)).await;
+        }
+    }
+
+    /// The state after the clock has been looked at: a passed deadline is a loss, whoever notices it first.
+    fn judged(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (None, Until::Deadline(at, loss)) = (state.end, state.until) {
+            if time::now() >= at {
+                // Nobody needs to be told: whoever listens sleeps until this very deadline.
+                state.end = Some(End::Lost(loss));
+            }
+        }
+        state
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn expires_in(length: Duration) -> Until {
+        Until::Deadline(time::now() + length, Loss::Expired)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nothing_revives_a_term_past_its_deadline() {
+        let term = Term::new();
+        term.lasts(expires_in(SECOND));
+        tokio::time::advance(SECOND).await;
+        term.lasts(expires_in(SECOND));
+        assert!(!term.is_held());
+        term.release();
+        assert_eq!(term.loss(), Some(Loss::Expired));
+        assert_eq!(term.remaining(), Duration::ZERO);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_listener_follows_a_deadline_in_both_directions() {
+        let start = time::now();
+        let term = Term::new();
+        term.lasts(expires_in(SECOND * 10));
+        let listener = tokio::spawn(Arc::clone(&term).lost());
+        tokio::task::yield_now().await;
+        term.lasts(expires_in(SECOND));
+        tokio::time::sleep(SECOND / 2).await;
+        term.lasts(expires_in(SECOND * 3));
+        assert_eq!(listener.await.unwrap(), Loss::Expired);
+        assert_eq!(start.elapsed(), SECOND * 7 / 2);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_release_is_not_a_loss() {
+        let term = Term::new();
+        term.lasts(expires_in(SECOND));
+        let listener = tokio::spawn(Arc::clone(&term).lost());
+        tokio::task::yield_now().await;
+        term.release();
+        term.lose(Loss::Gone);
+        assert!(tokio::time::timeout(SECOND * 60, listener).await.is_err());
+        assert_eq!(term.loss(), None);
+    }
+}

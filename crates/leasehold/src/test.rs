@@ -1,0 +1,132 @@
+//! Faults on demand, to test code that uses locks.
+//!
+//! What a lock can do to your code in production, it can do here: be refused, be slow, answer too late, be lost in
+//! the middle of the work. Under tokio's paused clock such a test takes no time.
+//!
+//! ```
+//! use std::time::Duration;
+//! use leasehold::{Client, Loss};
+//!
+//! /// The code under test: writes the report unless the lock is lost on the way.
+//! async fn write_report(client: &Client) -> Result<&'static str, Loss> {
+//!     let guard = client.lock("nightly-report").acquire().await.expect("the engine is there");
+//!     guard.run(async {
+//!         tokio::time::sleep(Duration::from_secs(3600)).await;
+//!         "written"
+//!     }).await
+//! }
+//!
+//! #[tokio::main(flavor = "current_thread", start_paused = true)] // in a test: #[tokio::test(start_paused = true)]
+//! async fn main() {
+//!     let (client, faults) = leasehold::test::memory();
+//!
+//!     let report = tokio::spawn(async move { write_report(&client).await });
+//!     tokio::time::sleep(Duration::from_secs(60)).await;
+//!     let _stranger = faults.take_over("nightly-report");
+//!
+//!     assert_eq!(report.await.unwrap(), Err(Loss::TakenOver));
+//! }
+//! ```
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use crate::client::Client;
+use crate::connect::Connect;
+use crate::engine::faulty::{Faulty, Script};
+use crate::engine::{Engine, memory};
+use crate::error::Failure;
+use crate::guard::Guard;
+use crate::name::Name;
+
+/// A client on a memory engine of its own, and the handle that makes things go wrong there.
+///
+/// More clients join the same engine, with options of their own, by [`Faults::url`].
+#[must_use]
+pub fn memory() -> (Client, Faults) {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let name = format!("leasehold-test-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+    let faulty = Arc::new(Faulty::new());
+    let engine: Arc<dyn Engine> = Arc::<Faulty>::clone(&faulty);
+    memory::register(&name, &engine);
+    let strangers: Arc<dyn Engine> = Arc::<memory::Memory>::clone(&faulty.memory);
+    let faults = Faults { url: format!("memory:{name}"), faulty, stranger: client_of(strangers) };
+    (client_of(engine), faults)
+}
+
+fn client_of(engine: Arc<dyn Engine>) -> Client {
+    Connect::new(String::new()).client(engine).expect("the defaults are in range")
+}
+
+/// Makes things go wrong on one memory engine, for all its clients.
+///
+/// Names are full ones, namespace included.
+#[derive(Debug)]
+pub struct Faults {
+    url: String,
+    faulty: Arc<Faulty>,
+    /// Somebody else, to whom no faults happen.
+    stranger: Client,
+}
+
+impl Faults {
+    /// The URL by which more clients join this engine, as long as this handle or a client of it lives.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// Requests are refused from now on, as by a server that denies the command.
+    pub fn deny(&self) {
+        self.faulty.script().refusal = Some(Failure::Denied("a fault of the test".into()));
+    }
+
+    /// Requests fail from now on, as without a server.
+    pub fn outage(&self) {
+        self.faulty.script().refusal = Some(Failure::Unavailable("a fault of the test".into()));
+    }
+
+    /// Answers come this much later from now on. What was asked is done at once.
+    pub fn delay(&self, length: Duration) {
+        self.faulty.script().delay = length;
+    }
+
+    /// The next request is carried out, and its answer is lost.
+    pub fn lose_reply(&self) {
+        self.faulty.script().lost_replies += 1;
+    }
+
+    /// Ends what [`deny`](Faults::deny), [`outage`](Faults::outage), [`delay`](Faults::delay) and
+    /// [`lose_reply`](Faults::lose_reply) began.
+    pub fn clear(&self) {
+        *self.faulty.script() = Script::default();
+    }
+
+    /// Removes a lock behind its holder's back, who is told [`Loss::Gone`](crate::Loss::Gone); false if nobody holds it.
+    #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
+    pub fn lose_hold(&self, name: &str) -> bool {
+        Name::new("", name).is_ok_and(|name| self.faulty.memory.remove(&name))
+    }
+
+    /// Lets somebody else take a lock over; the holder is told [`Loss::TakenOver`](crate::Loss::TakenOver).
+    ///
+    /// # Panics
+    ///
+    /// If no lock can have that name.
+    pub fn take_over(&self, name: &str) -> Guard {
+        self.stranger.lock(name).acquire().steal().block().expect("a valid lock name")
+    }
+
+    /// How many wait for a lock.
+    #[must_use]
+    pub fn waiters(&self, name: &str) -> usize {
+        Name::new("", name).map_or(0, |name| self.faulty.memory.waiters(&name))
+    }
+
+    /// How many names are held or waited for: zero when nothing is left behind.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.faulty.memory.names()
+    }
+}

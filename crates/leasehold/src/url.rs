@@ -1,0 +1,85 @@
+//! Where a client connects to.
+
+use thiserror::Error;
+
+/// A URL we know, taken apart.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Url {
+    /// `memory:`, an engine of its own for one client.
+    Private,
+    /// `memory:NAME`, an engine shared by all clients of the process that say the same name.
+    Shared(String),
+}
+
+impl Url {
+    pub(crate) fn parse(text: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = text.split_once(':').ok_or(UrlError::NoScheme)?;
+        match scheme {
+            "memory" if rest.is_empty() => Ok(Self::Private),
+            "memory" if rest.starts_with('/') => Err(UrlError::MemoryPath),
+            "memory" => Ok(Self::Shared(rest.to_owned())),
+            // What only looks like a scheme may be half of a password: it is not repeated.
+            _ if scheme.is_empty() || !scheme.bytes().all(may_be_in_scheme) => Err(UrlError::NoScheme),
+            _ => Err(UrlError::UnknownScheme(scheme.to_owned())),
+        }
+    }
+}
+
+fn may_be_in_scheme(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
+}
+
+const SCHEMES: &str = "\
+    `memory:` (an engine inside this process, for one client), \
+    `memory:NAME` (the same, shared by all clients of this process that say NAME)";
+
+/// The URL is not one we know.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// There is no `scheme:` at the beginning.
+    #[error("the URL has no scheme; known are {SCHEMES}")]
+    NoScheme,
+    /// Nothing here speaks that scheme.
+    #[error("the URL scheme `{0}:` is not known; known are {SCHEMES}")]
+    UnknownScheme(String),
+    /// A memory engine has a name, not a host or a path.
+    #[error("a memory engine has no host and no path; known are {SCHEMES}")]
+    MemoryPath,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn known_urls() {
+        assert_eq!(Url::parse("memory:"), Ok(Url::Private));
+        assert_eq!(Url::parse("memory:tests"), Ok(Url::Shared("tests".into())));
+    }
+
+    #[test]
+    fn a_broken_url_says_what_is_wrong_and_lists_the_schemes() {
+        for (url, what) in [
+            ("", "no scheme"),
+            ("localhost", "no scheme"),
+            ("memory", "no scheme"),
+            (":", "no scheme"),
+            ("memory://x", "no host and no path"),
+            ("Memory:", "`Memory:` is not known"),
+            ("http://x", "`http:` is not known"),
+        ] {
+            let text = Url::parse(url).unwrap_err().to_string();
+            assert!(text.contains(what), "{text}");
+            assert!(text.contains("`memory:`") && text.contains("`memory:NAME`"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_password_in_an_unknown_url_is_not_repeated() {
+        for url in ["postgres://me:secret@host/db", "secret@host:6379", "//me:secret@host", "me:secret"] {
+            let text = Url::parse(url).unwrap_err().to_string();
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! The one waiting loop: try, join the line, try again, sleep, try again.
+//!
+//! A hint is only a hint. It may be late, doubled or missing: no waiter sleeps past the time the engine told it,
+//! its own deadline, or a safety cap, whichever comes first.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::Ticket;
+use crate::error::{AcquireError, Failure, Invalid};
+use crate::guard::Guard;
+use crate::hold::{Entry, Hold, Tried};
+use crate::owner::OwnerId;
+use crate::race::{First, race};
+use crate::time::{self, Instant};
+
+/// How long to wait for a lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patience {
+    /// Try once and see.
+    OneTry,
+    Limited(Duration),
+    Unlimited,
+}
+
+impl Patience {
+    pub(crate) fn from_wait(wait: Option<Duration>) -> Self {
+        match wait {
+            None => Self::Unlimited,
+            Some(Duration::ZERO) => Self::OneTry,
+            Some(limit) => Self::Limited(limit),
+        }
+    }
+}
+
+/// The longest sleep of a waiter to whom nothing is said.
+const SAFETY_CAP: Duration = Duration::from_secs(30);
+
+/// Waits for a lock, and leaves nothing behind when dropped.
+pub(crate) async fn wait_for(
+    hold: &Arc<Hold>,
+    entry: Entry,
+    patience: Patience,
+) -> Result<Guard, AcquireError> {
+    let mut wait = Wait::new(hold, patience);
+    let mut turn: Option<Turn<'_>> = None;
+    loop {
+        let ticket = turn.as_ref().map(|turn| turn.ticket);
+        let pause = match wait.bounded(hold.enter(entry, ticket)).await? {
+            Ok(Tried::Granted(guard)) => {
+                // Whoever shuts down may have looked for guards before this one was there.
+                hold.shared.check_open()?;
+                return Ok(guard);
+            }
+            Ok(Tried::Busy { retry_in, holder }) => {
+                wait.busy(holder)?;
+                retry_in.unwrap_or(SAFETY_CAP)
+            }
+            Err(failure) => wait.failed(failure)?,
+        };
+        match &turn {
+            // What changed before we stood in line was hinted to others: look once more.
+            None => turn = Some(Turn::take(hold)),
+            Some(turn) => wait.sleep(turn, pause).await?,
+        }
+    }
+}
+
+/// One waiter's clock and what it has seen.
+struct Wait<'a> {
+    hold: &'a Hold,
+    start: Instant,
+    /// When to give up; the far future counts as never.
+    deadline: Option<Instant>,
+    one_try: bool,
+    /// Whether the engine has told us that the lock is busy.
+    seen_busy: bool,
+    /// Who had it then.
+    holder: Option<OwnerId>,
+    outage: Option<Outage>,
+}
+
+/// A server that was there and is not.
+struct Outage {
+    since: Instant,
+    pause: Duration,
+}
+
+impl<'a> Wait<'a> {
+    fn new(hold: &'a Hold, patience: Patience) -> Self {
+        let start = time::now();
+        let (deadline, one_try) = match patience {
+            Patience::OneTry => (None, true),
+            Patience::Limited(limit) => (start.checked_add(limit), false),
+            Patience::Unlimited => (None, false),
+        };
+        Self { hold, start, deadline, one_try, seen_busy: false, holder: None, outage: None }
+    }
+
+    /// Runs one try, but not past the deadline: a server that does not answer by then counts as not there.
+    async fn bounded<T>(&self, work: impl Future<Output = T>) -> Result<T, AcquireError> {
+        match race(work, time::sleep_until_or_forever(self.deadline)).await {
+            First::Left(done) => Ok(done),
+            First::Right(()) => {
+                Err(Failure::Unavailable(format!("no answer within the wait of {:?}", self.waited())).into())
+            }
+        }
+    }
+
+    /// The lock is somebody else's. Goes on unless the time is over.
+    fn busy(&mut self, holder: Option<OwnerId>) -> Result<(), AcquireError> {
+        self.outage = None;
+        self.seen_busy = true;
+        self.holder = holder.or(self.holder);
+        if self.one_try || self.is_over() { Err(self.timed_out()) } else { Ok(()) }
+    }
+
+    /// There was no answer. Goes on, after the returned pause, only if this is an outage that began while we waited.
+    fn failed(&mut self, failure: Failure) -> Result<Duration, AcquireError> {
+        let now = time::now();
+        let outage = self.outage.get_or_insert(Outage { since: now, pause: FIRST_PAUSE });
+        let pause = time::jittered(outage.pause);
+        outage.pause = (outage.pause * 2).min(LONGEST_PAUSE);
+        let limit = match self.deadline {
+            None => self.hold.shared.outage_limit.saturating_sub(now.saturating_duration_since(outage.since)),
+            Some(deadline) => deadline.saturating_duration_since(now),
+        };
+        if !self.seen_busy || limit.is_zero() || matches!(failure, Failure::Denied(_)) {
+            return Err(failure.into());
+        }
+        Ok(pause.min(limit))
+    }
+
+    /// Sleeps for `length`, or until it is our turn. Ends the wait when its time is over or the client closes.
+    async fn sleep(&self, turn: &Turn<'_>, length: Duration) -> Result<(), AcquireError> {
+        let again = time::now() + length.min(SAFETY_CAP);
+        let until = self.deadline.map_or(again, |deadline| deadline.min(again));
+        let hint = race(turn.hint(), time::sleep_until(until));
+        match race(self.hold.shared.closed(), hint).await {
+            First::Left(()) => Err(Invalid::ShutDown.into()),
+            First::Right(First::Left(())) => Ok(()),
+            First::Right(First::Right(())) if !self.is_over() => Ok(()),
+            First::Right(First::Right(())) => Err(self.timed_out()),
+        }
+    }
+
+    fn timed_out(&self) -> AcquireError {
+        if self.outage.is_some() {
+            return Failure::Unavailable(format!("the wait of {:?} ended in an outage", self.waited()))
+                .into();
+        }
+        AcquireError::Timeout { waited: self.waited(), holder: self.holder.map(Into::into) }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| time::now() >= deadline)
+    }
+
+    fn waited(&self) -> Duration {
+        time::now().saturating_duration_since(self.start)
+    }
+}
+
+/// The pauses between two tries during an outage grow from here …
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+/// … to here.
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// A place in the line, given up when dropped.
+struct Turn<'a> {
+    hold: &'a Hold,
+    ticket: Ticket,
+}
+
+impl<'a> Turn<'a> {
+    fn take(hold: &'a Hold) -> Self {
+        Self { hold, ticket: hold.shared.engine.listen(&hold.name) }
+    }
+
+    async fn hint(&self) {
+        poll_fn(|context| self.hold.shared.engine.poll_hint(&self.hold.name, self.ticket, context)).await;
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.hold.shared.engine.leave(&self.hold.name, self.ticket);
+    }
+}

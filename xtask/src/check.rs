@@ -1,0 +1,33 @@
+//! `cargo xtask check`: the cheap gate in front of the tests.
+
+use crate::{
+    command, msrv,
+    setup::{self, Source, Tool},
+    step::Steps,
+};
+
+const TOOLS: &[Tool] = &[Tool {
+    name: "cargo-deny",
+    probe: "cargo deny --version",
+    reason: "the rules of deny.toml for dependencies and their licences are checked with it",
+    source: Source::Crate { name: "cargo-deny", version: "0.20.2" },
+}];
+
+/// Runs every step even after one failed, so that one run shows all there is to mend.
+///
+/// # Errors
+///
+/// When a tool is missing or a step fails.
+pub(crate) fn run(yes: bool) -> Result<(), String> {
+    setup::ensure(TOOLS, yes)?;
+    let mut steps = Steps::default();
+    let mut run = |name, line| steps.run(name, || command::run(line));
+    run("format", "cargo fmt --all --check");
+    run("clippy", "cargo clippy --workspace --all-targets --all-features -- -D warnings");
+    // Not with all targets: for its tests the library depends on the testkit, which turns features on again.
+    run("clippy without features", "cargo clippy -p leasehold --no-default-features -- -D warnings");
+    run("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps");
+    steps.run("rust-version", msrv::check);
+    steps.run("dependencies", || command::run("cargo deny check bans licenses sources"));
+    steps.finish()
+}

@@ -1,0 +1,47 @@
+//! The project's own commands, run as `cargo xtask`.
+
+mod check;
+mod command;
+mod msrv;
+mod setup;
+mod step;
+mod test;
+
+use std::{env, process::ExitCode};
+
+use clap::Parser;
+
+/// The project's own commands.
+#[derive(Parser)]
+enum Xtask {
+    /// Format, lints, documentation, minimum Rust version and dependency rules.
+    Check(Args),
+    /// Every test of the workspace, after the set-up the tests need.
+    Test(Args),
+}
+
+/// What both commands take.
+#[derive(clap::Args)]
+struct Args {
+    /// Install missing programs without asking.
+    #[arg(long)]
+    yes: bool,
+}
+
+fn main() -> ExitCode {
+    let xtask = Xtask::parse();
+    // Every command line below is written for the root, wherever in the workspace this was called.
+    let done = env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+        .map_err(|error| format!("cannot enter the workspace: {error}"))
+        .and_then(|()| match xtask {
+            Xtask::Check(Args { yes }) => check::run(yes),
+            Xtask::Test(Args { yes }) => test::run(yes),
+        });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! `cargo xtask test`: every test of the workspace.
+
+use crate::{
+    command,
+    setup::{self, Source, Tool},
+    step::Steps,
+};
+
+const TOOLS: &[Tool] = &[Tool {
+    name: "script",
+    // Only the one of util-linux knows this option, and the test needs that one.
+    probe: "script --version",
+    reason: "a test of the command looks at its progress bar on a real terminal",
+    source: Source::Debian("bsdutils"),
+}];
+
+/// Builds come first and apart, so that the time of a suite is the time of its tests.
+const BUILDS: &[(&str, &str)] = &[
+    ("build", "cargo test --workspace --all-features --no-run"),
+    ("build without features", "cargo test -p leasehold --no-default-features --lib --no-run"),
+    ("examples", "cargo build --workspace --all-features --examples"),
+];
+
+const SUITES: &[(&str, &str)] = &[
+    ("unit", "cargo test --workspace --all-features --lib --bins --no-fail-fast"),
+    ("unit without features", "cargo test -p leasehold --no-default-features --lib --no-fail-fast"),
+    ("integration", "cargo test --workspace --all-features --test=* --no-fail-fast"),
+    ("documentation", "cargo test --workspace --all-features --doc --no-fail-fast"),
+];
+
+/// Installs what the tests need, builds them, and runs every suite even after one failed.
+///
+/// # Errors
+///
+/// When a tool is missing, something does not build, or a test fails.
+pub(crate) fn run(yes: bool) -> Result<(), String> {
+    setup::ensure(TOOLS, yes)?;
+    let mut steps = Steps::default();
+    // What does not build would fail every suite with the same errors.
+    if BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
+        for (name, line) in SUITES {
+            steps.run(name, || command::run(line));
+        }
+    }
+    steps.finish()
+}
