@@ -13,6 +13,8 @@ mod hold;
 mod lease;
 mod lock;
 mod loss;
+#[cfg(doctest)]
+mod must_use;
 mod name;
 mod operation;
 mod owner;

@@ -1,0 +1,119 @@
+//! What cannot be is refused with a reason before anything happens, and what can be works.
+
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, ConnectError, ExtendError, Invalid, QueryError, ReleaseError};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// Acquires with this name every way there is, and expects the same refusal from all of them.
+async fn refused(client: &Client, name: &str) -> Invalid {
+    let lock = client.lock(name);
+    let Err(AcquireError::Invalid(invalid)) = lock.acquire().await else { panic!("{name:.80} was taken") };
+    assert_eq!(lock.try_acquire().await.unwrap_err(), AcquireError::Invalid(invalid.clone()));
+    assert_eq!(lock.acquire().steal().await.unwrap_err(), AcquireError::Invalid(invalid.clone()));
+    assert_eq!(lock.is_locked().await, Err(QueryError::Invalid(invalid.clone())));
+    assert_eq!(lock.force_unlock().await, Err(QueryError::Invalid(invalid.clone())));
+    let by_owner = lock.as_owner(&leasehold::Owner::this_thread()).release().await;
+    assert_eq!(by_owner, Err(ReleaseError::Invalid(invalid.clone())));
+    invalid
+}
+
+#[tokio::test]
+async fn names_that_no_engine_can_take() {
+    let (client, faults) = leasehold::test::memory();
+    assert_eq!(refused(&client, "").await, Invalid::EmptyName);
+    let enormous = "x".repeat(Invalid::LONGEST_NAME + 1);
+    assert_eq!(refused(&client, &enormous).await, Invalid::NameTooLong { bytes: 65_537 });
+    for split in ["a{b", "{}", "x{}y", "a}b", "}{"] {
+        let text = refused(&client, split).await.to_string();
+        assert!(text.contains(&format!("{split:?}")) && text.contains("cluster slots"), "{text}");
+    }
+    let long_and_split = format!("{}{{", "x".repeat(60_000));
+    assert!(refused(&client, &long_and_split).await.to_string().len() < 400);
+    assert_eq!(faults.names(), 0);
+}
+
+#[tokio::test]
+async fn odd_names_work_and_differ() {
+    let (client, faults) = leasehold::test::memory();
+    let longest = "x".repeat(Invalid::LONGEST_NAME);
+    let names =
+        ["\0", "a\0b", "a", "A", " ", "쿠폰:42", "🔒", "\\", "a{tag}b", "{tag}", "new\nline", "%s", &longest];
+    let mut guards = Vec::new();
+    for name in names {
+        guards.push(client.lock(name).try_acquire().await.unwrap().unwrap());
+        assert!(client.lock(name).try_acquire().await.unwrap().is_none(), "{name:.20}");
+    }
+    assert_eq!(faults.names(), names.len());
+    drop(guards);
+    assert_eq!(faults.names(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn leases_that_cannot_be_kept() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999), MS, MS * 19] {
+        for outcome in [lock.acquire().lease(short).await, lock.acquire().max_hold(short).await] {
+            let error = outcome.unwrap_err();
+            assert!(matches!(error, AcquireError::Invalid(Invalid::TooShort { .. })), "{error}");
+            assert!(error.to_string().contains("the least is 20ms"), "{error}");
+        }
+        assert!(lock.try_acquire().lease(short).await.is_err());
+        let connected = Client::connect("memory:").watchdog(short).await;
+        assert!(matches!(connected, Err(ConnectError::Invalid(Invalid::TooShort { .. }))));
+    }
+    for long in [Duration::MAX, Duration::from_secs(u64::MAX), Invalid::LONGEST_LEASE + MS] {
+        for outcome in [lock.acquire().lease(long).await, lock.acquire().max_hold(long).await] {
+            assert!(matches!(outcome, Err(AcquireError::Invalid(Invalid::TooLong { .. }))));
+        }
+        assert!(Client::connect("memory:").watchdog(long).await.is_err());
+    }
+    assert_eq!(faults.names(), 0);
+
+    let guard = lock.acquire().lease(MS * 20).await.unwrap();
+    assert!(matches!(guard.extend(MS * 19).await, Err(ExtendError::Invalid(Invalid::TooShort { .. }))));
+    assert!(matches!(guard.extend(Duration::MAX).await, Err(ExtendError::Invalid(Invalid::TooLong { .. }))));
+    assert!(guard.is_held(), "a refused extension changes nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_shortest_and_the_longest_lease_work() {
+    let client = Client::connect("memory:").await.unwrap();
+    let shortest = client.lock("short").acquire().lease(MS * 20).await.unwrap();
+    assert_eq!(shortest.remaining(), MS * 18, "lease minus margin");
+    let longest = client.lock("long").acquire().lease(Invalid::LONGEST_LEASE).await.unwrap();
+    let listener = tokio::spawn(longest.lost());
+    tokio::time::sleep(Duration::from_secs(3 * 365 * 24 * 3600)).await;
+    assert!(longest.is_held() && !listener.is_finished());
+    assert!(!shortest.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn waits_of_any_length_work() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    let holder = lock.acquire().wait(Duration::MAX).await.unwrap();
+    for wait in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(500)] {
+        let error = lock.acquire().wait(wait).await.unwrap_err();
+        assert!(error.is_contended(), "{error}");
+        assert!(error.to_string().contains(&format!("held by {}", holder.owner())), "{error}");
+    }
+    assert_eq!(faults.waiters("a"), 0);
+    let waiter = tokio::spawn(lock.acquire().wait(Duration::MAX).into_future());
+    tokio::time::sleep(Duration::from_secs(90)).await;
+    holder.release().await.unwrap();
+    assert!(waiter.await.unwrap().unwrap().is_held());
+    assert_eq!(client.shutdown(Duration::MAX).await.left_to_expire, 0);
+}
+
+#[tokio::test]
+async fn urls_that_nobody_knows() {
+    for (url, what) in [("", "no scheme"), ("postgres://me:secret@host", "`postgres:` is not known")] {
+        let error = Client::connect(url).await.unwrap_err();
+        let text = error.to_string();
+        assert!(matches!(error, ConnectError::Url(_)), "{text}");
+        assert!(text.contains(what) && text.contains("`memory:NAME`") && !text.contains("secret"), "{text}");
+    }
+}

@@ -1,0 +1,76 @@
+//! Nobody in the line is stranded, whatever those before do.
+
+use std::future::{Future, IntoFuture};
+use std::pin::pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use leasehold::Client;
+use tokio::time::{Instant, sleep};
+
+/// Polls once, and then nobody does.
+fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    future.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    let holder = lock.acquire().await.unwrap();
+    let mut sleeper = pin!(lock.acquire().into_future());
+    assert!(poll_once(sleeper.as_mut()).is_pending());
+    let behind = tokio::spawn(lock.acquire().into_future());
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(faults.waiters("a"), 2);
+
+    drop(holder);
+    assert!(lock.try_acquire().await.unwrap().is_none(), "it is the sleeper's turn");
+    let freed = Instant::now();
+    let newcomer = lock.acquire().await.unwrap();
+    assert!(freed.elapsed() <= Duration::from_millis(200), "{:?}", freed.elapsed());
+    drop(newcomer);
+    let passed = behind.await.unwrap().unwrap();
+    assert!(freed.elapsed() <= Duration::from_secs(31), "the safety cap at the latest");
+    drop(passed);
+
+    // The sleeper was passed, not forgotten.
+    assert!(sleeper.await.unwrap().is_held());
+    assert_eq!(faults.names(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_lets_go_and_comes_back_at_once_stands_at_the_end() {
+    let client = Client::connect("memory:").await.unwrap();
+    let lock = client.lock("a");
+    let served = Arc::new(Mutex::new(String::new()));
+    let gate = lock.acquire().await.unwrap();
+    let greedy = ["a", "b", "c"].map(|who| {
+        let (lock, served) = (lock.clone(), Arc::clone(&served));
+        tokio::spawn(async move {
+            for _ in 0..4 {
+                let guard = lock.acquire().await.unwrap();
+                served.lock().unwrap().push_str(who);
+                drop(guard);
+            }
+        })
+    });
+    tokio::task::yield_now().await;
+    drop(gate);
+    for task in greedy {
+        task.await.unwrap();
+    }
+    assert_eq!(*served.lock().unwrap(), "abcabcabcabc");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_free_lock_with_nobody_in_line_is_had_at_once_after_a_drop() {
+    let client = Client::connect("memory:").await.unwrap();
+    let lock = client.lock("a");
+    for _ in 0..100 {
+        let guard = lock.try_acquire().await.unwrap();
+        assert!(guard.is_some());
+        drop(guard);
+    }
+}
