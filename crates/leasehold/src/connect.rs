@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::client::{Client, Shared};
 use crate::engine::Engine;
 use crate::engine::memory::{self, Memory};
+#[cfg(feature = "redis")]
+use crate::engine::redis;
 use crate::error::{ConnectError, Invalid};
 use crate::lease;
 use crate::operation::Operation;
@@ -34,6 +36,9 @@ pub struct Connect {
     label: String,
     watchdog: Duration,
     outage_limit: Duration,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+    linger: Duration,
 }
 
 impl Connect {
@@ -44,6 +49,9 @@ impl Connect {
             label: String::new(),
             watchdog: Duration::from_secs(30),
             outage_limit: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(2),
+            response_timeout: Duration::from_secs(2),
+            linger: Duration::from_millis(250),
         }
     }
 
@@ -73,6 +81,25 @@ impl Connect {
         self
     }
 
+    /// How long to wait for a connection to the server. 2 s unless set.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long to wait for an answer of the server before the connection is replaced. 2 s unless set.
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.response_timeout = limit;
+        self
+    }
+
+    /// How long the last handle of the client waits, when it is dropped, for releases that are still on their way.
+    /// 250 ms unless set.
+    pub fn linger(mut self, limit: Duration) -> Self {
+        self.linger = limit;
+        self
+    }
+
     /// The client on an engine that is there.
     pub(crate) fn client(self, engine: Arc<dyn Engine>) -> Result<Client, Invalid> {
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
@@ -98,6 +125,16 @@ impl IntoFuture for Connect {
             let engine: Arc<dyn Engine> = match Url::parse(&self.url)? {
                 Url::Private => Arc::new(Memory::new()),
                 Url::Shared(name) => memory::shared(&name),
+                #[cfg(feature = "redis")]
+                Url::Redis(info) => {
+                    let options = redis::Options {
+                        label: self.label.clone(),
+                        connect_timeout: self.connect_timeout,
+                        response_timeout: self.response_timeout,
+                        linger: self.linger,
+                    };
+                    Arc::new(redis::Redis::connect(&info, options).await?)
+                }
             };
             Ok(self.client(engine)?)
         })

@@ -76,6 +76,9 @@ pub enum Failure {
     /// The server refuses this client the command, and will again.
     #[error("the lock server refuses the request: {0}")]
     Denied(String),
+    /// Under the name of the lock the server has something else.
+    #[error("the key of that name holds something that is not a lock: choose another name or a namespace")]
+    NotALock,
 }
 
 /// Why a client could not be made.

@@ -137,7 +137,7 @@ impl Hold {
             steal: entry.steal,
             term: Arc::clone(term),
         };
-        let undo = Undo { hold: self, count: seat.count };
+        let undo = Undo { hold: self, count: seat.count, lease: entry.lease };
         let attempt = self.shared.engine.attempt(&claim, turn).await?;
         if let Attempt::Granted(until) = attempt {
             term.lasts(until);
@@ -178,7 +178,7 @@ impl Hold {
         let Some(holding) = holding.filter(|holding| holding.owner == self.owner) else {
             return Err(ReleaseError::NotOwner(self.owner.into()));
         };
-        let undo = Undo { hold: self, count: holding.count - 1 };
+        let undo = Undo { hold: self, count: holding.count - 1, lease: seat.lease };
         let one = Release::One { owner: self.owner, from: holding.count };
         let released = engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
         undo.disarm();
@@ -197,7 +197,7 @@ impl Hold {
     ) -> Result<u32, ReleaseError> {
         let from = seat.count;
         seat.count -= 1;
-        let undo = Undo { hold: self, count: seat.count };
+        let undo = Undo { hold: self, count: seat.count, lease: seat.lease };
         if seat.count <= seat.base {
             seat.term = None;
             end(term);
@@ -259,8 +259,8 @@ impl Hold {
         Seated { hold: self, seat: Some(self.seat.lock().await) }
     }
 
-    fn abandon(&self, count: u32) {
-        self.shared.engine.abandon(&self.name, self.owner, count);
+    fn abandon(&self, count: u32, lease: Lease) {
+        self.shared.engine.abandon(&self.name, self.owner, count, lease);
     }
 }
 
@@ -294,7 +294,7 @@ impl Seated<'_> {
     /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
     fn leave_lost_term(&mut self) {
         if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
-            self.hold.abandon(self.base);
+            self.hold.abandon(self.base, self.lease);
             self.vacate();
         }
     }
@@ -314,7 +314,7 @@ impl Seated<'_> {
             self.term = None;
             term.release();
         }
-        self.hold.abandon(self.count);
+        self.hold.abandon(self.count, self.lease);
     }
 }
 
@@ -343,6 +343,7 @@ impl Drop for Seated<'_> {
 struct Undo<'a> {
     hold: &'a Hold,
     count: u32,
+    lease: Lease,
 }
 
 impl Undo<'_> {
@@ -353,6 +354,6 @@ impl Undo<'_> {
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        self.hold.abandon(self.count);
+        self.hold.abandon(self.count, self.lease);
     }
 }

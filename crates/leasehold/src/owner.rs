@@ -63,6 +63,15 @@ impl Owner {
         Self(Repr::Here(number.into()))
     }
 
+    /// The full form, if it is one.
+    #[cfg(feature = "redis")]
+    pub(crate) fn full(&self) -> Option<OwnerId> {
+        match self.0 {
+            Repr::Here(_) => None,
+            Repr::Full(id) => Some(id),
+        }
+    }
+
     pub(crate) fn at(&self, client: ClientId) -> OwnerId {
         match self.0 {
             Repr::Here(number) => OwnerId { client, number },

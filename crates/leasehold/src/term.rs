@@ -121,6 +121,12 @@ impl Term {
         }
     }
 
+    /// Until when the lock is held if nothing happens.
+    #[cfg(feature = "redis")]
+    pub(crate) fn until(&self) -> Until {
+        self.judged().until
+    }
+
     /// Resolves when the lock is lost, at once if it already is; never after a release.
     pub(crate) async fn lost(self: Arc<Self>) -> Loss {
         loop {
@@ -142,11 +148,11 @@ impl Term {
     /// The state after the clock has been looked at: a passed deadline is a loss, whoever notices it first.
     fn judged(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (None, Until::Deadline(at, loss)) = (state.end, state.until) {
-            if time::now() >= at {
-                // Nobody needs to be told: whoever listens sleeps until this very deadline.
-                state.end = Some(End::Lost(loss));
-            }
+        if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
+            && time::now() >= at
+        {
+            // Nobody needs to be told: whoever listens sleeps until this very deadline.
+            state.end = Some(End::Lost(loss));
         }
         state
     }

@@ -3,12 +3,14 @@
 use thiserror::Error;
 
 /// A URL we know, taken apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Url {
     /// `memory:`, an engine of its own for one client.
     Private,
     /// `memory:NAME`, an engine shared by all clients of the process that say the same name.
     Shared(String),
+    /// A Redis or Valkey server.
+    #[cfg(feature = "redis")]
+    Redis(Box<redis::ConnectionInfo>),
 }
 
 impl Url {
@@ -18,6 +20,12 @@ impl Url {
             "memory" if rest.is_empty() => Ok(Self::Private),
             "memory" if rest.starts_with('/') => Err(UrlError::MemoryPath),
             "memory" => Ok(Self::Shared(rest.to_owned())),
+            #[cfg(feature = "redis")]
+            "redis" | "valkey" | "redis+unix" | "valkey+unix" => {
+                let info = redis::IntoConnectionInfo::into_connection_info(text);
+                // The parser's own words may repeat what it was given.
+                info.map(|info| Self::Redis(Box::new(info))).map_err(|_| UrlError::BrokenRedis)
+            }
             // What only looks like a scheme may be half of a password: it is not repeated.
             _ if scheme.is_empty() || !scheme.bytes().all(may_be_in_scheme) => Err(UrlError::NoScheme),
             _ => Err(UrlError::UnknownScheme(scheme.to_owned())),
@@ -29,6 +37,13 @@ fn may_be_in_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
 }
 
+#[cfg(feature = "redis")]
+const SCHEMES: &str = "\
+    `redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same), \
+    `redis+unix:///path` (its socket on this machine), \
+    `memory:` (an engine inside this process, for one client), \
+    `memory:NAME` (the same, shared by all clients of this process that say NAME)";
+#[cfg(not(feature = "redis"))]
 const SCHEMES: &str = "\
     `memory:` (an engine inside this process, for one client), \
     `memory:NAME` (the same, shared by all clients of this process that say NAME)";
@@ -46,6 +61,10 @@ pub enum UrlError {
     /// A memory engine has a name, not a host or a path.
     #[error("a memory engine has no host and no path; known are {SCHEMES}")]
     MemoryPath,
+    /// The part behind `redis:` or `valkey:` is not what it should be.
+    #[cfg(feature = "redis")]
+    #[error("the address of the Redis server cannot be read; known are {SCHEMES}")]
+    BrokenRedis,
 }
 
 #[cfg(test)]

@@ -61,7 +61,10 @@ pub(crate) async fn wait_for(
         };
         match &turn {
             // What changed before we stood in line was hinted to others: look once more.
-            None => turn = Some(Turn::take(hold)),
+            None => {
+                let taken = turn.insert(Turn::take(hold));
+                wait.listening(taken).await?;
+            }
             Some(turn) => wait.sleep(turn, pause).await?,
         }
     }
@@ -130,6 +133,16 @@ impl<'a> Wait<'a> {
             return Err(failure.into());
         }
         Ok(pause.min(limit))
+    }
+
+    /// Waits until hints can come, so that nothing is missed between the next try and the sleep after it.
+    async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
+        let listening = race(self.hold.shared.closed(), self.hold.shared.engine.listening(&turn.hold.name));
+        match race(listening, time::sleep_until_or_forever(self.deadline)).await {
+            First::Left(First::Left(())) => Err(Invalid::ShutDown.into()),
+            First::Left(First::Right(_)) => Ok(()),
+            First::Right(()) => Err(self.timed_out()),
+        }
     }
 
     /// Sleeps for `length`, or until it is our turn. Ends the wait when its time is over or the client closes.

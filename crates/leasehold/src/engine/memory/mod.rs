@@ -3,8 +3,6 @@
 //! A hold without a lease lasts as long as its guard. A lease is judged when somebody looks; waiters sleep on
 //! their caller's timer until it is over, or until a release hints at the head of the line.
 
-mod aftermath;
-mod line;
 mod shared;
 mod slot;
 
@@ -15,13 +13,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::aftermath::Aftermath;
 #[cfg(feature = "test-util")]
 pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
 use self::slot::Slot;
+use super::aftermath::Aftermath;
 use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
 use crate::client_id::ClientId;
+use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::time::{self, Instant};
@@ -114,7 +113,7 @@ impl Engine for Memory {
         Reply::now(self.with(name, |slot, now| slot.renew(owner, length, now)))
     }
 
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32) {
+    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, _lease: Lease) {
         self.with(name, |slot, now| ((), slot.abandon(owner, count, now)));
     }
 
@@ -128,6 +127,10 @@ impl Engine for Memory {
             slot.line.join(ticket);
             (ticket, Aftermath::default())
         })
+    }
+
+    fn listening(&self, _name: &Name) -> Reply<()> {
+        Reply::now(())
     }
 
     fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::aftermath::Aftermath;
-use super::line::Line;
 use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::Line;
 use crate::engine::{Attempt, Claim, Holding, Release, Released, Renewed, Ticket};
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;

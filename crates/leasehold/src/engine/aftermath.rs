@@ -10,14 +10,14 @@ use crate::term::Term;
 /// All three run code that is not ours: a waker can drop a whole task, and with it a guard of the very same lock.
 #[derive(Debug, Default)]
 #[must_use = "somebody waits for it"]
-pub(super) struct Aftermath {
-    pub(super) wake: Option<Waker>,
-    pub(super) discard: Option<Waker>,
-    pub(super) announce: Vec<Arc<Term>>,
+pub(crate) struct Aftermath {
+    pub(crate) wake: Option<Waker>,
+    pub(crate) discard: Option<Waker>,
+    pub(crate) announce: Vec<Arc<Term>>,
 }
 
 impl Aftermath {
-    pub(super) fn run(self) {
+    pub(crate) fn run(self) {
         for term in &self.announce {
             term.announce();
         }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::Ticket;
 use super::aftermath::Aftermath;
-use crate::engine::Ticket;
 use crate::time::Instant;
 
 /// Waiters in the order in which they came, and whose turn it is.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     waiters: BTreeMap<Ticket, Waiter>,
     /// Since when the head has been told that the lock is free.
     promised: Option<Instant>,
@@ -25,24 +25,24 @@ struct Waiter {
 /// How long a free lock is kept for the head of the line.
 ///
 /// The head is somebody's future, and futures can be left lying about unpolled: after this time anybody may pass it.
-pub(super) const PROMISE: Duration = Duration::from_millis(100);
+pub(crate) const PROMISE: Duration = Duration::from_millis(100);
 
 impl Line {
-    pub(super) fn join(&mut self, ticket: Ticket) {
+    pub(crate) fn join(&mut self, ticket: Ticket) {
         self.waiters.insert(ticket, Waiter::default());
     }
 
     #[cfg(feature = "test-util")]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
     /// Takes a waiter out. If it was its turn, the next one's turn begins.
-    pub(super) fn leave(&mut self, ticket: Ticket, now: Instant) -> Aftermath {
+    pub(crate) fn leave(&mut self, ticket: Ticket, now: Instant) -> Aftermath {
         let was_head = self.is_head(ticket);
         let left = self.waiters.remove(&ticket);
         let wake = if was_head && self.promised.take().is_some() { self.promise(now) } else { None };
@@ -50,7 +50,7 @@ impl Line {
     }
 
     /// The lock is free: it is the head's turn. Wake the head with what this returns.
-    pub(super) fn promise(&mut self, now: Instant) -> Option<Waker> {
+    pub(crate) fn promise(&mut self, now: Instant) -> Option<Waker> {
         let (_, head) = self.waiters.iter_mut().next()?;
         self.promised = Some(now);
         head.hinted = true;
@@ -58,16 +58,16 @@ impl Line {
     }
 
     /// The lock is taken: nobody's turn.
-    pub(super) fn taken(&mut self) {
+    pub(crate) fn taken(&mut self) {
         self.promised = None;
     }
 
-    pub(super) fn is_promised(&self) -> bool {
+    pub(crate) fn is_promised(&self) -> bool {
         self.promised.is_some()
     }
 
     /// How long somebody with this ticket, or with none, has to let the head of the line go first.
-    pub(super) fn must_yield(&self, ticket: Option<Ticket>, now: Instant) -> Option<Duration> {
+    pub(crate) fn must_yield(&self, ticket: Option<Ticket>, now: Instant) -> Option<Duration> {
         if self.is_empty() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
             return None;
         }
@@ -75,7 +75,7 @@ impl Line {
         PROMISE.checked_sub(promised_for).filter(|left| !left.is_zero())
     }
 
-    pub(super) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+    pub(crate) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else {
             return (Poll::Ready(()), Aftermath::default());
         };
@@ -87,7 +87,7 @@ impl Line {
         (Poll::Pending, Aftermath { discard, ..Aftermath::default() })
     }
 
-    fn is_head(&self, ticket: Ticket) -> bool {
+    pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
         self.waiters.keys().next() == Some(&ticket)
     }
 }

@@ -1,0 +1,347 @@
+//! The thread that owns the sockets and timers of one client.
+//!
+//! Everybody else only sends it messages. So a client works from any runtime and from none, outlives the runtime it
+//! was made on, and keeps renewing while the user's runtime is blocked. Requests go out on one connection in the
+//! order in which they were sent here: an undo never overtakes what it undoes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::connection::{Connection, Settings, Trouble};
+use super::hints::Hints;
+use super::keeper::Keeper;
+use super::keys::lock_channel;
+use super::scripts::{ABANDON, Call};
+use super::subscriber;
+use crate::error::Failure;
+use crate::name::Name;
+use crate::owner::OwnerId;
+use crate::time::{self, Instant, jittered};
+
+type Answer = Result<Value, Failure>;
+
+/// A way to the thread.
+#[derive(Debug, Clone)]
+pub(super) struct Pipe(WeakUnboundedSender<Message>);
+
+#[derive(Debug)]
+enum Message {
+    /// Run this and tell how it went.
+    Call(Call, oneshot::Sender<Answer>),
+    /// See to it that this is undone, now or later.
+    Abandon(Abandon),
+    /// An abandon is done, or has to be tried again.
+    Settled(Option<Abandon>),
+    /// The connection of this number is of no more use.
+    Broken(u64),
+    /// Finish what is owed, tell, and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// A count to be brought down, until its lease would have ended anyway.
+#[derive(Debug, Clone)]
+pub(super) struct Abandon {
+    pub(super) name: Name,
+    pub(super) owner: OwnerId,
+    pub(super) count: u32,
+    pub(super) until: Instant,
+}
+
+impl Pipe {
+    /// Sends a call, now; the answer can be awaited or dropped.
+    pub(super) fn send(&self, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        self.tell(Message::Call(call, answer));
+        async move { answered.await.unwrap_or_else(|_| Err(closed())) }
+    }
+
+    pub(super) fn abandon(&self, abandon: Abandon) {
+        self.tell(Message::Abandon(abandon));
+    }
+
+    fn tell(&self, message: Message) {
+        if let Some(sender) = self.0.upgrade() {
+            // A thread that has ended has nothing to do any more.
+            let _ = sender.send(message);
+        }
+    }
+}
+
+fn closed() -> Failure {
+    Failure::Unavailable("the client is closed".into())
+}
+
+/// The thread, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Thread {
+    sender: UnboundedSender<Message>,
+    linger: Duration,
+}
+
+impl Thread {
+    /// Starts the thread and waits until it is connected.
+    pub(super) async fn start(
+        settings: Settings,
+        hints: Arc<Hints>,
+        keeper: Arc<Keeper>,
+        linger: Duration,
+    ) -> Result<Self, Failure> {
+        let (sender, receiver) = unbounded_channel();
+        let pipe = Pipe(sender.downgrade());
+        let (ready, is_ready) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::Unavailable(format!("no event loop: {error}")))?;
+        let work = move || {
+            runtime.block_on(async move {
+                match Link::open(&settings, 0, &pipe).await {
+                    Ok(link) => {
+                        let _ = ready.send(Ok(()));
+                        tokio::spawn(subscriber::run(settings.clone(), hints));
+                        tokio::spawn(Arc::clone(&keeper).run(pipe.clone()));
+                        Supervisor::new(settings, pipe, keeper, link).run(receiver).await;
+                    }
+                    Err(failure) => drop(ready.send(Err(failure))),
+                }
+            });
+        };
+        std::thread::Builder::new()
+            .name("leasehold-io".into())
+            .spawn(work)
+            .map_err(|error| Failure::Unavailable(format!("no thread: {error}")))?;
+        is_ready.await.unwrap_or_else(|_| Err(closed()))?;
+        Ok(Self { sender, linger })
+    }
+
+    pub(super) fn pipe(&self) -> Pipe {
+        Pipe(self.sender.downgrade())
+    }
+}
+
+impl Drop for Thread {
+    /// Waits a moment for releases that are still on their way.
+    fn drop(&mut self) {
+        let (done, is_done) = oneshot::channel();
+        if self.sender.send(Message::Close(done)).is_ok() {
+            let limit = time::sleep_until(time::now() + self.linger);
+            crate::block::block_on(crate::race::race(is_done, limit));
+        }
+    }
+}
+
+/// A connection for commands.
+struct Link {
+    number: u64,
+    connection: Connection,
+    /// The server's number for it.
+    id: Option<i64>,
+}
+
+impl Link {
+    async fn open(settings: &Settings, number: u64, pipe: &Pipe) -> Result<Self, Failure> {
+        let (push, pushes) = unbounded_channel();
+        let connection = settings.open(push).await?;
+        tokio::spawn(watch(pushes, number, pipe.clone()));
+        let id = connection.id().await;
+        Ok(Self { number, connection, id })
+    }
+}
+
+/// Tells when a connection has ended. Commands have no other pushes.
+async fn watch(mut pushes: UnboundedReceiver<PushInfo>, number: u64, pipe: Pipe) {
+    while let Some(push) = pushes.recv().await {
+        if push.kind == PushKind::Disconnection {
+            break;
+        }
+    }
+    pipe.tell(Message::Broken(number));
+}
+
+/// Keeps one connection for commands alive, and what is owed on it in mind.
+struct Supervisor {
+    settings: Settings,
+    pipe: Pipe,
+    keeper: Arc<Keeper>,
+    link: Option<Link>,
+    /// How many links there were.
+    links: u64,
+    /// Abandons that could not be sent.
+    owed: Vec<Abandon>,
+    /// How many abandons are on their way.
+    sent: usize,
+    closing: Option<oneshot::Sender<()>>,
+    /// The server's numbers of dead connections that may still have something of ours to do.
+    dead: Vec<i64>,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// Where a dead connection cannot be ended, what it may still do is undone this often.
+const AGAIN: Duration = Duration::from_millis(500);
+
+impl Supervisor {
+    fn new(settings: Settings, pipe: Pipe, keeper: Arc<Keeper>, link: Link) -> Self {
+        let (owed, dead) = (Vec::new(), Vec::new());
+        Self { settings, pipe, keeper, link: Some(link), links: 1, owed, sent: 0, closing: None, dead }
+    }
+
+    async fn run(mut self, mut messages: UnboundedReceiver<Message>) {
+        let mut pause = FIRST_PAUSE;
+        let mut opening = Box::pin(open_after(Duration::ZERO, self.settings.clone(), 0, self.pipe.clone()));
+        let mut is_opening = false;
+        loop {
+            if self.link.is_none() && !is_opening {
+                let next = open_after(jittered(pause), self.settings.clone(), self.links, self.pipe.clone());
+                opening.set(next);
+                is_opening = true;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            tokio::select! {
+                message = messages.recv() => match message {
+                    Some(message) => self.handle(message),
+                    None => return,
+                },
+                opened = &mut opening, if is_opening => {
+                    is_opening = false;
+                    match opened {
+                        Ok(link) => {
+                            pause = FIRST_PAUSE;
+                            self.connected(link).await;
+                        }
+                        Err(failure) => tracing::debug!(%failure, "no connection"),
+                    }
+                }
+            }
+            self.end_if_settled();
+            if self.closing.is_none() && messages.is_closed() {
+                return;
+            }
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Call(call, answer) => match &self.link {
+                Some(link) => drop(tokio::spawn(run(
+                    link.connection.clone(),
+                    link.number,
+                    call,
+                    answer,
+                    self.pipe.clone(),
+                ))),
+                None => drop(answer.send(Err(Failure::Unavailable("not connected".into())))),
+            },
+            Message::Abandon(abandon) => self.send_abandon(abandon),
+            Message::Settled(again) => {
+                self.sent -= 1;
+                self.owed.extend(again);
+            }
+            Message::Broken(number) => {
+                if self.link.as_ref().is_some_and(|link| link.number == number) {
+                    tracing::debug!("the connection is replaced");
+                    self.dead.extend(self.link.take().and_then(|link| link.id));
+                }
+            }
+            Message::Close(done) => self.closing = Some(done),
+        }
+    }
+
+    async fn connected(&mut self, link: Link) {
+        self.links += 1;
+        // What a dead connection still has to do must not happen after it was undone.
+        let mut ended = true;
+        for id in std::mem::take(&mut self.dead) {
+            let kill = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).clone();
+            match link.connection.send(kill).await {
+                Ok(_) => {}
+                Err(Trouble::Refused(_)) => ended = false,
+                Err(_) => {
+                    // Broken again: another link will have to do it.
+                    self.dead.push(id);
+                    self.dead.extend(link.id);
+                    return;
+                }
+            }
+        }
+        self.link = Some(link);
+        let now = time::now();
+        for abandon in std::mem::take(&mut self.owed) {
+            if abandon.until > now {
+                if !ended {
+                    repeat(abandon.clone(), self.pipe.clone());
+                }
+                self.send_abandon(abandon);
+            }
+        }
+        self.keeper.check_all();
+    }
+
+    fn send_abandon(&mut self, abandon: Abandon) {
+        let Some(link) = &self.link else {
+            self.owed.push(abandon);
+            return;
+        };
+        self.sent += 1;
+        let call = Call::new(&ABANDON)
+            .key(abandon.name.as_str())
+            .arg(abandon.owner)
+            .arg(abandon.count)
+            .arg(lock_channel(&abandon.name));
+        let (answer, answered) = oneshot::channel();
+        let pipe = self.pipe.clone();
+        tokio::spawn(run(link.connection.clone(), link.number, call, answer, pipe.clone()));
+        tokio::spawn(async move {
+            let done = matches!(answered.await, Ok(Ok(_) | Err(Failure::Denied(_) | Failure::NotALock)));
+            pipe.tell(Message::Settled((!done).then_some(abandon)));
+        });
+    }
+
+    fn end_if_settled(&mut self) {
+        let now = time::now();
+        self.owed.retain(|abandon| abandon.until > now);
+        // What failed while the connection is fine is sent again on it.
+        if self.link.is_some() {
+            for abandon in std::mem::take(&mut self.owed) {
+                self.send_abandon(abandon);
+            }
+        }
+        if self.sent == 0 && self.owed.is_empty() {
+            if let Some(done) = self.closing.take() {
+                let _ = done.send(());
+            }
+        }
+    }
+}
+
+async fn open_after(pause: Duration, settings: Settings, number: u64, pipe: Pipe) -> Result<Link, Failure> {
+    tokio::time::sleep(pause).await;
+    Link::open(&settings, number, &pipe).await
+}
+
+/// Abandons again and again while a dead connection may still act.
+fn repeat(abandon: Abandon, pipe: Pipe) {
+    tokio::spawn(async move {
+        while time::now() < abandon.until {
+            tokio::time::sleep(AGAIN).await;
+            pipe.abandon(abandon.clone());
+        }
+    });
+}
+
+/// Runs one call. A script that the server has forgotten is told again, unless nobody waits any more: then an undo
+/// may be under way already.
+async fn run(connection: Connection, number: u64, call: Call, answer: oneshot::Sender<Answer>, pipe: Pipe) {
+    let mut outcome = connection.send(call.by_hash()).await;
+    if matches!(outcome, Err(Trouble::NoScript)) && !answer.is_closed() {
+        outcome = connection.send(call.by_text()).await;
+    }
+    if matches!(outcome, Err(Trouble::Broken(_))) {
+        pipe.tell(Message::Broken(number));
+    }
+    let _ = answer.send(outcome.map_err(Failure::from));
+}
