@@ -74,3 +74,17 @@ async fn a_free_lock_with_nobody_in_line_is_had_at_once_after_a_drop() {
         drop(guard);
     }
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_line_of_fifty_thousand_moves() {
+    let client = Client::connect("memory:").await.unwrap();
+    let waiters: Vec<_> = (0..50_000)
+        .map(|_| {
+            let lock = client.lock("a");
+            tokio::spawn(async move { drop(lock.acquire().await.unwrap()) })
+        })
+        .collect();
+    for waiter in waiters {
+        waiter.await.unwrap();
+    }
+}

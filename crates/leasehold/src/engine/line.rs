@@ -27,6 +27,19 @@ struct Waiter {
 /// The head is somebody's future, and futures can be left lying about unpolled: after this time anybody may pass it.
 pub(crate) const PROMISE: Duration = Duration::from_millis(100);
 
+/// How many behind the head look after it. If all did, a long line would do nothing but look.
+const IMPATIENT: usize = 8;
+
+/// Whether a free lock may be taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum MayTake {
+    Yes,
+    /// It is kept for the head so long.
+    In(Duration),
+    /// It is the turn of somebody else, and somebody nearer looks after that.
+    WhenHinted,
+}
+
 impl Line {
     pub(crate) fn join(&mut self, ticket: Ticket) {
         self.waiters.insert(ticket, Waiter::default());
@@ -66,13 +79,21 @@ impl Line {
         self.promised.is_some()
     }
 
-    /// How long somebody with this ticket, or with none, has to let the head of the line go first.
-    pub(crate) fn must_yield(&self, ticket: Option<Ticket>, now: Instant) -> Option<Duration> {
+    /// Whether somebody with this ticket, or with none, may take the lock that is free.
+    pub(crate) fn may_take(&self, ticket: Option<Ticket>, now: Instant) -> MayTake {
         if self.is_empty() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
-            return None;
+            return MayTake::Yes;
         }
         let promised_for = self.promised.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        PROMISE.checked_sub(promised_for).filter(|left| !left.is_zero())
+        match PROMISE.checked_sub(promised_for) {
+            None | Some(Duration::ZERO) => MayTake::Yes,
+            Some(left)
+                if ticket.is_none_or(|ticket| self.waiters.range(..ticket).nth(IMPATIENT).is_none()) =>
+            {
+                MayTake::In(left)
+            }
+            Some(_) => MayTake::WhenHinted,
+        }
     }
 
     pub(crate) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::line::{Line, MayTake};
 use crate::engine::{Attempt, Claim, Holding, Release, Released, Renewed, Ticket};
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
@@ -55,8 +55,9 @@ impl Slot {
                 let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
                 Attempt::Busy { retry_in, holder: Some(held.owner) }
             }
-            None => match self.line.must_yield(turn, now) {
-                Some(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
+            None => match self.line.may_take(turn, now) {
+                MayTake::In(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
+                MayTake::WhenHinted if !claim.steal => Attempt::Busy { retry_in: None, holder: None },
                 _ => self.grant(claim, now),
             },
         };

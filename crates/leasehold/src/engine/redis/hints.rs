@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::keys;
 use crate::engine::Ticket;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::line::{Line, MayTake};
 use crate::name::Name;
 use crate::time::{self, Instant};
 
@@ -52,15 +52,6 @@ enum Link {
     Opening,
     Up,
     Down,
-}
-
-/// Whether somebody may ask the server for a lock, as the line of its name has it.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum MayAsk {
-    Yes,
-    /// The head of the line was told that the lock is free, and has so long to come.
-    In(Duration),
-    NotBeforeAHint,
 }
 
 /// What the subscriber has to do next.
@@ -127,17 +118,17 @@ impl Hints {
     }
 
     /// Whether the server may be asked now, or what to do instead.
-    pub(super) fn may_ask(&self, name: &Name, ticket: Option<Ticket>, now: Instant) -> MayAsk {
+    pub(super) fn may_ask(&self, name: &Name, ticket: Option<Ticket>, now: Instant) -> MayTake {
         let mut state = self.state();
-        let Some(queue) = state.lines.get_mut(name) else { return MayAsk::Yes };
-        match queue.line.must_yield(ticket, now) {
+        let Some(queue) = state.lines.get_mut(name) else { return MayTake::Yes };
+        match queue.line.may_take(ticket, now) {
             // A head that sleeps is not late: it knows when to look.
-            Some(_) if !queue.line.is_promised() => MayAsk::NotBeforeAHint,
-            Some(wait) => MayAsk::In(wait),
-            None => {
+            MayTake::In(_) if !queue.line.is_promised() => MayTake::WhenHinted,
+            MayTake::Yes => {
                 queue.line.taken();
-                MayAsk::Yes
+                MayTake::Yes
             }
+            not_yet => not_yet,
         }
     }
 

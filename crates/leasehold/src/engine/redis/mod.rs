@@ -19,11 +19,12 @@ use std::time::Duration;
 use redis::{ConnectionInfo, Value};
 
 use self::connection::Settings;
-use self::hints::{Hints, MayAsk};
+use self::hints::Hints;
 use self::io::{Abandon, Pipe, Thread};
 use self::keeper::{Keeper, Kept};
 use self::keys::lock_channel;
 use self::scripts::{ACQUIRE, Call, FORCE, QUERY, RELEASE, RENEW};
+use super::line::MayTake;
 use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -89,9 +90,9 @@ impl Engine for Redis {
         if claim.held == 0 && !claim.steal {
             let busy = |retry_in| Reply::now(Attempt::Busy { retry_in, holder: None });
             match self.hints.may_ask(&claim.name, turn, begun) {
-                MayAsk::Yes => {}
-                MayAsk::In(wait) => return busy(Some(wait)),
-                MayAsk::NotBeforeAHint => return busy(None),
+                MayTake::Yes => {}
+                MayTake::In(wait) => return busy(Some(wait)),
+                MayTake::WhenHinted => return busy(None),
             }
         }
         let before = self.keeper.get(&claim.name, claim.owner);

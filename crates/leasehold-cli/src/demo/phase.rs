@@ -1,0 +1,146 @@
+//! One rush for the seats: all users at once, with the lock or without.
+
+use std::panic;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use leasehold::Client;
+use serde::{Deserialize, Serialize};
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::progress::Progress;
+use super::seats::Seats;
+use crate::error::Error;
+
+/// The name of the lock.
+const GATHERING: &str = "gathering:1";
+
+/// How long a user hesitates between reading the count and writing it. Without the lock this makes overbooking
+/// certain, because meanwhile the other users read the same count.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// One of the two halves of the demo.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Phase {
+    /// Everybody for themselves.
+    Unlocked,
+    /// One after the other.
+    Locked,
+}
+
+impl Phase {
+    /// What the phase is called where people read it.
+    #[must_use]
+    pub fn label(self) -> &'static str {
+        match self {
+            Self::Unlocked => "without the lock",
+            Self::Locked => "with the lock",
+        }
+    }
+
+    /// The `--phase` that a child process is given.
+    #[must_use]
+    pub fn option(self) -> &'static str {
+        match self {
+            Self::Unlocked => "unlocked",
+            Self::Locked => "locked",
+        }
+    }
+}
+
+/// How many were told that they are in, and how many that the gathering is full.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    /// Those who are in.
+    pub joined: u32,
+    /// Those who are not.
+    pub refused: u32,
+}
+
+impl Tally {
+    fn count(&mut self, joined: bool) {
+        if joined {
+            self.joined += 1;
+        } else {
+            self.refused += 1;
+        }
+    }
+
+    /// Adds what another process counted.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.joined += other.joined;
+        self.refused += other.refused;
+    }
+}
+
+/// How a phase ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Outcome {
+    /// What the users were told.
+    #[serde(flatten)]
+    pub tally: Tally,
+    /// The milliseconds from the common start to the answer for the last user.
+    pub ms: u64,
+}
+
+impl Outcome {
+    pub(crate) fn since(start: Instant, tally: Tally) -> Self {
+        Self { tally, ms: u64::try_from(start.elapsed().as_millis()).unwrap_or(u64::MAX) }
+    }
+}
+
+/// Lets all users loose on the seats of a new gathering, and waits until each knows whether they are in.
+pub(crate) async fn rush(
+    phase: Phase,
+    client: &Client,
+    users: u32,
+    limit: u32,
+    progress: &Progress,
+) -> Result<Outcome, Error> {
+    let seats = Arc::new(Seats::default());
+    // One more than users: who measures the time starts with them.
+    let start = Arc::new(Barrier::new(users as usize + 1));
+    let mut rush = JoinSet::new();
+    for _ in 0..users {
+        let (client, seats, start) = (client.clone(), Arc::clone(&seats), Arc::clone(&start));
+        rush.spawn(async move {
+            start.wait().await;
+            match phase {
+                Phase::Unlocked => Ok(take_seat(&seats, limit).await),
+                Phase::Locked => take_seat_locked(&client, &seats, limit).await,
+            }
+        });
+    }
+    start.wait().await;
+    let start = Instant::now();
+
+    let mut tally = Tally::default();
+    while let Some(user) = rush.join_next().await {
+        let joined = user.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))?;
+        tally.count(joined);
+        progress.advance(1);
+    }
+    Ok(Outcome::since(start, tally))
+}
+
+/// What every user does, and what goes wrong when two do it at once. False if the gathering is full.
+async fn take_seat(seats: &Seats, limit: u32) -> bool {
+    let taken = seats.taken();
+    if taken >= limit {
+        return false;
+    }
+    sleep(PAUSE).await;
+    seats.set_taken(taken + 1);
+    true
+}
+
+/// The same, one user at a time.
+async fn take_seat_locked(client: &Client, seats: &Seats, limit: u32) -> Result<bool, Error> {
+    let guard = client.lock(GATHERING).acquire().await?;
+    let joined = guard.run(take_seat(seats, limit)).await?;
+    guard.release().await?;
+    Ok(joined)
+}

@@ -1,0 +1,43 @@
+//! `leasehold demo-worker`: one child process of the demo. The other side is [`children`](super::children).
+//!
+//! It connects and says [`READY`], waits for [`START`] on the standard input, lets its users loose, and prints
+//! its [`Tally`](super::Tally) as one line of JSON.
+
+use std::{io, panic};
+
+use leasehold::Client;
+
+use super::phase;
+use super::progress::Progress;
+use crate::error::Error;
+use crate::options::WorkerOptions;
+use crate::output;
+
+/// What a child says when it has connected and could start.
+pub const READY: &str = "ready";
+
+/// What a child is told when all are ready.
+pub const START: &str = "start\n";
+
+/// Runs a child's share of one phase.
+///
+/// # Errors
+///
+/// When the engine failed, or the parent is gone before the start.
+pub async fn run(options: &WorkerOptions) -> Result<(), Error> {
+    let client = Client::connect(options.engine.url.secret()).await?;
+    output::print(READY)?;
+    tokio::task::spawn_blocking(wait_for_start)
+        .await
+        .unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))?;
+    let &WorkerOptions { phase, users, seats, .. } = options;
+    let outcome = phase::rush(phase, &client, users, seats, &Progress::hidden()).await?;
+    output::print_json(&outcome.tally)
+}
+
+fn wait_for_start() -> Result<(), Error> {
+    let mut line = String::new();
+    io::stdin().read_line(&mut line).map_err(Error::Input)?;
+    // The end of the input comes without a line break: the parent is gone.
+    if line == START { Ok(()) } else { Err(Error::NoStartSignal) }
+}

@@ -1,0 +1,136 @@
+//! What can go wrong, and what the process ends with then.
+
+use std::error::Error as _;
+use std::io;
+use std::process::{ExitCode, ExitStatus};
+
+use leasehold::{AcquireError, ConnectError, Loss, ReleaseError};
+use thiserror::Error;
+
+/// Why a command failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no engine at the URL, or none that we know.
+    #[error(transparent)]
+    Connect(#[from] ConnectError),
+    /// Child processes cannot share what lives inside one process.
+    #[error(
+        "`memory:` lives inside one process: {processes} child processes would each have seats and a lock of \
+         their own, and show nothing. Leave --processes out."
+    )]
+    MemoryIsNotShared {
+        /// How many were asked for.
+        processes: u32,
+    },
+    /// A user did not get the lock.
+    #[error("a user could not get the lock")]
+    Acquire(#[from] AcquireError),
+    /// A user had the lock, but not until the end.
+    #[error("a user lost the lock while taking a seat")]
+    Lost(#[from] Loss),
+    /// A user could not give the lock back.
+    #[error("a user could not release the lock")]
+    Release(#[from] ReleaseError),
+    /// The lock let in too many users, or too few.
+    #[error("the lock did not do its work: it let {joined} in where {expected} should have got in")]
+    WrongCount {
+        /// How many got in.
+        joined: u32,
+        /// How many there should have been.
+        expected: u32,
+    },
+    /// The own program, which the child processes run, was not found.
+    #[error("cannot find the own program to start child processes")]
+    OwnProgram(#[source] io::Error),
+    /// A child process could not be started, or its pipes broke.
+    #[error("cannot start child process {number} or talk to it")]
+    Child {
+        /// Which one, from 1.
+        number: u32,
+        /// What the operating system says.
+        source: io::Error,
+    },
+    /// A child process ended before its work was done. It has said why on the standard error.
+    #[error("child process {number} failed: {status}")]
+    ChildFailed {
+        /// Which one, from 1.
+        number: u32,
+        /// How it ended.
+        status: ExitStatus,
+    },
+    /// A child process said something else than agreed.
+    #[error("child process {number} gave an answer that makes no sense: {answer:?}")]
+    ChildAnswer {
+        /// Which one, from 1.
+        number: u32,
+        /// What it said.
+        answer: String,
+    },
+    /// A child process was not told to start.
+    #[error("the start signal did not come: whoever should give it is gone")]
+    NoStartSignal,
+    /// The standard input cannot be read.
+    #[error("cannot read from the standard input")]
+    Input(#[source] io::Error),
+    /// The standard output cannot be written.
+    #[error("cannot write to the standard output")]
+    Output(#[source] io::Error),
+}
+
+impl Error {
+    /// 2 if the options make no sense, as for what clap refuses; otherwise 1.
+    #[must_use]
+    pub fn exit_code(&self) -> ExitCode {
+        match self {
+            Self::MemoryIsNotShared { .. }
+            | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => ExitCode::from(2),
+            _ => ExitCode::FAILURE,
+        }
+    }
+
+    /// The error and its chain of sources, in one line.
+    #[must_use]
+    pub fn with_sources(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = self.source();
+        while let Some(error) = source {
+            let cause = error.to_string();
+            // Some errors repeat their source in their own text.
+            if !text.ends_with(&cause) {
+                text = format!("{text}: {cause}");
+            }
+            source = error.source();
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold::Failure;
+
+    use super::*;
+
+    #[test]
+    fn every_source_is_said_once() {
+        let outage = Failure::Unavailable("connection refused".into());
+        for (error, text) in [
+            (
+                Error::from(AcquireError::from(outage.clone())),
+                "a user could not get the lock: the lock server is unavailable: connection refused",
+            ),
+            (
+                Error::from(AcquireError::from(Loss::Expired)),
+                "a user could not get the lock: cannot re-enter the lock: the lease has run out",
+            ),
+            (
+                Error::from(Loss::TakenOver),
+                "a user lost the lock while taking a seat: the lock was taken over",
+            ),
+            (Error::from(ConnectError::from(outage)), "the lock server is unavailable: connection refused"),
+        ] {
+            assert_eq!(error.with_sources(), text);
+        }
+    }
+}

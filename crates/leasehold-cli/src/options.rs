@@ -1,0 +1,95 @@
+//! What can be said on the command line.
+
+use clap::{Args, Parser, Subcommand, value_parser};
+
+use crate::demo::Phase;
+use crate::url::Url;
+
+/// Distributed locks that never lie about being held.
+#[derive(Debug, Parser)]
+#[command(name = "leasehold", version, after_help = EXAMPLES)]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const EXAMPLES: &str = "\
+Example:
+  leasehold demo     100 users want 5 seats: first without a lock, then with it";
+
+/// The subcommands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Show what a lock is for: many users rush for a few seats.
+    #[command(long_about = DEMO, after_help = DEMO_EXAMPLES)]
+    Demo(DemoOptions),
+    /// One child process of `demo --processes`.
+    #[command(hide = true)]
+    DemoWorker(WorkerOptions),
+}
+
+// With line breaks of its own, because the help is not wrapped.
+const DEMO: &str = "\
+Show what a lock is for: many users rush for a few seats.
+
+A gathering has a few seats, and many users join at the same moment. Each reads
+how many seats are taken, hesitates for 5 ms, and writes that number plus one.
+Without a lock too many get in, because they read the number before the others
+have written it. Then the same again under a lock: exactly as many get in as
+there are seats.
+
+The exit code is 0 if the lock let in the right number, 1 if it did not or the
+engine failed, and 2 if the options make no sense.";
+
+const DEMO_EXAMPLES: &str = "\
+Examples:
+  leasehold demo
+  leasehold demo --users 1000 --seats 20
+  leasehold demo --json";
+
+/// The options of `demo`.
+#[derive(Debug, Args)]
+pub struct DemoOptions {
+    /// How many users want to join.
+    #[arg(long, value_name = "N", default_value_t = 100, value_parser = value_parser!(u32).range(1..=100_000))]
+    pub users: u32,
+    /// How many seats the gathering has.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(0..=100_000))]
+    pub seats: u32,
+    /// How many processes the users are spread over.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=256))]
+    pub processes: u32,
+    /// Print one JSON object instead of the summary.
+    #[arg(long)]
+    pub json: bool,
+    /// The engine that keeps the lock.
+    #[command(flatten)]
+    pub engine: EngineOptions,
+}
+
+/// The options of one child process of `demo`.
+#[derive(Debug, Args)]
+pub struct WorkerOptions {
+    /// How many of the users are this child's.
+    #[arg(long)]
+    pub users: u32,
+    /// How many seats the gathering has.
+    #[arg(long)]
+    pub seats: u32,
+    /// With the lock, or without.
+    #[arg(long)]
+    pub phase: Phase,
+    /// The engine that keeps the lock.
+    #[command(flatten)]
+    pub engine: EngineOptions,
+}
+
+/// Where the lock is kept.
+#[derive(Debug, Args)]
+pub struct EngineOptions {
+    /// URL of the engine.
+    // Its value may have a password in it, so help must not show what the environment says.
+    #[arg(long, env = Url::VARIABLE, hide_env_values = true, default_value = "memory:")]
+    pub url: Url,
+}

@@ -1,0 +1,22 @@
+//! The standard output, for what the user or the parent process asked for.
+
+use std::fmt::Display;
+use std::io::{self, Write as _};
+
+use serde::Serialize;
+
+use crate::error::Error;
+
+/// Writes a text as a line of its own, at once.
+///
+/// Unlike `println!` it does not panic when nobody reads any more.
+pub(crate) fn print(text: impl Display) -> Result<(), Error> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Error::Output)
+}
+
+/// Writes a value as one line of JSON, at once.
+pub(crate) fn print_json(value: &impl Serialize) -> Result<(), Error> {
+    let json = serde_json::to_string(value).map_err(|error| Error::Output(error.into()))?;
+    print(json)
+}

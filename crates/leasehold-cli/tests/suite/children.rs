@@ -1,0 +1,86 @@
+//! The child processes of the demo.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::mpsc;
+use std::time::Duration;
+use std::{fs, process, thread};
+
+use leasehold_cli::demo::children::Children;
+use leasehold_cli::demo::{Outcome, Phase, Progress, Tally};
+use leasehold_cli::{Error, Url};
+
+use crate::command::{leasehold, program};
+
+/// Lets children of `program` run a phase for 20 users and 3 seats.
+async fn run(program: &Path, processes: u32, url: &str, phase: Phase) -> Result<Outcome, Error> {
+    let url = &Url::from(url.to_owned());
+    Children { program, processes, users: 20, seats: 3, url, phase }.run(&Progress::hidden()).await
+}
+
+#[tokio::test]
+async fn with_memory_every_child_fills_seats_of_its_own() {
+    let locked = run(program(), 2, "memory:", Phase::Locked).await.unwrap();
+    assert_eq!(locked.tally, Tally { joined: 6, refused: 14 });
+}
+
+#[tokio::test]
+async fn without_the_lock_the_answers_add_up_as_well() {
+    let Tally { joined, refused } = run(program(), 2, "memory:", Phase::Unlocked).await.unwrap().tally;
+    assert_eq!(joined + refused, 20);
+    assert!(joined >= 6, "{joined}");
+}
+
+#[tokio::test]
+async fn more_children_than_users_leave_some_without_work() {
+    let locked = run(program(), 25, "memory:", Phase::Locked).await.unwrap();
+    assert_eq!(locked.tally, Tally { joined: 20, refused: 0 });
+}
+
+#[tokio::test]
+async fn a_child_that_fails_is_named_with_its_exit_code() {
+    let error = run(Path::new("false"), 2, "memory:", Phase::Locked).await.unwrap_err();
+    assert!(matches!(error, Error::ChildFailed { number: 1, .. }), "{error:?}");
+    assert_eq!(error.with_sources(), "child process 1 failed: exit status: 1");
+}
+
+#[tokio::test]
+async fn a_child_that_says_something_else_is_not_believed() {
+    let error = run(Path::new("echo"), 1, "memory:", Phase::Locked).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::ChildAnswer { answer, .. } if answer.contains("demo-worker")),
+        "{error:?}"
+    );
+    let error = run(Path::new("true"), 1, "memory:", Phase::Locked).await.unwrap_err();
+    assert!(matches!(&error, Error::ChildAnswer { answer, .. } if answer.is_empty()), "{error:?}");
+}
+
+#[tokio::test]
+async fn a_program_that_is_not_there_cannot_be_started() {
+    let error = run(Path::new("/nowhere/leasehold"), 1, "memory:", Phase::Locked).await.unwrap_err();
+    let text = error.with_sources();
+    assert!(text.starts_with("cannot start child process 1 or talk to it: "), "{text}");
+}
+
+#[tokio::test]
+async fn when_one_child_fails_the_others_are_killed() {
+    let pipe = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("alive-{}", process::id()));
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let (end, ended) = mpsc::channel();
+    let reader = pipe.clone();
+    // The pipe ends for its reader when no child has it open any more.
+    thread::spawn(move || end.send(fs::read(reader)));
+
+    let stubborn = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/stubborn_child.sh"));
+    let error = run(stubborn, 3, pipe.to_str().unwrap(), Phase::Locked).await.unwrap_err();
+    assert!(matches!(error, Error::ChildFailed { number: 3, .. }), "{error:?}");
+    ended.recv_timeout(Duration::from_secs(60)).expect("the children still live").unwrap();
+    fs::remove_file(pipe).unwrap();
+}
+
+#[test]
+fn a_child_without_a_parent_does_nothing() {
+    let run = leasehold("demo-worker --users 1 --seats 1 --phase locked");
+    assert_eq!((run.code, run.stdout.as_str()), (Some(1), "ready\n"), "{run:?}");
+    assert!(run.stderr.starts_with("leasehold: the start signal did not come"), "{run:?}");
+}

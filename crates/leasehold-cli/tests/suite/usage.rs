@@ -1,0 +1,83 @@
+//! Help, and options that make no sense.
+
+use crate::command::{Finished, leasehold, leasehold_at};
+
+/// The complaint about a run that could not even begin.
+fn refused(run: &Finished) -> &str {
+    assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{run:?}");
+    &run.stderr
+}
+
+#[test]
+fn memory_is_not_shared_by_child_processes() {
+    for url in ["memory:", "memory:party"] {
+        let run = leasehold_at(url, "demo --processes 4");
+        let text = refused(&run);
+        assert!(text.starts_with("leasehold: `memory:` lives inside one process"), "{text}");
+        assert!(text.contains("4 child processes would each have seats and a lock of their own"), "{text}");
+        assert!(text.contains("Leave --processes out"), "{text}");
+    }
+    assert_eq!(leasehold("demo --processes 1 --users 1").code, Some(0));
+}
+
+#[test]
+fn an_unknown_url_is_answered_with_the_known_ones() {
+    for url in ["nonsense://me:secret@host", "nonsense", "memory://host"] {
+        for arguments in ["demo", "demo --json", "demo --processes 4"] {
+            let run = leasehold_at(url, arguments);
+            let text = refused(&run);
+            assert!(text.starts_with("leasehold: "), "{text}");
+            assert!(text.contains("known are `memory:`"), "{text}");
+            assert!(!text.contains("secret"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn numbers_have_to_be_numbers_in_their_range() {
+    for arguments in [
+        "--users 0",
+        "--users 100001",
+        "--users many",
+        "--users -1",
+        "--seats -1",
+        "--seats 100001",
+        "--seats 1.5",
+        "--processes 0",
+        "--processes 257",
+    ] {
+        let run = leasehold(&format!("demo {arguments}"));
+        assert!(refused(&run).starts_with("error: "), "{run:?}");
+    }
+}
+
+#[test]
+fn no_subcommand_is_answered_with_the_help() {
+    for run in [leasehold(""), leasehold_at("memory:", "")] {
+        assert!(refused(&run).contains("Usage: leasehold <COMMAND>"), "{run:?}");
+    }
+}
+
+#[test]
+fn the_help_has_examples_and_fits_into_80_columns() {
+    for arguments in ["--help", "-h", "demo --help", "demo -h"] {
+        let run = leasehold(arguments);
+        assert_eq!(run.code, Some(0));
+        assert!(run.stdout.contains("Example") && run.stdout.contains("  leasehold demo"), "{}", run.stdout);
+        assert!(!run.stdout.contains("worker"), "the children's side is nobody's business: {}", run.stdout);
+        for line in run.stdout.lines() {
+            assert!(line.chars().count() <= 80, "{line}");
+        }
+    }
+}
+
+#[test]
+fn the_help_keeps_the_password_in_the_environment_to_itself() {
+    let run = leasehold_at("redis://me:secret@host", "demo --help");
+    assert!(run.stdout.contains("LEASEHOLD_URL") && !run.stdout.contains("secret"), "{}", run.stdout);
+}
+
+#[test]
+fn the_version_is_the_one_of_the_package() {
+    assert_eq!(leasehold("--version").stdout, concat!("leasehold ", env!("CARGO_PKG_VERSION"), "\n"));
+}
