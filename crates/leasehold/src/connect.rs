@@ -30,6 +30,7 @@ use crate::url::Url;
 /// ```
 #[derive(Debug, Clone)]
 #[must_use = "a connection is made when this is awaited or `.block()` is called"]
+#[expect(clippy::struct_field_names, reason = "the time-out of the connecting is called that everywhere")]
 pub struct Connect {
     url: String,
     namespace: String,

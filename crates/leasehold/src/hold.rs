@@ -179,7 +179,7 @@ impl Hold {
             return Err(ReleaseError::NotOwner(self.owner.into()));
         };
         let undo = Undo { hold: self, count: holding.count - 1, lease: seat.lease };
-        let one = Release::One { owner: self.owner, from: holding.count };
+        let one = Release::One { owner: self.owner, from: holding.count, lease: seat.lease };
         let released = engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
         undo.disarm();
         match released {
@@ -202,7 +202,7 @@ impl Hold {
             seat.term = None;
             end(term);
         }
-        let one = Release::One { owner: self.owner, from };
+        let one = Release::One { owner: self.owner, from, lease: seat.lease };
         let released = self.shared.engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
         undo.disarm();
         match released {

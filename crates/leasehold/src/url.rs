@@ -73,8 +73,32 @@ mod tests {
 
     #[test]
     fn known_urls() {
-        assert_eq!(Url::parse("memory:"), Ok(Url::Private));
-        assert_eq!(Url::parse("memory:tests"), Ok(Url::Shared("tests".into())));
+        assert!(matches!(Url::parse("memory:"), Ok(Url::Private)));
+        assert!(matches!(Url::parse("memory:tests"), Ok(Url::Shared(name)) if name == "tests"));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn redis_urls() {
+        use redis::ConnectionAddr;
+
+        let parse = |url| match Url::parse(url) {
+            Ok(Url::Redis(info)) => *info,
+            _ => panic!("{url} is a Redis URL"),
+        };
+        let plain = parse("redis://localhost");
+        assert_eq!(plain.addr(), &ConnectionAddr::Tcp("localhost".into(), 6379));
+        let full = parse("valkey://me:pass%2Fword@10.0.0.7:7000/3");
+        assert_eq!(full.addr(), &ConnectionAddr::Tcp("10.0.0.7".into(), 7000));
+        let settings = full.redis_settings();
+        assert_eq!(
+            (settings.username(), settings.password(), settings.db()),
+            (Some("me"), Some("pass/word"), 3)
+        );
+        assert_eq!(
+            parse("redis+unix:///run/redis.sock").addr(),
+            &ConnectionAddr::Unix("/run/redis.sock".into())
+        );
     }
 
     #[test]
@@ -88,7 +112,7 @@ mod tests {
             ("Memory:", "`Memory:` is not known"),
             ("http://x", "`http:` is not known"),
         ] {
-            let text = Url::parse(url).unwrap_err().to_string();
+            let text = Url::parse(url).err().unwrap().to_string();
             assert!(text.contains(what), "{text}");
             assert!(text.contains("`memory:`") && text.contains("`memory:NAME`"), "{text}");
         }
@@ -96,8 +120,14 @@ mod tests {
 
     #[test]
     fn a_password_in_an_unknown_url_is_not_repeated() {
-        for url in ["postgres://me:secret@host/db", "secret@host:6379", "//me:secret@host", "me:secret"] {
-            let text = Url::parse(url).unwrap_err().to_string();
+        for url in [
+            "postgres://me:secret@host/db",
+            "secret@host:6379",
+            "//me:secret@host",
+            "me:secret",
+            "redis://me:secret@host:port",
+        ] {
+            let text = Url::parse(url).err().unwrap().to_string();
             assert!(!text.contains("secret"), "{text}");
         }
     }

@@ -70,6 +70,18 @@ impl Line {
         head.waker.take()
     }
 
+    /// Lets everybody look. Nobody's turn begins or ends by it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn hint_all(&mut self) -> Vec<Waker> {
+        self.waiters
+            .values_mut()
+            .filter_map(|waiter| {
+                waiter.hinted = true;
+                waiter.waker.take()
+            })
+            .collect()
+    }
+
     /// The lock is taken: nobody's turn.
     pub(crate) fn taken(&mut self) {
         self.promised = None;

@@ -91,8 +91,8 @@ pub(crate) enum Attempt {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Release {
-    /// One count of this owner, which has `from` before.
-    One { owner: OwnerId, from: u32 },
+    /// One count of this owner, which has `from` before. If any is left, `lease` begins anew.
+    One { owner: OwnerId, from: u32, lease: Lease },
     /// Everything, in whoever's name.
     All,
 }

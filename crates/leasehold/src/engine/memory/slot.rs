@@ -75,7 +75,7 @@ impl Slot {
         let after = self.judge(now);
         let Some(held) = &mut self.held else { return (Released::NotHeld, after) };
         match release {
-            Release::One { owner, from } if held.owner != owner || held.count != from => {
+            Release::One { owner, from, .. } if held.owner != owner || held.count != from => {
                 (Released::NotHeld, after)
             }
             Release::One { from: 2.., .. } => {

@@ -90,18 +90,24 @@ impl From<Trouble> for Failure {
 impl Connection {
     /// Sends a command and waits for its answer. Commands are sent in the order of the first polls.
     pub(super) async fn send(&self, command: Cmd) -> Result<Value, Trouble> {
+        self.send_within(command, self.timeout).await
+    }
+
+    /// The same for an answer that is of no use after `limit`.
+    pub(super) async fn send_within(&self, command: Cmd, limit: Duration) -> Result<Value, Trouble> {
         let mut connection = self.connection.clone();
-        self.bounded(async move { connection.send_packed_command(&command).await?.extract_error() }).await
+        let answer = async move { connection.send_packed_command(&command).await?.extract_error() };
+        bounded(limit.min(self.timeout), answer).await
     }
 
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), Trouble> {
         let mut connection = self.connection.clone();
-        self.bounded(connection.subscribe(channels)).await
+        bounded(self.timeout, connection.subscribe(channels)).await
     }
 
     pub(super) async fn unsubscribe(&self, channels: &[String]) -> Result<(), Trouble> {
         let mut connection = self.connection.clone();
-        self.bounded(connection.unsubscribe(channels)).await
+        bounded(self.timeout, connection.unsubscribe(channels)).await
     }
 
     /// The number by which the server knows this connection, if it tells.
@@ -111,20 +117,21 @@ impl Connection {
             _ => None,
         }
     }
+}
 
-    async fn bounded<T>(&self, work: impl Future<Output = Result<T, RedisError>>) -> Result<T, Trouble> {
-        match tokio::time::timeout(self.timeout, work).await {
-            Ok(Ok(answer)) => Ok(answer),
-            Ok(Err(error)) if error.code() == Some("NOSCRIPT") => Err(Trouble::NoScript),
-            Ok(Err(error)) if error.is_unrecoverable_error() || error.is_io_error() => {
-                Err(Trouble::Broken(failure(&error)))
-            }
-            Ok(Err(error)) => Err(Trouble::Refused(failure(&error))),
-            Err(_) => {
-                let text = format!("no answer within {:?}", self.timeout);
-                Err(Trouble::Broken(Failure::Unavailable(text)))
-            }
+/// Waits for an answer, but not for ever.
+async fn bounded<T>(
+    limit: Duration,
+    work: impl Future<Output = Result<T, RedisError>>,
+) -> Result<T, Trouble> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(Ok(answer)) => Ok(answer),
+        Ok(Err(error)) if error.code() == Some("NOSCRIPT") => Err(Trouble::NoScript),
+        Ok(Err(error)) if error.is_unrecoverable_error() || error.is_io_error() => {
+            Err(Trouble::Broken(failure(&error)))
         }
+        Ok(Err(error)) => Err(Trouble::Refused(failure(&error))),
+        Err(_) => Err(Trouble::Broken(Failure::Unavailable(format!("no answer within {limit:?}")))),
     }
 }
 

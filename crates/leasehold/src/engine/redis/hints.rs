@@ -7,7 +7,6 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -27,6 +26,8 @@ pub(super) struct Hints {
     pub(super) wanted: Notify,
     /// Rings when subscriptions have come or gone.
     changed: Notify,
+    /// There is no connection for commands.
+    outage: AtomicBool,
     /// The server does not let us subscribe: heads have to look from time to time.
     denied: AtomicBool,
 }
@@ -108,13 +109,16 @@ impl Hints {
         if was_head && aftermath.wake.is_none() {
             aftermath.wake = queue.line.promise(time::now());
         }
-        if queue.line.is_empty() {
+        let empty = queue.line.is_empty();
+        if empty {
             state.lines.remove(name);
             state.touched.insert(name.clone());
         }
         drop(state);
         aftermath.run();
-        self.wanted.notify_one();
+        if empty {
+            self.wanted.notify_one();
+        }
     }
 
     /// Whether the server may be asked now, or what to do instead.
@@ -157,6 +161,20 @@ impl Hints {
         for waker in wakers {
             waker.wake();
         }
+    }
+
+    /// An outage has begun or ended. Everybody looks, not only the heads: each has a limit of its own for outages.
+    pub(super) fn outage(&self, outage: bool) {
+        self.outage.store(outage, Ordering::SeqCst);
+        let wakers: Vec<_> =
+            self.state().lines.values_mut().flat_map(|queue| queue.line.hint_all()).collect();
+        for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    pub(super) fn is_outage(&self) -> bool {
+        self.outage.load(Ordering::SeqCst)
     }
 
     /// What has to be subscribed and unsubscribed to be in step with the lines. Empties the list.

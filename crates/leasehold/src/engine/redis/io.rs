@@ -31,7 +31,7 @@ pub(super) struct Pipe(WeakUnboundedSender<Message>);
 #[derive(Debug)]
 enum Message {
     /// Run this and tell how it went.
-    Call(Call, oneshot::Sender<Answer>),
+    Call(Request),
     /// See to it that this is undone, now or later.
     Abandon(Abandon),
     /// An abandon is done, or has to be tried again.
@@ -40,6 +40,14 @@ enum Message {
     Broken(u64),
     /// Finish what is owed, tell, and end.
     Close(oneshot::Sender<()>),
+}
+
+/// A call, how long its answer is of use, and who wants it.
+#[derive(Debug)]
+struct Request {
+    call: Call,
+    limit: Duration,
+    answer: oneshot::Sender<Answer>,
 }
 
 /// A count to be brought down, until its lease would have ended anyway.
@@ -54,8 +62,17 @@ pub(super) struct Abandon {
 impl Pipe {
     /// Sends a call, now; the answer can be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        self.send_within(call, Duration::MAX)
+    }
+
+    /// Sends a call whose answer is of no use after `limit`.
+    pub(super) fn send_within(
+        &self,
+        call: Call,
+        limit: Duration,
+    ) -> impl Future<Output = Answer> + Send + use<> {
         let (answer, answered) = oneshot::channel();
-        self.tell(Message::Call(call, answer));
+        self.tell(Message::Call(Request { call, limit, answer }));
         async move { answered.await.unwrap_or_else(|_| Err(closed())) }
     }
 
@@ -102,9 +119,9 @@ impl Thread {
                 match Link::open(&settings, 0, &pipe).await {
                     Ok(link) => {
                         let _ = ready.send(Ok(()));
-                        tokio::spawn(subscriber::run(settings.clone(), hints));
+                        tokio::spawn(subscriber::run(settings.clone(), Arc::clone(&hints)));
                         tokio::spawn(Arc::clone(&keeper).run(pipe.clone()));
-                        Supervisor::new(settings, pipe, keeper, link).run(receiver).await;
+                        Supervisor::new(settings, pipe, keeper, hints, link).run(receiver).await;
                     }
                     Err(failure) => drop(ready.send(Err(failure))),
                 }
@@ -150,6 +167,11 @@ impl Link {
         let id = connection.id().await;
         Ok(Self { number, connection, id })
     }
+
+    /// Sends a request, in the order of the calls of this function, and answers it in its own time.
+    fn run(&self, request: Request, pipe: &Pipe) {
+        tokio::spawn(run(self.connection.clone(), self.number, request, pipe.clone()));
+    }
 }
 
 /// Tells when a connection has ended. Commands have no other pushes.
@@ -167,6 +189,7 @@ struct Supervisor {
     settings: Settings,
     pipe: Pipe,
     keeper: Arc<Keeper>,
+    hints: Arc<Hints>,
     link: Option<Link>,
     /// How many links there were.
     links: u64,
@@ -181,13 +204,15 @@ struct Supervisor {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A server that is there and cannot, because it is loading or full, is not asked without a pause.
+const BETWEEN_ABANDONS: Duration = Duration::from_millis(100);
 /// Where a dead connection cannot be ended, what it may still do is undone this often.
 const AGAIN: Duration = Duration::from_millis(500);
 
 impl Supervisor {
-    fn new(settings: Settings, pipe: Pipe, keeper: Arc<Keeper>, link: Link) -> Self {
+    fn new(settings: Settings, pipe: Pipe, keeper: Arc<Keeper>, hints: Arc<Hints>, link: Link) -> Self {
         let (owed, dead) = (Vec::new(), Vec::new());
-        Self { settings, pipe, keeper, link: Some(link), links: 1, owed, sent: 0, closing: None, dead }
+        Self { settings, pipe, keeper, hints, link: Some(link), links: 1, owed, sent: 0, closing: None, dead }
     }
 
     async fn run(mut self, mut messages: UnboundedReceiver<Message>) {
@@ -218,23 +243,14 @@ impl Supervisor {
                 }
             }
             self.end_if_settled();
-            if self.closing.is_none() && messages.is_closed() {
-                return;
-            }
         }
     }
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Call(call, answer) => match &self.link {
-                Some(link) => drop(tokio::spawn(run(
-                    link.connection.clone(),
-                    link.number,
-                    call,
-                    answer,
-                    self.pipe.clone(),
-                ))),
-                None => drop(answer.send(Err(Failure::Unavailable("not connected".into())))),
+            Message::Call(request) => match &self.link {
+                Some(link) => link.run(request, &self.pipe),
+                None => drop(request.answer.send(Err(Failure::Unavailable("not connected".into())))),
             },
             Message::Abandon(abandon) => self.send_abandon(abandon),
             Message::Settled(again) => {
@@ -245,6 +261,7 @@ impl Supervisor {
                 if self.link.as_ref().is_some_and(|link| link.number == number) {
                     tracing::debug!("the connection is replaced");
                     self.dead.extend(self.link.take().and_then(|link| link.id));
+                    self.hints.outage(true);
                 }
             }
             Message::Close(done) => self.closing = Some(done),
@@ -279,6 +296,7 @@ impl Supervisor {
             }
         }
         self.keeper.check_all();
+        self.hints.outage(false);
     }
 
     fn send_abandon(&mut self, abandon: Abandon) {
@@ -294,9 +312,12 @@ impl Supervisor {
             .arg(lock_channel(&abandon.name));
         let (answer, answered) = oneshot::channel();
         let pipe = self.pipe.clone();
-        tokio::spawn(run(link.connection.clone(), link.number, call, answer, pipe.clone()));
+        link.run(Request { call, limit: Duration::MAX, answer }, &pipe);
         tokio::spawn(async move {
             let done = matches!(answered.await, Ok(Ok(_) | Err(Failure::Denied(_) | Failure::NotALock)));
+            if !done {
+                tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await;
+            }
             pipe.tell(Message::Settled((!done).then_some(abandon)));
         });
     }
@@ -335,10 +356,11 @@ fn repeat(abandon: Abandon, pipe: Pipe) {
 
 /// Runs one call. A script that the server has forgotten is told again, unless nobody waits any more: then an undo
 /// may be under way already.
-async fn run(connection: Connection, number: u64, call: Call, answer: oneshot::Sender<Answer>, pipe: Pipe) {
-    let mut outcome = connection.send(call.by_hash()).await;
+async fn run(connection: Connection, number: u64, request: Request, pipe: Pipe) {
+    let Request { call, limit, answer } = request;
+    let mut outcome = connection.send_within(call.by_hash(), limit).await;
     if matches!(outcome, Err(Trouble::NoScript)) && !answer.is_closed() {
-        outcome = connection.send(call.by_text()).await;
+        outcome = connection.send_within(call.by_text(), limit).await;
     }
     if matches!(outcome, Err(Trouble::Broken(_))) {
         pipe.tell(Message::Broken(number));

@@ -159,24 +159,32 @@ impl Keeper {
 
     /// Everything that is due now or soon. What is taken comes up again by itself if nothing is heard of it.
     fn take_due(&self, now: Instant) -> Vec<(Name, Kept)> {
-        let mut taken = Vec::new();
+        let (mut taken, mut ended) = (Vec::new(), Vec::new());
         let mut book = self.book();
         while let Some((due, _, name)) = book.due.first().cloned() {
-            let Some(kept) = book.holds.get(&name).cloned() else { break };
+            let Some(kept) = book.holds.get(&name).cloned() else {
+                book.due.pop_first();
+                continue;
+            };
             // A little ahead of its time it saves a request of its own.
             if due > now + kept.lease.length() / 12 {
                 break;
             }
             let left = kept.term.remaining();
-            if !kept.term.is_held() {
+            if left.is_zero() {
                 book.remove(&name, kept.owner);
-                kept.term.announce();
+                ended.push(kept.term);
                 continue;
             }
             // The less is left, the sooner it is tried again.
             let again = (left / 4).clamp(Duration::from_millis(5), kept.lease.length() / 3);
             book.put_off(&name, kept.owner, now + again);
             taken.push((name, kept));
+        }
+        drop(book);
+        // Whoever listens sleeps until the deadline by a clock that stands still while the machine is suspended.
+        for term in ended {
+            term.announce();
         }
         taken
     }
@@ -191,7 +199,9 @@ impl Keeper {
             };
             call = call.key(name.as_str()).arg(kept.owner).arg(lease.as_millis());
         }
-        let answer = pipe.send(call);
+        // What comes after half of the time that is left comes too late to try again.
+        let least = batch.iter().map(|(_, kept)| kept.term.remaining()).min().unwrap_or_default();
+        let answer = pipe.send_within(call, least / 2);
         async move {
             match answer.await {
                 Ok(Value::Array(verdicts)) => {
@@ -235,13 +245,14 @@ impl Keeper {
 }
 
 impl Book {
+    /// Notes a hold, and returns the one of another term that stood there.
     fn insert(&mut self, name: &Name, kept: Kept) -> Option<Kept> {
+        let owner = self.holds.get(name).map(|before| before.owner);
+        let before = owner.and_then(|owner| self.remove(name, owner));
+        let other = before.filter(|before| !Arc::ptr_eq(&before.term, &kept.term));
         self.due.insert((kept.due, kept.owner.number, name.clone()));
-        let before = self.holds.insert(name.clone(), kept.clone())?;
-        if (before.due, before.owner.number) != (kept.due, kept.owner.number) {
-            self.due.remove(&(before.due, before.owner.number, name.clone()));
-        }
-        (!Arc::ptr_eq(&before.term, &kept.term)).then_some(before)
+        self.holds.insert(name.clone(), kept);
+        other
     }
 
     fn remove(&mut self, name: &Name, owner: OwnerId) -> Option<Kept> {

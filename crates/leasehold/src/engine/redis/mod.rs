@@ -48,6 +48,8 @@ pub(crate) struct Redis {
     thread: Thread,
     hints: Arc<Hints>,
     keeper: Arc<Keeper>,
+    /// Where it was made. A fork has no thread, but a copy of everything else.
+    process: u32,
 }
 
 /// Where subscribing is denied, the head of a line looks about this often.
@@ -60,7 +62,7 @@ impl Redis {
         let hints = Arc::new(Hints::default());
         let keeper = Arc::new(Keeper::default());
         let thread = Thread::start(settings, Arc::clone(&hints), Arc::clone(&keeper), linger).await?;
-        Ok(Self { thread, hints, keeper })
+        Ok(Self { thread, hints, keeper, process: std::process::id() })
     }
 
     fn pipe(&self) -> Pipe {
@@ -87,6 +89,13 @@ fn milliseconds(number: i64) -> Option<Duration> {
 impl Engine for Redis {
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         let begun = time::now();
+        if self.process != std::process::id() {
+            let text = "this process was forked: make a client of its own in the child";
+            return Reply::Now(Some(Err(Failure::Unavailable(text.into()))));
+        }
+        if self.hints.is_outage() {
+            return Reply::Now(Some(Err(Failure::Unavailable("not connected".into()))));
+        }
         if claim.held == 0 && !claim.steal {
             let busy = |retry_in| Reply::now(Attempt::Busy { retry_in, holder: None });
             match self.hints.may_ask(&claim.name, turn, begun) {
@@ -138,9 +147,9 @@ impl Engine for Redis {
         let begun = time::now();
         let (name, keeper) = (name.clone(), Arc::clone(&self.keeper));
         match release {
-            Release::One { owner, from } => {
+            Release::One { owner, from, lease } => {
                 let kept = keeper.get(&name, owner);
-                let length = kept.as_ref().map_or(Duration::from_secs(30), |kept| kept.length(begun));
+                let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
                 if from <= 1 {
                     // Renewal ends before the release is sent.
                     keeper.forget(&name, owner);

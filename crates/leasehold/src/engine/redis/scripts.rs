@@ -46,6 +46,7 @@ impl Call {
         self
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "numbers read better by value")]
     pub(super) fn arg(mut self, argument: impl ToString) -> Self {
         self.arguments.push(argument.to_string());
         self
