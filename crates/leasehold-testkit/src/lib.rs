@@ -1,1 +1,17 @@
-//! x
+//! What Leasehold's tests share: the conformance suite that every engine must pass.
+//!
+//! A behaviour is written once, in [`mod@conformance`], and runs on every engine that says so in one line:
+//!
+//! ```ignore
+//! leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
+//! ```
+//!
+//! What an engine has to offer for that is a [`bench::Backend`].
+
+pub mod bench;
+pub mod conformance;
+mod port;
+pub mod proxy;
+pub mod resp;
+pub mod server;
+pub mod tally;

@@ -3,6 +3,7 @@
 mod bad_input;
 mod bounds;
 mod cancellation;
+mod conformance;
 mod exclusion;
 mod line;
 mod outage;

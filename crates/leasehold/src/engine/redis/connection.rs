@@ -74,7 +74,7 @@ pub(super) enum Trouble {
     Broken(Failure),
     /// The server does not know the script, and has done nothing.
     NoScript,
-    /// The server said no.
+    /// The server said no, or nothing yet.
     Refused(Failure),
 }
 
@@ -90,14 +90,17 @@ impl From<Trouble> for Failure {
 impl Connection {
     /// Sends a command and waits for its answer. Commands are sent in the order of the first polls.
     pub(super) async fn send(&self, command: Cmd) -> Result<Value, Trouble> {
-        self.send_within(command, self.timeout).await
+        self.send_within(command, Duration::MAX).await
     }
 
-    /// The same for an answer that is of no use after `limit`.
+    /// The same for an answer that is of no use after `limit`, which says nothing about the connection.
     pub(super) async fn send_within(&self, command: Cmd, limit: Duration) -> Result<Value, Trouble> {
         let mut connection = self.connection.clone();
         let answer = async move { connection.send_packed_command(&command).await?.extract_error() };
-        bounded(limit.min(self.timeout), answer).await
+        match tokio::time::timeout(limit, bounded(self.timeout, answer)).await {
+            Ok(answered) => answered,
+            Err(_) => Err(Trouble::Refused(Failure::Unavailable(format!("no answer within {limit:?}")))),
+        }
     }
 
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), Trouble> {

@@ -1,0 +1,116 @@
+//! What a test case works on: an engine, clients of it, and names that no other case uses.
+
+mod memory;
+mod redis;
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use leasehold::{Client, Connect, Lock};
+use tokio::time::{Instant, sleep};
+
+pub use self::memory::Memory;
+pub use self::redis::Redis;
+
+/// What the suite needs of an engine beyond being connected to.
+pub trait Backend: Send + Sync {
+    /// The URL by which any number of clients join this engine.
+    fn url(&self) -> &str;
+
+    /// Removes what is held under a full name behind everybody's back, as an operator does who deletes the key.
+    fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()>;
+
+    /// How many names that begin with `prefix` still have any state: holds, lines, whatever the engine keeps.
+    /// `None` if the engine cannot tell, which it says unless it says otherwise.
+    fn left_behind<'a>(&'a self, _prefix: &'a str) -> Reply<'a, Option<usize>> {
+        Box::pin(async { None })
+    }
+}
+
+/// The answer of a [`Backend`].
+pub type Reply<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// An engine and the names of one case.
+pub struct Bench {
+    backend: Box<dyn Backend>,
+    prefix: String,
+}
+
+impl Bench {
+    /// A bench on an engine, which may be shared with other cases: the names are this case's own.
+    pub fn new(backend: impl Backend + 'static) -> Self {
+        static CASES: AtomicU64 = AtomicU64::new(0);
+        let case = CASES.fetch_add(1, Ordering::Relaxed);
+        Self { backend: Box::new(backend), prefix: format!("conformance:{}-{case}:", process::id()) }
+    }
+
+    /// The URL of the engine.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        self.backend.url()
+    }
+
+    /// A name that no other case uses.
+    #[must_use]
+    pub fn name(&self, name: &str) -> String {
+        format!("{}{name}", self.prefix)
+    }
+
+    /// A new client.
+    pub async fn client(&self) -> Client {
+        self.client_with(|connect| connect).await
+    }
+
+    /// A new client with options.
+    ///
+    /// # Panics
+    ///
+    /// If there is none to be had.
+    pub async fn client_with(&self, options: impl FnOnce(Connect) -> Connect) -> Client {
+        options(Client::connect(self.url())).await.expect("the engine under test takes clients")
+    }
+
+    /// The case's lock, in the hands of a new client.
+    pub async fn lock(&self) -> Lock {
+        self.lock_with(|connect| connect).await
+    }
+
+    /// The case's lock, in the hands of a new client with options.
+    pub async fn lock_with(&self, options: impl FnOnce(Connect) -> Connect) -> Lock {
+        self.client_with(options).await.lock(self.name("lock"))
+    }
+
+    /// Removes what is held under a full name behind everybody's back.
+    pub async fn remove(&self, name: &str) {
+        self.backend.remove(name).await;
+    }
+
+    /// Waits until the engine knows nothing of this case any more: what was dropped is released in the background.
+    ///
+    /// # Panics
+    ///
+    /// If something stays.
+    pub async fn nothing_is_left(&self) {
+        let begun = Instant::now();
+        while let Some(left @ 1..) = self.backend.left_behind(&self.prefix).await {
+            assert!(begun.elapsed() < PATIENCE, "{left} names of the case are left behind");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+}
+
+/// Longer than any engine needs to tidy up, shorter than the watchdog time-out that would tidy up by itself.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+impl fmt::Debug for Bench {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Bench")
+            .field("url", &self.url())
+            .field("prefix", &self.prefix)
+            .finish_non_exhaustive()
+    }
+}

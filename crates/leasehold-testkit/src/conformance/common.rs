@@ -1,0 +1,102 @@
+//! What many cases need: lengths of time, and others who want the same lock.
+
+use std::future::{Future, IntoFuture};
+use std::time::Duration;
+
+use leasehold::{Acquire, AcquireError, Connect, Guard, Lock};
+use tokio::task::{JoinError, JoinHandle, JoinSet};
+use tokio::time::{sleep, timeout};
+
+use super::{Failed, Outcome};
+
+/// Long enough that what is under way happens, short against every lease.
+pub(super) const MOMENT: Duration = Duration::from_millis(50);
+/// A lease that runs out in the course of a case.
+pub(super) const LEASE: Duration = Duration::from_millis(500);
+/// A lease that does not.
+pub(super) const LONG_LEASE: Duration = Duration::from_secs(60);
+/// A watchdog time-out that runs out in the course of a case if nobody renews.
+pub(super) const WATCHDOG: Duration = Duration::from_secs(1);
+/// Says nothing about how fast anything is, only from when on it counts as never. It is shorter than the time
+/// after which a waiter looks again by itself, so a waiter that nobody woke counts as never, too.
+pub(super) const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The option of a client whose locks run out soon after nobody keeps them any more.
+pub(super) fn short_watchdog(connect: Connect) -> Connect {
+    connect.watchdog(WATCHDOG)
+}
+
+/// Whether `left` is what a machine that is not very slow leaves of `all`.
+pub(super) fn is_nearly(left: Duration, all: Duration) -> bool {
+    left <= all && left + Duration::from_secs(5) > all
+}
+
+/// What comes of `work`, which has to end.
+pub(super) async fn soon<F: IntoFuture>(work: F) -> F::Output {
+    timeout(PATIENCE, work).await.expect("what is awaited here happens some time")
+}
+
+/// Whether `work` stays undone for this long.
+pub(super) async fn is_pending_for<F: Future>(length: Duration, work: F) -> bool {
+    timeout(length, work).await.is_err()
+}
+
+/// Takes a lock that is free.
+pub(super) async fn taken(lock: &Lock) -> Result<Guard, AcquireError> {
+    Ok(lock.try_acquire().await?.expect("the lock is free"))
+}
+
+/// Whether a lock can be taken at once. It is given back.
+pub(super) async fn is_free_for(lock: &Lock) -> Result<bool, Failed> {
+    let Some(guard) = lock.try_acquire().await? else { return Ok(false) };
+    guard.release().await?;
+    Ok(true)
+}
+
+/// Runs `work` on a plain thread that knows nothing of the runtime, and thus lives by the system's clock.
+pub(super) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    // A blocking task also keeps a paused clock from running away in the meantime.
+    let joined = tokio::task::spawn_blocking(|| std::thread::spawn(work).join());
+    joined.await.expect("joining does not panic").expect("the thread does not panic")
+}
+
+/// Waits for every task to end well. Each may take its time, but not all of them together.
+pub(super) async fn all_done(mut tasks: JoinSet<Outcome>) -> Outcome {
+    while let Some(done) = soon(tasks.join_next()).await {
+        done??;
+    }
+    Ok(())
+}
+
+/// Somebody who waits for a lock in a task of its own.
+#[derive(Debug)]
+pub(super) struct Waiter(JoinHandle<Result<Guard, AcquireError>>);
+
+impl Waiter {
+    /// Begins to wait, with a moment to get in line.
+    pub(super) async fn begin(acquire: Acquire) -> Self {
+        let waiter = Self(tokio::spawn(acquire.into_future()));
+        sleep(MOMENT).await;
+        waiter
+    }
+
+    /// Whether it waits now.
+    pub(super) fn waits(&self) -> bool {
+        !self.0.is_finished()
+    }
+
+    /// What becomes of it, which it has to learn some time.
+    pub(super) async fn outcome(self) -> Result<Guard, AcquireError> {
+        soon(self.0).await.expect("a waiter does not panic")
+    }
+
+    /// Makes it go away in the middle of its waiting, at once.
+    pub(super) fn cancel(&self) {
+        self.0.abort();
+    }
+
+    /// Waits until it has gone away.
+    pub(super) async fn gone(self) -> Result<Result<Guard, AcquireError>, JoinError> {
+        soon(self.0).await
+    }
+}

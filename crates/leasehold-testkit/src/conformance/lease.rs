@@ -1,0 +1,169 @@
+//! Holds that end by the clock.
+
+use std::time::Duration;
+
+use leasehold::{ExtendError, Loss, Owner, ReleaseError};
+use tokio::time::{Instant, sleep};
+
+use super::Outcome;
+use super::common::{LEASE, LONG_LEASE, MOMENT, Waiter, is_free_for, is_nearly, short_watchdog, soon};
+use crate::bench::Bench;
+
+pub async fn a_waiter_gets_the_lock_when_the_lease_is_over(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let begun = Instant::now();
+    let _forgotten = lock.acquire().lease(LEASE).await?;
+    let guard = soon(elsewhere.acquire()).await?;
+    assert!(begun.elapsed() >= LEASE, "granted after {:?}", begun.elapsed());
+    assert!(guard.is_held());
+    Ok(())
+}
+
+pub async fn a_release_after_the_lease_is_an_error(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let me = Owner::unique();
+    let lapsed = lock.acquire().as_owner(&me).lease(LEASE).await?;
+    soon(elsewhere.acquire()).await?.release().await?;
+    assert_eq!(lock.as_owner(&me).release().await, Err(ReleaseError::NotHeld(Loss::Expired)));
+    assert_eq!(lapsed.release().await, Err(ReleaseError::NotHeld(Loss::Expired)));
+    Ok(())
+}
+
+pub async fn the_remaining_time_is_that_of_the_lease_or_the_watchdog(bench: &Bench) -> Outcome {
+    const HOUR: Duration = Duration::from_secs(3600);
+    const DEFAULT_WATCHDOG: Duration = Duration::from_secs(30);
+    let lock = bench.lock().await;
+
+    let guard = lock.acquire().lease(HOUR).await?;
+    assert!(lock.remain_time_to_live().await?.is_some_and(|left| is_nearly(left, HOUR)));
+    assert!(is_nearly(guard.remaining() + HOUR / 100, HOUR), "a hundredth is kept as a margin");
+    guard.release().await?;
+    assert_eq!(lock.remain_time_to_live().await?, None);
+
+    let guard = lock.acquire().await?;
+    assert!(lock.remain_time_to_live().await?.is_some_and(|left| is_nearly(left, DEFAULT_WATCHDOG)));
+    assert!(is_nearly(guard.remaining(), DEFAULT_WATCHDOG));
+    Ok(())
+}
+
+pub async fn the_end_of_a_lease_is_told(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let begun = Instant::now();
+    let guard = lock.acquire().lease(LEASE).await?;
+    let listener = tokio::spawn(guard.lost());
+    assert_eq!(soon(listener).await?, Loss::Expired);
+    assert!(begun.elapsed() >= LEASE * 9 / 10, "told after {:?}", begun.elapsed());
+    assert!(!guard.is_held());
+    assert_eq!(guard.remaining(), Duration::ZERO);
+    assert_eq!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Expired)));
+    Ok(())
+}
+
+pub async fn a_stale_guard_leaves_the_next_holder_alone(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let (dropped, released) = {
+        let outer = lock.acquire().lease(LEASE).await?;
+        (outer.reenter().await?, outer)
+    };
+    let next = soon(elsewhere.acquire()).await?;
+    drop(dropped);
+    assert_eq!(released.release().await, Err(ReleaseError::NotHeld(Loss::Expired)));
+    sleep(MOMENT).await;
+    assert!(next.is_held() && !is_free_for(&lock).await?);
+    assert_eq!(next.release().await?.holds_left, 0);
+    Ok(())
+}
+
+pub async fn a_stale_guard_leaves_the_next_hold_of_its_owner_alone(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let me = Owner::unique();
+    let stale = lock.acquire().as_owner(&me).lease(LEASE).await?;
+    soon(stale.lost()).await;
+    let next = soon(lock.acquire().as_owner(&me)).await?;
+    assert_eq!(lock.hold_count(&me).await?, 1, "a new hold, not the old one entered again");
+    drop(stale);
+    sleep(MOMENT).await;
+    assert_eq!(lock.hold_count(&me).await?, 1);
+    assert_eq!(next.release().await?.holds_left, 0);
+    Ok(())
+}
+
+pub async fn the_loss_is_known_before_the_next_grant(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    for _ in 0..3 {
+        let lapsing = lock.acquire().lease(LEASE).await?;
+        let _next = soon(elsewhere.acquire()).await?;
+        // Nothing is awaited in between: whoever asks at the moment of the grant is told the truth.
+        assert!(!lapsing.is_held());
+        assert_eq!(lapsing.lost().block(), Loss::Expired);
+    }
+    Ok(())
+}
+
+pub async fn max_hold_ends_a_kept_lock(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
+    let longest = Duration::from_millis(1500);
+    let begun = Instant::now();
+    let guard = lock.acquire().max_hold(longest).await?;
+    let waiter = Waiter::begin(elsewhere.acquire()).await;
+    assert_eq!(soon(guard.lost()).await, Loss::MaxHold);
+    assert!(begun.elapsed() >= longest * 9 / 10, "lost after {:?}", begun.elapsed());
+    drop(waiter.outcome().await?);
+    assert!(begun.elapsed() >= longest, "granted after {:?}", begun.elapsed());
+    assert_eq!(guard.release().await, Err(ReleaseError::NotHeld(Loss::MaxHold)));
+    Ok(())
+}
+
+pub async fn extending_moves_the_end(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let guard = lock.acquire().lease(LEASE).await?;
+    let waiter = Waiter::begin(elsewhere.acquire()).await;
+    let begun = Instant::now();
+    let left = guard.extend(LEASE * 3).await?;
+    assert!(left > LEASE && left <= LEASE * 3, "{left:?}");
+    sleep(LEASE * 2).await;
+    assert!(guard.is_held() && waiter.waits());
+    drop(waiter.outcome().await?);
+    assert!(begun.elapsed() >= LEASE * 3, "granted after {:?}", begun.elapsed());
+    assert!(!guard.is_held());
+    Ok(())
+}
+
+pub async fn extending_never_shortens(bench: &Bench) -> Outcome {
+    let lock = bench.lock_with(short_watchdog).await;
+    let guard = lock.acquire().lease(LONG_LEASE).await?;
+    assert!(guard.extend(LEASE).await? > LONG_LEASE / 2);
+    assert!(guard.remaining() > LONG_LEASE / 2);
+    assert!(lock.remain_time_to_live().await?.is_some_and(|left| left > LONG_LEASE / 2));
+    guard.release().await?;
+
+    // A lock without a lease is kept before and after.
+    let guard = lock.acquire().await?;
+    guard.extend(LEASE).await?;
+    sleep(LEASE * 2).await;
+    assert!(guard.is_held() && lock.is_locked().await?);
+    Ok(())
+}
+
+pub async fn extending_never_revives(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let guard = lock.acquire().lease(LEASE).await?;
+    soon(guard.lost()).await;
+    assert_eq!(guard.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(Loss::Expired)));
+    let next = soon(elsewhere.acquire().lease(LEASE)).await?;
+    assert_eq!(guard.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(Loss::Expired)));
+    assert!(!guard.is_held());
+    assert!(lock.remain_time_to_live().await?.is_none_or(|left| left <= LEASE), "the next lease is not ours");
+    drop(next);
+    Ok(())
+}
+
+pub async fn extending_stops_at_max_hold(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let begun = Instant::now();
+    let guard = lock.acquire().lease(LEASE).max_hold(LEASE * 2).await?;
+    assert!(guard.extend(LONG_LEASE).await? <= LEASE * 2);
+    assert_eq!(soon(guard.lost()).await, Loss::MaxHold);
+    assert!(begun.elapsed() >= LEASE, "lost after {:?}", begun.elapsed());
+    Ok(())
+}

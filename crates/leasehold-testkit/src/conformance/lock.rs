@@ -1,0 +1,126 @@
+//! One holder, and what can be asked about it.
+
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, ConnectError, ExtendError, Holder, Invalid, Loss, Owner};
+
+use super::Outcome;
+use super::common::{LONG_LEASE, is_free_for, soon, taken};
+use crate::bench::Bench;
+
+pub async fn locked_state_follows_the_hold(bench: &Bench) -> Outcome {
+    let (lock, onlooker) = (bench.lock().await, bench.lock().await);
+    assert!(!lock.is_locked().await? && !onlooker.is_locked().await?);
+    let guard = lock.acquire().await?;
+    assert!(lock.is_locked().await? && onlooker.is_locked().await?);
+    guard.release().await?;
+    assert!(!lock.is_locked().await? && !onlooker.is_locked().await?);
+    Ok(())
+}
+
+pub async fn a_handle_can_be_used_again(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    for _ in 0..2 {
+        let guard = soon(lock.acquire()).await?;
+        assert_eq!(guard.release().await?.holds_left, 0);
+    }
+    Ok(())
+}
+
+pub async fn a_second_try_while_held_gets_nothing(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let guard = taken(&lock).await?;
+    assert!(!is_free_for(&lock).await?);
+    let thief = lock.acquire().steal().await?;
+    assert!(!is_free_for(&lock).await?);
+    drop(guard);
+    assert!(thief.is_held());
+    assert!(!is_free_for(&lock).await?);
+    Ok(())
+}
+
+pub async fn force_unlock_frees_the_lock_for_everybody(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let guard = lock.acquire().await?;
+    assert!(lock.force_unlock().await?);
+    assert!(!lock.is_locked().await?);
+    assert!(!bench.lock().await.is_locked().await?);
+    assert_eq!(soon(guard.lost()).await, Loss::ForceUnlocked);
+    assert!(!guard.is_held());
+    assert!(!lock.force_unlock().await?, "there is nothing to free");
+    Ok(())
+}
+
+pub async fn dropping_a_guard_gives_the_lock_back(bench: &Bench) -> Outcome {
+    let guard = bench.lock().await.acquire().await?;
+    drop(guard);
+    drop(soon(bench.lock().await.acquire()).await?);
+    Ok(())
+}
+
+pub async fn lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let guard = lock.acquire().await?;
+    for length in [Duration::ZERO, Duration::from_millis(19), Duration::MAX] {
+        for refused in [lock.acquire().lease(length).await, lock.acquire().max_hold(length).await] {
+            // The lock is busy: whoever asked the engine would wait.
+            assert!(matches!(refused, Err(AcquireError::Invalid(_))), "{refused:?}");
+        }
+        let refused = guard.extend(length).await;
+        assert!(matches!(refused, Err(ExtendError::Invalid(_))), "{refused:?}");
+    }
+    guard.release().await?;
+    let patient = lock.acquire().wait(Duration::MAX).lease(Duration::from_millis(20));
+    assert_eq!(patient.await?.name(), bench.name("lock"), "every wait is fine");
+    Ok(())
+}
+
+pub async fn a_client_needs_a_url_it_knows(bench: &Bench) -> Outcome {
+    for url in ["", "localhost", "no-such-engine://localhost"] {
+        let refused = Client::connect(url).await;
+        assert!(matches!(refused, Err(ConnectError::Url(_))), "{url}: {refused:?}");
+    }
+    let refused = Client::connect(bench.url()).watchdog(Duration::ZERO).await;
+    assert!(matches!(refused, Err(ConnectError::Invalid(Invalid::TooShort { .. }))), "{refused:?}");
+    Ok(())
+}
+
+pub async fn a_dropped_guard_can_be_followed_by_a_try(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    for _ in 0..10 {
+        drop(taken(&lock).await?);
+    }
+    Ok(())
+}
+
+pub async fn a_dropped_release_releases(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let guard = lock.acquire().await?;
+    drop(guard.release());
+    drop(soon(bench.lock().await.acquire()).await?);
+    Ok(())
+}
+
+pub async fn all_questions_get_the_same_answer(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let (lock, onlooker) = (client.lock(bench.name("lock")), bench.lock().await);
+    let (owner, stranger) = (Owner::number(7), Owner::number(8));
+    assert_eq!(onlooker.holder().await?, None);
+    assert_eq!(onlooker.remain_time_to_live().await?, None);
+
+    let outer = lock.acquire().as_owner(&owner).lease(LONG_LEASE).await?;
+    let _inner = outer.reenter().await?;
+    let Some(Holder { owner: shown, holds: 2, remaining, .. }) = onlooker.holder().await? else {
+        panic!("one holder, two holds")
+    };
+    assert_eq!(shown, outer.owner());
+    assert_eq!(shown.to_string(), format!("{}:7", client.id()));
+    assert!(remaining <= LONG_LEASE);
+    assert!(onlooker.remain_time_to_live().await?.is_some_and(|later| later <= remaining));
+    assert!(onlooker.is_held_by(&shown).await?);
+    assert_eq!(onlooker.hold_count(&shown).await?, 2);
+    assert_eq!((lock.hold_count(&owner).await?, lock.hold_count(&stranger).await?), (2, 0));
+    // The same number at another client is another owner.
+    assert!(lock.is_held_by(&owner).await? && !onlooker.is_held_by(&owner).await?);
+    Ok(())
+}

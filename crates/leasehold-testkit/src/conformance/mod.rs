@@ -1,0 +1,225 @@
+//! What every engine does, one function per behaviour.
+//!
+//! The list of all cases is [`conformance_cases!`](crate::conformance_cases) and nothing else. Each carries the
+//! ids of the rows in `docs/behaviours.md` that it shows, and a test compares the two.
+//!
+//! A case holds under a paused clock and in real time: no upper bound is tighter than "some time", no lower bound
+//! is missing, and nobody depends on how fast an engine answers.
+
+#![expect(missing_docs, reason = "the rows of `docs/behaviours.md` describe the cases")]
+#![expect(clippy::missing_errors_doc, clippy::missing_panics_doc, reason = "a case fails by both")]
+
+mod common;
+mod outcome;
+
+pub mod cancel;
+pub mod contention;
+pub mod lease;
+pub mod lock;
+pub mod loss;
+pub mod names;
+pub mod owner;
+pub mod reentry;
+pub mod renewal;
+pub mod shutdown;
+pub mod takeover;
+pub mod waiting;
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+pub use self::outcome::{Failed, Outcome};
+use crate::bench::{Backend, Bench};
+
+/// One case of the suite.
+#[derive(Debug, Clone, Copy)]
+pub struct Case {
+    /// The name of its function.
+    pub name: &'static str,
+    /// The rows of `docs/behaviours.md` that it shows.
+    pub ids: &'static [&'static str],
+}
+
+/// All cases.
+pub const CASES: &[Case] = crate::conformance_cases!(conformance_table []);
+
+/// Runs one case on a bench of its own, and sees to it that it ends and leaves nothing behind.
+pub async fn run(backend: impl Backend + 'static, case: impl AsyncFnOnce(&Bench) -> Outcome) -> Outcome {
+    let bench = Bench::new(backend);
+    let done = timeout(LONGEST_CASE, async {
+        case(&bench).await?;
+        bench.nothing_is_left().await;
+        Ok(())
+    });
+    done.await.expect("a case ends")
+}
+
+/// Several times what the slowest case takes in real time.
+const LONGEST_CASE: Duration = Duration::from_secs(60);
+
+/// Makes one test of every case, in a module named after the engine.
+///
+/// `paused` is for engines whose time is tokio's, so that a test clock moves it; all others say `real_time`. The
+/// expression makes a [`Backend`](crate::bench::Backend), for each case anew. It stands in an async function of a
+/// module of its own: write full paths, and `.await` if need be.
+///
+/// ```ignore
+/// leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
+/// ```
+#[macro_export]
+macro_rules! conformance {
+    ($engine:ident, paused, $backend:expr) => {
+        $crate::conformance_cases! { conformance_tests [$engine [tokio::test(start_paused = true)] $backend] }
+    };
+    ($engine:ident, real_time, $backend:expr) => {
+        $crate::conformance_cases! { conformance_tests [$engine [tokio::test] $backend] }
+    };
+}
+
+/// The list of all cases, handed to the macro `$then` of this crate, by group: `["id", …] => function`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_cases {
+    ($then:ident $arguments:tt) => {
+        $crate::$then! { $arguments
+            lock {
+                ["LK-01"] => locked_state_follows_the_hold,
+                ["LK-07"] => a_handle_can_be_used_again,
+                ["HD-01", "CX-13"] => a_second_try_while_held_gets_nothing,
+                ["LK-10"] => force_unlock_frees_the_lock_for_everybody,
+                ["HD-16"] => dropping_a_guard_gives_the_lock_back,
+                ["HD-03"] => lengths_out_of_range_are_refused,
+                ["HD-23", "CX-01"] => a_client_needs_a_url_it_knows,
+                ["OWN-11"] => a_dropped_guard_can_be_followed_by_a_try,
+                ["OWN-12"] => a_dropped_release_releases,
+                ["OWN-13"] => all_questions_get_the_same_answer,
+            }
+            names {
+                ["HD-02"] => other_names_are_other_locks,
+                ["HD-09", "HD-27"] => names_can_be_almost_anything,
+                ["HD-10"] => names_differ_by_case,
+                ["HD-21"] => a_namespace_is_a_prefix_of_the_name,
+            }
+            owner {
+                ["LK-03"] => the_owner_holds_from_acquire_to_release,
+                ["LK-04"] => another_thread_holds_nothing,
+                ["LK-05"] => ownership_follows_the_owner_not_the_handle,
+                ["LK-09"] => only_the_owner_can_release,
+                ["HD-04"] => a_second_release_is_an_error_and_disturbs_nobody,
+                ["OWN-14"] => an_owner_is_known_by_its_printed_form,
+                ["OWN-15"] => a_release_in_the_owners_name_ends_its_guard,
+            }
+            reentry {
+                ["LK-08"] => an_owner_enters_again_and_others_stay_out,
+                ["RL-02"] => a_partial_release_keeps_the_lease,
+                ["OWN-16"] => dropping_an_inner_guard_keeps_the_outer,
+                ["OWN-17"] => a_partial_release_does_not_end_the_lease_limit,
+                ["OWN-18"] => entering_with_a_lease_sets_the_lease_of_the_whole_hold,
+                ["OWN-19"] => a_lost_hold_cannot_be_entered_again,
+            }
+            lease {
+                ["LK-11"] => a_waiter_gets_the_lock_when_the_lease_is_over,
+                ["LK-12"] => a_release_after_the_lease_is_an_error,
+                ["RL-01", "CX-01"] => the_remaining_time_is_that_of_the_lease_or_the_watchdog,
+                ["HD-29"] => the_end_of_a_lease_is_told,
+                ["OWN-01"] => a_stale_guard_leaves_the_next_holder_alone,
+                ["OWN-02"] => a_stale_guard_leaves_the_next_hold_of_its_owner_alone,
+                ["OWN-03"] => the_loss_is_known_before_the_next_grant,
+                ["OWN-06"] => max_hold_ends_a_kept_lock,
+                ["OWN-07"] => extending_moves_the_end,
+                ["OWN-08"] => extending_never_shortens,
+                ["OWN-09"] => extending_never_revives,
+                ["OWN-10"] => extending_stops_at_max_hold,
+            }
+            renewal {
+                ["HD-20", "HD-30", "CX-08"] => a_kept_lock_outlives_its_watchdog_time,
+                ["CX-09"] => a_waiter_of_the_same_client_waits_for_the_release,
+                ["WD-06", "WD-07"] => nothing_is_renewed_after_the_last_release,
+                ["OWN-20"] => a_lock_is_kept_again_after_a_pause,
+                ["OWN-21"] => a_guard_may_outlive_its_client_handle,
+            }
+            loss {
+                ["HD-11", "HD-15"] => a_release_is_not_a_loss,
+                ["HD-12", "CX-04", "HD-27"] => a_removed_lock_is_lost,
+                ["CX-19"] => a_client_goes_on_after_everything_was_removed,
+                ["OWN-22"] => a_removed_lock_is_lost_before_its_lease_is_over,
+                ["OWN-33"] => a_removed_lock_is_not_touched_when_somebody_else_took_it,
+                ["OWN-23"] => everybody_who_listens_hears_of_the_loss,
+                ["OWN-24"] => work_stops_when_the_lock_is_lost,
+            }
+            takeover {
+                ["CX-05"] => a_client_can_take_over_from_itself,
+                ["CX-06"] => a_client_can_take_over_from_another,
+                ["OWN-25"] => a_lock_taken_over_returns_to_the_line,
+                ["OWN-26"] => taking_over_a_free_lock_is_taking_it,
+            }
+            waiting {
+                ["HD-05", "HD-28", "HD-27"] => a_wait_ends_when_its_time_is_over,
+                ["LK-13"] => a_wait_ends_in_time_on_a_lock_left_behind,
+                ["OWN-04"] => waiters_are_served_in_the_order_they_came,
+                ["OWN-27"] => a_wait_of_zero_is_one_try,
+                ["OWN-28"] => force_unlock_wakes_the_next_waiter,
+            }
+            cancel {
+                ["HD-06"] => a_cancelled_waiter_ends_and_leaves_nothing,
+                ["HD-07", "CX-10"] => what_is_dropped_before_it_began_does_nothing,
+                ["CX-11", "CX-15"] => waiters_cancelled_together_all_end,
+                ["CX-12"] => a_deadline_of_the_caller_ends_the_wait_and_the_hold,
+                ["CX-16"] => nothing_is_left_of_a_cancelled_holder_and_waiter,
+                ["OWN-05"] => a_cancelled_waiter_passes_its_turn_on,
+            }
+            contention {
+                ["LK-15"] => threads_of_one_client_take_turns,
+                ["LK-16", "HD-08"] => a_hundred_clients_take_turns,
+                ["LK-17"] => taken_through_one_handle_given_back_through_another,
+                ["LK-23"] => many_tasks_on_few_names,
+                ["RL-08"] => short_waits_wedge_nothing,
+                ["CX-03"] => no_client_starves,
+                ["CX-14"] => tries_alone_get_there,
+            }
+            shutdown {
+                ["LK-14"] => a_lock_left_behind_runs_out,
+                ["CX-17"] => shutdown_ends_every_wait_and_every_hold,
+                ["OWN-29"] => shutdown_waits_for_the_guards,
+                ["OWN-30"] => shutdown_frees_nothing_under_running_work,
+                ["OWN-31"] => work_that_ends_after_shutdown_frees_its_lock,
+                ["OWN-32"] => a_client_shut_down_refuses_new_locks_and_others_go_on,
+            }
+        }
+    };
+}
+
+/// The list as a table.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_table {
+    ([] $($group:ident { $([$($id:literal),+] => $case:ident,)+ })+) => {
+        &[$($($crate::conformance::Case { name: stringify!($case), ids: &[$($id),+] },)+)+]
+    };
+}
+
+/// The list as tests of one engine.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! conformance_tests {
+    (
+        [$engine:ident $attribute:tt $backend:expr]
+        $($group:ident { $([$($id:literal),+] => $case:ident,)+ })+
+    ) => {
+        mod $engine {
+            $($crate::conformance_tests! { @group $attribute $backend; $group $($case)+ })+
+        }
+    };
+    (@group $attribute:tt $backend:expr; $group:ident $($case:ident)+) => {
+        mod $group {
+            $($crate::conformance_tests! { @case $attribute $backend; $group $case })+
+        }
+    };
+    (@case [$($attribute:tt)+] $backend:expr; $group:ident $case:ident) => {
+        #[$($attribute)+]
+        async fn $case() -> $crate::conformance::Outcome {
+            $crate::conformance::run($backend, $crate::conformance::$group::$case).await
+        }
+    };
+}

@@ -1,0 +1,42 @@
+//! How a case ends.
+
+use std::error::Error;
+use std::fmt;
+use std::panic::Location;
+
+/// What a case returns, so that `?` says that something has to work for the case to go on.
+pub type Outcome = Result<(), Failed>;
+
+/// Something did not work that had to.
+pub struct Failed {
+    at: &'static Location<'static>,
+    error: Box<dyn Error + Send + Sync>,
+}
+
+impl<E: Error + Send + Sync + 'static> From<E> for Failed {
+    #[track_caller]
+    fn from(error: E) -> Self {
+        Self { at: Location::caller(), error: Box::new(error) }
+    }
+}
+
+impl fmt::Debug for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.at, self.error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_tells_where() {
+        fn fails() -> Outcome {
+            "x".parse::<u8>()?;
+            Ok(())
+        }
+        let text = format!("{:?}", fails().unwrap_err());
+        assert!(text.starts_with(&format!("{}:{}:", file!(), line!() - 4)), "{text}");
+    }
+}

@@ -1,0 +1,101 @@
+//! Whose a hold is.
+
+use leasehold::{Loss, Owner, ReleaseError};
+
+use super::Outcome;
+use super::common::{is_free_for, on_a_thread, soon};
+use crate::bench::Bench;
+
+pub async fn the_owner_holds_from_acquire_to_release(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let me = Owner::unique();
+    assert!(!lock.is_held_by(&me).await?);
+    let guard = lock.acquire().as_owner(&me).await?;
+    assert!(lock.is_held_by(&me).await?);
+    guard.release().await?;
+    assert!(!lock.is_held_by(&me).await?);
+    Ok(())
+}
+
+pub async fn another_thread_holds_nothing(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let ask_elsewhere = || {
+        let lock = lock.clone();
+        on_a_thread(move || lock.is_held_by(&Owner::this_thread()).block())
+    };
+    let guard = lock.acquire().as_owner(&Owner::this_thread()).await?;
+    assert!(lock.is_held_by(&Owner::this_thread()).await?);
+    assert!(!ask_elsewhere().await?);
+    guard.release().await?;
+    assert!(!ask_elsewhere().await?);
+    Ok(())
+}
+
+pub async fn ownership_follows_the_owner_not_the_handle(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let (here, there) = (client.lock(bench.name("lock")), client.lock(bench.name("lock")));
+    let (first, second) = (Owner::number(1), Owner::number(2));
+    let (of_first, of_second) = (here.try_acquire().as_owner(&first), here.try_acquire().as_owner(&second));
+
+    let _first = of_first.await?.expect("the lock is free");
+    assert!(there.is_held_by(&first).await?);
+    there.as_owner(&first).release().await?;
+    assert!(!here.is_held_by(&first).await?);
+
+    let _second = of_second.await?.expect("the lock is free again");
+    assert!(there.is_held_by(&second).await?);
+    there.as_owner(&second).release().await?;
+    assert!(!here.is_held_by(&first).await? && !here.is_held_by(&second).await?);
+    Ok(())
+}
+
+pub async fn only_the_owner_can_release(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let guard = lock.acquire().as_owner(&Owner::number(1)).await?;
+    for (lock, number) in [(&lock, 2), (&elsewhere, 1)] {
+        let refused = lock.as_owner(&Owner::number(number)).release().await;
+        assert!(matches!(refused, Err(ReleaseError::NotOwner(_))), "{refused:?}");
+    }
+    assert!(guard.is_held() && lock.is_locked().await?);
+    assert_eq!(guard.release().await?.holds_left, 0);
+    Ok(())
+}
+
+pub async fn a_second_release_is_an_error_and_disturbs_nobody(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let (first, second) = (Owner::unique(), Owner::unique());
+    lock.acquire().as_owner(&first).await?.release().await?;
+    let guard = lock.acquire().as_owner(&second).await?;
+    let again = lock.as_owner(&first).release().await;
+    assert!(matches!(again, Err(ReleaseError::NotOwner(_))), "{again:?}");
+    assert!(guard.is_held() && !is_free_for(&lock).await?);
+    guard.release().await?;
+    Ok(())
+}
+
+pub async fn an_owner_is_known_by_its_printed_form(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let outer = lock.acquire().as_owner(&Owner::number(7)).await?;
+    let printed = outer.owner().to_string();
+    let same: Owner = printed.parse()?;
+
+    let inner = soon(elsewhere.acquire().as_owner(&same)).await?;
+    assert_eq!(inner.owner(), outer.owner());
+    assert_eq!(lock.hold_count(&Owner::number(7)).await?, 2);
+    assert_eq!(inner.release().await?.holds_left, 1);
+    assert!(outer.is_held() && !is_free_for(&elsewhere).await?);
+    assert_eq!(outer.release().await?.holds_left, 0);
+    Ok(())
+}
+
+pub async fn a_release_in_the_owners_name_ends_its_guard(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let owner = Owner::unique();
+    let guard = lock.acquire().as_owner(&owner).await?;
+    assert_eq!(lock.as_owner(&owner).release().await?.holds_left, 0);
+    assert!(!guard.is_held());
+    assert_eq!(soon(guard.lost()).await, Loss::Gone);
+    assert!(is_free_for(&lock).await?);
+    assert_eq!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Gone)));
+    Ok(())
+}

@@ -1,0 +1,51 @@
+//! Locks taken from their holder on purpose.
+
+use leasehold::{Guard, Lock, Loss, ReleaseError};
+
+use super::common::{MOMENT, Waiter, is_free_for, is_pending_for, short_watchdog, soon};
+use super::{Failed, Outcome};
+use crate::bench::Bench;
+
+pub async fn a_client_can_take_over_from_itself(bench: &Bench) -> Outcome {
+    let lock = bench.lock_with(short_watchdog).await;
+    let thief = rob(lock.acquire().await?, &lock).await?;
+    drop(rob(thief, &lock).await?);
+    Ok(())
+}
+
+pub async fn a_client_can_take_over_from_another(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock_with(short_watchdog).await);
+    let thief = rob(lock.acquire().await?, &elsewhere).await?;
+    drop(rob(thief, &lock).await?);
+    Ok(())
+}
+
+/// Takes a lock over from its holder and looks at what both are told.
+async fn rob(victim: Guard, lock: &Lock) -> Result<Guard, Failed> {
+    let thief = soon(lock.acquire().steal()).await?;
+    assert_eq!(soon(victim.lost()).await, Loss::TakenOver);
+    assert!(!victim.is_held());
+    assert_eq!(soon(victim.release()).await, Err(ReleaseError::NotHeld(Loss::TakenOver)));
+    assert!(thief.is_held() && !is_free_for(lock).await?, "the victim's release does not touch it");
+    Ok(thief)
+}
+
+pub async fn a_lock_taken_over_returns_to_the_line(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
+    let victim = lock.acquire().await?;
+    let waiter = Waiter::begin(lock.acquire()).await;
+    let thief = soon(elsewhere.acquire().steal()).await?;
+    drop(victim);
+    assert!(is_pending_for(MOMENT, thief.lost()).await && waiter.waits());
+    thief.release().await?;
+    assert!(waiter.outcome().await?.is_held());
+    Ok(())
+}
+
+pub async fn taking_over_a_free_lock_is_taking_it(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let guard = lock.acquire().steal().await?;
+    assert!(guard.is_held() && !is_free_for(&lock).await?);
+    assert_eq!(guard.release().await?.holds_left, 0);
+    Ok(())
+}

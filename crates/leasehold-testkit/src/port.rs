@@ -1,0 +1,27 @@
+//! Free ports of the loopback interface.
+
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    net::{Ipv4Addr, TcpListener},
+};
+
+/// Below those that the system hands out for outgoing connections.
+///
+/// So no client can have taken a port when whoever listened there comes back to it.
+const RANGE: std::ops::Range<u64> = 20_000..32_768;
+
+/// A listener on a port that nobody else listens on.
+pub(crate) fn listen() -> TcpListener {
+    (0..1000)
+        .find_map(|_| {
+            let random = RandomState::new().build_hasher().finish() % (RANGE.end - RANGE.start);
+            let port = u16::try_from(RANGE.start + random).expect("the range ends before the ports do");
+            TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok()
+        })
+        .expect("one of a thousand ports is free")
+}
+
+/// A port that nobody listens on at this moment.
+pub(crate) fn free() -> u16 {
+    listen().local_addr().expect("a listener has an address").port()
+}

@@ -1,0 +1,287 @@
+//! What the connections of a proxy share, and the thread that they all run on.
+
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    net::{self, SocketAddr},
+    panic,
+    rc::Rc,
+    sync::mpsc,
+};
+
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime,
+    sync::{Notify, mpsc::UnboundedReceiver},
+    task::{AbortHandle, JoinError, JoinSet, LocalSet},
+};
+
+use super::{
+    faults::{Faults, Kind, Losses, Which},
+    relay,
+};
+
+/// A command that a client has sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sent {
+    /// The number of the connection: 0 for the first that was accepted, and so on.
+    pub connection: usize,
+    /// The name of the command, in upper case.
+    pub name: String,
+}
+
+/// What a proxy has counted since its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// The connections it has accepted.
+    pub connections: usize,
+    /// The bytes that clients have sent, forwarded or not.
+    pub from_clients: usize,
+    /// The bytes that the server has sent, forwarded or not.
+    pub from_server: usize,
+    /// The replies it has lost.
+    pub replies_lost: usize,
+    /// The messages it has dropped.
+    pub messages_dropped: usize,
+}
+
+/// Something to be done on the proxy's thread.
+pub(super) struct Control {
+    pub(super) action: Box<dyn FnOnce(&mut State) + Send>,
+    /// Told once it has taken effect.
+    pub(super) done: mpsc::Sender<()>,
+}
+
+/// What connections and controls share.
+#[derive(Debug)]
+pub(super) struct State {
+    pub(super) listening: bool,
+    /// The connections that are to be closed.
+    pub(super) cut: Option<Which>,
+    command: Faults,
+    pub_sub: Faults,
+    pub(super) losses: Losses,
+    pub(super) connections: BTreeMap<usize, Open>,
+    pub(super) sent: Vec<Sent>,
+    pub(super) counts: Counts,
+}
+
+/// A connection that is open.
+#[derive(Debug)]
+pub(super) struct Open {
+    pub(super) kind: Kind,
+    task: AbortHandle,
+}
+
+impl State {
+    pub(super) fn faults(&mut self, which: Which) -> impl Iterator<Item = &mut Faults> {
+        [(Kind::Command, &mut self.command), (Kind::PubSub, &mut self.pub_sub)]
+            .into_iter()
+            .filter_map(move |(kind, faults)| which.covers(kind).then_some(faults))
+    }
+
+    pub(super) fn faults_of(&self, kind: Kind) -> &Faults {
+        match kind {
+            Kind::Command => &self.command,
+            Kind::PubSub => &self.pub_sub,
+        }
+    }
+
+    pub(super) fn heal(&mut self) {
+        self.listening = true;
+        self.command = Faults::default();
+        self.pub_sub = Faults::default();
+        self.losses = Losses::default();
+    }
+}
+
+/// The state, and a bell that rings when it has changed.
+#[derive(Debug)]
+pub(super) struct Hub {
+    pub(super) state: RefCell<State>,
+    changed: Notify,
+}
+
+impl Hub {
+    /// Tells a connection's kind, which may lift a fault from it or lay one on it.
+    pub(super) fn tell_kind(&self, connection: usize, kind: Kind) {
+        if let Some(open) = self.state.borrow_mut().connections.get_mut(&connection) {
+            open.kind = kind;
+        }
+        self.changed.notify_waiters();
+    }
+
+    /// Whether a connection is held at this moment.
+    pub(super) fn holds(&self, connection: usize) -> bool {
+        let state = self.state.borrow();
+        state.connections.get(&connection).is_some_and(|open| state.faults_of(open.kind).blackhole)
+    }
+
+    /// Waits until a connection is not held.
+    pub(super) async fn let_pass(&self, connection: usize) {
+        loop {
+            let changed = self.changed.notified();
+            if !self.holds(connection) {
+                return;
+            }
+            changed.await;
+        }
+    }
+}
+
+/// Runs a proxy until nobody can control it any more.
+pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedReceiver<Control>) {
+    let runtime =
+        runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
+    LocalSet::new().block_on(&runtime, async {
+        let address = listener.local_addr().expect("a listener has an address");
+        let state = State {
+            listening: true,
+            cut: None,
+            command: Faults::default(),
+            pub_sub: Faults::default(),
+            losses: Losses::default(),
+            connections: BTreeMap::new(),
+            sent: Vec::new(),
+            counts: Counts::default(),
+        };
+        let hub = Rc::new(Hub { state: RefCell::new(state), changed: Notify::new() });
+        let entrance = Some(Entrance::new(listener));
+        Reception { hub, address, server, entrance, tasks: JoinSet::new() }.run(controls).await;
+    });
+}
+
+/// Where connections come in and are shown out.
+struct Reception {
+    hub: Rc<Hub>,
+    address: SocketAddr,
+    server: u16,
+    entrance: Option<Entrance>,
+    tasks: JoinSet<()>,
+}
+
+impl Reception {
+    async fn run(mut self, mut controls: UnboundedReceiver<Control>) {
+        loop {
+            tokio::select! {
+                biased;
+                control = controls.recv() => match control {
+                    Some(Control { action, done }) => {
+                        action(&mut self.hub.state.borrow_mut());
+                        self.take_effect().await;
+                        // The caller may have given up.
+                        let _ = done.send(());
+                    }
+                    None => break,
+                },
+                client = Entrance::accept(self.entrance.as_ref()) => self.admit(client),
+                Some(ended) = self.tasks.join_next() => check(ended),
+            }
+        }
+        while let Some(ended) = self.tasks.try_join_next() {
+            check(ended);
+        }
+    }
+
+    fn admit(&mut self, client: TcpStream) {
+        let mut state = self.hub.state.borrow_mut();
+        let connection = state.counts.connections;
+        state.counts.connections += 1;
+        let registered = Registered { hub: Rc::clone(&self.hub), connection };
+        let server = self.server;
+        let task = self.tasks.spawn_local(async move {
+            // Whichever side fails, the connection ends; that is all there is to say about it.
+            let _ = relay::relay(&registered.hub, connection, client, server).await;
+        });
+        state.connections.insert(connection, Open { kind: Kind::default(), task });
+    }
+
+    async fn take_effect(&mut self) {
+        let (listening, cut) = {
+            let mut state = self.hub.state.borrow_mut();
+            (state.listening, state.cut.take())
+        };
+        self.hub.changed.notify_waiters();
+        if let Some(which) = cut {
+            if let Some(entrance) = &self.entrance {
+                if which.covers(Kind::default()) {
+                    entrance.turn_away();
+                }
+            }
+            let mut closing = Vec::new();
+            for (connection, open) in &self.hub.state.borrow().connections {
+                if which.covers(open.kind) {
+                    open.task.abort();
+                    closing.push(*connection);
+                }
+            }
+            while closing
+                .iter()
+                .any(|connection| self.hub.state.borrow().connections.contains_key(connection))
+            {
+                self.tasks.join_next().await.into_iter().for_each(check);
+            }
+        }
+        if !listening {
+            self.entrance = None;
+        } else if self.entrance.is_none() {
+            let listener = net::TcpListener::bind(self.address).expect("nobody has taken the proxy's port");
+            self.entrance = Some(Entrance::new(listener));
+        }
+    }
+}
+
+/// Passes on a panic, and with it the end of the proxy.
+fn check(ended: Result<(), JoinError>) {
+    if let Err(error) = ended {
+        if let Ok(panic) = error.try_into_panic() {
+            panic::resume_unwind(panic);
+        }
+    }
+}
+
+/// Takes a connection off the list when its task ends in whatever way.
+struct Registered {
+    hub: Rc<Hub>,
+    connection: usize,
+}
+
+impl Drop for Registered {
+    fn drop(&mut self) {
+        self.hub.state.borrow_mut().connections.remove(&self.connection);
+    }
+}
+
+/// A listener, twice: to await connections, and to look whether there are some.
+struct Entrance {
+    awaited: TcpListener,
+    looked_at: net::TcpListener,
+}
+
+impl Entrance {
+    fn new(listener: net::TcpListener) -> Self {
+        listener.set_nonblocking(true).expect("a listener can be awaited");
+        let looked_at = listener.try_clone().expect("a listener can be held twice");
+        Self { awaited: TcpListener::from_std(listener).expect("the runtime listens"), looked_at }
+    }
+
+    /// Waits for the next connection; for ever, if there is no way in.
+    async fn accept(entrance: Option<&Self>) -> TcpStream {
+        loop {
+            match entrance {
+                Some(entrance) => {
+                    // One that is gone before it is accepted is an error, but not the proxy's.
+                    if let Ok((client, _)) = entrance.awaited.accept().await {
+                        return client;
+                    }
+                }
+                None => std::future::pending().await,
+            }
+        }
+    }
+
+    /// Closes the connections that clients have opened and nobody has accepted yet.
+    fn turn_away(&self) {
+        while self.looked_at.accept().is_ok() {}
+    }
+}

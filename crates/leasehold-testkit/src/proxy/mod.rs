@@ -1,0 +1,153 @@
+//! A proxy in front of a server that records what passes, and injects faults.
+
+mod exchange;
+mod faults;
+mod hub;
+mod relay;
+
+use std::{net::Ipv4Addr, sync::mpsc, thread, time::Duration};
+
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+pub use faults::Which;
+pub use hub::{Counts, Sent};
+
+use crate::port;
+use hub::{Control, State};
+
+/// A proxy on a port of its own on the loopback interface.
+///
+/// It forwards whole commands and whole replies, in both versions of the protocol. Faults can be switched at
+/// any time; they are in effect, and connections to be cut are closed, when the method returns.
+///
+/// It runs on a thread of its own, so it goes on while a test blocks its own runtime, and in real time, so it
+/// goes on while a test has paused its own clock. The methods are blocking and short.
+#[derive(Debug)]
+pub struct Proxy {
+    port: u16,
+    // Only a drop takes these.
+    controls: Option<UnboundedSender<Control>>,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl Proxy {
+    /// Starts a proxy to the server at this port of the loopback interface.
+    ///
+    /// While nobody listens there, the proxy closes the connections that it accepts.
+    ///
+    /// # Panics
+    ///
+    /// When the system does not give it a port or a thread.
+    #[must_use]
+    pub fn start(server: u16) -> Self {
+        let listener = port::listen();
+        let port = listener.local_addr().expect("a listener has an address").port();
+        let (controls, receiver) = unbounded_channel();
+        let thread = thread::Builder::new().name(format!("proxy {port} to {server}"));
+        let thread =
+            thread.spawn(move || hub::run(listener, server, receiver)).expect("a thread can be started");
+        Self { port, controls: Some(controls), thread: Some(thread) }
+    }
+
+    /// The port that clients connect to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:PORT`.
+    #[must_use]
+    pub fn url(&self) -> String {
+        format!("redis://{}:{}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    /// Closes connections, with all that is under way on them. New ones are welcome.
+    pub fn cut(&self, which: Which) {
+        self.with(move |state| state.cut = Some(which));
+    }
+
+    /// Closes all connections and refuses new ones, until [`heal`](Self::heal).
+    pub fn refuse(&self) {
+        self.with(|state| {
+            state.listening = false;
+            state.cut = Some(Which::All);
+        });
+    }
+
+    /// Holds everything that is sent in either direction, the end of a connection included, until
+    /// [`heal`](Self::heal) delivers it, or a [`cut`](Self::cut) throws it away.
+    ///
+    /// New connections succeed, and then are as silent. A connection counts as one for commands until it sends
+    /// its first subscription, so while those are held no client that waits for replies before it subscribes
+    /// gets that far.
+    pub fn blackhole(&self, which: Which) {
+        self.with(move |state| state.faults(which).for_each(|faults| faults.blackhole = true));
+    }
+
+    /// Delays whatever the server sends from now on by this time, until [`heal`](Self::heal).
+    pub fn delay(&self, which: Which, time: Duration) {
+        self.with(move |state| state.faults(which).for_each(|faults| faults.delay = time));
+    }
+
+    /// Drops messages, and nothing else that is sent to subscribers, until [`heal`](Self::heal).
+    pub fn drop_messages(&self) {
+        self.with(|state| state.faults(Which::All).for_each(|faults| faults.drop_messages = true));
+    }
+
+    /// Loses the next reply: the server has executed the command, but the connection closes instead.
+    ///
+    /// The replies to `HELLO`, `AUTH`, `CLIENT` and `SELECT`, by which clients set up connections, are never
+    /// lost.
+    pub fn lose_reply_once(&self, which: Which) {
+        self.with(move |state| state.losses.next = Some(which));
+    }
+
+    /// Loses the first reply to each command in the way of [`lose_reply_once`](Self::lose_reply_once), until
+    /// [`heal`](Self::heal). A command with the same bytes, on whichever connection, gets its reply.
+    pub fn lose_each_reply_once(&self, which: Which) {
+        self.with(move |state| state.losses.each = Some(which));
+    }
+
+    /// Ends all faults. What was held is delivered, and what was delayed still comes at its time.
+    pub fn heal(&self) {
+        self.with(State::heal);
+    }
+
+    /// Takes the commands sent since the last call, in the order in which they arrived here.
+    #[must_use]
+    pub fn take_sent(&self) -> Vec<Sent> {
+        self.with(|state| std::mem::take(&mut state.sent))
+    }
+
+    /// What was counted since the start.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        self.with(|state| state.counts)
+    }
+
+    /// How many connections are open.
+    #[must_use]
+    pub fn open(&self, which: Which) -> usize {
+        self.with(move |state| state.connections.values().filter(|open| which.covers(open.kind)).count())
+    }
+
+    /// Does something on the proxy's thread, and waits until it has taken effect.
+    fn with<T: Send + 'static>(&self, action: impl FnOnce(&mut State) -> T + Send + 'static) -> T {
+        let (result, answer) = mpsc::channel();
+        let (done, effect) = mpsc::channel();
+        let action = Box::new(move |state: &mut State| result.send(action(state)).expect("the caller waits"));
+        let controls = self.controls.as_ref().expect("it is not dropped yet");
+        assert!(controls.send(Control { action, done }).is_ok(), "the proxy has failed");
+        effect.recv().expect("the proxy has not failed");
+        answer.recv().expect("the action has been done")
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.controls = None;
+        let ended = self.thread.take().map(thread::JoinHandle::join);
+        // A test must not pass whose proxy did not understand what it saw.
+        assert!(thread::panicking() || !matches!(ended, Some(Err(_))), "the proxy has failed");
+    }
+}

@@ -1,0 +1,87 @@
+//! A blocking connection.
+
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{Ipv4Addr, TcpStream},
+    time::Duration,
+};
+
+use super::{Value, encode, parse};
+
+/// A blocking connection to a server on this machine, or to a proxy in front of one.
+///
+/// What takes longer than [`TIMEOUT`](Self::TIMEOUT) is an error, so that a test fails rather than hangs.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+    received: Vec<u8>,
+}
+
+impl Connection {
+    /// How long a connection waits unless told otherwise.
+    pub const TIMEOUT: Duration = Duration::from_secs(10);
+
+    /// Connects to a port of the loopback interface.
+    ///
+    /// # Errors
+    ///
+    /// When nothing listens there.
+    pub fn open(port: u16) -> io::Result<Self> {
+        let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
+        stream.set_nodelay(true)?;
+        stream.set_write_timeout(Some(Self::TIMEOUT))?;
+        let connection = Self { stream, received: Vec::new() };
+        connection.timeout(Self::TIMEOUT)?;
+        Ok(connection)
+    }
+
+    /// Sets how long [`receive`](Self::receive) waits.
+    ///
+    /// # Errors
+    ///
+    /// When `limit` is zero.
+    pub fn timeout(&self, limit: Duration) -> io::Result<()> {
+        self.stream.set_read_timeout(Some(limit))
+    }
+
+    /// Sends a command and receives a value.
+    ///
+    /// # Errors
+    ///
+    /// As for [`send`](Self::send) and [`receive`](Self::receive). An error that the server replies with is a
+    /// value.
+    pub fn call(&mut self, command: &[impl AsRef<[u8]>]) -> io::Result<Value> {
+        self.send(command)?;
+        self.receive()
+    }
+
+    /// Sends a command.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is known to be closed.
+    pub fn send(&mut self, command: &[impl AsRef<[u8]>]) -> io::Result<()> {
+        self.stream.write_all(&encode(command))
+    }
+
+    /// Receives the next value.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) after the time-out, after which one may go on waiting, and
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) or
+    /// [`ConnectionReset`](io::ErrorKind::ConnectionReset) when the connection is closed.
+    pub fn receive(&mut self) -> io::Result<Value> {
+        loop {
+            if let Some((value, length)) = parse(&self.received)? {
+                self.received.drain(..length);
+                return Ok(value);
+            }
+            let mut chunk = [0; 4096];
+            match self.stream.read(&mut chunk)? {
+                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
+                length => self.received.extend(&chunk[..length]),
+            }
+        }
+    }
+}

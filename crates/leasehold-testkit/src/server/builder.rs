@@ -1,0 +1,54 @@
+//! How a server is configured.
+
+use super::{Flavour, Server};
+
+/// A server that is not started yet.
+#[derive(Clone, Debug)]
+pub struct Builder {
+    flavour: Flavour,
+    lines: Vec<String>,
+    password: Option<String>,
+}
+
+impl Builder {
+    pub(super) fn new(flavour: Flavour) -> Self {
+        Self { flavour, lines: Vec::new(), password: None }
+    }
+
+    /// Adds a line to the configuration, such as `maxmemory 2mb` or `user ann on >secret ~* +@all`.
+    ///
+    /// Of lines that say the same thing, the last counts. The log must stay as talkative as it is by default.
+    #[must_use]
+    pub fn config(mut self, line: impl Into<String>) -> Self {
+        self.lines.push(line.into());
+        self
+    }
+
+    /// Writes every change to disk before its reply is sent, so that it survives a restart.
+    #[must_use]
+    pub fn persistent(self) -> Self {
+        self.config("appendonly yes").config("appendfsync always")
+    }
+
+    /// Demands this password of everybody; the server's own methods give it.
+    ///
+    /// # Panics
+    ///
+    /// When it has other characters than letters and digits, which a URL would have to escape.
+    #[must_use]
+    pub fn password(mut self, password: &str) -> Self {
+        assert!(password.chars().all(|c| c.is_ascii_alphanumeric()), "a URL would have to escape {password}");
+        self.password = Some(password.into());
+        self
+    }
+
+    /// Starts the server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When the server is not installed, or does not like its configuration.
+    #[must_use]
+    pub fn start(self) -> Server {
+        Server::configured(self.flavour, self.lines, self.password)
+    }
+}

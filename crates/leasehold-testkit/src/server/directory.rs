@@ -1,0 +1,41 @@
+//! Temporary directories.
+
+use std::{
+    env, fs, io,
+    path::{Path, PathBuf},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// A fresh directory that is removed when this is dropped.
+#[derive(Debug)]
+pub(super) struct Directory {
+    path: PathBuf,
+}
+
+impl Directory {
+    pub(super) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        loop {
+            let number = NEXT.fetch_add(1, Ordering::Relaxed);
+            let path = env::temp_dir().join(format!("leasehold-{}-{number}", process::id()));
+            match fs::create_dir(&path) {
+                Ok(()) => return Self { path },
+                // Left behind by an earlier process of the same id.
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => panic!("cannot make a directory for a server: {}: {error}", path.display()),
+            }
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // Left behind, it disturbs nobody; and a panic here might hide the one that matters.
+        let _ = fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,265 @@
+//! Real servers: Redis and Valkey, each started for a test and ended with it.
+
+mod builder;
+mod directory;
+mod mark;
+mod monitor;
+mod process;
+mod program;
+mod subscription;
+
+use std::{
+    fs, io,
+    net::Ipv4Addr,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
+
+use directory::Directory;
+use process::Process;
+
+pub use builder::Builder;
+pub use monitor::Monitor;
+pub use program::Flavour;
+pub use subscription::{Message, Subscription};
+
+use crate::{
+    port,
+    resp::{Connection, Value},
+};
+
+/// How often, and how many times, one looks whether something has happened: for 10 s.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+const LOOKS: u32 = 2000;
+
+/// A real server on a port of its own on the loopback interface, with a directory of its own.
+///
+/// Nothing is persisted unless the configuration asks for it. The server ends when this is dropped, and when
+/// this process ends in whatever way, be it by a signal or with the server in a `static`.
+///
+/// The methods are blocking and short, so asynchronous tests may call them too.
+///
+/// # Panics
+///
+/// All methods panic with what the server has logged when the server does not do what they need within
+/// 10 seconds.
+#[derive(Debug)]
+pub struct Server {
+    // Goes before its directory does.
+    process: Option<Process>,
+    flavour: Flavour,
+    port: u16,
+    lines: Vec<String>,
+    password: Option<String>,
+    directory: Directory,
+}
+
+impl Server {
+    /// Starts a server and waits until it answers.
+    ///
+    /// # Panics
+    ///
+    /// When the server is not installed.
+    #[must_use]
+    pub fn start(flavour: Flavour) -> Self {
+        Self::builder(flavour).start()
+    }
+
+    /// Says first how a server is to be configured.
+    #[must_use]
+    pub fn builder(flavour: Flavour) -> Builder {
+        Builder::new(flavour)
+    }
+
+    fn configured(flavour: Flavour, lines: Vec<String>, password: Option<String>) -> Self {
+        let directory = Directory::new();
+        let mut server = Self { process: None, flavour, port: 0, lines, password, directory };
+        // Somebody else may take the port before the server does; then it is another one's turn.
+        for _ in 0..10 {
+            server.port = port::free();
+            if server.launch() {
+                return server;
+            }
+        }
+        panic!("ten ports were taken before {} could listen on them", flavour.name());
+    }
+
+    /// Starts the process and waits until it answers; `false` if the port was taken.
+    fn launch(&mut self) -> bool {
+        let configuration = self.directory.path().join("server.conf");
+        fs::write(&configuration, self.configuration()).expect("the directory can be written to");
+        fs::write(self.log_path(), "").expect("the directory can be written to");
+        let mut process = Process::start(&self.flavour.program(), &configuration, self.directory.path());
+        for _ in 0..LOOKS {
+            let exited = process.exited();
+            // The log is this server's own, whoever may answer at the port.
+            let log = self.log();
+            if log.contains("Ready to accept connections") {
+                self.process = Some(process);
+                self.answered();
+                return true;
+            }
+            if let Some(status) = exited {
+                let taken = log.contains("Address already in use");
+                assert!(taken, "{} ended with {status} instead of starting:\n{log}", self.flavour.name());
+                return false;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        panic!("{} is not ready after 10 s:\n{}", self.flavour.name(), self.log());
+    }
+
+    /// Waits for a reply, be it that somebody without a password may not ask.
+    fn answered(&self) {
+        let reply = Connection::open(self.port).and_then(|mut connection| connection.call(&["PING"]));
+        reply.map_or_else(|error| self.silent(&error), drop);
+    }
+
+    fn configuration(&self) -> String {
+        let Self { port, directory, .. } = self;
+        let directory = directory.path().display();
+        let mut lines = vec![
+            format!("bind {}", Ipv4Addr::LOCALHOST),
+            format!("port {port}"),
+            format!("dir \"{directory}\""),
+            format!("logfile \"{directory}/server.log\""),
+            format!("unixsocket \"{directory}/server.sock\""),
+            "save \"\"".into(),
+            "appendonly no".into(),
+        ];
+        lines.extend(self.password.iter().map(|password| format!("requirepass {password}")));
+        lines.extend(self.lines.iter().cloned());
+        lines.join("\n") + "\n"
+    }
+
+    /// Which server it is.
+    #[must_use]
+    pub fn flavour(&self) -> Flavour {
+        self.flavour
+    }
+
+    /// The port it listens on, which stays the same when it is restarted.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// `redis://127.0.0.1:PORT`, with the password if there is one.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let password = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
+        format!("redis://{password}{}:{}", Ipv4Addr::LOCALHOST, self.port)
+    }
+
+    /// The Unix socket it listens on as well.
+    #[must_use]
+    pub fn unix_socket(&self) -> PathBuf {
+        self.directory.path().join("server.sock")
+    }
+
+    /// The directory it keeps its files in, which goes away with it.
+    #[must_use]
+    pub fn directory(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// The id of its process, if it runs.
+    #[must_use]
+    pub fn pid(&self) -> Option<u32> {
+        self.process.as_ref().map(Process::id)
+    }
+
+    /// What it has logged since it was started last.
+    #[must_use]
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.log_path()).unwrap_or_default()
+    }
+
+    fn log_path(&self) -> PathBuf {
+        self.directory.path().join("server.log")
+    }
+
+    /// Stops the process where it is, without closing anything; it has stopped when this returns.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not run.
+    pub fn pause(&self) {
+        self.process.as_ref().expect("only a server that runs can be paused").pause();
+    }
+
+    /// Lets a paused process go on.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not run.
+    pub fn resume(&self) {
+        self.process.as_ref().expect("only a server that runs can be resumed").resume();
+    }
+
+    /// Ends the process at once, as a crash would; it has ended when this returns.
+    pub fn kill(&mut self) {
+        self.process = None;
+    }
+
+    /// Ends the process if it still runs, starts it on the same port, and waits until it answers.
+    ///
+    /// What was stored is lost, unless the configuration says otherwise.
+    ///
+    /// # Panics
+    ///
+    /// When the port was taken meanwhile.
+    pub fn restart(&mut self) {
+        self.kill();
+        assert!(self.launch(), "somebody has taken port {} while no server listened on it", self.port);
+    }
+
+    /// Opens a connection, with the password if there is one.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    #[must_use]
+    pub fn connect(&self) -> Connection {
+        let mut connection = Connection::open(self.port).unwrap_or_else(|error| self.silent(&error));
+        if let Some(password) = &self.password {
+            let reply = connection.call(&["AUTH", password]).unwrap_or_else(|error| self.silent(&error));
+            assert_eq!(reply, "OK");
+        }
+        connection
+    }
+
+    /// Sends one command on a connection of its own, and returns the reply, which may be an error.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    pub fn cli(&self, command: &[impl AsRef<[u8]>]) -> Value {
+        self.connect().call(command).unwrap_or_else(|error| self.silent(&error))
+    }
+
+    /// Starts to record every command that the server executes.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    #[must_use]
+    pub fn monitor(&self) -> Monitor {
+        Monitor::new(self)
+    }
+
+    /// Starts to record every message on these channels.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not answer.
+    #[must_use]
+    pub fn subscribe(&self, channels: &[&str]) -> Subscription {
+        Subscription::new(self, channels)
+    }
+
+    fn silent(&self, error: &io::Error) -> ! {
+        panic!("{} does not answer: {error}\n{}", self.flavour.name(), self.log());
+    }
+}

@@ -1,0 +1,69 @@
+//! A count that notices when two hold a lock at once.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+/// A count kept by reading, waiting and writing, which loses an increment as soon as two do it together.
+#[derive(Debug, Default)]
+pub struct Tally {
+    /// Atomic only because Rust wants it: it is never changed in one step.
+    count: AtomicU64,
+}
+
+impl Tally {
+    /// Adds one, slowly enough that everybody else gets a chance to interfere.
+    ///
+    /// # Panics
+    ///
+    /// If somebody did.
+    pub async fn add(&self) {
+        let seen = self.count();
+        sleep(MEANWHILE).await;
+        self.write(seen);
+    }
+
+    /// Adds one from a plain thread.
+    ///
+    /// # Panics
+    ///
+    /// As for [`add`](Tally::add).
+    pub fn add_on_thread(&self) {
+        let seen = self.count();
+        std::thread::sleep(MEANWHILE);
+        self.write(seen);
+    }
+
+    fn write(&self, seen: u64) {
+        assert_eq!(self.count(), seen, "two held the lock at once");
+        self.count.store(seen + 1, Ordering::SeqCst);
+    }
+
+    /// How often one was added.
+    pub fn count(&self) -> u64 {
+        self.count.load(Ordering::SeqCst)
+    }
+}
+
+const MEANWHILE: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    #[should_panic(expected = "two held the lock at once")]
+    async fn two_at_once_are_noticed() {
+        let tally = Tally::default();
+        tokio::join!(tally.add(), tally.add());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn one_after_the_other_is_counted() {
+        let tally = Tally::default();
+        tally.add().await;
+        tally.add_on_thread();
+        assert_eq!(tally.count(), 2);
+    }
+}

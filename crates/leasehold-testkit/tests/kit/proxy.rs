@@ -1,0 +1,372 @@
+//! The proxy: what it records, and each of its faults.
+
+use std::{io, thread, time::Duration};
+
+use leasehold_testkit::{
+    proxy::{Proxy, Sent, Which},
+    resp::{Connection, Value},
+    server::{Flavour, Server},
+};
+use tokio::time::Instant;
+
+use crate::until;
+
+/// Long enough to see that nothing comes.
+const MOMENT: Duration = Duration::from_millis(50);
+
+fn start() -> (Server, Proxy) {
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    (server, proxy)
+}
+
+fn open(proxy: &Proxy) -> Connection {
+    Connection::open(proxy.port()).expect("the proxy listens")
+}
+
+/// Subscribes a connection, in RESP2 or 3.
+fn subscriber(proxy: &Proxy, version: &str) -> Connection {
+    let mut connection = open(proxy);
+    connection.call(&["HELLO", version]).expect("the proxy forwards");
+    let confirmed = connection.call(&["SUBSCRIBE", "c"]).expect("the proxy forwards");
+    assert_eq!(confirmed.elements()[0], "subscribe");
+    connection
+}
+
+fn silent(connection: &mut Connection) -> bool {
+    connection.timeout(MOMENT).expect("the time is not zero");
+    let received = connection.receive();
+    connection.timeout(Connection::TIMEOUT).expect("the time is not zero");
+    match received {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
+        Ok(_) => false,
+        Err(error) => panic!("neither silent nor heard: {error}"),
+    }
+}
+
+fn closed<T: std::fmt::Debug>(result: io::Result<T>) -> bool {
+    let closings = [
+        io::ErrorKind::UnexpectedEof,
+        io::ErrorKind::ConnectionReset,
+        io::ErrorKind::BrokenPipe,
+        io::ErrorKind::ConnectionAborted,
+    ];
+    closings.contains(&result.expect_err("the connection is closed").kind())
+}
+
+fn sent(connection: usize, name: &str) -> Sent {
+    Sent { connection, name: name.into() }
+}
+
+#[test]
+fn commands_and_bytes_are_recorded_for_each_connection() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let proxy = Proxy::start(server.port());
+        let (mut first, mut second) = (open(&proxy), open(&proxy));
+        assert_eq!(first.call(&["set", "k", "v"]).unwrap(), "OK");
+        assert_eq!(second.call(&["GET", "k"]).unwrap(), "v");
+        first.send(&["INCR", "n"]).unwrap();
+        first.send(&["EVAL", "return redis.call('INCR', 'n')", "0"]).unwrap();
+        assert_eq!((first.receive().unwrap(), first.receive().unwrap()), (Value::Int(1), Value::Int(2)));
+        assert_eq!(proxy.take_sent(), [sent(0, "SET"), sent(1, "GET"), sent(0, "INCR"), sent(0, "EVAL")]);
+        assert_eq!(proxy.take_sent(), []);
+        let counts = proxy.counts();
+        assert_eq!(counts.connections, 2);
+        assert_eq!(counts.from_server, "+OK\r\n$1\r\nv\r\n:1\r\n:2\r\n".len());
+        assert!(counts.from_clients > counts.from_server);
+        assert_eq!(proxy.url(), format!("redis://127.0.0.1:{}", proxy.port()));
+    }
+}
+
+#[test]
+fn large_values_pass_unharmed() {
+    let (server, proxy) = start();
+    let mut connection = open(&proxy);
+    let large = "0123456789".repeat(300_000);
+    assert_eq!(connection.call(&["SET", "k", &large]).unwrap(), "OK");
+    assert_eq!(connection.call(&["GET", "k"]).unwrap(), large.as_str());
+    assert_eq!(server.cli(&["STRLEN", "k"]), 3_000_000);
+}
+
+#[test]
+fn ends_are_passed_on_in_both_directions() {
+    let (mut server, proxy) = start();
+    let (mut first, second) = (open(&proxy), open(&proxy));
+    first.call(&["PING"]).unwrap();
+    assert_eq!(proxy.open(Which::All), 2);
+    drop(second);
+    until("the end of the second connection", || proxy.open(Which::All) == 1);
+    server.kill();
+    assert!(closed(first.receive()));
+    until("the end of the first connection", || proxy.open(Which::All) == 0);
+    // Nobody listens behind the proxy, so it closes what it accepts.
+    assert!(closed(open(&proxy).call(&["PING"])));
+    server.restart();
+    assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
+}
+
+#[test]
+fn a_cut_closes_connections_of_its_kind_and_welcomes_new_ones() {
+    let (_server, proxy) = start();
+    for (which, command_closed, pub_sub_closed) in
+        [(Which::Command, true, false), (Which::PubSub, false, true), (Which::All, true, true)]
+    {
+        let mut command = open(&proxy);
+        command.call(&["PING"]).unwrap();
+        let mut pub_sub = subscriber(&proxy, "2");
+        assert_eq!(
+            (proxy.open(Which::Command), proxy.open(Which::PubSub), proxy.open(Which::All)),
+            (1, 1, 2)
+        );
+        proxy.cut(which);
+        let left = (usize::from(!command_closed), usize::from(!pub_sub_closed));
+        assert_eq!((proxy.open(Which::Command), proxy.open(Which::PubSub)), left);
+        for (connection, is_closed) in [(&mut command, command_closed), (&mut pub_sub, pub_sub_closed)] {
+            if is_closed {
+                assert!(closed(connection.call(&["PING"])));
+            } else {
+                connection.call(&["PING"]).unwrap();
+            }
+        }
+        proxy.cut(Which::All);
+    }
+    assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
+}
+
+#[test]
+fn a_cut_also_closes_what_was_opened_just_before() {
+    let (_server, proxy) = start();
+    for _ in 0..50 {
+        let mut connection = open(&proxy);
+        proxy.cut(Which::All);
+        assert!(closed(connection.call(&["PING"])));
+    }
+}
+
+#[test]
+fn refusal_lasts_until_healed() {
+    let (_server, proxy) = start();
+    let mut connection = open(&proxy);
+    connection.call(&["PING"]).unwrap();
+    proxy.refuse();
+    assert!(closed(connection.call(&["PING"])));
+    for _ in 0..2 {
+        let error = Connection::open(proxy.port()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
+        // Being cut on top does not let anybody in.
+        proxy.cut(Which::All);
+    }
+    proxy.heal();
+    assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
+}
+
+#[test]
+fn a_black_hole_holds_commands_until_healed_without_closing_anything() {
+    let (server, proxy) = start();
+    let (mut old, mut abandoned) = (open(&proxy), open(&proxy));
+    for connection in [&mut old, &mut abandoned] {
+        connection.call(&["PING"]).unwrap();
+    }
+    proxy.blackhole(Which::All);
+    assert_eq!(proxy.take_sent().len(), 2);
+    let mut new = open(&proxy);
+    for (connection, key) in [(&mut old, "old"), (&mut new, "new"), (&mut abandoned, "abandoned")] {
+        connection.send(&["INCR", key]).unwrap();
+        assert!(silent(connection));
+    }
+    drop(abandoned);
+    // All was sent, none has arrived, and nothing is closed.
+    assert_eq!(proxy.take_sent(), [sent(0, "INCR"), sent(2, "INCR"), sent(1, "INCR")]);
+    assert_eq!(server.cli(&["EXISTS", "old", "new", "abandoned"]), 0);
+    assert_eq!(proxy.open(Which::All), 3);
+    proxy.heal();
+    assert_eq!((old.receive().unwrap(), new.receive().unwrap()), (Value::Int(1), Value::Int(1)));
+    until("what was sent before the end", || server.cli(&["GET", "abandoned"]) == "1");
+    until("the end", || proxy.open(Which::All) == 2);
+}
+
+#[test]
+fn a_black_hole_holds_replies_and_the_end_of_the_server() {
+    let (mut server, proxy) = start();
+    let mut connection = open(&proxy);
+    connection.send(&["BLPOP", "list", "0"]).unwrap();
+    until("the command", || {
+        server.cli(&["CLIENT", "LIST"]).as_str().is_some_and(|list| list.contains("blpop"))
+    });
+    proxy.blackhole(Which::All);
+    server.cli(&["RPUSH", "list", "v"]);
+    server.kill();
+    assert!(silent(&mut connection));
+    proxy.heal();
+    assert_eq!(connection.receive().unwrap().elements()[1], "v");
+    assert!(closed(connection.receive()));
+}
+
+#[test]
+fn a_cut_throws_away_what_a_black_hole_holds() {
+    let (server, proxy) = start();
+    let mut connection = open(&proxy);
+    proxy.blackhole(Which::All);
+    connection.send(&["INCR", "k"]).unwrap();
+    until("the command", || !proxy.take_sent().is_empty());
+    proxy.cut(Which::All);
+    proxy.heal();
+    assert!(closed(connection.receive()));
+    assert_eq!(server.cli(&["EXISTS", "k"]), 0);
+}
+
+#[test]
+fn a_black_hole_may_be_for_one_kind() {
+    let (server, proxy) = start();
+    for version in ["2", "3"] {
+        let mut command = open(&proxy);
+        command.call(&["PING"]).unwrap();
+        let mut pub_sub = subscriber(&proxy, version);
+        proxy.blackhole(Which::PubSub);
+        server.cli(&["PUBLISH", "c", "held"]);
+        assert_eq!(command.call(&["PING"]).unwrap(), "PONG");
+        assert!(silent(&mut pub_sub));
+        proxy.heal();
+        assert_eq!(pub_sub.receive().unwrap().elements()[2], "held");
+
+        proxy.blackhole(Which::Command);
+        server.cli(&["PUBLISH", "c", "through"]);
+        assert_eq!(pub_sub.receive().unwrap().elements()[2], "through");
+        command.send(&["PING"]).unwrap();
+        assert!(silent(&mut command));
+        proxy.heal();
+        assert_eq!(command.receive().unwrap(), "PONG");
+    }
+}
+
+#[test]
+fn a_delay_is_for_each_reply_and_does_not_add_up() {
+    let (server, proxy) = start();
+    let mut connection = open(&proxy);
+    let delay = Duration::from_millis(100);
+    proxy.delay(Which::Command, delay);
+    let start = Instant::now();
+    for _ in 0..100 {
+        connection.send(&["INCR", "k"]).unwrap();
+    }
+    until("that the server has executed them", || server.cli(&["GET", "k"]) == "100");
+    for n in 1..=100 {
+        assert_eq!(connection.receive().unwrap(), n);
+    }
+    let took = start.elapsed();
+    assert!(took >= delay, "{took:?}");
+    assert!(took < delay * 50, "they were delayed one after the other: {took:?}");
+    // The other kind is not concerned.
+    let mut pub_sub = open(&proxy);
+    pub_sub.call(&["SUBSCRIBE", "c"]).unwrap();
+    server.cli(&["PUBLISH", "c", "p"]);
+    assert_eq!(pub_sub.receive().unwrap().elements()[2], "p");
+}
+
+#[test]
+fn one_reply_is_lost_after_its_command_was_executed() {
+    for version in ["2", "3"] {
+        let (server, proxy) = start();
+        proxy.lose_reply_once(Which::All);
+        let mut connection = open(&proxy);
+        connection.call(&["HELLO", version]).unwrap();
+        assert!(closed(connection.call(&["INCR", "k"])));
+        assert_eq!(server.cli(&["GET", "k"]), "1");
+        assert_eq!(proxy.counts().replies_lost, 1);
+        assert_eq!(open(&proxy).call(&["INCR", "k"]).unwrap(), 2);
+    }
+}
+
+#[test]
+fn replies_before_the_lost_one_still_arrive() {
+    let (_server, proxy) = start();
+    let mut connection = open(&proxy);
+    proxy.lose_each_reply_once(Which::All);
+    assert!(closed(connection.call(&["INCR", "a"])));
+    proxy.delay(Which::All, MOMENT);
+    let mut connection = open(&proxy);
+    connection.send(&["INCR", "a"]).unwrap();
+    connection.send(&["INCR", "b"]).unwrap();
+    connection.send(&["INCR", "a"]).unwrap();
+    assert_eq!(connection.receive().unwrap(), 2);
+    assert!(closed(connection.receive()));
+}
+
+#[test]
+fn each_command_loses_its_first_reply_and_no_other() {
+    let (server, proxy) = start();
+    proxy.lose_each_reply_once(Which::Command);
+    for key in ["a", "b"] {
+        assert!(closed(open(&proxy).call(&["INCR", key])));
+        let mut connection = open(&proxy);
+        assert_eq!(connection.call(&["INCR", key]).unwrap(), 2);
+        assert_eq!(connection.call(&["INCR", key]).unwrap(), 3);
+    }
+    // The other kind is not concerned.
+    subscriber(&proxy, "3").call(&["UNSUBSCRIBE", "c"]).unwrap();
+    proxy.heal();
+    assert_eq!(open(&proxy).call(&["INCR", "c"]).unwrap(), 1);
+    assert_eq!(proxy.counts().replies_lost, 2);
+    assert_eq!(server.cli(&["MGET", "a", "b", "c"]), Value::Array(vec!["3".into(), "3".into(), "1".into()]));
+}
+
+#[test]
+fn the_confirmation_of_a_subscription_can_be_lost() {
+    for version in ["2", "3"] {
+        let (_server, proxy) = start();
+        proxy.lose_each_reply_once(Which::PubSub);
+        let mut connection = open(&proxy);
+        connection.call(&["HELLO", version]).unwrap();
+        connection.call(&["PING"]).unwrap();
+        assert!(closed(connection.call(&["SUBSCRIBE", "c"])));
+        subscriber(&proxy, version);
+    }
+}
+
+#[test]
+fn messages_are_dropped_and_nothing_else() {
+    for version in ["2", "3"] {
+        let (server, proxy) = start();
+        let mut pub_sub = subscriber(&proxy, version);
+        assert_eq!(pub_sub.call(&["PSUBSCRIBE", "d*"]).unwrap().elements()[0], "psubscribe");
+        proxy.drop_messages();
+        assert_eq!(server.cli(&["PUBLISH", "c", "dropped"]), 1);
+        assert_eq!(server.cli(&["PUBLISH", "d1", "dropped"]), 1);
+        assert_eq!(pub_sub.call(&["SUBSCRIBE", "e"]).unwrap().elements()[0], "subscribe");
+        assert_eq!(proxy.counts().messages_dropped, 2);
+        proxy.heal();
+        server.cli(&["PUBLISH", "c", "heard"]);
+        assert_eq!(pub_sub.receive().unwrap().elements()[2], "heard");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_goes_on_while_the_runtime_of_the_test_is_blocked_and_its_clock_stands_still() {
+    let (_server, proxy) = start();
+    proxy.delay(Which::All, MOMENT);
+    assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
+}
+
+#[test]
+fn it_ends_when_it_is_dropped() {
+    let (_server, proxy) = start();
+    let mut connection = open(&proxy);
+    connection.call(&["PING"]).unwrap();
+    let port = proxy.port();
+    proxy.blackhole(Which::All);
+    drop(proxy);
+    assert!(closed(connection.receive()));
+    assert_eq!(Connection::open(port).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_test_does_not_pass_whose_proxy_did_not_understand() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap().port());
+    let mut connection = open(&proxy);
+    connection.send(&["PING"]).unwrap();
+    io::Write::write_all(&mut listener.accept().unwrap().0, b"HTTP/1.1 400\r\n").unwrap();
+    assert!(closed(connection.receive()));
+    assert!(thread::spawn(move || drop(proxy)).join().is_err());
+}

@@ -1,0 +1,110 @@
+//! The conformance suite on every engine there is, and the check that `docs/behaviours.md` tells the truth about it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use leasehold_testkit::conformance::{CASES, Case};
+
+leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
+leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::Redis::shared(leasehold_testkit::server::Flavour::Redis) }
+
+const BEHAVIOURS: &str = include_str!("../../../../docs/behaviours.md");
+
+#[test]
+fn every_behaviour_has_its_case_or_a_reason_and_every_case_its_behaviour() {
+    assert_eq!(complaints(BEHAVIOURS, CASES), [""; 0]);
+}
+
+#[test]
+fn the_check_finds_what_is_wrong() {
+    let case = |name, ids| Case { name, ids };
+    let cases = [case("right", &["A-1"]), case("other", &["A-2"])];
+    let page = "| id | behaviour | shown by |\n|---|---|---|\n| A-1 | It works. | `right` |\n";
+    for (rest, complaint) in [
+        ("| A-2 | It works. | `other` |", None),
+        ("", Some("A-2: `other` shows it, and there is no such row")),
+        ("| A-2 | It works. | — because |", Some("A-2: `other` shows it, and its row does not say so")),
+        ("| A-2 | It works. | `other`, `right` |", Some("A-2: `right` does not say that it shows this")),
+        ("| A-2 | It works. | `other`, `gone` |", Some("A-2: there is no case `gone`")),
+        ("| A-2 | It works. | `other` |\n| A-3 | It may. | |", Some("A-3: neither a case nor a reason")),
+        ("| A-2 | It works. | `other` |\n| A-3 | It may. | — |", Some("A-3: neither a case nor a reason")),
+        (
+            "| A-2 | It works. | `other` |\n| A-3 | It may. | right |",
+            Some("A-3: neither a case nor a reason"),
+        ),
+        ("| A-2 | It works. | `other` |\n| A-1 | It may. | `right` |", Some("A-1: there twice")),
+        ("| A-2 | It works. | `other` |\n| A-3 | | — because |", Some("A-3: no behaviour")),
+        ("| A-2 | It works. | `other` |\n| A-3 | It may. |", Some("A-3: not three columns")),
+    ] {
+        assert_eq!(complaints(&format!("{page}{rest}"), &cases), Vec::from_iter(complaint), "{rest}");
+    }
+    let twice = [cases[0], case("right", &["A-1"])];
+    assert_eq!(complaints(page, &twice), ["`right` is in the list twice"]);
+}
+
+/// What is wrong between the rows of a page and a list of cases.
+fn complaints(page: &str, cases: &[Case]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut rows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    let known: BTreeMap<_, _> = cases.iter().map(|case| (case.name, case.ids)).collect();
+
+    for (id, cells) in page.lines().filter_map(row) {
+        let [behaviour, shown_by] = cells[..] else {
+            wrong.push(format!("{id}: not three columns"));
+            continue;
+        };
+        if behaviour.is_empty() {
+            wrong.push(format!("{id}: no behaviour"));
+        }
+        let named = case_names(shown_by).unwrap_or_default();
+        let reason = shown_by.strip_prefix("— ").is_some_and(|reason| !reason.trim().is_empty());
+        if named.is_empty() && !reason {
+            wrong.push(format!("{id}: neither a case nor a reason"));
+        }
+        for name in &named {
+            match known.get(name) {
+                None => wrong.push(format!("{id}: there is no case `{name}`")),
+                Some(ids) if !ids.contains(&id) => {
+                    wrong.push(format!("{id}: `{name}` does not say that it shows this"));
+                }
+                Some(_) => {}
+            }
+        }
+        if rows.insert(id, named).is_some() {
+            wrong.push(format!("{id}: there twice"));
+        }
+    }
+
+    let mut seen = BTreeSet::new();
+    for case in cases {
+        if !seen.insert(case.name) {
+            wrong.push(format!("`{}` is in the list twice", case.name));
+        }
+        for id in case.ids {
+            match rows.get(id) {
+                None => wrong.push(format!("{id}: `{}` shows it, and there is no such row", case.name)),
+                Some(named) if !named.contains(case.name) => {
+                    wrong.push(format!("{id}: `{}` shows it, and its row does not say so", case.name));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    wrong
+}
+
+/// The id and the other cells of a table row that has an id.
+fn row(line: &str) -> Option<(&str, Vec<&str>)> {
+    let mut cells = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim);
+    let id = cells.next()?;
+    let (group, number) = id.split_once('-')?;
+    let is_id = !group.is_empty()
+        && group.bytes().all(|byte| byte.is_ascii_uppercase())
+        && !number.is_empty()
+        && number.bytes().all(|byte| byte.is_ascii_digit());
+    is_id.then(|| (id, cells.collect()))
+}
+
+/// The names in a cell that is a list of names, each in back quotes, and nothing else.
+fn case_names(cell: &str) -> Option<BTreeSet<&str>> {
+    cell.split(", ").map(|name| name.strip_prefix('`')?.strip_suffix('`')).collect()
+}
