@@ -16,7 +16,7 @@ use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::name::Name;
 use crate::operation::Operation;
-use crate::owner::OwnerId;
+use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::time;
 
@@ -144,6 +144,10 @@ impl Shared {
 
     /// The hold of a named owner, the same for all who ask for it while anybody has it.
     pub(crate) fn named_hold(self: &Arc<Self>, name: &Name, owner: OwnerId) -> Arc<Hold> {
+        // An owner that we drew has its hold in the hands of its guard; the engine knows it.
+        if let Some(hold) = self.engine.term(name, owner).and_then(|term| term.hold()) {
+            return hold;
+        }
         let key = (name.clone(), owner);
         let mut named = self.named();
         named.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -151,6 +155,12 @@ impl Shared {
             named.insert(key, Arc::downgrade(&hold));
             hold
         })
+    }
+
+    /// The owner as the engine sees it, if it is one of this client's.
+    pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, Invalid> {
+        let owner = owner.at(self.id);
+        if owner.client == self.id { Ok(owner) } else { Err(Invalid::ForeignOwner(owner.into())) }
     }
 
     /// Forgets a named hold that nobody has any more.

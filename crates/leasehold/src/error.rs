@@ -52,6 +52,11 @@ pub enum Invalid {
         /// What was given.
         given: Duration,
     },
+    /// The owner was drawn by another client: only that one can lock and release in its name.
+    #[error(
+        "{0} belongs to another client, which alone can lock and release in its name; to free its lock, use force_unlock"
+    )]
+    ForeignOwner(Owner),
     /// The client was told to shut down, or already has.
     #[error("the client is shut down")]
     ShutDown,

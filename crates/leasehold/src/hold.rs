@@ -36,8 +36,6 @@ pub(crate) struct Hold {
 struct Seat {
     /// How often the engine counts this owner.
     count: u32,
-    /// How much of that was there before our term: an owner may hold through another client too.
-    base: u32,
     /// The term that is running, if the hold is entered.
     term: Option<Arc<Term>>,
     lease: Lease,
@@ -71,7 +69,7 @@ impl Hold {
     }
 
     fn new(shared: Arc<Shared>, name: Name, owner: OwnerId, named: bool) -> Self {
-        let seat = Seat { count: 0, base: 0, term: None, lease: Lease::Kept(shared.watchdog) };
+        let seat = Seat { count: 0, term: None, lease: Lease::Kept(shared.watchdog) };
         Self { shared, name, owner, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
     }
 
@@ -84,17 +82,20 @@ impl Hold {
         let mut seat = self.sit().await;
         loop {
             seat.leave_lost_term();
-            let term = seat.term.clone().unwrap_or_else(Term::new);
+            let term = seat.term.clone().unwrap_or_else(|| Term::new(Arc::downgrade(self)));
             match self.step_in(&mut seat, &term, entry, turn).await? {
                 Attempt::Granted(_) => return Ok(Tried::Granted(Guard::new(Arc::clone(self), term))),
                 Attempt::Busy { retry_in, holder } => return Ok(Tried::Busy { retry_in, holder }),
+                Attempt::Gone if seat.count == 0 => {
+                    self.abandon(0, entry.lease);
+                    let text = "the server still counts a hold of this owner that was given up";
+                    return Err(Failure::Unavailable(text.into()));
+                }
                 // What we meant to re-enter is not there any more: enter as if for the first time.
                 Attempt::Gone => {
                     term.lose(Loss::Gone);
                     seat.vacate();
                 }
-                Attempt::Counted(count) if seat.term.is_some() => seat.count = count,
-                Attempt::Counted(count) => (seat.count, seat.base) = (count, count),
             }
         }
     }
@@ -102,15 +103,20 @@ impl Hold {
     /// Enters again for a guard of `term`, with the lease that the hold has.
     pub(crate) async fn reenter(self: &Arc<Self>, term: &Arc<Term>) -> Result<Result<Guard, Loss>, Failure> {
         let mut seat = self.sit().await;
-        let entry = Entry { lease: seat.lease, max_hold: None, steal: false };
-        loop {
-            if let Some(loss) = seat.loss_of(term) {
-                return Ok(Err(loss));
-            }
-            match self.step_in(&mut seat, term, entry, None).await? {
-                Attempt::Granted(_) => return Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term)))),
-                Attempt::Counted(count) => seat.count = count,
-                Attempt::Gone | Attempt::Busy { .. } => term.lose(Loss::Gone),
+        if let Some(loss) = seat.loss_of(term) {
+            return Ok(Err(loss));
+        }
+        let lease = match seat.lease {
+            // Nothing that was extended is taken back.
+            Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
+            kept @ Lease::Kept(_) => kept,
+        };
+        let entry = Entry { lease, max_hold: None, steal: false };
+        match self.step_in(&mut seat, term, entry, None).await? {
+            Attempt::Granted(_) => Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term)))),
+            Attempt::Gone | Attempt::Busy { .. } => {
+                term.lose(Loss::Gone);
+                Ok(Err(Loss::Gone))
             }
         }
     }
@@ -124,9 +130,14 @@ impl Hold {
         turn: Option<Ticket>,
     ) -> Result<Attempt, Failure> {
         let begun = time::now();
-        if let (Some(term), Lease::Fixed(length)) = (&seat.term, entry.lease) {
-            // The engine is about to shorten the lease, perhaps without our hearing of it.
-            term.lasts_at_most(begun + length - margin(length), Loss::Expired);
+        if let Some(term) = &seat.term {
+            // The engine is about to shorten the hold, perhaps without our hearing of it.
+            if let Lease::Fixed(length) = entry.lease {
+                term.lasts_at_most(begun + length - margin(length), Loss::Expired);
+            }
+            if let Some(length) = entry.max_hold {
+                term.lasts_at_most(begun + length - margin(length), Loss::MaxHold);
+            }
         }
         let claim = Claim {
             name: self.name.clone(),
@@ -166,25 +177,11 @@ impl Hold {
     /// Gives back one count in the owner's name, whoever has the guard.
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
-        if let Some(term) = seat.term.clone() {
-            return match seat.loss_of(&term) {
-                Some(loss) => Err(ReleaseError::NotHeld(loss)),
-                // A guard that is still out protects nothing any more.
-                None => self.step_out(&mut seat, &term, |term| term.lose(Loss::Gone)).await,
-            };
-        }
-        let engine = &self.shared.engine;
-        let holding = engine.query(&self.name).await.map_err(ReleaseError::Unknown)?;
-        let Some(holding) = holding.filter(|holding| holding.owner == self.owner) else {
-            return Err(ReleaseError::NotOwner(self.owner.into()));
-        };
-        let undo = Undo { hold: self, count: holding.count - 1, lease: seat.lease };
-        let one = Release::One { owner: self.owner, from: holding.count, lease: seat.lease };
-        let released = engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
-        undo.disarm();
-        match released {
-            Released::Left(left, _) => Ok(left),
-            Released::NotHeld => Err(ReleaseError::NotOwner(self.owner.into())),
+        let Some(term) = seat.term.clone() else { return Err(ReleaseError::NotOwner(self.owner.into())) };
+        match seat.loss_of(&term) {
+            Some(loss) => Err(ReleaseError::NotHeld(loss)),
+            // A guard that is still out protects nothing any more.
+            None => self.step_out(&mut seat, &term, |term| term.lose(Loss::Gone)).await,
         }
     }
 
@@ -198,7 +195,7 @@ impl Hold {
         let from = seat.count;
         seat.count -= 1;
         let undo = Undo { hold: self, count: seat.count, lease: seat.lease };
-        if seat.count <= seat.base {
+        if seat.count == 0 {
             seat.term = None;
             end(term);
         }
@@ -294,7 +291,7 @@ impl Seated<'_> {
     /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
     fn leave_lost_term(&mut self) {
         if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
-            self.hold.abandon(self.base, self.lease);
+            self.hold.abandon(0, self.lease);
             self.vacate();
         }
     }
@@ -302,7 +299,6 @@ impl Seated<'_> {
     fn vacate(&mut self) {
         self.term = None;
         self.count = 0;
-        self.base = 0;
     }
 
     fn give_back(&mut self, term: &Arc<Term>) {
@@ -310,7 +306,7 @@ impl Seated<'_> {
             return;
         }
         self.count -= 1;
-        if self.count <= self.base {
+        if self.count == 0 {
             self.term = None;
             term.release();
         }

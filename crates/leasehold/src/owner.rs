@@ -15,7 +15,8 @@ use crate::client_id::ClientId;
 /// from a place that has no guard.
 ///
 /// An owner made here belongs to whichever client uses it; [`Guard::owner`](crate::Guard::owner) gives the full
-/// form, `<client id>:<number>`, which names the same holder from every client and survives being printed and parsed.
+/// form, `<client id>:<number>`, which every client can ask about and which survives being printed and parsed. Only
+/// the client it belongs to can acquire and release in its name.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -138,3 +138,25 @@ async fn an_extension_without_an_answer_changes_nothing_for_the_worse() {
     faults.lose_hold("a");
     assert!(matches!(guard.extend(SECOND * 10).await, Err(ExtendError::NotHeld(Loss::Gone))));
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
+    for lost in [true, false] {
+        let (client, faults) = leasehold::test::memory();
+        let lock = client.lock("a");
+        let guard = lock.acquire().await.unwrap();
+        let again = lock.acquire().as_owner(&guard.owner()).max_hold(SECOND);
+        if lost {
+            faults.lose_reply();
+            assert!(again.await.unwrap_err().is_unavailable());
+        } else {
+            faults.delay(SECOND / 10);
+            assert!(tokio::time::timeout(SECOND / 100, again.into_future()).await.is_err());
+        }
+        faults.clear();
+        assert!(guard.is_held() && lock.is_locked().await.unwrap());
+        sleep(SECOND * 2).await;
+        assert!(!guard.is_held(), "the engine may have set the limit");
+        assert!(!lock.is_locked().await.unwrap());
+    }
+}

@@ -13,12 +13,12 @@ use crate::term::Term;
 pub(crate) struct Aftermath {
     pub(crate) wake: Option<Waker>,
     pub(crate) discard: Option<Waker>,
-    pub(crate) announce: Vec<Arc<Term>>,
+    pub(crate) announce: Option<Arc<Term>>,
 }
 
 impl Aftermath {
     pub(crate) fn run(self) {
-        for term in &self.announce {
+        if let Some(term) = self.announce {
             term.announce();
         }
         if let Some(waker) = self.wake {

@@ -11,6 +11,7 @@ use crate::error::Failure;
 use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::OwnerId;
+use crate::term::Term;
 use crate::time;
 
 /// A memory engine whose answers go wrong as told.
@@ -78,6 +79,10 @@ impl Engine for Faulty {
     fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease) {
         // The engine's own affair: a real one repeats it until it is done.
         self.memory.abandon(name, owner, count, lease);
+    }
+
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
+        self.memory.term(name, owner)
     }
 
     fn query(&self, name: &Name) -> Reply<Option<Holding>> {

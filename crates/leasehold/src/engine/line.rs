@@ -70,6 +70,18 @@ impl Line {
         head.waker.take()
     }
 
+    /// Lets the head look when a hold that it sees as lasting until `before` now ends at `after`, which is sooner.
+    pub(crate) fn hint_if_sooner(
+        &mut self,
+        before: Option<Instant>,
+        after: Option<Instant>,
+    ) -> Option<Waker> {
+        let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
+        let (_, head) = self.waiters.iter_mut().next().filter(|_| sooner)?;
+        head.hinted = true;
+        head.waker.take()
+    }
+
     /// Lets everybody look. Nobody's turn begins or ends by it.
     #[cfg(feature = "redis")]
     pub(crate) fn hint_all(&mut self) -> Vec<Waker> {

@@ -42,6 +42,9 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// be done now is repeated by the engine until the lease is over.
     fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease);
 
+    /// The term of what `owner` holds under this name, if that is a hold of ours.
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>>;
+
     /// Who holds this name.
     fn query(&self, name: &Name) -> Reply<Option<Holding>>;
 
@@ -83,10 +86,8 @@ pub(crate) enum Attempt {
     Granted(Until),
     /// Somebody else has it, or is next. It may be worth trying again after this time.
     Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
-    /// The claim was to re-enter, and there is nothing to re-enter.
+    /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.
     Gone,
-    /// The owner holds the lock this often, which is not what the claim says. Nothing was changed.
-    Counted(u32),
 }
 
 #[derive(Debug, Clone, Copy)]

@@ -9,7 +9,7 @@ mod slot;
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use crate::client_id::ClientId;
 use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::OwnerId;
+use crate::term::Term;
 use crate::time::{self, Instant};
 
 /// The memory engine.
@@ -115,6 +116,10 @@ impl Engine for Memory {
 
     fn abandon(&self, name: &Name, owner: OwnerId, count: u32, _lease: Lease) {
         self.with(name, |slot, now| ((), slot.abandon(owner, count, now)));
+    }
+
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
+        self.shard(name).get(name).and_then(|slot| slot.term(owner))
     }
 
     fn query(&self, name: &Name) -> Reply<Option<Holding>> {

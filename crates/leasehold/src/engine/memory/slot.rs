@@ -28,8 +28,6 @@ struct Held {
     limit: Option<Instant>,
     expires: Option<Instant>,
     term: Arc<Term>,
-    /// Further terms of the same hold: an owner may hold through several clients.
-    others: Vec<Arc<Term>>,
 }
 
 impl Slot {
@@ -45,10 +43,16 @@ impl Slot {
     ) -> (Attempt, Aftermath) {
         let mut after = self.judge(now);
         let attempt = match &mut self.held {
-            Some(held) if held.owner == claim.owner => held.reenter(claim, now),
+            Some(held) if held.owner == claim.owner && held.count == claim.held => {
+                let before = held.expires;
+                let attempt = held.reenter(claim, now);
+                after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
+                attempt
+            }
+            Some(held) if held.owner == claim.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
             Some(held) if claim.steal => {
-                after.announce = held.lose(Loss::TakenOver);
+                after.announce = Some(held.lose(Loss::TakenOver));
                 self.grant(claim, now)
             }
             Some(held) => {
@@ -80,7 +84,7 @@ impl Slot {
             }
             Release::One { from: 2.., .. } => {
                 held.count -= 1;
-                (Released::Left(held.count, Some(held.prolong(now))), after)
+                (Released::Left(held.count, Some(held.extend(held.lease.length(), now))), after)
             }
             Release::One { .. } => (Released::Left(0, None), self.free(now)),
             Release::All => (Released::Left(0, None), self.lose(Loss::ForceUnlocked, now)),
@@ -107,6 +111,10 @@ impl Slot {
         (renewed, freed)
     }
 
+    pub(super) fn term(&self, owner: OwnerId) -> Option<Arc<Term>> {
+        self.held.as_ref().filter(|held| held.owner == owner).map(|held| Arc::clone(&held.term))
+    }
+
     pub(super) fn query(&mut self, now: Instant) -> (Option<Holding>, Aftermath) {
         let freed = self.judge(now);
         let holding = self.held.as_ref().map(|held| Holding {
@@ -131,10 +139,12 @@ impl Slot {
             Some(held) if held.owner.client == client => {
                 // What a server would do after the last renewal.
                 if let Lease::Kept(length) = held.lease {
+                    let before = held.expires;
                     held.lease = Lease::Fixed(length);
                     held.prolong(now);
+                    after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
                 }
-                after.announce = held.lose(Loss::Shutdown);
+                after.announce = Some(held.lose(Loss::Shutdown));
                 (true, after)
             }
             _ => (false, after),
@@ -156,7 +166,7 @@ impl Slot {
     }
 
     fn lose(&mut self, loss: Loss, now: Instant) -> Aftermath {
-        let announce = self.held.as_ref().map_or_else(Vec::new, |held| held.lose(loss));
+        let announce = self.held.as_ref().map(|held| held.lose(loss));
         Aftermath { announce, ..self.free(now) }
     }
 }
@@ -170,22 +180,16 @@ impl Held {
             limit: claim.limit,
             expires: None,
             term: Arc::clone(&claim.term),
-            others: Vec::new(),
         };
         let until = held.prolong(now);
         (held, until)
     }
 
     fn reenter(&mut self, claim: &Claim, now: Instant) -> Attempt {
-        if self.count != claim.held {
-            return Attempt::Counted(self.count);
-        }
         self.count += 1;
         self.lease = claim.lease;
         self.limit = [self.limit, claim.limit].into_iter().flatten().min();
-        if !self.terms().any(|term| Arc::ptr_eq(term, &claim.term)) {
-            self.others.push(Arc::clone(&claim.term));
-        }
+        self.term = Arc::clone(&claim.term);
         Attempt::Granted(self.prolong(now))
     }
 
@@ -210,16 +214,18 @@ impl Held {
     fn until(&self, now: Instant) -> Until {
         let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
         let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
-        let length = expires.saturating_duration_since(now).min(self.lease.length());
+        let left = expires.saturating_duration_since(now);
+        let length = match self.lease {
+            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
+            Lease::Kept(length) => length.min(left),
+            Lease::Fixed(_) => left,
+        };
         Until::Deadline(expires - margin(length), loss)
     }
 
-    /// Tells every term of this hold, from now on; whoever listens is to be woken afterwards.
-    fn lose(&self, loss: Loss) -> Vec<Arc<Term>> {
-        self.terms().inspect(|term| term.condemn(loss)).cloned().collect()
-    }
-
-    fn terms(&self) -> impl Iterator<Item = &Arc<Term>> {
-        std::iter::once(&self.term).chain(&self.others)
+    /// Tells the guards, from now on; whoever listens is to be woken afterwards.
+    fn lose(&self, loss: Loss) -> Arc<Term> {
+        self.term.condemn(loss);
+        Arc::clone(&self.term)
     }
 }

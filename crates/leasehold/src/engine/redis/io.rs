@@ -331,10 +331,11 @@ impl Supervisor {
                 self.send_abandon(abandon);
             }
         }
-        if self.sent == 0 && self.owed.is_empty() {
-            if let Some(done) = self.closing.take() {
-                let _ = done.send(());
-            }
+        if self.sent == 0
+            && self.owed.is_empty()
+            && let Some(done) = self.closing.take()
+        {
+            let _ = done.send(());
         }
     }
 }

@@ -32,6 +32,7 @@ use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
+use crate::term::Term;
 use crate::time::{self, jittered};
 
 /// How to reach the server, beside the URL.
@@ -125,7 +126,6 @@ impl Engine for Redis {
                     Ok(Attempt::Granted(until))
                 }
                 Value::Int(0) => Ok(Attempt::Gone),
-                Value::Int(count) => Ok(Attempt::Counted(u32::try_from(-count).unwrap_or(u32::MAX))),
                 Value::Array(busy) => {
                     let (left, holder) = match busy.as_slice() {
                         [Value::Int(left), Value::BulkString(holder)] => (*left, parse_owner(holder)),
@@ -219,6 +219,10 @@ impl Engine for Redis {
         }
         let until = time::now() + lease.length();
         self.pipe().abandon(Abandon { name: name.clone(), owner, count, until });
+    }
+
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
+        self.keeper.get(name, owner).map(|kept| kept.term)
     }
 
     fn query(&self, name: &Name) -> Reply<Option<Holding>> {

@@ -1,5 +1,5 @@
 -- Gives back one count of an owner.
--- KEYS: the lock. ARGV: owner, the count it has, lease in ms that a lock still held begins anew, channel.
+-- KEYS: the lock. ARGV: owner, the count it has, lease in ms that a lock still held gets at least, channel.
 -- Returns the counts left, or -1 when the owner does not have that count. Freeing the lock tells one waiter.
 local key, owner = KEYS[1], ARGV[1]
 local count = redis.call('hget', key, owner)
@@ -11,5 +11,7 @@ if count == '1' then
     redis.call('publish', ARGV[4], '0')
     return 0
 end
-redis.call('pexpire', key, ARGV[3])
+if redis.call('pttl', key) < tonumber(ARGV[3]) then
+    redis.call('pexpire', key, ARGV[3])
+end
 return redis.call('hincrby', key, owner, -1)
