@@ -1,5 +1,6 @@
 //! How a client is made.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +29,7 @@ use crate::url::Url;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a connection is made when this is awaited or `.block()` is called"]
 #[expect(clippy::struct_field_names, reason = "the time-out of the connecting is called that everywhere")]
 pub struct Connect {
@@ -114,6 +115,18 @@ impl Connect {
     /// As for `.await`: a URL that is not known, or an option out of its range.
     pub fn block(self) -> Result<Client, ConnectError> {
         self.into_future().block()
+    }
+}
+
+impl fmt::Debug for Connect {
+    /// Without the URL, which may have a password in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect")
+            .field("namespace", &self.namespace)
+            .field("label", &self.label)
+            .field("watchdog", &self.watchdog)
+            .field("outage_limit", &self.outage_limit)
+            .finish_non_exhaustive()
     }
 }
 

@@ -41,6 +41,12 @@ struct State {
     link: Link,
 }
 
+impl State {
+    fn is_waited_for(&self, name: &str) -> bool {
+        Name::new("", name).is_ok_and(|name| self.lines.contains_key(&name))
+    }
+}
+
 #[derive(Debug, Default)]
 struct Queue {
     line: Line,
@@ -188,6 +194,11 @@ impl Hints {
                 None => changes.unsubscribe.push(name),
             }
         }
+        // `x` and `{x}` share a channel: it stays while either is waited for.
+        changes.unsubscribe.retain(|name| {
+            let channel = keys::lock_channel(name);
+            !keys::names_of(&channel).any(|name| state.is_waited_for(name))
+        });
         changes
     }
 

@@ -161,15 +161,7 @@ impl Keeper {
     fn take_due(&self, now: Instant) -> Vec<(Name, Kept)> {
         let (mut taken, mut ended) = (Vec::new(), Vec::new());
         let mut book = self.book();
-        while let Some((due, _, name)) = book.due.first().cloned() {
-            let Some(kept) = book.holds.get(&name).cloned() else {
-                book.due.pop_first();
-                continue;
-            };
-            // A little ahead of its time it saves a request of its own.
-            if due > now + kept.lease.length() / 12 {
-                break;
-            }
+        for (name, kept) in book.pop_due(now) {
             let left = kept.term.remaining();
             if left.is_zero() {
                 book.remove(&name, kept.owner);
@@ -260,6 +252,20 @@ impl Book {
         let kept = self.holds.remove(name)?;
         self.due.remove(&(kept.due, kept.owner.number, name.clone()));
         Some(kept)
+    }
+
+    /// Takes out of the order what is due now, or so soon that it saves a request of its own.
+    fn pop_due(&mut self, now: Instant) -> Vec<(Name, Kept)> {
+        let mut popped = Vec::new();
+        while let Some((due, _, name)) = self.due.first() {
+            let kept = self.holds.get(name);
+            if kept.is_some_and(|kept| *due > now + kept.lease.length() / 12) {
+                break;
+            }
+            popped.extend(kept.map(|kept| (name.clone(), kept.clone())));
+            self.due.pop_first();
+        }
+        popped
     }
 
     fn put_off(&mut self, name: &Name, owner: OwnerId, due: Instant) {
