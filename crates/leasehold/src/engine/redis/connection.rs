@@ -1,11 +1,13 @@
 //! The seam to the Redis client: opening a connection, sending on it, and what its errors mean to us.
 
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::io::tcp::TcpSettings;
 use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, ProtocolVersion, PushInfo, RedisError, Value};
 use tokio::sync::mpsc::UnboundedSender;
+use tokio::time::Instant;
 
 use crate::error::Failure;
 
@@ -46,10 +48,9 @@ impl Settings {
             .set_response_timeout(None)
             .set_push_sender(pushes);
         let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = Connection {
-            connection: opened.map_err(|error| failure(&error))?,
-            timeout: self.response_timeout,
-        };
+        let connection = opened.map_err(|error| failure(&error))?;
+        let heard = Arc::new(Mutex::new(Instant::now()));
+        let connection = Connection { connection, timeout: self.response_timeout, heard };
         if !self.label.is_empty() {
             // A name that the server does not like, or a server that allows none, is no reason not to lock.
             let name: String =
@@ -65,6 +66,8 @@ impl Settings {
 pub(super) struct Connection {
     connection: MultiplexedConnection,
     timeout: Duration,
+    /// When anything was last heard of the server.
+    heard: Arc<Mutex<Instant>>,
 }
 
 /// Why a command has no result.
@@ -97,7 +100,7 @@ impl Connection {
     pub(super) async fn send_within(&self, command: Cmd, limit: Duration) -> Result<Value, Trouble> {
         let mut connection = self.connection.clone();
         let answer = async move { connection.send_packed_command(&command).await?.extract_error() };
-        match tokio::time::timeout(limit, bounded(self.timeout, answer)).await {
+        match tokio::time::timeout(limit, self.bounded(answer)).await {
             Ok(answered) => answered,
             Err(_) => Err(Trouble::Refused(Failure::Unavailable(format!("no answer within {limit:?}")))),
         }
@@ -105,12 +108,12 @@ impl Connection {
 
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), Trouble> {
         let mut connection = self.connection.clone();
-        bounded(self.timeout, connection.subscribe(channels)).await
+        self.bounded(connection.subscribe(channels)).await
     }
 
     pub(super) async fn unsubscribe(&self, channels: &[String]) -> Result<(), Trouble> {
         let mut connection = self.connection.clone();
-        bounded(self.timeout, connection.unsubscribe(channels)).await
+        self.bounded(connection.unsubscribe(channels)).await
     }
 
     /// The number by which the server knows this connection, if it tells.
@@ -120,21 +123,28 @@ impl Connection {
             _ => None,
         }
     }
-}
 
-/// Waits for an answer, but not for ever.
-async fn bounded<T>(
-    limit: Duration,
-    work: impl Future<Output = Result<T, RedisError>>,
-) -> Result<T, Trouble> {
-    match tokio::time::timeout(limit, work).await {
-        Ok(Ok(answer)) => Ok(answer),
-        Ok(Err(error)) if error.code() == Some("NOSCRIPT") => Err(Trouble::NoScript),
-        Ok(Err(error)) if error.is_unrecoverable_error() || error.is_io_error() => {
-            Err(Trouble::Broken(failure(&error)))
+    /// Waits for an answer, but not for ever.
+    async fn bounded<T>(&self, work: impl Future<Output = Result<T, RedisError>>) -> Result<T, Trouble> {
+        let Ok(answer) = tokio::time::timeout(self.timeout, work).await else {
+            let late = Failure::Unavailable(format!("no answer within {:?}", self.timeout));
+            // If others were answered meanwhile, there was just too much to do.
+            let silent = self.heard().elapsed() >= self.timeout;
+            return Err(if silent { Trouble::Broken(late) } else { Trouble::Refused(late) });
+        };
+        *self.heard() = Instant::now();
+        match answer {
+            Ok(answer) => Ok(answer),
+            Err(error) if error.code() == Some("NOSCRIPT") => Err(Trouble::NoScript),
+            Err(error) if error.is_unrecoverable_error() || error.is_io_error() => {
+                Err(Trouble::Broken(failure(&error)))
+            }
+            Err(error) => Err(Trouble::Refused(failure(&error))),
         }
-        Ok(Err(error)) => Err(Trouble::Refused(failure(&error))),
-        Err(_) => Err(Trouble::Broken(Failure::Unavailable(format!("no answer within {limit:?}")))),
+    }
+
+    fn heard(&self) -> MutexGuard<'_, Instant> {
+        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,6 +4,7 @@
 //! was made on, and keeps renewing while the user's runtime is blocked. Requests go out on one connection in the
 //! order in which they were sent here: an undo never overtakes what it undoes.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,8 +35,8 @@ enum Message {
     Call(Request),
     /// See to it that this is undone, now or later.
     Abandon(Abandon),
-    /// An abandon is done, or has to be tried again.
-    Settled(Option<Abandon>),
+    /// A try of this abandon has been answered, or not.
+    Tried { unsettled: Unsettled, done: bool },
     /// The connection of this number is of no more use.
     Broken(u64),
     /// Finish what is owed, tell, and end.
@@ -45,6 +46,8 @@ enum Message {
 /// A call, how long its answer is of use, and who wants it.
 #[derive(Debug)]
 struct Request {
+    /// Whose count the call changes, if any.
+    about: Option<Key>,
     call: Call,
     limit: Duration,
     answer: oneshot::Sender<Answer>,
@@ -59,10 +62,32 @@ pub(super) struct Abandon {
     pub(super) until: Instant,
 }
 
+impl Abandon {
+    fn call(&self) -> Call {
+        Call::new(&ABANDON)
+            .key(self.name.as_str())
+            .arg(self.owner)
+            .arg(self.count)
+            .arg(lock_channel(&self.name))
+    }
+}
+
+/// Whose count on which lock.
+pub(super) type Key = (Name, OwnerId);
+
+/// An abandon that is on its way or waits for its next try.
+#[derive(Debug, Clone)]
+struct Unsettled {
+    number: u64,
+    abandon: Abandon,
+    /// A dead connection may still act: done once is not done for good.
+    repeat: bool,
+}
+
 impl Pipe {
     /// Sends a call, now; the answer can be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> impl Future<Output = Answer> + Send + use<> {
-        self.send_within(call, Duration::MAX)
+        self.request(None, call, Duration::MAX)
     }
 
     /// Sends a call whose answer is of no use after `limit`.
@@ -71,8 +96,22 @@ impl Pipe {
         call: Call,
         limit: Duration,
     ) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(None, call, limit)
+    }
+
+    /// Sends a step from one count to the next. What is to be undone of the steps before goes first.
+    pub(super) fn step(&self, key: Key, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(Some(key), call, Duration::MAX)
+    }
+
+    fn request(
+        &self,
+        about: Option<Key>,
+        call: Call,
+        limit: Duration,
+    ) -> impl Future<Output = Answer> + Send + use<> {
         let (answer, answered) = oneshot::channel();
-        self.tell(Message::Call(Request { call, limit, answer }));
+        self.tell(Message::Call(Request { about, call, limit, answer }));
         async move { answered.await.unwrap_or_else(|_| Err(closed())) }
     }
 
@@ -193,10 +232,12 @@ struct Supervisor {
     link: Option<Link>,
     /// How many links there were.
     links: u64,
-    /// Abandons that could not be sent.
-    owed: Vec<Abandon>,
-    /// How many abandons are on their way.
-    sent: usize,
+    /// What is to be undone and not known to be, at most one for each count.
+    unsettled: HashMap<Key, Unsettled>,
+    /// Those of them that wait for a connection.
+    owed: Vec<Unsettled>,
+    /// How many abandons there were.
+    abandons: u64,
     closing: Option<oneshot::Sender<()>>,
     /// The server's numbers of dead connections that may still have something of ours to do.
     dead: Vec<i64>,
@@ -211,8 +252,19 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 impl Supervisor {
     fn new(settings: Settings, pipe: Pipe, keeper: Arc<Keeper>, hints: Arc<Hints>, link: Link) -> Self {
-        let (owed, dead) = (Vec::new(), Vec::new());
-        Self { settings, pipe, keeper, hints, link: Some(link), links: 1, owed, sent: 0, closing: None, dead }
+        Self {
+            settings,
+            pipe,
+            keeper,
+            hints,
+            link: Some(link),
+            links: 1,
+            unsettled: HashMap::new(),
+            owed: Vec::new(),
+            abandons: 0,
+            closing: None,
+            dead: Vec::new(),
+        }
     }
 
     async fn run(mut self, mut messages: UnboundedReceiver<Message>) {
@@ -248,14 +300,25 @@ impl Supervisor {
 
     fn handle(&mut self, message: Message) {
         match message {
-            Message::Call(request) => match &self.link {
-                Some(link) => link.run(request, &self.pipe),
-                None => drop(request.answer.send(Err(Failure::Unavailable("not connected".into())))),
-            },
-            Message::Abandon(abandon) => self.send_abandon(abandon),
-            Message::Settled(again) => {
-                self.sent -= 1;
-                self.owed.extend(again);
+            Message::Call(request) => self.call(request),
+            Message::Abandon(abandon) => {
+                self.abandons += 1;
+                let unsettled = Unsettled { number: self.abandons, abandon, repeat: false };
+                let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
+                self.unsettled.insert(key, unsettled.clone());
+                self.try_abandon(unsettled);
+            }
+            Message::Tried { unsettled, done } => {
+                let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
+                let current =
+                    self.unsettled.get(&key).is_some_and(|newest| newest.number == unsettled.number);
+                let over = (done && !unsettled.repeat) || unsettled.abandon.until <= time::now();
+                match (current, over) {
+                    (true, true) => drop(self.unsettled.remove(&key)),
+                    (true, false) => self.try_abandon(unsettled),
+                    // A later step has taken care of it.
+                    (false, _) => {}
+                }
             }
             Message::Broken(number) => {
                 if self.link.as_ref().is_some_and(|link| link.number == number) {
@@ -286,56 +349,53 @@ impl Supervisor {
             }
         }
         self.link = Some(link);
-        let now = time::now();
-        for abandon in std::mem::take(&mut self.owed) {
-            if abandon.until > now {
-                if !ended {
-                    repeat(abandon.clone(), self.pipe.clone());
-                }
-                self.send_abandon(abandon);
-            }
+        for mut unsettled in std::mem::take(&mut self.owed) {
+            unsettled.repeat |= !ended;
+            self.try_abandon(unsettled);
         }
         self.keeper.check_all();
         self.hints.outage(false);
     }
 
-    fn send_abandon(&mut self, abandon: Abandon) {
+    fn call(&mut self, request: Request) {
         let Some(link) = &self.link else {
-            self.owed.push(abandon);
+            drop(request.answer.send(Err(Failure::Unavailable("not connected".into()))));
             return;
         };
-        self.sent += 1;
-        let call = Call::new(&ABANDON)
-            .key(abandon.name.as_str())
-            .arg(abandon.owner)
-            .arg(abandon.count)
-            .arg(lock_channel(&abandon.name));
+        // Whatever was to be undone has to be before the next step, and never again after it.
+        if let Some(before) = request.about.as_ref().and_then(|key| self.unsettled.remove(key)) {
+            let (answer, _) = oneshot::channel();
+            link.run(
+                Request { about: None, call: before.abandon.call(), limit: Duration::MAX, answer },
+                &self.pipe,
+            );
+        }
+        link.run(request, &self.pipe);
+    }
+
+    fn try_abandon(&mut self, unsettled: Unsettled) {
+        let Some(link) = &self.link else {
+            self.owed.push(unsettled);
+            return;
+        };
         let (answer, answered) = oneshot::channel();
         let pipe = self.pipe.clone();
-        link.run(Request { call, limit: Duration::MAX, answer }, &pipe);
+        let call = unsettled.abandon.call();
+        link.run(Request { about: None, call, limit: Duration::MAX, answer }, &pipe);
         tokio::spawn(async move {
             let done = matches!(answered.await, Ok(Ok(_) | Err(Failure::Denied(_) | Failure::NotALock)));
-            if !done {
-                tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await;
+            match (done, unsettled.repeat) {
+                (true, false) => {}
+                (true, true) => tokio::time::sleep(AGAIN).await,
+                (false, _) => tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await,
             }
-            pipe.tell(Message::Settled((!done).then_some(abandon)));
+            pipe.tell(Message::Tried { unsettled, done });
         });
     }
 
     fn end_if_settled(&mut self) {
-        let now = time::now();
-        self.owed.retain(|abandon| abandon.until > now);
-        // What failed while the connection is fine is sent again on it.
-        if self.link.is_some() {
-            for abandon in std::mem::take(&mut self.owed) {
-                self.send_abandon(abandon);
-            }
-        }
-        if self.sent == 0
-            && self.owed.is_empty()
-            && let Some(done) = self.closing.take()
-        {
-            let _ = done.send(());
+        if self.closing.is_some() && self.unsettled.is_empty() {
+            self.closing.take().map(|done| done.send(()));
         }
     }
 }
@@ -345,22 +405,12 @@ async fn open_after(pause: Duration, settings: Settings, number: u64, pipe: Pipe
     Link::open(&settings, number, &pipe).await
 }
 
-/// Abandons again and again while a dead connection may still act.
-fn repeat(abandon: Abandon, pipe: Pipe) {
-    tokio::spawn(async move {
-        while time::now() < abandon.until {
-            tokio::time::sleep(AGAIN).await;
-            pipe.abandon(abandon.clone());
-        }
-    });
-}
-
 /// Runs one call. A script that the server has forgotten is told again, unless nobody waits any more: then an undo
-/// may be under way already.
+/// may be under way already. The undo itself is harmless at any time.
 async fn run(connection: Connection, number: u64, request: Request, pipe: Pipe) {
-    let Request { call, limit, answer } = request;
+    let Request { call, limit, answer, .. } = request;
     let mut outcome = connection.send_within(call.by_hash(), limit).await;
-    if matches!(outcome, Err(Trouble::NoScript)) && !answer.is_closed() {
+    if matches!(outcome, Err(Trouble::NoScript)) && (!answer.is_closed() || call.is_harmless()) {
         outcome = connection.send_within(call.by_text(), limit).await;
     }
     if matches!(outcome, Err(Trouble::Broken(_))) {

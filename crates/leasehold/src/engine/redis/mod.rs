@@ -115,7 +115,7 @@ impl Engine for Redis {
             .arg(length.as_millis().max(1))
             .arg(claim.held)
             .arg(u8::from(claim.steal));
-        let answer = self.pipe().send(call);
+        let answer = self.pipe().step((claim.name.clone(), claim.owner), call);
         let (name, steal) = (claim.name.clone(), claim.steal);
         let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
         Reply::later(async move {
@@ -160,7 +160,7 @@ impl Engine for Redis {
                     .arg(from)
                     .arg(length.as_millis().max(1))
                     .arg(lock_channel(&name));
-                let answer = self.pipe().send(call);
+                let answer = self.pipe().step((name.clone(), owner), call);
                 Reply::later(async move {
                     match answer.await {
                         Ok(Value::Int(left)) if left >= 0 => {

@@ -22,6 +22,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Runs until the client is gone. The connection is opened when somebody waits for the first time.
 pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
     let mut pause = FIRST_PAUSE;
+    // Whether anything can have been announced while somebody waited and nobody listened.
+    let mut gap = false;
     loop {
         while hints.is_idle() {
             hints.wanted.notified().await;
@@ -31,11 +33,12 @@ pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
             Ok(connection) => {
                 pause = FIRST_PAUSE;
                 hints.link_up();
-                let trouble = serve(&connection, pushes, &hints).await;
+                let trouble = serve(&connection, pushes, &hints, gap).await;
                 tracing::debug!(?trouble, "the connection for messages is replaced");
             }
             Err(failure) => tracing::debug!(%failure, "no connection for messages"),
         }
+        gap = true;
         hints.link_down();
         tokio::time::sleep(jittered(pause)).await;
         pause = (pause * 2).min(LONGEST_PAUSE);
@@ -43,11 +46,17 @@ pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
 }
 
 /// Works on one connection until it breaks.
-async fn serve(connection: &Connection, mut pushes: UnboundedReceiver<PushInfo>, hints: &Hints) -> Trouble {
+async fn serve(
+    connection: &Connection,
+    mut pushes: UnboundedReceiver<PushInfo>,
+    hints: &Hints,
+    gap: bool,
+) -> Trouble {
     let served = async {
         follow(connection, hints).await?;
-        // What was announced while nobody listened is lost.
-        hints.wake_all();
+        if gap {
+            hints.wake_all();
+        }
         loop {
             tokio::select! {
                 () = hints.wanted.notified() => follow(connection, hints).await?,
