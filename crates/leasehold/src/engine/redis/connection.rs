@@ -46,11 +46,12 @@ impl Settings {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(None)
+            .set_pipeline_buffer_size(NEVER_FULL)
             .set_push_sender(pushes);
         let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = opened.map_err(|error| failure(&error))?;
         let heard = Arc::new(Mutex::new(Instant::now()));
-        let connection = Connection { connection, timeout: self.response_timeout, heard };
+        let connection = Connection { pipeline: connection, timeout: self.response_timeout, heard };
         if !self.label.is_empty() {
             // A name that the server does not like, or a server that allows none, is no reason not to lock.
             let name: String =
@@ -61,10 +62,14 @@ impl Settings {
     }
 }
 
+/// How many requests the connection takes before it makes anybody wait. Those who wait there can be overtaken, and an
+/// undo must not overtake what it undoes; so nobody ever waits.
+const NEVER_FULL: usize = 1 << 24;
+
 /// One connection. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connection {
-    connection: MultiplexedConnection,
+    pipeline: MultiplexedConnection,
     timeout: Duration,
     /// When anything was last heard of the server.
     heard: Arc<Mutex<Instant>>,
@@ -98,7 +103,7 @@ impl Connection {
 
     /// The same for an answer that is of no use after `limit`, which says nothing about the connection.
     pub(super) async fn send_within(&self, command: Cmd, limit: Duration) -> Result<Value, Trouble> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.pipeline.clone();
         let answer = async move { connection.send_packed_command(&command).await?.extract_error() };
         match tokio::time::timeout(limit, self.bounded(answer)).await {
             Ok(answered) => answered,
@@ -107,12 +112,12 @@ impl Connection {
     }
 
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), Trouble> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.pipeline.clone();
         self.bounded(connection.subscribe(channels)).await
     }
 
     pub(super) async fn unsubscribe(&self, channels: &[String]) -> Result<(), Trouble> {
-        let mut connection = self.connection.clone();
+        let mut connection = self.pipeline.clone();
         self.bounded(connection.unsubscribe(channels)).await
     }
 
