@@ -104,7 +104,6 @@ pub struct Shutdown {
 }
 
 /// What all clones of a client, its locks and its guards share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: ClientId,
     pub(crate) engine: Arc<dyn Engine>,
@@ -118,6 +117,12 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
     changed: Notify,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.id, self.label)
+    }
 }
 
 impl Shared {

@@ -164,8 +164,9 @@ impl Hold {
     }
 
     /// Gives back what the guard of `term` holds, and tells how often the hold is still entered.
-    pub(crate) async fn release(&self, guard: Guard) -> Result<u32, ReleaseError> {
+    pub(crate) async fn release(&self, mut guard: Guard) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
+        // The guard itself stays until the lock is released: a shutdown waits for it.
         let term = guard.disarm();
         if let Some(loss) = seat.loss_of(&term) {
             seat.give_back(&term);
@@ -242,6 +243,8 @@ impl Hold {
 
     /// Makes the lease last at least `length` from now.
     pub(crate) async fn extend(&self, term: &Term, length: Duration) -> Result<Duration, ExtendError> {
+        // In turn with the other steps: a late answer must not undo what a later one said.
+        let mut seat = self.sit().await;
         if let Some(loss) = term.loss() {
             return Err(ExtendError::NotHeld(loss));
         }
@@ -249,11 +252,17 @@ impl Hold {
             Renewed::Until(until) => term.lasts(until),
             Renewed::Gone => term.lose(Loss::Gone),
         }
-        term.loss().map_or_else(|| Ok(term.remaining()), |loss| Err(ExtendError::NotHeld(loss)))
+        let Some(loss) = term.loss() else { return Ok(term.remaining()) };
+        // The engine may have extended what is lost here already.
+        seat.leave_lost_term();
+        Err(ExtendError::NotHeld(loss))
     }
 
     async fn sit(&self) -> Seated<'_> {
-        Seated { hold: self, seat: Some(self.seat.lock().await) }
+        // There before the seat is: a future that is given the seat and then dropped has to settle too.
+        let mut seated = Seated { hold: self, seat: None };
+        seated.seat = Some(self.seat.lock().await);
+        seated
     }
 
     fn abandon(&self, count: u32, lease: Lease) {

@@ -160,3 +160,37 @@ async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
         assert!(!lock.is_locked().await.unwrap());
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_partial_release_takes_no_extension_back() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    let outer = lock.acquire().lease(SECOND).await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    outer.extend(SECOND * 60).await.unwrap();
+    faults.lose_reply();
+    assert!(matches!(inner.release().await, Err(ReleaseError::Unknown(_))));
+    sleep(SECOND * 30).await;
+    assert!(outer.is_held() && lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions_whose_answers_overlap_end_as_they_were_asked() {
+    let (client, faults) = leasehold::test::memory();
+    let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
+    faults.delay(SECOND / 10);
+    let (short, long) = (tokio::spawn(guard.extend(SECOND * 2)), tokio::spawn(guard.extend(SECOND * 60)));
+    short.await.unwrap().unwrap();
+    long.await.unwrap().unwrap();
+    assert!(guard.remaining() > SECOND * 50, "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    let guard = lock.acquire().lease(SECOND).await.unwrap();
+    faults.delay(SECOND * 2);
+    assert!(matches!(guard.extend(SECOND * 3600).await, Err(ExtendError::NotHeld(Loss::Expired))));
+    assert_eq!(faults.names(), 0);
+}

@@ -52,11 +52,11 @@ impl Faulty {
             Some(failure) => Reply::Now(Some(Err(failure))),
             None => request(&self.memory),
         };
-        let arrives = time::now() + delay;
+        let arrives = time::now().checked_add(delay);
         Reply::later(async move {
             let answer = reply.await;
             if !delay.is_zero() {
-                time::sleep_until(arrives).await;
+                time::sleep_until_or_forever(arrives).await;
             }
             if lost { Err(Failure::Unavailable("the reply was lost".into())) } else { answer }
         })

@@ -19,6 +19,8 @@ pub(crate) struct Line {
 #[derive(Debug, Default)]
 struct Waiter {
     hinted: bool,
+    /// It did not come when it was its turn. Others go first until it is heard of again.
+    absent: bool,
     waker: Option<Waker>,
 }
 
@@ -64,10 +66,11 @@ impl Line {
 
     /// The lock is free: it is the head's turn. Wake the head with what this returns.
     pub(crate) fn promise(&mut self, now: Instant) -> Option<Waker> {
-        let (_, head) = self.waiters.iter_mut().next()?;
-        self.promised = Some(now);
+        let head = self.head_mut()?;
         head.hinted = true;
-        head.waker.take()
+        let waker = head.waker.take();
+        self.promised = Some(now);
+        waker
     }
 
     /// Lets the head look when a hold that it sees as lasting until `before` now ends at `after`, which is sooner.
@@ -77,7 +80,7 @@ impl Line {
         after: Option<Instant>,
     ) -> Option<Waker> {
         let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
-        let (_, head) = self.waiters.iter_mut().next().filter(|_| sooner)?;
+        let head = self.head_mut().filter(|_| sooner)?;
         head.hinted = true;
         head.waker.take()
     }
@@ -94,9 +97,12 @@ impl Line {
             .collect()
     }
 
-    /// The lock is taken: nobody's turn.
-    pub(crate) fn taken(&mut self) {
-        self.promised = None;
+    /// The lock is taken by somebody: nobody's turn. A head that was passed has to show itself again.
+    pub(crate) fn taken(&mut self, by: Option<Ticket>) {
+        let passed = self.promised.take().is_some() && !by.is_some_and(|ticket| self.is_head(ticket));
+        if let Some(head) = self.head_mut().filter(|_| passed) {
+            head.absent = true;
+        }
     }
 
     pub(crate) fn is_promised(&self) -> bool {
@@ -105,7 +111,7 @@ impl Line {
 
     /// Whether somebody with this ticket, or with none, may take the lock that is free.
     pub(crate) fn may_take(&self, ticket: Option<Ticket>, now: Instant) -> MayTake {
-        if self.is_empty() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
+        if self.head().is_none() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
             return MayTake::Yes;
         }
         let promised_for = self.promised.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
@@ -124,6 +130,7 @@ impl Line {
         let Some(waiter) = self.waiters.get_mut(&ticket) else {
             return (Poll::Ready(()), Aftermath::default());
         };
+        waiter.absent = false;
         if std::mem::take(&mut waiter.hinted) {
             return (Poll::Ready(()), Aftermath::default());
         }
@@ -133,6 +140,15 @@ impl Line {
     }
 
     pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters.keys().next() == Some(&ticket)
+        self.head() == Some(ticket)
+    }
+
+    /// The first who is there.
+    fn head(&self) -> Option<Ticket> {
+        self.waiters.iter().find(|(_, waiter)| !waiter.absent).map(|(ticket, _)| *ticket)
+    }
+
+    fn head_mut(&mut self) -> Option<&mut Waiter> {
+        self.waiters.values_mut().find(|waiter| !waiter.absent)
     }
 }

@@ -150,7 +150,11 @@ impl Engine for Memory {
         let now = time::now();
         let mut retired = 0;
         for shard in &self.shards {
-            let after: Vec<_> = lock(shard).values_mut().map(|slot| slot.retire(client, now)).collect();
+            let mut after = Vec::new();
+            lock(shard).retain(|_, slot| {
+                after.push(slot.retire(client, now));
+                !slot.is_idle()
+            });
             for (held, aftermath) in after {
                 retired += usize::from(held);
                 aftermath.run();

@@ -53,7 +53,7 @@ impl Slot {
             _ if claim.held > 0 => Attempt::Gone,
             Some(held) if claim.steal => {
                 after.announce = Some(held.lose(Loss::TakenOver));
-                self.grant(claim, now)
+                self.grant(claim, turn, now)
             }
             Some(held) => {
                 let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
@@ -62,14 +62,14 @@ impl Slot {
             None => match self.line.may_take(turn, now) {
                 MayTake::In(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
                 MayTake::WhenHinted if !claim.steal => Attempt::Busy { retry_in: None, holder: None },
-                _ => self.grant(claim, now),
+                _ => self.grant(claim, turn, now),
             },
         };
         (attempt, after)
     }
 
-    fn grant(&mut self, claim: &Claim, now: Instant) -> Attempt {
-        self.line.taken();
+    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> Attempt {
+        self.line.taken(turn);
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
         Attempt::Granted(until)
@@ -86,8 +86,8 @@ impl Slot {
                 held.count -= 1;
                 (Released::Left(held.count, Some(held.extend(held.lease.length(), now))), after)
             }
-            Release::One { .. } => (Released::Left(0, None), self.free(now)),
-            Release::All => (Released::Left(0, None), self.lose(Loss::ForceUnlocked, now)),
+            Release::One { .. } => (Released::Left(0, None), self.free(Loss::Gone, now)),
+            Release::All => (Released::Left(0, None), self.free(Loss::ForceUnlocked, now)),
         }
     }
 
@@ -96,7 +96,7 @@ impl Slot {
         match &mut self.held {
             Some(held) if held.owner == owner && held.count > count => {
                 held.count = count;
-                if count == 0 { self.free(now) } else { freed }
+                if count == 0 { self.free(Loss::Gone, now) } else { freed }
             }
             _ => freed,
         }
@@ -129,7 +129,7 @@ impl Slot {
     #[cfg(feature = "test-util")]
     pub(super) fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
         let after = self.judge(now);
-        if self.held.is_none() { (false, after) } else { (true, self.lose(Loss::Gone, now)) }
+        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone, now)) }
     }
 
     /// The client stops keeping what it holds here; false if that is nothing.
@@ -156,18 +156,14 @@ impl Slot {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now < at) => Aftermath::default(),
             None if self.line.is_promised() => Aftermath::default(),
-            _ => self.free(now),
+            _ => self.free(Loss::Expired, now),
         }
     }
 
-    fn free(&mut self, now: Instant) -> Aftermath {
-        self.held = None;
-        Aftermath { wake: self.line.promise(now), ..Aftermath::default() }
-    }
-
-    fn lose(&mut self, loss: Loss, now: Instant) -> Aftermath {
-        let announce = self.held.as_ref().map(|held| held.lose(loss));
-        Aftermath { announce, ..self.free(now) }
+    /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
+    fn free(&mut self, loss: Loss, now: Instant) -> Aftermath {
+        let announce = self.held.take().map(|held| held.lose(loss));
+        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }
     }
 }
 

@@ -135,7 +135,7 @@ impl Hints {
             // A head that sleeps is not late: it knows when to look.
             MayTake::In(_) if !queue.line.is_promised() => MayTake::WhenHinted,
             MayTake::Yes => {
-                queue.line.taken();
+                queue.line.taken(ticket);
                 MayTake::Yes
             }
             not_yet => not_yet,
