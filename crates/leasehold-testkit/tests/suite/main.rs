@@ -1,5 +1,7 @@
 //! The integration tests of the library, in one binary.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
 mod bad_input;
 mod bounds;
 mod cancellation;
