@@ -13,15 +13,21 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// The shared server of this kind, started by the first who asks.
+    /// The Redis server of this test binary, started by the first who asks.
     #[must_use]
-    pub fn shared(flavour: Flavour) -> Self {
-        static REDIS: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Redis));
-        static VALKEY: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Valkey));
-        let server: &'static Server = match flavour {
-            Flavour::Redis => &REDIS,
-            Flavour::Valkey => &VALKEY,
-        };
+    pub fn redis() -> Self {
+        static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Redis));
+        Self::on(&SERVER)
+    }
+
+    /// The Valkey server of this test binary, started by the first who asks.
+    #[must_use]
+    pub fn valkey() -> Self {
+        static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Valkey));
+        Self::on(&SERVER)
+    }
+
+    fn on(server: &'static Server) -> Self {
         Self { server, url: server.url() }
     }
 }

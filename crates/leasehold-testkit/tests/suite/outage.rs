@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ExtendError, Failure, Loss, QueryError, ReleaseError};
+use leasehold::{AcquireError, Client, ConnectError, ExtendError, Failure, Loss, QueryError, ReleaseError};
+use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -193,4 +194,18 @@ async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
     faults.delay(SECOND * 2);
     assert!(matches!(guard.extend(SECOND * 3600).await, Err(ExtendError::NotHeld(Loss::Expired))));
     assert_eq!(faults.names(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_has_stopped_is_an_outage_and_nobody_hangs() {
+    let mut server = Server::start(Flavour::Redis);
+    let client = Client::connect(server.url()).await.unwrap();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    server.kill();
+    let lock = client.lock("a");
+    let error = lock.acquire().wait(SECOND).lease(SECOND * 10).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
+    assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Unavailable(_)))));
+    assert!(matches!(Client::connect(server.url()).await, Err(ConnectError::Failure(_))));
 }
