@@ -2,6 +2,7 @@
 
 mod check;
 mod command;
+mod leaks;
 mod msrv;
 mod setup;
 mod step;
@@ -18,9 +19,11 @@ enum Xtask {
     Check(Args),
     /// Every test of the workspace, after the set-up the tests need.
     Test(Args),
+    /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
+    Leaks(leaks::Args),
 }
 
-/// What both commands take.
+/// What the first two commands take.
 #[derive(clap::Args)]
 struct Args {
     /// Install missing programs without asking.
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
         .and_then(|()| match xtask {
             Xtask::Check(Args { yes }) => check::run(yes),
             Xtask::Test(Args { yes }) => test::run(yes),
+            Xtask::Leaks(args) => leaks::run(&args),
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -40,10 +40,10 @@ fn compare(metadata: &Metadata) -> Result<String, String> {
 
     let (mut demanded, mut by) = (EDITION, String::from("edition 2024"));
     for Package { name, version, rust_version, .. } in dependencies {
-        if let Some(rust_version) = rust_version {
-            if numbers(rust_version)? > numbers(demanded)? {
-                (demanded, by) = (rust_version, format!("{name} {version}"));
-            }
+        if let Some(rust_version) = rust_version
+            && numbers(rust_version)? > numbers(demanded)?
+        {
+            (demanded, by) = (rust_version, format!("{name} {version}"));
         }
     }
 

@@ -23,6 +23,9 @@ pub enum Error {
         /// How many were asked for.
         processes: u32,
     },
+    /// The count of the seats cannot be read or written.
+    #[error("cannot read or write the count of the seats")]
+    Seats(#[source] redis::RedisError),
     /// A user did not get the lock.
     #[error("a user could not get the lock")]
     Acquire(#[from] AcquireError),
@@ -70,6 +73,13 @@ pub enum Error {
     /// A child process was not told to start.
     #[error("the start signal did not come: whoever should give it is gone")]
     NoStartSignal,
+    /// The command of `run` did not run, or not to its end.
+    #[cfg(unix)]
+    #[error(transparent)]
+    Run(#[from] crate::run::Failure),
+    /// There is no event loop to be had.
+    #[error("cannot start: the system may be short of files or memory")]
+    Runtime(#[source] io::Error),
     /// The standard input cannot be read.
     #[error("cannot read from the standard input")]
     Input(#[source] io::Error),
@@ -79,12 +89,14 @@ pub enum Error {
 }
 
 impl Error {
-    /// 2 if the options make no sense, as for what clap refuses; otherwise 1.
+    /// 2 if the options make no sense, as for what clap refuses; otherwise 1, but `run` has a code for everything.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
             Self::MemoryIsNotShared { .. }
             | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => ExitCode::from(2),
+            #[cfg(unix)]
+            Self::Run(failure) => failure.exit_code(),
             _ => ExitCode::FAILURE,
         }
     }

@@ -1,24 +1,45 @@
 //! The `leasehold` command as a library, so that tests can drive its parts. The binary only calls [`run`].
 
 pub mod demo;
+#[cfg(unix)]
+pub mod run;
 
+#[cfg(unix)]
+mod duration;
 mod error;
 mod options;
 mod output;
 mod url;
 
+use std::process::ExitCode;
+
+use tokio::runtime::{Builder, Runtime};
+
 pub use crate::error::Error;
 pub use crate::options::{Cli, Command, DemoOptions, EngineOptions, WorkerOptions};
+#[cfg(unix)]
+pub use crate::options::{ExecOptions, IfBusy, RunOptions};
 pub use crate::url::Url;
 
-/// Runs the subcommand that the options ask for.
+/// Runs the subcommand that the options ask for, and tells what the process should end with.
 ///
 /// # Errors
 ///
 /// Whatever the subcommand could not do. [`Error::exit_code`] is what the process should end with then.
-pub async fn run(cli: &Cli) -> Result<(), Error> {
+pub fn run(cli: &Cli) -> Result<ExitCode, Error> {
     match &cli.command {
-        Command::Demo(options) => demo::run(options).await,
-        Command::DemoWorker(options) => demo::worker::run(options).await,
+        Command::Demo(options) => runtime()?.block_on(demo::run(options))?,
+        Command::DemoWorker(options) => runtime()?.block_on(demo::worker::run(options))?,
+        #[cfg(unix)]
+        Command::Run(options) => return run::run(options),
+        #[cfg(unix)]
+        Command::Exec(options) => run::exec::run(options)?,
+        #[cfg(unix)]
+        Command::Warden => run::warden::run()?,
     }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn runtime() -> Result<Runtime, Error> {
+    Builder::new_multi_thread().enable_all().build().map_err(Error::Runtime)
 }

@@ -1,8 +1,15 @@
 //! What can be said on the command line.
 
+#[cfg(unix)]
+mod run;
+
 use clap::{Args, Parser, Subcommand, value_parser};
 
-use crate::demo::Phase;
+#[cfg(unix)]
+pub use self::run::{ExecOptions, IfBusy, RunOptions};
+#[cfg(unix)]
+use self::run::{RUN, RUN_EXAMPLES};
+use crate::demo::{Gathering, Phase};
 use crate::url::Url;
 
 /// Distributed locks that never lie about being held.
@@ -15,8 +22,10 @@ pub struct Cli {
 }
 
 const EXAMPLES: &str = "\
-Example:
-  leasehold demo     100 users want 5 seats: first without a lock, then with it";
+Examples:
+  leasehold demo     100 users want 5 seats: first without a lock, then with it
+  leasehold run nightly-report --url redis://localhost -- ./report.sh
+                     one report at a time, on whatever machine";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -24,9 +33,21 @@ pub enum Command {
     /// Show what a lock is for: many users rush for a few seats.
     #[command(long_about = DEMO, after_help = DEMO_EXAMPLES)]
     Demo(DemoOptions),
+    /// Run a command while holding a lock.
+    #[cfg(unix)]
+    #[command(long_about = RUN, after_help = RUN_EXAMPLES)]
+    Run(RunOptions),
     /// One child process of `demo --processes`.
     #[command(hide = true)]
     DemoWorker(WorkerOptions),
+    /// What the child process of `run` is before it is the command.
+    #[cfg(unix)]
+    #[command(name = "__exec", hide = true)]
+    Exec(ExecOptions),
+    /// The second child process of `run`.
+    #[cfg(unix)]
+    #[command(name = "__warden", hide = true)]
+    Warden,
 }
 
 // With line breaks of its own, because the help is not wrapped.
@@ -80,6 +101,9 @@ pub struct WorkerOptions {
     /// With the lock, or without.
     #[arg(long)]
     pub phase: Phase,
+    /// What the users want to join.
+    #[arg(long)]
+    pub gathering: Gathering,
     /// The engine that keeps the lock.
     #[command(flatten)]
     pub engine: EngineOptions,

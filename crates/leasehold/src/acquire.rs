@@ -37,7 +37,7 @@ impl Request {
         self.shared.check_open()?;
         let hold = match self.owner {
             Some(owner) => {
-                let owner = owner.at(self.shared.id);
+                let owner = self.shared.own(&owner)?;
                 self.shared.named_hold(&name, owner)
             }
             None => Arc::new(Hold::fresh(self.shared, name)),

@@ -13,7 +13,8 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let bell = Arc::new(Bell::default());
     let waker = Waker::from(Arc::clone(&bell));
     let mut context = Context::from_waker(&waker);
-    let mut future = pin!(future);
+    // Inside a task of tokio's, its budget for that task would run out, and never be renewed while we block.
+    let mut future = pin!(tokio::task::unconstrained(future));
     loop {
         let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
         match polled {

@@ -16,7 +16,7 @@ use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::name::Name;
 use crate::operation::Operation;
-use crate::owner::OwnerId;
+use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::time;
 
@@ -104,7 +104,6 @@ pub struct Shutdown {
 }
 
 /// What all clones of a client, its locks and its guards share.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) id: ClientId,
     pub(crate) engine: Arc<dyn Engine>,
@@ -118,6 +117,12 @@ pub(crate) struct Shared {
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
     changed: Notify,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.id, self.label)
+    }
 }
 
 impl Shared {
@@ -144,6 +149,10 @@ impl Shared {
 
     /// The hold of a named owner, the same for all who ask for it while anybody has it.
     pub(crate) fn named_hold(self: &Arc<Self>, name: &Name, owner: OwnerId) -> Arc<Hold> {
+        // An owner that we drew has its hold in the hands of its guard; the engine knows it.
+        if let Some(hold) = self.engine.term(name, owner).and_then(|term| term.hold()) {
+            return hold;
+        }
         let key = (name.clone(), owner);
         let mut named = self.named();
         named.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
@@ -151,6 +160,12 @@ impl Shared {
             named.insert(key, Arc::downgrade(&hold));
             hold
         })
+    }
+
+    /// The owner as the engine sees it, if it is one of this client's.
+    pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, Invalid> {
+        let owner = owner.at(self.id);
+        if owner.client == self.id { Ok(owner) } else { Err(Invalid::ForeignOwner(owner.into())) }
     }
 
     /// Forgets a named hold that nobody has any more.

@@ -1,5 +1,6 @@
 //! How a client is made.
 
+use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +8,8 @@ use std::time::Duration;
 use crate::client::{Client, Shared};
 use crate::engine::Engine;
 use crate::engine::memory::{self, Memory};
+#[cfg(feature = "redis")]
+use crate::engine::redis;
 use crate::error::{ConnectError, Invalid};
 use crate::lease;
 use crate::operation::Operation;
@@ -26,14 +29,18 @@ use crate::url::Url;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 #[must_use = "a connection is made when this is awaited or `.block()` is called"]
+#[expect(clippy::struct_field_names, reason = "the time-out of the connecting is called that everywhere")]
 pub struct Connect {
     url: String,
     namespace: String,
     label: String,
     watchdog: Duration,
     outage_limit: Duration,
+    connect_timeout: Duration,
+    response_timeout: Duration,
+    linger: Duration,
 }
 
 impl Connect {
@@ -44,6 +51,9 @@ impl Connect {
             label: String::new(),
             watchdog: Duration::from_secs(30),
             outage_limit: Duration::from_secs(30),
+            connect_timeout: Duration::from_secs(2),
+            response_timeout: Duration::from_secs(2),
+            linger: Duration::from_millis(250),
         }
     }
 
@@ -73,6 +83,25 @@ impl Connect {
         self
     }
 
+    /// How long to wait for a connection to the server. 2 s unless set.
+    pub fn connect_timeout(mut self, limit: Duration) -> Self {
+        self.connect_timeout = limit;
+        self
+    }
+
+    /// How long to wait for an answer of the server before the connection is replaced. 2 s unless set.
+    pub fn response_timeout(mut self, limit: Duration) -> Self {
+        self.response_timeout = limit;
+        self
+    }
+
+    /// How long the last handle of the client waits, when it is dropped, for releases that are still on their way.
+    /// 250 ms unless set.
+    pub fn linger(mut self, limit: Duration) -> Self {
+        self.linger = limit;
+        self
+    }
+
     /// The client on an engine that is there.
     pub(crate) fn client(self, engine: Arc<dyn Engine>) -> Result<Client, Invalid> {
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
@@ -89,6 +118,18 @@ impl Connect {
     }
 }
 
+impl fmt::Debug for Connect {
+    /// Without the URL, which may have a password in it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connect")
+            .field("namespace", &self.namespace)
+            .field("label", &self.label)
+            .field("watchdog", &self.watchdog)
+            .field("outage_limit", &self.outage_limit)
+            .finish_non_exhaustive()
+    }
+}
+
 impl IntoFuture for Connect {
     type Output = Result<Client, ConnectError>;
     type IntoFuture = Operation<Self::Output>;
@@ -98,6 +139,16 @@ impl IntoFuture for Connect {
             let engine: Arc<dyn Engine> = match Url::parse(&self.url)? {
                 Url::Private => Arc::new(Memory::new()),
                 Url::Shared(name) => memory::shared(&name),
+                #[cfg(feature = "redis")]
+                Url::Redis(info) => {
+                    let options = redis::Options {
+                        label: self.label.clone(),
+                        connect_timeout: self.connect_timeout,
+                        response_timeout: self.response_timeout,
+                        linger: self.linger,
+                    };
+                    Arc::new(redis::Redis::connect(&info, options).await?)
+                }
             };
             Ok(self.client(engine)?)
         })

@@ -52,6 +52,11 @@ pub enum Invalid {
         /// What was given.
         given: Duration,
     },
+    /// The owner was drawn by another client: only that one can lock and release in its name.
+    #[error(
+        "{0} belongs to another client, which alone can lock and release in its name; to free its lock, use force_unlock"
+    )]
+    ForeignOwner(Owner),
     /// The client was told to shut down, or already has.
     #[error("the client is shut down")]
     ShutDown,
@@ -76,6 +81,9 @@ pub enum Failure {
     /// The server refuses this client the command, and will again.
     #[error("the lock server refuses the request: {0}")]
     Denied(String),
+    /// Under the name of the lock the server has something else.
+    #[error("the key of that name holds something that is not a lock: choose another name or a namespace")]
+    NotALock,
 }
 
 /// Why a client could not be made.

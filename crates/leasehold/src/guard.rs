@@ -153,7 +153,8 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`AcquireError::Lost`] if the lock is lost; a failure of the server.
+    /// [`AcquireError::Lost`] if the lock is lost; a failure of the server; [`AcquireError::Invalid`] if the client is
+    /// shut down.
     ///
     /// # Cancel safety
     ///
@@ -181,7 +182,7 @@ impl Guard {
     }
 
     /// Makes the guard forget its hold, for somebody who gives it back otherwise.
-    pub(crate) fn disarm(mut self) -> Arc<Term> {
+    pub(crate) fn disarm(&mut self) -> Arc<Term> {
         self.armed = false;
         Arc::clone(&self.term)
     }

@@ -36,8 +36,6 @@ pub(crate) struct Hold {
 struct Seat {
     /// How often the engine counts this owner.
     count: u32,
-    /// How much of that was there before our term: an owner may hold through another client too.
-    base: u32,
     /// The term that is running, if the hold is entered.
     term: Option<Arc<Term>>,
     lease: Lease,
@@ -71,7 +69,7 @@ impl Hold {
     }
 
     fn new(shared: Arc<Shared>, name: Name, owner: OwnerId, named: bool) -> Self {
-        let seat = Seat { count: 0, base: 0, term: None, lease: Lease::Kept(shared.watchdog) };
+        let seat = Seat { count: 0, term: None, lease: Lease::Kept(shared.watchdog) };
         Self { shared, name, owner, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
     }
 
@@ -84,17 +82,20 @@ impl Hold {
         let mut seat = self.sit().await;
         loop {
             seat.leave_lost_term();
-            let term = seat.term.clone().unwrap_or_else(Term::new);
+            let term = seat.term.clone().unwrap_or_else(|| Term::new(Arc::downgrade(self)));
             match self.step_in(&mut seat, &term, entry, turn).await? {
                 Attempt::Granted(_) => return Ok(Tried::Granted(Guard::new(Arc::clone(self), term))),
                 Attempt::Busy { retry_in, holder } => return Ok(Tried::Busy { retry_in, holder }),
+                Attempt::Gone if seat.count == 0 => {
+                    self.abandon(0, entry.lease);
+                    let text = "the server still counts a hold of this owner that was given up";
+                    return Err(Failure::Unavailable(text.into()));
+                }
                 // What we meant to re-enter is not there any more: enter as if for the first time.
                 Attempt::Gone => {
                     term.lose(Loss::Gone);
                     seat.vacate();
                 }
-                Attempt::Counted(count) if seat.term.is_some() => seat.count = count,
-                Attempt::Counted(count) => (seat.count, seat.base) = (count, count),
             }
         }
     }
@@ -102,15 +103,20 @@ impl Hold {
     /// Enters again for a guard of `term`, with the lease that the hold has.
     pub(crate) async fn reenter(self: &Arc<Self>, term: &Arc<Term>) -> Result<Result<Guard, Loss>, Failure> {
         let mut seat = self.sit().await;
-        let entry = Entry { lease: seat.lease, max_hold: None, steal: false };
-        loop {
-            if let Some(loss) = seat.loss_of(term) {
-                return Ok(Err(loss));
-            }
-            match self.step_in(&mut seat, term, entry, None).await? {
-                Attempt::Granted(_) => return Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term)))),
-                Attempt::Counted(count) => seat.count = count,
-                Attempt::Gone | Attempt::Busy { .. } => term.lose(Loss::Gone),
+        if let Some(loss) = seat.loss_of(term) {
+            return Ok(Err(loss));
+        }
+        let lease = match seat.lease {
+            // Nothing that was extended is taken back.
+            Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
+            kept @ Lease::Kept(_) => kept,
+        };
+        let entry = Entry { lease, max_hold: None, steal: false };
+        match self.step_in(&mut seat, term, entry, None).await? {
+            Attempt::Granted(_) => Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term)))),
+            Attempt::Gone | Attempt::Busy { .. } => {
+                term.lose(Loss::Gone);
+                Ok(Err(Loss::Gone))
             }
         }
     }
@@ -124,9 +130,14 @@ impl Hold {
         turn: Option<Ticket>,
     ) -> Result<Attempt, Failure> {
         let begun = time::now();
-        if let (Some(term), Lease::Fixed(length)) = (&seat.term, entry.lease) {
-            // The engine is about to shorten the lease, perhaps without our hearing of it.
-            term.lasts_at_most(begun + length - margin(length), Loss::Expired);
+        if let Some(term) = &seat.term {
+            // The engine is about to shorten the hold, perhaps without our hearing of it.
+            if let Lease::Fixed(length) = entry.lease {
+                term.lasts_at_most(begun + length - margin(length), Loss::Expired);
+            }
+            if let Some(length) = entry.max_hold {
+                term.lasts_at_most(begun + length - margin(length), Loss::MaxHold);
+            }
         }
         let claim = Claim {
             name: self.name.clone(),
@@ -137,7 +148,7 @@ impl Hold {
             steal: entry.steal,
             term: Arc::clone(term),
         };
-        let undo = Undo { hold: self, count: seat.count };
+        let undo = Undo { hold: self, count: seat.count, lease: entry.lease };
         let attempt = self.shared.engine.attempt(&claim, turn).await?;
         if let Attempt::Granted(until) = attempt {
             term.lasts(until);
@@ -153,8 +164,9 @@ impl Hold {
     }
 
     /// Gives back what the guard of `term` holds, and tells how often the hold is still entered.
-    pub(crate) async fn release(&self, guard: Guard) -> Result<u32, ReleaseError> {
+    pub(crate) async fn release(&self, mut guard: Guard) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
+        // The guard itself stays until the lock is released: a shutdown waits for it.
         let term = guard.disarm();
         if let Some(loss) = seat.loss_of(&term) {
             seat.give_back(&term);
@@ -166,25 +178,11 @@ impl Hold {
     /// Gives back one count in the owner's name, whoever has the guard.
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
-        if let Some(term) = seat.term.clone() {
-            return match seat.loss_of(&term) {
-                Some(loss) => Err(ReleaseError::NotHeld(loss)),
-                // A guard that is still out protects nothing any more.
-                None => self.step_out(&mut seat, &term, |term| term.lose(Loss::Gone)).await,
-            };
-        }
-        let engine = &self.shared.engine;
-        let holding = engine.query(&self.name).await.map_err(ReleaseError::Unknown)?;
-        let Some(holding) = holding.filter(|holding| holding.owner == self.owner) else {
-            return Err(ReleaseError::NotOwner(self.owner.into()));
-        };
-        let undo = Undo { hold: self, count: holding.count - 1 };
-        let one = Release::One { owner: self.owner, from: holding.count };
-        let released = engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
-        undo.disarm();
-        match released {
-            Released::Left(left, _) => Ok(left),
-            Released::NotHeld => Err(ReleaseError::NotOwner(self.owner.into())),
+        let Some(term) = seat.term.clone() else { return Err(ReleaseError::NotOwner(self.owner.into())) };
+        match seat.loss_of(&term) {
+            Some(loss) => Err(ReleaseError::NotHeld(loss)),
+            // A guard that is still out protects nothing any more.
+            None => self.step_out(&mut seat, &term, |term| term.lose(Loss::Gone)).await,
         }
     }
 
@@ -197,12 +195,12 @@ impl Hold {
     ) -> Result<u32, ReleaseError> {
         let from = seat.count;
         seat.count -= 1;
-        let undo = Undo { hold: self, count: seat.count };
-        if seat.count <= seat.base {
+        let undo = Undo { hold: self, count: seat.count, lease: seat.lease };
+        if seat.count == 0 {
             seat.term = None;
             end(term);
         }
-        let one = Release::One { owner: self.owner, from };
+        let one = Release::One { owner: self.owner, from, lease: seat.lease };
         let released = self.shared.engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
         undo.disarm();
         match released {
@@ -245,6 +243,8 @@ impl Hold {
 
     /// Makes the lease last at least `length` from now.
     pub(crate) async fn extend(&self, term: &Term, length: Duration) -> Result<Duration, ExtendError> {
+        // In turn with the other steps: a late answer must not undo what a later one said.
+        let mut seat = self.sit().await;
         if let Some(loss) = term.loss() {
             return Err(ExtendError::NotHeld(loss));
         }
@@ -252,15 +252,21 @@ impl Hold {
             Renewed::Until(until) => term.lasts(until),
             Renewed::Gone => term.lose(Loss::Gone),
         }
-        term.loss().map_or_else(|| Ok(term.remaining()), |loss| Err(ExtendError::NotHeld(loss)))
+        let Some(loss) = term.loss() else { return Ok(term.remaining()) };
+        // The engine may have extended what is lost here already.
+        seat.leave_lost_term();
+        Err(ExtendError::NotHeld(loss))
     }
 
     async fn sit(&self) -> Seated<'_> {
-        Seated { hold: self, seat: Some(self.seat.lock().await) }
+        // There before the seat is: a future that is given the seat and then dropped has to settle too.
+        let mut seated = Seated { hold: self, seat: None };
+        seated.seat = Some(self.seat.lock().await);
+        seated
     }
 
-    fn abandon(&self, count: u32) {
-        self.shared.engine.abandon(&self.name, self.owner, count);
+    fn abandon(&self, count: u32, lease: Lease) {
+        self.shared.engine.abandon(&self.name, self.owner, count, lease);
     }
 }
 
@@ -294,7 +300,7 @@ impl Seated<'_> {
     /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
     fn leave_lost_term(&mut self) {
         if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
-            self.hold.abandon(self.base);
+            self.hold.abandon(0, self.lease);
             self.vacate();
         }
     }
@@ -302,7 +308,6 @@ impl Seated<'_> {
     fn vacate(&mut self) {
         self.term = None;
         self.count = 0;
-        self.base = 0;
     }
 
     fn give_back(&mut self, term: &Arc<Term>) {
@@ -310,11 +315,11 @@ impl Seated<'_> {
             return;
         }
         self.count -= 1;
-        if self.count <= self.base {
+        if self.count == 0 {
             self.term = None;
             term.release();
         }
-        self.hold.abandon(self.count);
+        self.hold.abandon(self.count, self.lease);
     }
 }
 
@@ -343,6 +348,7 @@ impl Drop for Seated<'_> {
 struct Undo<'a> {
     hold: &'a Hold,
     count: u32,
+    lease: Lease,
 }
 
 impl Undo<'_> {
@@ -353,6 +359,6 @@ impl Undo<'_> {
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        self.hold.abandon(self.count);
+        self.hold.abandon(self.count, self.lease);
     }
 }

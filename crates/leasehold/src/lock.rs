@@ -163,9 +163,9 @@ impl OwnedLock {
     /// Once begun, the hold is given back even if the future is dropped.
     pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
         let (shared, name) = (Arc::clone(&self.lock.shared), self.lock.name.clone());
-        let owner = self.owner.at(shared.id);
+        let owner = shared.own(&self.owner);
         Operation::new(async move {
-            let hold = shared.named_hold(&name?, owner);
+            let hold = shared.named_hold(&name?, owner?);
             hold.release_as_owner().await.map(|holds_left| Released { holds_left })
         })
     }

@@ -24,7 +24,7 @@ pub enum Loss {
     /// The client was shut down while the guard was still alive.
     #[error("the client was shut down")]
     Shutdown,
-    /// This client removed it by [`force_unlock`](crate::Lock::force_unlock).
+    /// Somebody removed it by [`force_unlock`](crate::Lock::force_unlock): on a server this client, in memory any.
     #[error("the lock was unlocked by force")]
     ForceUnlocked,
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::error::Invalid;
 
 /// The full name of a lock, namespace included. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Name(Arc<str>);
 
 impl Name {

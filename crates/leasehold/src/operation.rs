@@ -10,7 +10,8 @@ use crate::block::block_on;
 /// An operation that has been described and not yet begun.
 ///
 /// It is a future, so `.await` runs it from any executor; [`block`](Operation::block) runs it on a plain thread.
-/// Nothing happens before one of the two. Dropping it, begun or not, leaves nothing behind.
+/// Nothing happens before one of the two. Dropping it, begun or not, leaves nothing behind. A tokio runtime that runs it
+/// needs its timers (`enable_time` or `enable_all`).
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

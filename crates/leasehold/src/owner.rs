@@ -15,14 +15,16 @@ use crate::client_id::ClientId;
 /// from a place that has no guard.
 ///
 /// An owner made here belongs to whichever client uses it; [`Guard::owner`](crate::Guard::owner) gives the full
-/// form, `<client id>:<number>`, which names the same holder from every client and survives being printed and parsed.
+/// form, `<client id>:<number>`, which every client can ask about and which survives being printed and parsed. Only
+/// the client it belongs to can acquire and release in its name. The two forms are not equal: to know whether an owner
+/// holds a lock, ask [`is_held_by`](crate::Lock::is_held_by).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = leasehold::Client::connect("memory:").await?;
 /// use leasehold::Owner;
 ///
-/// let me = Owner::this_thread();
+/// let me = Owner::unique();
 /// let lock = client.lock("stock:7");
 /// let outer = lock.acquire().as_owner(&me).await?;
 /// let inner = lock.acquire().as_owner(&me).await?; // re-entered, not deadlocked
@@ -49,6 +51,9 @@ impl Owner {
     }
 
     /// The owner of the calling thread, as in Java: the same for every call on one thread, and for no other.
+    ///
+    /// For blocking code. Tasks of an async runtime share threads and change them: two tasks on one thread would be one
+    /// owner, and both get in.
     #[must_use]
     pub fn this_thread() -> Self {
         thread_local! {
@@ -61,6 +66,15 @@ impl Owner {
     #[must_use]
     pub fn number(number: u32) -> Self {
         Self(Repr::Here(number.into()))
+    }
+
+    /// The full form, if it is one.
+    #[cfg(feature = "redis")]
+    pub(crate) fn full(&self) -> Option<OwnerId> {
+        match self.0 {
+            Repr::Here(_) => None,
+            Repr::Full(id) => Some(id),
+        }
     }
 
     pub(crate) fn at(&self, client: ClientId) -> OwnerId {
@@ -84,12 +98,15 @@ impl FromStr for Owner {
     type Err = OwnerParseError;
 
     fn from_str(text: &str) -> Result<Self, OwnerParseError> {
-        let number = |digits: &str| {
+        let number = |digits: &str| -> Result<u64, OwnerParseError> {
             let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
             plain.then(|| digits.parse().ok()).flatten().ok_or_else(|| OwnerParseError(text.into()))
         };
         let repr = match text.rsplit_once(':') {
-            None => Repr::Here(number(text)?),
+            // Larger ones are drawn, and mean something only with the client that drew them.
+            None => Repr::Here(number(text).and_then(|number| {
+                u32::try_from(number).map(u64::from).map_err(|_| OwnerParseError(text.into()))
+            })?),
             Some((client, digits)) => {
                 let client = ClientId::parse(client).ok_or_else(|| OwnerParseError(text.into()))?;
                 Repr::Full(OwnerId { client, number: number(digits)? })
@@ -147,7 +164,18 @@ mod tests {
         assert_eq!("7".parse(), Ok(Owner::number(7)));
         let of_java: Owner = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42".parse().unwrap();
         assert_eq!(of_java.to_string(), "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42");
-        for wrong in ["", ":", "x", "+1", "-1", "1:", ":1", "a:1", "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:"] {
+        for wrong in [
+            "",
+            ":",
+            "x",
+            "+1",
+            "-1",
+            "1:",
+            ":1",
+            "a:1",
+            "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:",
+            "4294967296",
+        ] {
             assert!(wrong.parse::<Owner>().is_err(), "{wrong}");
         }
     }

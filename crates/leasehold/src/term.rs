@@ -1,10 +1,11 @@
 //! The time that one hold lasts: until when, and how it ended.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::hold::Hold;
 use crate::loss::Loss;
 use crate::race::race;
 use crate::time::{self, Instant};
@@ -15,6 +16,8 @@ use crate::time::{self, Instant};
 /// lost, and nothing that arrives later revives it.
 #[derive(Debug)]
 pub(crate) struct Term {
+    /// Whose term it is.
+    hold: Weak<Hold>,
     state: Mutex<State>,
     /// Rings when the term ends or its deadline moves.
     changed: Notify,
@@ -43,9 +46,13 @@ enum End {
 
 impl Term {
     /// A term that has not begun: it lasts until somebody says until when.
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(hold: Weak<Hold>) -> Arc<Self> {
         let state = State { until: Until::Kept(Duration::ZERO), end: None };
-        Arc::new(Self { state: Mutex::new(state), changed: Notify::new() })
+        Arc::new(Self { hold, state: Mutex::new(state), changed: Notify::new() })
+    }
+
+    pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
+        self.hold.upgrade()
     }
 
     /// Sets until when the term lasts, unless it has ended or its deadline has passed already.
@@ -121,6 +128,12 @@ impl Term {
         }
     }
 
+    /// Until when the lock is held if nothing happens.
+    #[cfg(feature = "redis")]
+    pub(crate) fn until(&self) -> Until {
+        self.judged().until
+    }
+
     /// Resolves when the lock is lost, at once if it already is; never after a release.
     pub(crate) async fn lost(self: Arc<Self>) -> Loss {
         loop {
@@ -142,11 +155,11 @@ impl Term {
     /// The state after the clock has been looked at: a passed deadline is a loss, whoever notices it first.
     fn judged(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if let (None, Until::Deadline(at, loss)) = (state.end, state.until) {
-            if time::now() >= at {
-                // Nobody needs to be told: whoever listens sleeps until this very deadline.
-                state.end = Some(End::Lost(loss));
-            }
+        if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
+            && time::now() >= at
+        {
+            // Nobody needs to be told: whoever listens sleeps until this very deadline.
+            state.end = Some(End::Lost(loss));
         }
         state
     }
@@ -164,7 +177,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn nothing_revives_a_term_past_its_deadline() {
-        let term = Term::new();
+        let term = Term::new(Weak::new());
         term.lasts(expires_in(SECOND));
         tokio::time::advance(SECOND).await;
         term.lasts(expires_in(SECOND));
@@ -177,7 +190,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_listener_follows_a_deadline_in_both_directions() {
         let start = time::now();
-        let term = Term::new();
+        let term = Term::new(Weak::new());
         term.lasts(expires_in(SECOND * 10));
         let listener = tokio::spawn(Arc::clone(&term).lost());
         tokio::task::yield_now().await;
@@ -190,7 +203,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_release_is_not_a_loss() {
-        let term = Term::new();
+        let term = Term::new(Weak::new());
         term.lasts(expires_in(SECOND));
         let listener = tokio::spawn(Arc::clone(&term).lost());
         tokio::task::yield_now().await;

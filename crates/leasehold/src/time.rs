@@ -2,6 +2,8 @@
 //!
 //! Inside a tokio runtime both are tokio's, so a paused test clock moves leases and waits. A thread that
 //! blocks sleeps on its own parking; a future on any other executor borrows the timer of one small thread.
+//!
+//! The clock counts the time the machine was suspended: a server goes on counting it.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -15,9 +17,43 @@ use crate::block;
 
 pub(crate) type Instant = tokio::time::Instant;
 
-/// The time now, by the clock of the runtime we are in, or by the system's.
+/// The time now, by the clock of the runtime we are in or by the system's, and the time spent suspended.
 pub(crate) fn now() -> Instant {
-    Instant::now()
+    Instant::now() + suspended()
+}
+
+/// How long the machine was suspended since we first asked. It never shrinks.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn suspended() -> Duration {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use rustix::time::{ClockId, clock_gettime};
+
+    /// What both clocks were apart at first, in nanoseconds: read so that it is rather too much than too little.
+    static AT_FIRST: LazyLock<u64> = LazyLock::new(|| {
+        let running = read(ClockId::Monotonic);
+        read(ClockId::Boottime).saturating_sub(running)
+    });
+    static SO_FAR: AtomicU64 = AtomicU64::new(0);
+
+    fn read(clock: ClockId) -> u64 {
+        let time = Duration::try_from(clock_gettime(clock)).unwrap_or_default();
+        u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    }
+
+    let at_first = *AT_FIRST;
+    // In this order, a pause between the two makes the difference smaller: it is never too much.
+    let apart = read(ClockId::Boottime);
+    let apart = apart.saturating_sub(read(ClockId::Monotonic)).saturating_sub(at_first);
+    let before = SO_FAR.load(Ordering::Relaxed);
+    let before = if apart > before { SO_FAR.fetch_max(apart, Ordering::Relaxed) } else { before };
+    Duration::from_nanos(apart.max(before))
+}
+
+/// Where no clock tells, suspends are not counted.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn suspended() -> Duration {
+    Duration::ZERO
 }
 
 /// Sleeps until `at`.
@@ -52,16 +88,16 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        if now() >= self.at {
+        let left = self.at.saturating_duration_since(now());
+        if left.is_zero() {
             return Poll::Ready(());
         }
         if block::set_alarm(self.at) {
             return Poll::Pending;
         }
-        let at = self.at;
         let timer = self.timer.get_or_insert_with(|| {
             let borrowed = Handle::try_current().is_err().then(|| BORROWED_TIMER.enter());
-            let timer = Box::pin(tokio::time::sleep_until(at));
+            let timer = Box::pin(tokio::time::sleep(left));
             drop(borrowed);
             timer
         });

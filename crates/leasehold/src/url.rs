@@ -3,12 +3,14 @@
 use thiserror::Error;
 
 /// A URL we know, taken apart.
-#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Url {
     /// `memory:`, an engine of its own for one client.
     Private,
     /// `memory:NAME`, an engine shared by all clients of the process that say the same name.
     Shared(String),
+    /// A Redis or Valkey server.
+    #[cfg(feature = "redis")]
+    Redis(Box<redis::ConnectionInfo>),
 }
 
 impl Url {
@@ -18,6 +20,12 @@ impl Url {
             "memory" if rest.is_empty() => Ok(Self::Private),
             "memory" if rest.starts_with('/') => Err(UrlError::MemoryPath),
             "memory" => Ok(Self::Shared(rest.to_owned())),
+            #[cfg(feature = "redis")]
+            "redis" | "valkey" | "redis+unix" | "valkey+unix" => {
+                let info = redis::IntoConnectionInfo::into_connection_info(text);
+                // The parser's own words may repeat what it was given.
+                info.map(|info| Self::Redis(Box::new(info))).map_err(|_| UrlError::BrokenRedis)
+            }
             // What only looks like a scheme may be half of a password: it is not repeated.
             _ if scheme.is_empty() || !scheme.bytes().all(may_be_in_scheme) => Err(UrlError::NoScheme),
             _ => Err(UrlError::UnknownScheme(scheme.to_owned())),
@@ -29,6 +37,13 @@ fn may_be_in_scheme(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
 }
 
+#[cfg(feature = "redis")]
+const SCHEMES: &str = "\
+    `redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same), \
+    `redis+unix:///path` (its socket on this machine), \
+    `memory:` (an engine inside this process, for one client), \
+    `memory:NAME` (the same, shared by all clients of this process that say NAME)";
+#[cfg(not(feature = "redis"))]
 const SCHEMES: &str = "\
     `memory:` (an engine inside this process, for one client), \
     `memory:NAME` (the same, shared by all clients of this process that say NAME)";
@@ -46,6 +61,10 @@ pub enum UrlError {
     /// A memory engine has a name, not a host or a path.
     #[error("a memory engine has no host and no path; known are {SCHEMES}")]
     MemoryPath,
+    /// The part behind `redis:` or `valkey:` is not what it should be.
+    #[cfg(feature = "redis")]
+    #[error("the address of the Redis server cannot be read; known are {SCHEMES}")]
+    BrokenRedis,
 }
 
 #[cfg(test)]
@@ -54,8 +73,32 @@ mod tests {
 
     #[test]
     fn known_urls() {
-        assert_eq!(Url::parse("memory:"), Ok(Url::Private));
-        assert_eq!(Url::parse("memory:tests"), Ok(Url::Shared("tests".into())));
+        assert!(matches!(Url::parse("memory:"), Ok(Url::Private)));
+        assert!(matches!(Url::parse("memory:tests"), Ok(Url::Shared(name)) if name == "tests"));
+    }
+
+    #[cfg(feature = "redis")]
+    #[test]
+    fn redis_urls() {
+        use redis::ConnectionAddr;
+
+        let parse = |url| match Url::parse(url) {
+            Ok(Url::Redis(info)) => *info,
+            _ => panic!("{url} is a Redis URL"),
+        };
+        let plain = parse("redis://localhost");
+        assert_eq!(plain.addr(), &ConnectionAddr::Tcp("localhost".into(), 6379));
+        let full = parse("valkey://me:pass%2Fword@10.0.0.7:7000/3");
+        assert_eq!(full.addr(), &ConnectionAddr::Tcp("10.0.0.7".into(), 7000));
+        let settings = full.redis_settings();
+        assert_eq!(
+            (settings.username(), settings.password(), settings.db()),
+            (Some("me"), Some("pass/word"), 3)
+        );
+        assert_eq!(
+            parse("redis+unix:///run/redis.sock").addr(),
+            &ConnectionAddr::Unix("/run/redis.sock".into())
+        );
     }
 
     #[test]
@@ -69,7 +112,7 @@ mod tests {
             ("Memory:", "`Memory:` is not known"),
             ("http://x", "`http:` is not known"),
         ] {
-            let text = Url::parse(url).unwrap_err().to_string();
+            let text = Url::parse(url).err().unwrap().to_string();
             assert!(text.contains(what), "{text}");
             assert!(text.contains("`memory:`") && text.contains("`memory:NAME`"), "{text}");
         }
@@ -77,8 +120,14 @@ mod tests {
 
     #[test]
     fn a_password_in_an_unknown_url_is_not_repeated() {
-        for url in ["postgres://me:secret@host/db", "secret@host:6379", "//me:secret@host", "me:secret"] {
-            let text = Url::parse(url).unwrap_err().to_string();
+        for url in [
+            "postgres://me:secret@host/db",
+            "secret@host:6379",
+            "//me:secret@host",
+            "me:secret",
+            "redis://me:secret@host:port",
+        ] {
+            let text = Url::parse(url).err().unwrap().to_string();
             assert!(!text.contains("secret"), "{text}");
         }
     }

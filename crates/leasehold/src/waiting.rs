@@ -37,6 +37,9 @@ impl Patience {
 /// The longest sleep of a waiter to whom nothing is said.
 const SAFETY_CAP: Duration = Duration::from_secs(30);
 
+/// A wait may be shorter than a round trip. Only an answer that takes longer than this is missing.
+const SLOW: Duration = Duration::from_millis(500);
+
 /// Waits for a lock, and leaves nothing behind when dropped.
 pub(crate) async fn wait_for(
     hold: &Arc<Hold>,
@@ -61,7 +64,10 @@ pub(crate) async fn wait_for(
         };
         match &turn {
             // What changed before we stood in line was hinted to others: look once more.
-            None => turn = Some(Turn::take(hold)),
+            None => {
+                let taken = turn.insert(Turn::take(hold));
+                wait.listening(taken).await?;
+            }
             Some(turn) => wait.sleep(turn, pause).await?,
         }
     }
@@ -98,10 +104,12 @@ impl<'a> Wait<'a> {
         Self { hold, start, deadline, one_try, seen_busy: false, holder: None, outage: None }
     }
 
-    /// Runs one try, but not past the deadline: a server that does not answer by then counts as not there.
+    /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
     async fn bounded<T>(&self, work: impl Future<Output = T>) -> Result<T, AcquireError> {
+        let asked = time::now();
         match race(work, time::sleep_until_or_forever(self.deadline)).await {
             First::Left(done) => Ok(done),
+            First::Right(()) if time::now().saturating_duration_since(asked) < SLOW => Err(self.timed_out()),
             First::Right(()) => {
                 Err(Failure::Unavailable(format!("no answer within the wait of {:?}", self.waited())).into())
             }
@@ -130,6 +138,16 @@ impl<'a> Wait<'a> {
             return Err(failure.into());
         }
         Ok(pause.min(limit))
+    }
+
+    /// Waits until hints can come, so that nothing is missed between the next try and the sleep after it.
+    async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
+        let listening = race(self.hold.shared.closed(), self.hold.shared.engine.listening(&turn.hold.name));
+        match race(listening, time::sleep_until_or_forever(self.deadline)).await {
+            First::Left(First::Left(())) => Err(Invalid::ShutDown.into()),
+            First::Left(First::Right(_)) => Ok(()),
+            First::Right(()) => Err(self.timed_out()),
+        }
     }
 
     /// Sleeps for `length`, or until it is our turn. Ends the wait when its time is over or the client closes.

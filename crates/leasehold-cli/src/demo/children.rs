@@ -9,6 +9,7 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::gathering::Gathering;
 use super::phase::{Outcome, Phase, Tally};
 use super::progress::Progress;
 use super::worker::{READY, START};
@@ -30,6 +31,8 @@ pub struct Children<'a> {
     pub seats: u32,
     /// The engine that keeps the lock.
     pub url: &'a Url,
+    /// What the users want to join.
+    pub gathering: &'a Gathering,
     /// With the lock, or without.
     pub phase: Phase,
 }
@@ -73,6 +76,7 @@ impl Children<'_> {
             .args(["--users", &self.share(number).to_string()])
             .args(["--seats", &self.seats.to_string()])
             .args(["--phase", self.phase.option()])
+            .args(["--gathering", self.gathering.lock()])
             // Not as an argument: the list of processes shows those to everybody, password included.
             .env(Url::VARIABLE, self.url.secret())
             .stdin(Stdio::piped())
@@ -146,9 +150,18 @@ mod tests {
     #[test]
     fn the_shares_are_all_the_users_and_differ_by_one_at_most() {
         let url = Url::from("memory:".to_owned());
+        let gathering = Gathering::new("test", Phase::Locked);
         for (users, processes) in [(1, 1), (100, 4), (10, 3), (11, 3), (2, 5), (100_000, 256)] {
             let program = Path::new("leasehold");
-            let children = Children { program, processes, users, seats: 0, url: &url, phase: Phase::Locked };
+            let children = Children {
+                program,
+                processes,
+                users,
+                seats: 0,
+                url: &url,
+                gathering: &gathering,
+                phase: Phase::Locked,
+            };
             let shares: Vec<_> = (1..=processes).map(|number| children.share(number)).collect();
             assert_eq!(shares.iter().sum::<u32>(), users);
             assert!(shares.iter().max().unwrap() - shares.iter().min().unwrap() <= 1, "{shares:?}");

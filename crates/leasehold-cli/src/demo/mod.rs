@@ -3,6 +3,7 @@
 pub mod children;
 pub mod worker;
 
+mod gathering;
 mod phase;
 mod progress;
 mod seats;
@@ -13,8 +14,10 @@ use std::env;
 use leasehold::Client;
 
 use self::children::Children;
+pub use self::gathering::Gathering;
 pub use self::phase::{Outcome, Phase, Tally};
 pub use self::progress::Progress;
+use self::seats::Seats;
 pub use self::summary::Report;
 use crate::error::Error;
 use crate::options::DemoOptions;
@@ -48,12 +51,20 @@ pub async fn run(options: &DemoOptions) -> Result<(), Error> {
 }
 
 async fn run_phase(phase: Phase, options: &DemoOptions, client: &Client) -> Result<Outcome, Error> {
-    let &DemoOptions { users, seats, processes, .. } = options;
+    let &DemoOptions { users, seats: limit, processes, .. } = options;
+    let url = &options.engine.url;
     let progress = if options.json { Progress::hidden() } else { Progress::on_stderr(phase, users) };
+    let gathering = Gathering::new(&client.id(), phase);
     if processes == 1 {
-        return phase::rush(phase, client, users, seats, &progress).await;
+        let seats = Seats::open(url, &gathering).await?;
+        let outcome = phase::rush(phase, client, &gathering, seats, users, limit, &progress).await;
+        Seats::open(url, &gathering).await?.remove().await?;
+        return outcome;
     }
     let program = env::current_exe().map_err(Error::OwnProgram)?;
-    let url = &options.engine.url;
-    Children { program: &program, processes, users, seats, url, phase }.run(&progress).await
+    let children =
+        Children { program: &program, processes, users, seats: limit, url, gathering: &gathering, phase };
+    let outcome = children.run(&progress).await;
+    Seats::open(url, &gathering).await?.remove().await?;
+    outcome
 }

@@ -5,18 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use leasehold::Client;
+use leasehold::{Client, Lock};
 use serde::{Deserialize, Serialize};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::gathering::Gathering;
 use super::progress::Progress;
 use super::seats::Seats;
 use crate::error::Error;
-
-/// The name of the lock.
-const GATHERING: &str = "gathering:1";
 
 /// How long a user hesitates between reading the count and writing it. Without the lock this makes overbooking
 /// certain, because meanwhile the other users read the same count.
@@ -92,25 +90,28 @@ impl Outcome {
     }
 }
 
-/// Lets all users loose on the seats of a new gathering, and waits until each knows whether they are in.
+/// Lets all users loose on the seats of a gathering, and waits until each knows whether they are in.
 pub(crate) async fn rush(
     phase: Phase,
     client: &Client,
+    gathering: &Gathering,
+    seats: Seats,
     users: u32,
     limit: u32,
     progress: &Progress,
 ) -> Result<Outcome, Error> {
-    let seats = Arc::new(Seats::default());
+    let seats = Arc::new(seats);
+    let lock = client.lock(gathering.lock());
     // One more than users: who measures the time starts with them.
     let start = Arc::new(Barrier::new(users as usize + 1));
     let mut rush = JoinSet::new();
     for _ in 0..users {
-        let (client, seats, start) = (client.clone(), Arc::clone(&seats), Arc::clone(&start));
+        let (lock, seats, start) = (lock.clone(), Arc::clone(&seats), Arc::clone(&start));
         rush.spawn(async move {
             start.wait().await;
             match phase {
-                Phase::Unlocked => Ok(take_seat(&seats, limit).await),
-                Phase::Locked => take_seat_locked(&client, &seats, limit).await,
+                Phase::Unlocked => take_seat(&seats, limit).await,
+                Phase::Locked => take_seat_locked(&lock, &seats, limit).await,
             }
         });
     }
@@ -127,20 +128,20 @@ pub(crate) async fn rush(
 }
 
 /// What every user does, and what goes wrong when two do it at once. False if the gathering is full.
-async fn take_seat(seats: &Seats, limit: u32) -> bool {
-    let taken = seats.taken();
+async fn take_seat(seats: &Seats, limit: u32) -> Result<bool, Error> {
+    let taken = seats.taken().await?;
     if taken >= limit {
-        return false;
+        return Ok(false);
     }
     sleep(PAUSE).await;
-    seats.set_taken(taken + 1);
-    true
+    seats.set_taken(taken + 1).await?;
+    Ok(true)
 }
 
 /// The same, one user at a time.
-async fn take_seat_locked(client: &Client, seats: &Seats, limit: u32) -> Result<bool, Error> {
-    let guard = client.lock(GATHERING).acquire().await?;
-    let joined = guard.run(take_seat(seats, limit)).await?;
+async fn take_seat_locked(lock: &Lock, seats: &Seats, limit: u32) -> Result<bool, Error> {
+    let guard = lock.acquire().await?;
+    let joined = guard.run(take_seat(seats, limit)).await??;
     guard.release().await?;
     Ok(joined)
 }

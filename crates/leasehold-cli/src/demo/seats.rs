@@ -2,23 +2,68 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// How many seats of the gathering are taken, as the engine's store keeps it. For `memory:` a value in memory.
+use redis::AsyncCommands as _;
+use redis::aio::MultiplexedConnection;
+
+use super::gathering::Gathering;
+use crate::error::Error;
+use crate::url::Url;
+
+/// How many seats of the gathering are taken, as the engine's store keeps it.
 ///
 /// It can be read and it can be written, and nothing more: what happens between the two is for the lock to
 /// protect.
-#[derive(Debug, Default)]
-pub(crate) struct Seats {
-    taken: AtomicU32,
+pub(crate) enum Seats {
+    /// For `memory:` a value in memory. Relaxed, because the lock has to order it, and nothing here may help.
+    Memory(AtomicU32),
+    /// On a server a plain key.
+    Server { connection: MultiplexedConnection, key: String },
 }
 
-impl Seats {
-    // Relaxed, because the lock has to order these, and nothing here may help it.
+/// If the demo is killed, nothing of it stays on the server for longer than this.
+const KEPT_SECONDS: u64 = 600;
 
-    pub(crate) fn taken(&self) -> u32 {
-        self.taken.load(Ordering::Relaxed)
+impl Seats {
+    /// The seats of a gathering, as they are.
+    pub(crate) async fn open(url: &Url, gathering: &Gathering) -> Result<Self, Error> {
+        if url.is_memory() {
+            return Ok(Self::Memory(AtomicU32::new(0)));
+        }
+        let client = redis::Client::open(url.secret()).map_err(Error::Seats)?;
+        let connection = client.get_multiplexed_async_connection().await.map_err(Error::Seats)?;
+        Ok(Self::Server { connection, key: gathering.seats() })
     }
 
-    pub(crate) fn set_taken(&self, taken: u32) {
-        self.taken.store(taken, Ordering::Relaxed);
+    pub(crate) async fn taken(&self) -> Result<u32, Error> {
+        match self {
+            Self::Memory(taken) => Ok(taken.load(Ordering::Relaxed)),
+            Self::Server { connection, key } => {
+                let taken: Option<u32> = connection.clone().get(key).await.map_err(Error::Seats)?;
+                Ok(taken.unwrap_or(0))
+            }
+        }
+    }
+
+    pub(crate) async fn set_taken(&self, taken: u32) -> Result<(), Error> {
+        match self {
+            Self::Memory(value) => value.store(taken, Ordering::Relaxed),
+            Self::Server { connection, key } => {
+                let set: Result<(), _> = connection.clone().set_ex(key, taken, KEPT_SECONDS).await;
+                set.map_err(Error::Seats)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Leaves nothing behind.
+    pub(crate) async fn remove(&self) -> Result<(), Error> {
+        match self {
+            Self::Memory(value) => value.store(0, Ordering::Relaxed),
+            Self::Server { connection, key } => {
+                let removed: Result<(), _> = connection.clone().del(key).await;
+                removed.map_err(Error::Seats)?;
+            }
+        }
+        Ok(())
     }
 }

@@ -9,6 +9,7 @@ use leasehold::Client;
 
 use super::phase;
 use super::progress::Progress;
+use super::seats::Seats;
 use crate::error::Error;
 use crate::options::WorkerOptions;
 use crate::output;
@@ -25,13 +26,16 @@ pub const START: &str = "start\n";
 ///
 /// When the engine failed, or the parent is gone before the start.
 pub async fn run(options: &WorkerOptions) -> Result<(), Error> {
-    let client = Client::connect(options.engine.url.secret()).await?;
+    let url = &options.engine.url;
+    let client = Client::connect(url.secret()).await?;
+    let seats = Seats::open(url, &options.gathering).await?;
     output::print(READY)?;
     tokio::task::spawn_blocking(wait_for_start)
         .await
         .unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))?;
-    let &WorkerOptions { phase, users, seats, .. } = options;
-    let outcome = phase::rush(phase, &client, users, seats, &Progress::hidden()).await?;
+    let &WorkerOptions { phase, users, seats: limit, .. } = options;
+    let progress = Progress::hidden();
+    let outcome = phase::rush(phase, &client, &options.gathering, seats, users, limit, &progress).await?;
     output::print_json(&outcome.tally)
 }
 

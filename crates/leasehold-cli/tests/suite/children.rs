@@ -7,15 +7,17 @@ use std::time::Duration;
 use std::{fs, process, thread};
 
 use leasehold_cli::demo::children::Children;
-use leasehold_cli::demo::{Outcome, Phase, Progress, Tally};
+use leasehold_cli::demo::{Gathering, Outcome, Phase, Progress, Tally};
 use leasehold_cli::{Error, Url};
 
-use crate::command::{leasehold, program};
+use crate::command::{leasehold, leasehold_at, program};
+use crate::server::Server;
 
 /// Lets children of `program` run a phase for 20 users and 3 seats.
 async fn run(program: &Path, processes: u32, url: &str, phase: Phase) -> Result<Outcome, Error> {
     let url = &Url::from(url.to_owned());
-    Children { program, processes, users: 20, seats: 3, url, phase }.run(&Progress::hidden()).await
+    let gathering = &Gathering::new("test", phase);
+    Children { program, processes, users: 20, seats: 3, url, gathering, phase }.run(&Progress::hidden()).await
 }
 
 #[tokio::test]
@@ -80,7 +82,20 @@ async fn when_one_child_fails_the_others_are_killed() {
 
 #[test]
 fn a_child_without_a_parent_does_nothing() {
-    let run = leasehold("demo-worker --users 1 --seats 1 --phase locked");
+    let run = leasehold("demo-worker --users 1 --seats 1 --phase locked --gathering g");
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), "ready\n"), "{run:?}");
     assert!(run.stderr.starts_with("leasehold: the start signal did not come"), "{run:?}");
+}
+
+#[test]
+fn on_a_server_all_children_fight_for_the_same_seats_and_leave_nothing_behind() {
+    let server = Server::start();
+    for processes in [1, 4] {
+        let run = leasehold_at(&server.url(), &format!("demo --users 40 --processes {processes} --json"));
+        assert_eq!(run.code, Some(0), "{run:?}");
+        let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!((&report["locked"]["joined"], &report["locked"]["refused"]), (&5.into(), &35.into()));
+        assert!(report["unlocked"]["joined"].as_u64() > Some(5), "{report}");
+        assert_eq!(server.ask("DBSIZE"), ":0");
+    }
 }

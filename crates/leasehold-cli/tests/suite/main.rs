@@ -3,6 +3,20 @@
 mod children;
 mod command;
 mod json;
+#[cfg(unix)]
+mod run;
+#[cfg(unix)]
+mod run_busy;
+#[cfg(unix)]
+mod run_loss;
+#[cfg(unix)]
+mod run_signals;
+#[cfg(unix)]
+mod run_terminal;
+#[cfg(unix)]
+mod runner;
+#[cfg(unix)]
+mod server;
 mod summary;
 mod terminal;
 mod usage;

@@ -27,7 +27,7 @@ fn an_unknown_url_is_answered_with_the_known_ones() {
             let run = leasehold_at(url, arguments);
             let text = refused(&run);
             assert!(text.starts_with("leasehold: "), "{text}");
-            assert!(text.contains("known are `memory:`"), "{text}");
+            assert!(text.contains("known are `redis://") && text.contains("`memory:NAME`"), "{text}");
             assert!(!text.contains("secret"), "{text}");
         }
     }
@@ -60,11 +60,13 @@ fn no_subcommand_is_answered_with_the_help() {
 
 #[test]
 fn the_help_has_examples_and_fits_into_80_columns() {
-    for arguments in ["--help", "-h", "demo --help", "demo -h"] {
+    for arguments in ["--help", "-h", "demo --help", "demo -h", "run --help", "run -h"] {
         let run = leasehold(arguments);
         assert_eq!(run.code, Some(0));
-        assert!(run.stdout.contains("Example") && run.stdout.contains("  leasehold demo"), "{}", run.stdout);
-        assert!(!run.stdout.contains("worker"), "the children's side is nobody's business: {}", run.stdout);
+        assert!(run.stdout.contains("Example") && run.stdout.contains("  leasehold "), "{}", run.stdout);
+        for hidden in ["worker", "__exec", "__warden"] {
+            assert!(!run.stdout.contains(hidden), "the children's side is nobody's business: {}", run.stdout);
+        }
         for line in run.stdout.lines() {
             assert!(line.chars().count() <= 80, "{line}");
         }
@@ -73,8 +75,10 @@ fn the_help_has_examples_and_fits_into_80_columns() {
 
 #[test]
 fn the_help_keeps_the_password_in_the_environment_to_itself() {
-    let run = leasehold_at("redis://me:secret@host", "demo --help");
-    assert!(run.stdout.contains("LEASEHOLD_URL") && !run.stdout.contains("secret"), "{}", run.stdout);
+    for command in ["demo", "run"] {
+        let run = leasehold_at("redis://me:secret@host", &format!("{command} --help"));
+        assert!(run.stdout.contains("LEASEHOLD_URL") && !run.stdout.contains("secret"), "{}", run.stdout);
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! What a test case works on: an engine, clients of it, and names that no other case uses.
 
 mod memory;
+mod redis;
 
 use std::fmt;
 use std::future::Future;
@@ -13,6 +14,7 @@ use leasehold::{Client, Connect, Lock};
 use tokio::time::{Instant, sleep};
 
 pub use self::memory::Memory;
+pub use self::redis::Redis;
 
 /// What the suite needs of an engine beyond being connected to.
 pub trait Backend: Send + Sync {

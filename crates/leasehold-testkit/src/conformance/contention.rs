@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use super::Outcome;
-use super::common::{PATIENCE, all_done, on_a_thread, soon, taken};
+use super::common::{all_done, on_a_thread, soon, taken};
 use crate::bench::Bench;
 use crate::tally::Tally;
 
@@ -19,8 +19,7 @@ pub async fn threads_of_one_client_take_turns(bench: &Bench) -> Outcome {
     for _ in 0..15 {
         let (lock, tally) = (lock.clone(), Arc::clone(&tally));
         threads.spawn(on_a_thread(move || {
-            // The limit is for a thread that hangs: there is no other clock that could end it.
-            let guard = lock.acquire().wait(PATIENCE).block()?;
+            let guard = lock.acquire().block()?;
             tally.add_on_thread();
             guard.release().block()?;
             Ok(())

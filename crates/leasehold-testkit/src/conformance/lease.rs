@@ -167,3 +167,26 @@ pub async fn extending_stops_at_max_hold(bench: &Bench) -> Outcome {
     assert!(begun.elapsed() >= LEASE, "lost after {:?}", begun.elapsed());
     Ok(())
 }
+
+pub async fn an_extension_is_not_taken_back(bench: &Bench) -> Outcome {
+    let lock = bench.lock().await;
+    let guard = lock.acquire().lease(LEASE).await?;
+    guard.extend(LONG_LEASE).await?;
+    let inner = guard.reenter().await?;
+    assert!(guard.remaining() > LEASE, "{:?} after entering again", guard.remaining());
+    inner.release().await?;
+    assert!(guard.remaining() > LEASE, "{:?} after the partial release", guard.remaining());
+    assert!(lock.remain_time_to_live().await?.is_some_and(|left| left > LEASE));
+    Ok(())
+}
+
+pub async fn a_waiter_notices_that_the_end_has_come_nearer(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
+    let owner = Owner::unique();
+    let outer = lock.acquire().as_owner(&owner).await?;
+    let waiter = Waiter::begin(elsewhere.acquire()).await;
+    let inner = lock.acquire().as_owner(&owner).lease(LEASE).await?;
+    drop(waiter.outcome().await?);
+    assert!(!outer.is_held() && !inner.is_held());
+    Ok(())
+}

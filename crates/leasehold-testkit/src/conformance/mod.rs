@@ -108,6 +108,8 @@ macro_rules! conformance_cases {
                 ["LK-09"] => only_the_owner_can_release,
                 ["HD-04"] => a_second_release_is_an_error_and_disturbs_nobody,
                 ["OWN-14"] => an_owner_is_known_by_its_printed_form,
+                ["OWN-34"] => only_its_own_client_acts_for_an_owner,
+                ["OWN-35"] => a_drawn_owner_can_be_named,
                 ["OWN-15"] => a_release_in_the_owners_name_ends_its_guard,
             }
             reentry {
@@ -131,6 +133,8 @@ macro_rules! conformance_cases {
                 ["OWN-08"] => extending_never_shortens,
                 ["OWN-09"] => extending_never_revives,
                 ["OWN-10"] => extending_stops_at_max_hold,
+                ["OWN-36"] => an_extension_is_not_taken_back,
+                ["OWN-37"] => a_waiter_notices_that_the_end_has_come_nearer,
             }
             renewal {
                 ["HD-20", "HD-30", "CX-08"] => a_kept_lock_outlives_its_watchdog_time,
@@ -184,6 +188,7 @@ macro_rules! conformance_cases {
                 ["OWN-29"] => shutdown_waits_for_the_guards,
                 ["OWN-30"] => shutdown_frees_nothing_under_running_work,
                 ["OWN-31"] => work_that_ends_after_shutdown_frees_its_lock,
+                ["OWN-38"] => a_waiter_in_line_gets_what_a_shutdown_leaves,
                 ["OWN-32"] => a_client_shut_down_refuses_new_locks_and_others_go_on,
             }
         }

@@ -1,6 +1,6 @@
 //! Whose a hold is.
 
-use leasehold::{Loss, Owner, ReleaseError};
+use leasehold::{AcquireError, Invalid, Loss, Owner, ReleaseError};
 
 use super::Outcome;
 use super::common::{is_free_for, on_a_thread, soon};
@@ -76,15 +76,40 @@ pub async fn a_second_release_is_an_error_and_disturbs_nobody(bench: &Bench) -> 
 pub async fn an_owner_is_known_by_its_printed_form(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let outer = lock.acquire().as_owner(&Owner::number(7)).await?;
-    let printed = outer.owner().to_string();
-    let same: Owner = printed.parse()?;
-
-    let inner = soon(elsewhere.acquire().as_owner(&same)).await?;
-    assert_eq!(inner.owner(), outer.owner());
-    assert_eq!(lock.hold_count(&Owner::number(7)).await?, 2);
+    let same: Owner = outer.owner().to_string().parse()?;
+    let inner = soon(lock.acquire().as_owner(&same)).await?;
+    assert_eq!(elsewhere.hold_count(&same).await?, 2);
+    assert!(elsewhere.is_held_by(&same).await? && !elsewhere.is_held_by(&Owner::number(7)).await?);
     assert_eq!(inner.release().await?.holds_left, 1);
-    assert!(outer.is_held() && !is_free_for(&elsewhere).await?);
     assert_eq!(outer.release().await?.holds_left, 0);
+    Ok(())
+}
+
+pub async fn only_its_own_client_acts_for_an_owner(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let guard = lock.acquire().await?;
+    let owner = guard.owner();
+    let acquired = elsewhere.acquire().as_owner(&owner).await;
+    assert_eq!(acquired.err(), Some(AcquireError::Invalid(Invalid::ForeignOwner(owner.clone()))));
+    let released = elsewhere.as_owner(&owner).release().await;
+    assert_eq!(released, Err(ReleaseError::Invalid(Invalid::ForeignOwner(owner.clone()))));
+    assert!(guard.is_held());
+    assert_eq!(lock.hold_count(&owner).await?, 1);
+    Ok(())
+}
+
+/// The owner of a plain guard can be named like any other, and whichever guard goes first, the count is right.
+pub async fn a_drawn_owner_can_be_named(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let first = lock.acquire().await?;
+    let second = lock.acquire().as_owner(&first.owner()).await?;
+    drop(first);
+    assert!(second.is_held() && !is_free_for(&elsewhere).await?);
+    let third = lock.acquire().as_owner(&second.owner()).await?;
+    assert_eq!(second.release().await?.holds_left, 1);
+    assert_eq!(lock.as_owner(&third.owner()).release().await?.holds_left, 0);
+    assert_eq!(soon(third.lost()).await, Loss::Gone);
+    assert!(!third.is_held() && is_free_for(&elsewhere).await?);
     Ok(())
 }
 

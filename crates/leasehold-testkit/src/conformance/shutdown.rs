@@ -94,3 +94,13 @@ pub async fn a_client_shut_down_refuses_new_locks_and_others_go_on(bench: &Bench
 fn is_refused(outcome: &Result<Guard, AcquireError>) -> bool {
     matches!(outcome, Err(AcquireError::Invalid(Invalid::ShutDown)))
 }
+
+pub async fn a_waiter_in_line_gets_what_a_shutdown_leaves(bench: &Bench) -> Outcome {
+    let (client, elsewhere) = (bench.client_with(short_watchdog).await, bench.lock().await);
+    let guard = client.lock(bench.name("lock")).acquire().await?;
+    let waiter = Waiter::begin(elsewhere.acquire()).await;
+    assert_eq!(client.shutdown(Duration::ZERO).await.left_to_expire, 1);
+    drop(waiter.outcome().await?);
+    assert!(!guard.is_held());
+    Ok(())
+}

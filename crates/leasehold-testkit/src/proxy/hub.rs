@@ -203,10 +203,10 @@ impl Reception {
         };
         self.hub.changed.notify_waiters();
         if let Some(which) = cut {
-            if let Some(entrance) = &self.entrance {
-                if which.covers(Kind::default()) {
-                    entrance.turn_away();
-                }
+            if let Some(entrance) = &self.entrance
+                && which.covers(Kind::default())
+            {
+                entrance.turn_away();
             }
             let mut closing = Vec::new();
             for (connection, open) in &self.hub.state.borrow().connections {
@@ -233,10 +233,10 @@ impl Reception {
 
 /// Passes on a panic, and with it the end of the proxy.
 fn check(ended: Result<(), JoinError>) {
-    if let Err(error) = ended {
-        if let Ok(panic) = error.try_into_panic() {
-            panic::resume_unwind(panic);
-        }
+    if let Err(error) = ended
+        && let Ok(panic) = error.try_into_panic()
+    {
+        panic::resume_unwind(panic);
     }
 }
 

@@ -296,3 +296,19 @@ async fn a_re_entry_while_guards_of_the_same_hold_come_and_go() {
     })
     .await;
 }
+
+/// A step that waits for its turn on a hold is given it, and dropped before it can use it.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_is_dropped_when_its_turn_has_come() {
+    let (client, faults) = leasehold::test::memory();
+    let outer = client.lock(NAME).acquire().await.unwrap();
+    faults.delay(LATE);
+    let (mut first, mut second) = (outer.reenter(), outer.reenter());
+    let mut idle = Context::from_waker(std::task::Waker::noop());
+    assert!(Pin::new(&mut first).poll(&mut idle).is_pending());
+    assert!(Pin::new(&mut second).poll(&mut idle).is_pending());
+    let inner = first.await.unwrap();
+    drop((outer, inner));
+    drop(second);
+    nothing_is_left(&client, &faults, "a dropped step").await;
+}

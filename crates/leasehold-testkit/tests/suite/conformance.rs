@@ -5,12 +5,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold_testkit::conformance::{CASES, Case};
 
 leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
+leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::Redis::redis() }
+leasehold_testkit::conformance! { valkey, real_time, leasehold_testkit::bench::Redis::valkey() }
 
 const BEHAVIOURS: &str = include_str!("../../../../docs/behaviours.md");
 
 #[test]
 fn every_behaviour_has_its_case_or_a_reason_and_every_case_its_behaviour() {
     assert_eq!(complaints(BEHAVIOURS, CASES), [""; 0]);
+}
+
+/// A row that another test shows names it as `` `test` in `file` ``.
+#[test]
+fn what_other_tests_show_is_there() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut found = 0;
+    for (before, after) in BEHAVIOURS.lines().filter_map(|line| line.split_once("` in `")) {
+        let test = before.rsplit('`').next().unwrap();
+        let file = after.split('`').next().unwrap();
+        let text = std::fs::read_to_string(root.join(file)).unwrap();
+        assert!(text.contains(&format!("fn {test}(")), "{file} has no {test}");
+        found += 1;
+    }
+    assert!(found > 0, "the page names some");
 }
 
 #[test]

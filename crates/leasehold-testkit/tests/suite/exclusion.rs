@@ -56,7 +56,7 @@ impl Contender {
             self.variable.write(seen + 1);
             self.turns += 1;
             // Every other one by dropping, to have both ways in the run.
-            if self.turns % 2 == 0 {
+            if self.turns.is_multiple_of(2) {
                 drop(guard);
             } else {
                 guard.release().block().unwrap();

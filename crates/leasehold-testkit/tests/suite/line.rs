@@ -88,3 +88,31 @@ async fn a_line_of_fifty_thousand_moves() {
         waiter.await.unwrap();
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn newcomers_do_not_starve_those_behind_a_future_left_lying_about() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    let holder = lock.acquire().await.unwrap();
+    let mut sleeper = pin!(lock.acquire().into_future());
+    assert!(poll_once(sleeper.as_mut()).is_pending());
+    let behind = tokio::spawn(lock.acquire().into_future());
+    tokio::task::yield_now().await;
+    drop(holder);
+    let freed = Instant::now();
+    let newcomers = tokio::spawn({
+        let lock = lock.clone();
+        async move {
+            loop {
+                drop(lock.acquire().await.unwrap());
+                sleep(Duration::from_millis(10)).await;
+            }
+        }
+    });
+    drop(behind.await.unwrap().unwrap());
+    assert!(freed.elapsed() <= Duration::from_secs(1), "{:?}", freed.elapsed());
+    newcomers.abort();
+    assert!(newcomers.await.unwrap_err().is_cancelled());
+    assert!(sleeper.await.unwrap().is_held());
+    assert_eq!(faults.names(), 0);
+}

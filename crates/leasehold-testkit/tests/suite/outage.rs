@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ExtendError, Failure, Loss, QueryError, ReleaseError};
+use leasehold::{AcquireError, Client, ConnectError, ExtendError, Failure, Loss, QueryError, ReleaseError};
+use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -137,4 +138,74 @@ async fn an_extension_without_an_answer_changes_nothing_for_the_worse() {
     assert_eq!(guard.remaining(), before, "only what was told is trusted");
     faults.lose_hold("a");
     assert!(matches!(guard.extend(SECOND * 10).await, Err(ExtendError::NotHeld(Loss::Gone))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
+    for lost in [true, false] {
+        let (client, faults) = leasehold::test::memory();
+        let lock = client.lock("a");
+        let guard = lock.acquire().await.unwrap();
+        let again = lock.acquire().as_owner(&guard.owner()).max_hold(SECOND);
+        if lost {
+            faults.lose_reply();
+            assert!(again.await.unwrap_err().is_unavailable());
+        } else {
+            faults.delay(SECOND / 10);
+            assert!(tokio::time::timeout(SECOND / 100, again.into_future()).await.is_err());
+        }
+        faults.clear();
+        assert!(guard.is_held() && lock.is_locked().await.unwrap());
+        sleep(SECOND * 2).await;
+        assert!(!guard.is_held(), "the engine may have set the limit");
+        assert!(!lock.is_locked().await.unwrap());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unanswered_partial_release_takes_no_extension_back() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    let outer = lock.acquire().lease(SECOND).await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    outer.extend(SECOND * 60).await.unwrap();
+    faults.lose_reply();
+    assert!(matches!(inner.release().await, Err(ReleaseError::Unknown(_))));
+    sleep(SECOND * 30).await;
+    assert!(outer.is_held() && lock.is_locked().await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn extensions_whose_answers_overlap_end_as_they_were_asked() {
+    let (client, faults) = leasehold::test::memory();
+    let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
+    faults.delay(SECOND / 10);
+    let (short, long) = (tokio::spawn(guard.extend(SECOND * 2)), tokio::spawn(guard.extend(SECOND * 60)));
+    short.await.unwrap().unwrap();
+    long.await.unwrap().unwrap();
+    assert!(guard.remaining() > SECOND * 50, "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
+    let (client, faults) = leasehold::test::memory();
+    let lock = client.lock("a");
+    let guard = lock.acquire().lease(SECOND).await.unwrap();
+    faults.delay(SECOND * 2);
+    assert!(matches!(guard.extend(SECOND * 3600).await, Err(ExtendError::NotHeld(Loss::Expired))));
+    assert_eq!(faults.names(), 0);
+}
+
+#[tokio::test]
+async fn a_server_that_has_stopped_is_an_outage_and_nobody_hangs() {
+    let mut server = Server::start(Flavour::Redis);
+    let client = Client::connect(server.url()).await.unwrap();
+    client.lock("a").acquire().await.unwrap().release().await.unwrap();
+    server.kill();
+    let lock = client.lock("a");
+    let error = lock.acquire().wait(SECOND).lease(SECOND * 10).await.unwrap_err();
+    assert!(error.is_unavailable(), "{error}");
+    assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
+    assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Unavailable(_)))));
+    assert!(matches!(Client::connect(server.url()).await, Err(ConnectError::Failure(_))));
 }

@@ -124,3 +124,23 @@ fn a_waiter_is_woken_across_threads_and_runtimes() {
     assert_eq!(foreign.join().unwrap(), Ok(true));
     assert_eq!(faults.names(), 0);
 }
+
+#[tokio::test]
+async fn blocking_inside_a_task_works_as_often_as_one_likes() {
+    let client = Client::connect("memory:").await.unwrap();
+    let lock = client.lock("a");
+    for _ in 0..1000 {
+        lock.acquire().block().unwrap().release().block().unwrap();
+    }
+}
+
+#[test]
+fn a_release_and_a_shutdown_at_the_same_time_agree() {
+    for _ in 0..200 {
+        let client = Client::connect("memory:").block().unwrap();
+        let guard = client.lock("a").acquire().block().unwrap();
+        let shutdown = std::thread::spawn(move || client.shutdown(Duration::MAX).block());
+        assert_eq!(guard.release().block().unwrap().holds_left, 0);
+        assert_eq!(shutdown.join().unwrap().left_to_expire, 0);
+    }
+}

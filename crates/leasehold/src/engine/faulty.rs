@@ -8,8 +8,10 @@ use super::memory::Memory;
 use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
 use crate::client_id::ClientId;
 use crate::error::Failure;
+use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::OwnerId;
+use crate::term::Term;
 use crate::time;
 
 /// A memory engine whose answers go wrong as told.
@@ -50,14 +52,14 @@ impl Faulty {
             Some(failure) => Reply::Now(Some(Err(failure))),
             None => request(&self.memory),
         };
-        let arrives = time::now() + delay;
-        Reply::Later(Box::pin(async move {
+        let arrives = time::now().checked_add(delay);
+        Reply::later(async move {
             let answer = reply.await;
             if !delay.is_zero() {
-                time::sleep_until(arrives).await;
+                time::sleep_until_or_forever(arrives).await;
             }
             if lost { Err(Failure::Unavailable("the reply was lost".into())) } else { answer }
-        }))
+        })
     }
 }
 
@@ -74,9 +76,13 @@ impl Engine for Faulty {
         self.answer(|memory| memory.renew(name, owner, length))
     }
 
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32) {
+    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease) {
         // The engine's own affair: a real one repeats it until it is done.
-        self.memory.abandon(name, owner, count);
+        self.memory.abandon(name, owner, count, lease);
+    }
+
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
+        self.memory.term(name, owner)
     }
 
     fn query(&self, name: &Name) -> Reply<Option<Holding>> {
@@ -85,6 +91,10 @@ impl Engine for Faulty {
 
     fn listen(&self, name: &Name) -> Ticket {
         self.memory.listen(name)
+    }
+
+    fn listening(&self, name: &Name) -> Reply<()> {
+        self.memory.listening(name)
     }
 
     fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {

@@ -1,8 +1,12 @@
 //! What an engine does for the faces: six verbs, and nothing about waiting loops, guards or options.
 
+mod aftermath;
 #[cfg(feature = "test-util")]
 pub(crate) mod faulty;
+mod line;
 pub(crate) mod memory;
+#[cfg(feature = "redis")]
+pub(crate) mod redis;
 
 use std::fmt;
 use std::future::Future;
@@ -36,13 +40,18 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     ///
     /// For dropped guards, cancelled attempts and releases whose answer is missing. It never fails: what cannot
     /// be done now is repeated by the engine until the lease is over.
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32);
+    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease);
+
+    /// The term of what `owner` holds under this name, if that is a hold of ours.
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>>;
 
     /// Who holds this name.
     fn query(&self, name: &Name) -> Reply<Option<Holding>>;
 
     /// Joins the line of this name, at its end.
     fn listen(&self, name: &Name) -> Ticket;
+    /// Resolves when hints for this name can come, or cannot for now: what happens from then on is not missed.
+    fn listening(&self, name: &Name) -> Reply<()>;
     /// Ready when this place in the line should try again.
     fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
     /// Leaves the line. A hint that was meant for this place goes to the next one.
@@ -77,16 +86,14 @@ pub(crate) enum Attempt {
     Granted(Until),
     /// Somebody else has it, or is next. It may be worth trying again after this time.
     Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
-    /// The claim was to re-enter, and there is nothing to re-enter.
+    /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.
     Gone,
-    /// The owner holds the lock this often, which is not what the claim says. Nothing was changed.
-    Counted(u32),
 }
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Release {
-    /// One count of this owner, which has `from` before.
-    One { owner: OwnerId, from: u32 },
+    /// One count of this owner, which has `from` before. If any is left, `lease` begins anew.
+    One { owner: OwnerId, from: u32, lease: Lease },
     /// Everything, in whoever's name.
     All,
 }
@@ -115,7 +122,7 @@ pub(crate) struct Holding {
 /// The answer of an engine, at once or later.
 pub(crate) enum Reply<T> {
     Now(Option<Result<T, Failure>>),
-    #[cfg(feature = "test-util")]
+    #[cfg(any(feature = "redis", feature = "test-util"))]
     Later(Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>),
 }
 
@@ -123,16 +130,24 @@ impl<T> Reply<T> {
     pub(crate) fn now(answer: T) -> Self {
         Self::Now(Some(Ok(answer)))
     }
+
+    #[cfg(any(feature = "redis", feature = "test-util"))]
+    pub(crate) fn later(answer: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self {
+        Self::Later(Box::pin(answer))
+    }
 }
 
 impl<T: Unpin> Future for Reply<T> {
     type Output = Result<T, Failure>;
 
-    #[cfg_attr(not(feature = "test-util"), expect(unused_variables, reason = "nothing answers later yet"))]
+    #[cfg_attr(
+        not(any(feature = "redis", feature = "test-util")),
+        expect(unused_variables, reason = "without these, nothing answers later")
+    )]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Now(answer) => Poll::Ready(answer.take().expect("a reply is taken once")),
-            #[cfg(feature = "test-util")]
+            #[cfg(any(feature = "redis", feature = "test-util"))]
             Self::Later(answer) => answer.as_mut().poll(context),
         }
     }

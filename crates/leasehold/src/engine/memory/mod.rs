@@ -3,27 +3,27 @@
 //! A hold without a lease lasts as long as its guard. A lease is judged when somebody looks; waiters sleep on
 //! their caller's timer until it is over, or until a release hints at the head of the line.
 
-mod aftermath;
-mod line;
 mod shared;
 mod slot;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::aftermath::Aftermath;
 #[cfg(feature = "test-util")]
 pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
 use self::slot::Slot;
+use super::aftermath::Aftermath;
 use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
 use crate::client_id::ClientId;
+use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::OwnerId;
+use crate::term::Term;
 use crate::time::{self, Instant};
 
 /// The memory engine.
@@ -114,8 +114,12 @@ impl Engine for Memory {
         Reply::now(self.with(name, |slot, now| slot.renew(owner, length, now)))
     }
 
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32) {
+    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, _lease: Lease) {
         self.with(name, |slot, now| ((), slot.abandon(owner, count, now)));
+    }
+
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
+        self.shard(name).get(name).and_then(|slot| slot.term(owner))
     }
 
     fn query(&self, name: &Name) -> Reply<Option<Holding>> {
@@ -130,6 +134,10 @@ impl Engine for Memory {
         })
     }
 
+    fn listening(&self, _name: &Name) -> Reply<()> {
+        Reply::now(())
+    }
+
     fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         self.with(name, |slot, _| slot.line.poll_hint(ticket, context))
     }
@@ -142,7 +150,11 @@ impl Engine for Memory {
         let now = time::now();
         let mut retired = 0;
         for shard in &self.shards {
-            let after: Vec<_> = lock(shard).values_mut().map(|slot| slot.retire(client, now)).collect();
+            let mut after = Vec::new();
+            lock(shard).retain(|_, slot| {
+                after.push(slot.retire(client, now));
+                !slot.is_idle()
+            });
             for (held, aftermath) in after {
                 retired += usize::from(held);
                 aftermath.run();

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::aftermath::Aftermath;
-use super::line::{Line, MayTake};
 use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::{Line, MayTake};
 use crate::engine::{Attempt, Claim, Holding, Release, Released, Renewed, Ticket};
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
@@ -28,8 +28,6 @@ struct Held {
     limit: Option<Instant>,
     expires: Option<Instant>,
     term: Arc<Term>,
-    /// Further terms of the same hold: an owner may hold through several clients.
-    others: Vec<Arc<Term>>,
 }
 
 impl Slot {
@@ -45,11 +43,17 @@ impl Slot {
     ) -> (Attempt, Aftermath) {
         let mut after = self.judge(now);
         let attempt = match &mut self.held {
-            Some(held) if held.owner == claim.owner => held.reenter(claim, now),
+            Some(held) if held.owner == claim.owner && held.count == claim.held => {
+                let before = held.expires;
+                let attempt = held.reenter(claim, now);
+                after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
+                attempt
+            }
+            Some(held) if held.owner == claim.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
             Some(held) if claim.steal => {
-                after.announce = held.lose(Loss::TakenOver);
-                self.grant(claim, now)
+                after.announce = Some(held.lose(Loss::TakenOver));
+                self.grant(claim, turn, now)
             }
             Some(held) => {
                 let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
@@ -58,14 +62,14 @@ impl Slot {
             None => match self.line.may_take(turn, now) {
                 MayTake::In(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
                 MayTake::WhenHinted if !claim.steal => Attempt::Busy { retry_in: None, holder: None },
-                _ => self.grant(claim, now),
+                _ => self.grant(claim, turn, now),
             },
         };
         (attempt, after)
     }
 
-    fn grant(&mut self, claim: &Claim, now: Instant) -> Attempt {
-        self.line.taken();
+    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> Attempt {
+        self.line.taken(turn);
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
         Attempt::Granted(until)
@@ -75,15 +79,15 @@ impl Slot {
         let after = self.judge(now);
         let Some(held) = &mut self.held else { return (Released::NotHeld, after) };
         match release {
-            Release::One { owner, from } if held.owner != owner || held.count != from => {
+            Release::One { owner, from, .. } if held.owner != owner || held.count != from => {
                 (Released::NotHeld, after)
             }
             Release::One { from: 2.., .. } => {
                 held.count -= 1;
-                (Released::Left(held.count, Some(held.prolong(now))), after)
+                (Released::Left(held.count, Some(held.extend(held.lease.length(), now))), after)
             }
-            Release::One { .. } => (Released::Left(0, None), self.free(now)),
-            Release::All => (Released::Left(0, None), self.lose(Loss::ForceUnlocked, now)),
+            Release::One { .. } => (Released::Left(0, None), self.free(Loss::Gone, now)),
+            Release::All => (Released::Left(0, None), self.free(Loss::ForceUnlocked, now)),
         }
     }
 
@@ -92,7 +96,7 @@ impl Slot {
         match &mut self.held {
             Some(held) if held.owner == owner && held.count > count => {
                 held.count = count;
-                if count == 0 { self.free(now) } else { freed }
+                if count == 0 { self.free(Loss::Gone, now) } else { freed }
             }
             _ => freed,
         }
@@ -105,6 +109,10 @@ impl Slot {
             _ => Renewed::Gone,
         };
         (renewed, freed)
+    }
+
+    pub(super) fn term(&self, owner: OwnerId) -> Option<Arc<Term>> {
+        self.held.as_ref().filter(|held| held.owner == owner).map(|held| Arc::clone(&held.term))
     }
 
     pub(super) fn query(&mut self, now: Instant) -> (Option<Holding>, Aftermath) {
@@ -121,7 +129,7 @@ impl Slot {
     #[cfg(feature = "test-util")]
     pub(super) fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
         let after = self.judge(now);
-        if self.held.is_none() { (false, after) } else { (true, self.lose(Loss::Gone, now)) }
+        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone, now)) }
     }
 
     /// The client stops keeping what it holds here; false if that is nothing.
@@ -131,10 +139,12 @@ impl Slot {
             Some(held) if held.owner.client == client => {
                 // What a server would do after the last renewal.
                 if let Lease::Kept(length) = held.lease {
+                    let before = held.expires;
                     held.lease = Lease::Fixed(length);
                     held.prolong(now);
+                    after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
                 }
-                after.announce = held.lose(Loss::Shutdown);
+                after.announce = Some(held.lose(Loss::Shutdown));
                 (true, after)
             }
             _ => (false, after),
@@ -146,18 +156,14 @@ impl Slot {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now < at) => Aftermath::default(),
             None if self.line.is_promised() => Aftermath::default(),
-            _ => self.free(now),
+            _ => self.free(Loss::Expired, now),
         }
     }
 
-    fn free(&mut self, now: Instant) -> Aftermath {
-        self.held = None;
-        Aftermath { wake: self.line.promise(now), ..Aftermath::default() }
-    }
-
-    fn lose(&mut self, loss: Loss, now: Instant) -> Aftermath {
-        let announce = self.held.as_ref().map_or_else(Vec::new, |held| held.lose(loss));
-        Aftermath { announce, ..self.free(now) }
+    /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
+    fn free(&mut self, loss: Loss, now: Instant) -> Aftermath {
+        let announce = self.held.take().map(|held| held.lose(loss));
+        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }
     }
 }
 
@@ -170,22 +176,16 @@ impl Held {
             limit: claim.limit,
             expires: None,
             term: Arc::clone(&claim.term),
-            others: Vec::new(),
         };
         let until = held.prolong(now);
         (held, until)
     }
 
     fn reenter(&mut self, claim: &Claim, now: Instant) -> Attempt {
-        if self.count != claim.held {
-            return Attempt::Counted(self.count);
-        }
         self.count += 1;
         self.lease = claim.lease;
         self.limit = [self.limit, claim.limit].into_iter().flatten().min();
-        if !self.terms().any(|term| Arc::ptr_eq(term, &claim.term)) {
-            self.others.push(Arc::clone(&claim.term));
-        }
+        self.term = Arc::clone(&claim.term);
         Attempt::Granted(self.prolong(now))
     }
 
@@ -210,16 +210,18 @@ impl Held {
     fn until(&self, now: Instant) -> Until {
         let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
         let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
-        let length = expires.saturating_duration_since(now).min(self.lease.length());
+        let left = expires.saturating_duration_since(now);
+        let length = match self.lease {
+            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
+            Lease::Kept(length) => length.min(left),
+            Lease::Fixed(_) => left,
+        };
         Until::Deadline(expires - margin(length), loss)
     }
 
-    /// Tells every term of this hold, from now on; whoever listens is to be woken afterwards.
-    fn lose(&self, loss: Loss) -> Vec<Arc<Term>> {
-        self.terms().inspect(|term| term.condemn(loss)).cloned().collect()
-    }
-
-    fn terms(&self) -> impl Iterator<Item = &Arc<Term>> {
-        std::iter::once(&self.term).chain(&self.others)
+    /// Tells the guards, from now on; whoever listens is to be woken afterwards.
+    fn lose(&self, loss: Loss) -> Arc<Term> {
+        self.term.condemn(loss);
+        Arc::clone(&self.term)
     }
 }

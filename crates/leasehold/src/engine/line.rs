@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::Ticket;
 use super::aftermath::Aftermath;
-use crate::engine::Ticket;
 use crate::time::Instant;
 
 /// Waiters in the order in which they came, and whose turn it is.
 #[derive(Debug, Default)]
-pub(super) struct Line {
+pub(crate) struct Line {
     waiters: BTreeMap<Ticket, Waiter>,
     /// Since when the head has been told that the lock is free.
     promised: Option<Instant>,
@@ -19,20 +19,22 @@ pub(super) struct Line {
 #[derive(Debug, Default)]
 struct Waiter {
     hinted: bool,
+    /// It did not come when it was its turn. Others go first until it is heard of again.
+    absent: bool,
     waker: Option<Waker>,
 }
 
 /// How long a free lock is kept for the head of the line.
 ///
 /// The head is somebody's future, and futures can be left lying about unpolled: after this time anybody may pass it.
-pub(super) const PROMISE: Duration = Duration::from_millis(100);
+pub(crate) const PROMISE: Duration = Duration::from_millis(100);
 
 /// How many behind the head look after it. If all did, a long line would do nothing but look.
 const IMPATIENT: usize = 8;
 
 /// Whether a free lock may be taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MayTake {
+pub(crate) enum MayTake {
     Yes,
     /// It is kept for the head so long.
     In(Duration),
@@ -41,21 +43,21 @@ pub(super) enum MayTake {
 }
 
 impl Line {
-    pub(super) fn join(&mut self, ticket: Ticket) {
+    pub(crate) fn join(&mut self, ticket: Ticket) {
         self.waiters.insert(ticket, Waiter::default());
     }
 
     #[cfg(feature = "test-util")]
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
     /// Takes a waiter out. If it was its turn, the next one's turn begins.
-    pub(super) fn leave(&mut self, ticket: Ticket, now: Instant) -> Aftermath {
+    pub(crate) fn leave(&mut self, ticket: Ticket, now: Instant) -> Aftermath {
         let was_head = self.is_head(ticket);
         let left = self.waiters.remove(&ticket);
         let wake = if was_head && self.promised.take().is_some() { self.promise(now) } else { None };
@@ -63,25 +65,53 @@ impl Line {
     }
 
     /// The lock is free: it is the head's turn. Wake the head with what this returns.
-    pub(super) fn promise(&mut self, now: Instant) -> Option<Waker> {
-        let (_, head) = self.waiters.iter_mut().next()?;
+    pub(crate) fn promise(&mut self, now: Instant) -> Option<Waker> {
+        let head = self.head_mut()?;
+        head.hinted = true;
+        let waker = head.waker.take();
         self.promised = Some(now);
+        waker
+    }
+
+    /// Lets the head look when a hold that it sees as lasting until `before` now ends at `after`, which is sooner.
+    pub(crate) fn hint_if_sooner(
+        &mut self,
+        before: Option<Instant>,
+        after: Option<Instant>,
+    ) -> Option<Waker> {
+        let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
+        let head = self.head_mut().filter(|_| sooner)?;
         head.hinted = true;
         head.waker.take()
     }
 
-    /// The lock is taken: nobody's turn.
-    pub(super) fn taken(&mut self) {
-        self.promised = None;
+    /// Lets everybody look. Nobody's turn begins or ends by it.
+    #[cfg(feature = "redis")]
+    pub(crate) fn hint_all(&mut self) -> Vec<Waker> {
+        self.waiters
+            .values_mut()
+            .filter_map(|waiter| {
+                waiter.hinted = true;
+                waiter.waker.take()
+            })
+            .collect()
     }
 
-    pub(super) fn is_promised(&self) -> bool {
+    /// The lock is taken by somebody: nobody's turn. A head that was passed has to show itself again.
+    pub(crate) fn taken(&mut self, by: Option<Ticket>) {
+        let passed = self.promised.take().is_some() && !by.is_some_and(|ticket| self.is_head(ticket));
+        if let Some(head) = self.head_mut().filter(|_| passed) {
+            head.absent = true;
+        }
+    }
+
+    pub(crate) fn is_promised(&self) -> bool {
         self.promised.is_some()
     }
 
     /// Whether somebody with this ticket, or with none, may take the lock that is free.
-    pub(super) fn may_take(&self, ticket: Option<Ticket>, now: Instant) -> MayTake {
-        if self.is_empty() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
+    pub(crate) fn may_take(&self, ticket: Option<Ticket>, now: Instant) -> MayTake {
+        if self.head().is_none() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
             return MayTake::Yes;
         }
         let promised_for = self.promised.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
@@ -96,10 +126,11 @@ impl Line {
         }
     }
 
-    pub(super) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+    pub(crate) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
         let Some(waiter) = self.waiters.get_mut(&ticket) else {
             return (Poll::Ready(()), Aftermath::default());
         };
+        waiter.absent = false;
         if std::mem::take(&mut waiter.hinted) {
             return (Poll::Ready(()), Aftermath::default());
         }
@@ -108,7 +139,16 @@ impl Line {
         (Poll::Pending, Aftermath { discard, ..Aftermath::default() })
     }
 
-    fn is_head(&self, ticket: Ticket) -> bool {
-        self.waiters.keys().next() == Some(&ticket)
+    pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
+        self.head() == Some(ticket)
+    }
+
+    /// The first who is there.
+    fn head(&self) -> Option<Ticket> {
+        self.waiters.iter().find(|(_, waiter)| !waiter.absent).map(|(ticket, _)| *ticket)
+    }
+
+    fn head_mut(&mut self) -> Option<&mut Waiter> {
+        self.waiters.values_mut().find(|waiter| !waiter.absent)
     }
 }

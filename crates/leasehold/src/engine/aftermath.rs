@@ -10,15 +10,15 @@ use crate::term::Term;
 /// All three run code that is not ours: a waker can drop a whole task, and with it a guard of the very same lock.
 #[derive(Debug, Default)]
 #[must_use = "somebody waits for it"]
-pub(super) struct Aftermath {
-    pub(super) wake: Option<Waker>,
-    pub(super) discard: Option<Waker>,
-    pub(super) announce: Vec<Arc<Term>>,
+pub(crate) struct Aftermath {
+    pub(crate) wake: Option<Waker>,
+    pub(crate) discard: Option<Waker>,
+    pub(crate) announce: Option<Arc<Term>>,
 }
 
 impl Aftermath {
-    pub(super) fn run(self) {
-        for term in &self.announce {
+    pub(crate) fn run(self) {
+        if let Some(term) = self.announce {
             term.announce();
         }
         if let Some(waker) = self.wake {

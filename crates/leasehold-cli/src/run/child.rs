@@ -1,0 +1,102 @@
+//! The command as a child process.
+
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use leasehold::Guard;
+use nix::sys::signal::{Signal, kill, killpg};
+use nix::unistd::{Pid, getpgid};
+use tokio::process::Command;
+
+use super::program;
+use crate::options::RunOptions;
+
+/// The command, in a process group that may have other members.
+///
+/// Dropping it kills the group if the command has not ended.
+#[derive(Debug)]
+pub(super) struct Child {
+    process: tokio::process::Child,
+    group: Pid,
+}
+
+impl Child {
+    /// Starts the command as a member of `group`, unless it is later than `until` when it comes to that.
+    ///
+    /// Call it on the main thread: the kernel kills the command when the thread ends that has started it, not only
+    /// when the process does. The main thread is the one that lives as long as the process.
+    pub(super) fn start(
+        options: &RunOptions,
+        guard: &Guard,
+        group: Pid,
+        until: Duration,
+    ) -> io::Result<Self> {
+        let process = Command::from(program::own()?)
+            .arg("__exec")
+            .arg(std::process::id().to_string())
+            .arg(until.as_nanos().to_string())
+            .arg("--")
+            .args(&options.command)
+            .env("LEASEHOLD_NAME", guard.name())
+            .env("LEASEHOLD_OWNER", guard.owner().to_string())
+            .process_group(group.as_raw())
+            .spawn()?;
+        Ok(Self { process, group })
+    }
+
+    /// Waits for the end of the command, not of what it may have left behind.
+    pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
+        self.process.wait().await
+    }
+
+    /// Sends a signal to the command and to what it has started.
+    pub(super) fn signal(&self, signal: Signal) {
+        // Whoever does not get it has ended, or become another user's.
+        let _ = killpg(self.group, signal);
+        // The command may have left the group, but until it is waited for its number is its own.
+        if let Some(id) = self.id()
+            && getpgid(Some(id)) != Ok(self.group)
+        {
+            let _ = kill(id, signal);
+        }
+    }
+
+    /// Asks the command to end by a signal.
+    pub(super) fn ask_to_end(&self, signal: Signal) {
+        self.signal(signal);
+        // Whoever is stopped does not hear anything.
+        self.signal(Signal::SIGCONT);
+    }
+
+    /// By what the command was stopped, if it was since the last look.
+    #[cfg(target_os = "linux")]
+    pub(super) fn stopped_by(&self) -> Option<Signal> {
+        use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+        // Asks for nothing else, so it does not take the end away from `ended`.
+        let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
+        match waitid(Id::Pid(self.id()?), flags) {
+            Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
+            _ => None,
+        }
+    }
+
+    /// Where one cannot ask for that alone, nobody asks.
+    #[cfg(not(target_os = "linux"))]
+    pub(super) fn stopped_by(&self) -> Option<Signal> {
+        None
+    }
+
+    /// The number of the command, until it is waited for.
+    fn id(&self) -> Option<Pid> {
+        self.process.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.id().is_some() {
+            self.signal(Signal::SIGKILL);
+        }
+    }
+}

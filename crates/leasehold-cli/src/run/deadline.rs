@@ -1,0 +1,131 @@
+//! When the command has to end, so that it is dead before anybody else can have the lock.
+
+use std::time::Duration;
+
+use leasehold::Guard;
+use tokio::time::sleep;
+
+use super::clock;
+
+/// The plan for a lock that is not renewed any more: a request to end, then a kill, then the deadline.
+///
+/// All times count back from the guard's own deadline, which already lies a safety margin before the server's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Plan {
+    /// SIGTERM when no more than this is left; none if it is not more than `kill`.
+    pub(super) term: Duration,
+    /// SIGKILL when no more than this is left: the time that killing and dying take, even on a busy machine.
+    pub(super) kill: Duration,
+    /// The second line, in case we do not get to kill ourselves. See [`Warden`](super::warden::Warden).
+    pub(super) last: Duration,
+    /// How often to look whether the deadline has moved.
+    pub(super) look: Duration,
+    /// What a deadline by `max_hold` may lie before the moment that we would expect: the safety margin, and the time
+    /// from the request for the lock to our hearing that it was granted.
+    pub(super) slack: Duration,
+}
+
+/// What is left for dying, at least, unless the lease is too short for that.
+const SHORTEST_DEATH: Duration = Duration::from_millis(100);
+/// Between two looks, at most.
+const LONGEST_LOOK: Duration = Duration::from_secs(1);
+
+impl Plan {
+    /// The shortest lease that leaves time for a request to end and for dying.
+    pub(crate) const SHORTEST_LEASE: Duration = Duration::from_millis(200);
+    /// The grace unless it is given.
+    pub(super) const GRACE: Duration = Duration::from_secs(2);
+
+    pub(super) fn new(lease: Duration, max_hold: Option<Duration>, grace: Duration) -> Self {
+        let shortest = shortest(lease, max_hold);
+        // A healthy lease never falls below two thirds, so that being early costs nothing but patience in an outage.
+        let kill = (shortest / 30).max(SHORTEST_DEATH).min(shortest / 6);
+        let term = grace.min(longest_grace(lease, max_hold));
+        Self { term, kill, last: kill / 2, look: (lease / 6).min(LONGEST_LOOK), slack: lease / 3 }
+    }
+
+    /// When a command under this guard must be dead at the latest, counted from the start of the machine.
+    pub(super) fn latest(&self, guard: &Guard) -> Duration {
+        // In this order: a pause in between makes it earlier, not later.
+        let now = clock::since_boot();
+        now.saturating_add(guard.remaining().saturating_sub(self.last))
+    }
+
+    /// Whether the command is asked to end before it is killed.
+    pub(super) fn asks_first(&self) -> bool {
+        self.term > self.kill
+    }
+}
+
+/// The longest grace that makes sense. A lease is renewed when a third of it is over, so that a healthy one never
+/// has less than two thirds left: below one third there is no doubt.
+pub(super) fn longest_grace(lease: Duration, max_hold: Option<Duration>) -> Duration {
+    shortest(lease, max_hold) / 3
+}
+
+fn shortest(lease: Duration, max_hold: Option<Duration>) -> Duration {
+    max_hold.map_or(lease, |max_hold| lease.min(max_hold))
+}
+
+/// Resolves when the guard has no more than `limit` left, at once if so already.
+///
+/// Renewals move the deadline while we sleep, so it looks again and again.
+pub(super) async fn falls_to(guard: &Guard, limit: Duration) {
+    loop {
+        let left = guard.remaining().saturating_sub(limit);
+        if left.is_zero() {
+            return;
+        }
+        sleep(left).await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(lease: u64, max_hold: Option<u64>, grace: u64) -> (u64, u64) {
+        let ms = Duration::from_millis;
+        let plan = Plan::new(ms(lease), max_hold.map(ms), ms(grace));
+        assert!(plan.last < plan.kill && plan.kill * 6 <= shortest(ms(lease), max_hold.map(ms)));
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap();
+        (ms(plan.term), ms(plan.kill))
+    }
+
+    #[test]
+    fn the_request_comes_the_grace_before_the_deadline_and_the_kill_a_little_before() {
+        assert_eq!(plan(30_000, None, 2000), (2000, 1000));
+        assert_eq!(plan(3_600_000, None, 600_000), (600_000, 120_000));
+    }
+
+    #[test]
+    fn the_grace_is_never_more_than_a_third() {
+        assert_eq!(plan(1000, None, 2000), (333, 100));
+        assert_eq!(plan(30_000, Some(3000), 2000), (1000, 100));
+        assert_eq!(plan(1000, Some(7_200_000), 2000), (333, 100));
+    }
+
+    #[test]
+    fn the_shortest_lease_has_room_for_both() {
+        let shortest = u64::try_from(Plan::SHORTEST_LEASE.as_millis()).unwrap();
+        assert_eq!(plan(shortest, None, 2000), (66, 33));
+    }
+
+    #[test]
+    fn without_grace_nobody_is_asked() {
+        let plan = |grace| Plan::new(Duration::from_secs(1), None, Duration::from_millis(grace));
+        assert!(!plan(0).asks_first());
+        assert!(!plan(100).asks_first());
+        assert!(plan(101).asks_first());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fixed_lease_falls_to_its_limit_and_no_further() {
+        let client = leasehold::Client::connect("memory:").await.unwrap();
+        let lease = Duration::from_secs(10);
+        let guard = client.lock("x").acquire().lease(lease).await.unwrap();
+        falls_to(&guard, Duration::from_secs(3)).await;
+        let left = guard.remaining();
+        assert!(left <= Duration::from_secs(3) && left > Duration::from_millis(2900), "{left:?}");
+    }
+}

@@ -1,0 +1,51 @@
+//! `leasehold __exec`: what the child is before it becomes the command.
+
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::Duration;
+
+use nix::unistd::{Pid, getppid};
+
+use super::clock;
+use super::failure::Failure;
+use crate::error::Error;
+use crate::options::ExecOptions;
+
+/// Becomes the command, once it is sure that it does not outlive its parent or its lock.
+///
+/// # Errors
+///
+/// When the command was not found or cannot be executed, or the lock is over already. If all goes well it does not
+/// return.
+pub fn run(options: &ExecOptions) -> Result<(), Error> {
+    die_with_parent(Pid::from_raw(options.parent))?;
+    if clock::since_boot() >= Duration::from_nanos(options.until) {
+        return Err(Failure::TooLate.into());
+    }
+    let Some((program, arguments)) = options.command.split_first() else {
+        return Err(Failure::NoCommand.into());
+    };
+    let cause = Command::new(program).args(arguments).exec();
+    let command = program.to_string_lossy().into_owned();
+    Err(match cause.kind() {
+        io::ErrorKind::NotFound => Failure::NotFound { command },
+        _ => Failure::NotExecutable { command, cause },
+    }
+    .into())
+}
+
+/// Has the kernel kill this process when the parent ends, however that happens. The command inherits it.
+#[cfg(target_os = "linux")]
+fn die_with_parent(parent: Pid) -> Result<(), Failure> {
+    nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
+        .map_err(|error| Failure::Start(error.into()))?;
+    // It may have ended before the kernel was told. Then somebody else has adopted us.
+    if getppid() == parent { Ok(()) } else { Err(Failure::Orphaned) }
+}
+
+/// Elsewhere the [warden](super::warden) has to do it alone.
+#[cfg(not(target_os = "linux"))]
+fn die_with_parent(parent: Pid) -> Result<(), Failure> {
+    if getppid() == parent { Ok(()) } else { Err(Failure::Orphaned) }
+}

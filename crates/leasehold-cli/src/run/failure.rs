@@ -1,0 +1,184 @@
+//! Why the command did not run, or not to its end, and what to do about it.
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use leasehold::{Holder, Invalid, Lock, Loss, UrlError};
+use nix::sys::signal::Signal;
+use thiserror::Error;
+
+use crate::duration::human;
+use crate::options::IfBusy;
+use crate::url::Url;
+
+/// What `run` ends with instead of the command's own exit code.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum Failure {
+    /// Nobody said where the lock is.
+    #[error("no lock server is given: say --url redis://host:port, or set {}", Url::VARIABLE)]
+    NoUrl,
+    /// An engine that nobody else can reach.
+    #[error(
+        "`memory:` lives and dies with this one process, so its lock would keep nobody out: give the --url of a \
+         server, such as redis://host:port"
+    )]
+    Memory,
+    /// Two options that contradict each other.
+    #[error("--wait limits the waiting, and --if-busy {} does not wait: leave one of them out", .0.option())]
+    NothingToLimit(IfBusy),
+    /// The URL is not one we know.
+    #[error(transparent)]
+    Url(UrlError),
+    /// The name or an option cannot be.
+    #[error(transparent)]
+    Invalid(Invalid),
+    /// The server is not there, or refuses.
+    #[error("no lock from {url}: {cause}{}", advice(.cause))]
+    Server {
+        /// Which server.
+        url: Url,
+        /// What it says, or does not say.
+        cause: leasehold::Failure,
+    },
+    /// Somebody else has the lock, and we were not to wait.
+    #[error("the lock {name:?} is busy{held}: try again later, or wait with --if-busy wait")]
+    Busy {
+        /// Its name.
+        name: String,
+        /// Who has it, as [`held`] says it.
+        held: String,
+    },
+    /// Somebody else has had the lock for all the time that we were to wait.
+    #[error(
+        "the lock {name:?} stayed busy for {}{held}: try again later, or wait longer with --wait",
+        human(*.waited)
+    )]
+    TimedOut {
+        /// Its name.
+        name: String,
+        /// How long it was waited for.
+        waited: Duration,
+        /// Who has it, as [`held`] says it.
+        held: String,
+    },
+    /// We were told to end while we waited.
+    #[error("ended by {} while waiting for the lock {name:?}: the command was not started", .signal.as_str())]
+    Interrupted {
+        /// The name of the lock.
+        name: String,
+        /// By what.
+        signal: Signal,
+    },
+    /// The lock was lost, or about to be, and the command ended because of that.
+    #[error("the lock {name:?} is lost: {cause}. The command was ended: see what it left half done{}", .cause.advice())]
+    Lost {
+        /// The name of the lock.
+        name: String,
+        /// How.
+        cause: Cause,
+    },
+    /// The command does not exist.
+    #[error("the command {command:?} was not found: check its spelling and the PATH")]
+    NotFound {
+        /// Its name.
+        command: String,
+    },
+    /// The command exists and cannot be run.
+    #[error("the command {command:?} cannot be executed: {cause}: check its permissions and what it is")]
+    NotExecutable {
+        /// Its name.
+        command: String,
+        /// What the operating system says.
+        cause: io::Error,
+    },
+    /// There is no command.
+    #[error("there is no command to run: say it after `--`")]
+    NoCommand,
+    /// The lock was over before the command could begin.
+    #[error("the lock was over before the command could begin: give a longer --lease")]
+    TooLate,
+    /// One of the hidden commands without the one that should have started it.
+    #[error("whoever started this is gone: it is a part of `leasehold run` and does nothing by itself")]
+    Orphaned,
+    /// A process, a thread or a pipe could not be made.
+    #[error("cannot start the command: {0}: the system may be short of processes or memory")]
+    Start(io::Error),
+}
+
+/// Why a command was ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum Cause {
+    /// It was about to be held for too long.
+    #[error("it was held for as long as --max-hold allows")]
+    MaxHold,
+    /// It was about to run out, because no renewal got through.
+    #[error("the lock server could not be reached to renew it")]
+    NotRenewed,
+    /// It was gone before we knew.
+    #[error(transparent)]
+    Lost(Loss),
+}
+
+impl Cause {
+    fn advice(self) -> &'static str {
+        match self {
+            Self::MaxHold | Self::Lost(Loss::MaxHold) => ", and give it more time with --max-hold",
+            Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired) => {
+                ", and look after the server and the network"
+            }
+            Self::Lost(_) => ", and find out who unlocked it",
+        }
+    }
+}
+
+impl Failure {
+    pub(crate) fn exit_code(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::NoUrl
+            | Self::Memory
+            | Self::NothingToLimit(_)
+            | Self::Url(_)
+            | Self::Invalid(_)
+            | Self::NoCommand
+            | Self::Orphaned => 2,
+            Self::Server { .. } => 69,
+            Self::Busy { .. } | Self::TimedOut { .. } => 75,
+            Self::Lost { .. } | Self::TooLate => 76,
+            Self::NotExecutable { .. } | Self::Start(_) => 126,
+            Self::NotFound { .. } => 127,
+            Self::Interrupted { signal, .. } => return killed_by(*signal as i32),
+        })
+    }
+}
+
+/// How shells tell that a program died by a signal.
+pub(super) fn killed_by(signal: i32) -> ExitCode {
+    ExitCode::from(u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128)))
+}
+
+fn advice(failure: &leasehold::Failure) -> String {
+    match failure {
+        leasehold::Failure::Unavailable(_) => {
+            format!(": start the server, or name another with --url or {}", Url::VARIABLE)
+        }
+        leasehold::Failure::Denied(_) => {
+            ": check the user and the password in the URL, and what that user may do".into()
+        }
+        // It says so itself.
+        _ => String::new(),
+    }
+}
+
+/// Who holds a lock, and for how long if nobody renews it. Nothing if nobody does, or nobody tells.
+pub(super) async fn held(lock: &Lock) -> String {
+    match lock.holder().await {
+        Ok(Some(Holder { owner, remaining, .. })) => {
+            // The time first: on a narrow terminal the rest is cut off.
+            format!(", held for at least {} by {owner}", human(remaining))
+        }
+        _ => String::new(),
+    }
+}

@@ -1,0 +1,194 @@
+//! `leasehold run`: a command that runs while a lock is held, and not a moment longer.
+
+pub mod exec;
+pub mod warden;
+
+mod child;
+mod clock;
+mod deadline;
+mod enter;
+mod failure;
+mod notices;
+mod program;
+mod signals;
+mod supervise;
+mod terminal;
+mod waiting;
+
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{ExitCode, ExitStatus};
+use std::time::Duration;
+
+use leasehold::Guard;
+use nix::sys::signal::Signal;
+use tokio::runtime::Builder;
+use tokio::select;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::time::{Instant, timeout};
+
+use self::child::Child;
+use self::deadline::Plan;
+pub use self::failure::{Cause, Failure};
+use self::notices::Notices;
+use self::signals::{FORWARDED, Signals};
+use self::supervise::{End, Supervisor};
+use self::terminal::Terminal;
+use self::warden::Warden;
+use crate::duration::human;
+use crate::error::Error;
+use crate::options::{IfBusy, RunOptions};
+use crate::url::Url;
+
+/// The shortest lease under which a command can be ended in time.
+pub(crate) const SHORTEST_LEASE: Duration = Plan::SHORTEST_LEASE;
+
+/// Gets the lock, runs the command, gives the lock back, and tells what the command ended with.
+///
+/// It is to be called on the main thread, see [`Child::start`].
+///
+/// # Errors
+///
+/// When the command did not run, or not to its end under the lock.
+pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
+    signals::block_stop_by_terminal();
+    let mut terminal = Terminal::controlling();
+    // One thread, this one: the command has to be started from it.
+    let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
+    let done = runtime.block_on(locked(options, &mut terminal));
+    // Waits for what is still to be said.
+    drop(runtime);
+    let interrupted = match &done {
+        Ok(Done::Ended(status)) => status.signal() == Some(Signal::SIGINT as i32),
+        Err(failure) => matches!(failure, Failure::Interrupted { signal: Signal::SIGINT, .. }),
+        Ok(Done::Skipped) => false,
+    };
+    let interactive = terminal.is_interactive();
+    drop(terminal);
+    if interrupted && interactive {
+        terminal::die_of_interrupt();
+    }
+    match done? {
+        Done::Ended(status) => Ok(exit_code(status)),
+        Done::Skipped => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// What happened, if all went as it should.
+#[derive(Debug, Clone, Copy)]
+enum Done {
+    Ended(ExitStatus),
+    Skipped,
+}
+
+async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, Failure> {
+    let url = check(options)?;
+    let notices = Notices::new();
+    let plan = plan(options, &notices);
+    let mut signals = Signals::listen(&FORWARDED).map_err(Failure::Start)?;
+    let entered = select! {
+        biased;
+        // Ends without a lock left behind, which the default effect of a signal would not.
+        signal = signals.next_request_to_end() => {
+            return Err(Failure::Interrupted { name: options.name.clone(), signal });
+        }
+        entered = enter::enter(options, url, &notices) => entered?,
+    };
+    let Some(guard) = entered else { return Ok(Done::Skipped) };
+    let end = hold(options, plan, &guard, signals, terminal, &notices).await;
+    // The command is dead, or was never alive: the next one may begin.
+    match end {
+        Ok(End::Held(status)) => {
+            if let Err(error) = guard.release().await {
+                notices.say(format!("the command has ended, but releasing the lock had trouble: {error}"));
+            }
+            Ok(Done::Ended(status))
+        }
+        Ok(End::Lost(cause)) => {
+            give_back(guard).await;
+            Err(Failure::Lost { name: options.name.clone(), cause })
+        }
+        Err(error) => {
+            give_back(guard).await;
+            Err(Failure::Start(error))
+        }
+    }
+}
+
+/// The server, if the options make sense together.
+fn check(options: &RunOptions) -> Result<&Url, Failure> {
+    if options.wait.is_some() && options.if_busy != IfBusy::Wait {
+        return Err(Failure::NothingToLimit(options.if_busy));
+    }
+    let url = options.url.as_ref().ok_or(Failure::NoUrl)?;
+    if url.is_memory() { Err(Failure::Memory) } else { Ok(url) }
+}
+
+fn plan(options: &RunOptions, notices: &Notices) -> Plan {
+    let &RunOptions { lease, max_hold, grace, .. } = options;
+    let longest = deadline::longest_grace(lease, max_hold);
+    if let Some(grace) = grace.filter(|grace| *grace > longest) {
+        let (grace, longest) = (human(grace), human(longest));
+        notices.say(format!(
+            "a grace of {grace} is too long: it is {longest}, a third of --lease or --max-hold, below which a lock \
+             that is renewed in time never falls"
+        ));
+    }
+    Plan::new(lease, max_hold, grace.unwrap_or(Plan::GRACE))
+}
+
+/// Runs the command under the guard. It is dead when this returns, and when the future is dropped.
+async fn hold(
+    options: &RunOptions,
+    plan: Plan,
+    guard: &Guard,
+    mut signals: Signals,
+    terminal: &mut Terminal,
+    notices: &Notices,
+) -> io::Result<End> {
+    let since = Instant::now();
+    // Only now: who waits may be suspended.
+    signals.also(Signals::listen(&[Signal::SIGTSTP])?);
+    let changes = signal(SignalKind::child())?;
+    let warden = Warden::start().await?;
+    let until = plan.latest(guard);
+    warden.allow_until(until);
+    let mut child = Child::start(options, guard, warden.group(), until)?;
+    terminal.lend_if_interactive(warden.group());
+    let supervisor = Supervisor {
+        guard,
+        since,
+        max_hold: options.max_hold,
+        plan,
+        child: &mut child,
+        warden: &warden,
+        signals: &mut signals,
+        changes,
+        terminal,
+        notices,
+    };
+    let end = supervisor.run().await?;
+    if let End::Held(status) = end
+        && status.signal() == Some(Signal::SIGINT as i32)
+        && !signals.interrupted()
+    {
+        terminal.pass_on_interrupt();
+    }
+    terminal.take_back();
+    warden.dismiss().await;
+    Ok(end)
+}
+
+/// Frees a lock early that is as good as over. If that does not work, it frees itself.
+async fn give_back(guard: Guard) {
+    let left = guard.remaining();
+    let _ = timeout(left, guard.release()).await;
+}
+
+fn exit_code(status: ExitStatus) -> ExitCode {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        (None, Some(signal)) => failure::killed_by(signal),
+        (None, None) => ExitCode::FAILURE,
+    }
+}

@@ -1,0 +1,45 @@
+//! What `run` says on the standard error while the command runs.
+
+use std::io::{self, Write as _};
+use std::sync::mpsc::{Sender, channel};
+use std::thread::{self, JoinHandle};
+
+/// The standard error, written by a thread of its own.
+///
+/// A pipe that nobody reads blocks whoever writes into it, and so does a terminal after Ctrl-S. Whoever has to kill
+/// a command in time must not be blocked. Dropping this waits until all is written.
+#[derive(Debug)]
+pub(super) struct Notices {
+    lines: Option<Sender<String>>,
+    writer: Option<JoinHandle<()>>,
+}
+
+impl Notices {
+    pub(super) fn new() -> Self {
+        let (lines, queue) = channel::<String>();
+        let write = move || {
+            for line in queue {
+                // If nobody wants to know, there is nobody to tell that either.
+                let _ = writeln!(io::stderr(), "leasehold: {line}");
+            }
+        };
+        // A system without another thread will have other worries than our notices.
+        let writer = thread::Builder::new().name("notices".into()).spawn(write).ok();
+        Self { lines: Some(lines), writer }
+    }
+
+    pub(super) fn say(&self, line: impl Into<String>) {
+        if let Some(lines) = &self.lines {
+            let _ = lines.send(line.into());
+        }
+    }
+}
+
+impl Drop for Notices {
+    fn drop(&mut self) {
+        self.lines = None;
+        if let Some(writer) = self.writer.take() {
+            let _ = writer.join();
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! The signals that we get and the command should have.
+
+use std::future::poll_fn;
+use std::io;
+use std::task::Poll;
+
+use nix::sys::signal::{SigSet, Signal};
+use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
+
+/// What is passed on to the command.
+pub(super) const FORWARDED: [Signal; 6] =
+    [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
+
+/// Signals that are reported instead of having their effect.
+#[derive(Debug)]
+pub(super) struct Signals {
+    streams: Vec<(Signal, Stream)>,
+    interrupted: bool,
+}
+
+impl Signals {
+    /// Begins to listen for these, for the rest of the process's life.
+    ///
+    /// Whoever started us may have had us ignore some, as `nohup` does. Those stay ignored, by us and by the
+    /// command, which inherits that.
+    pub(super) fn listen(signals: &[Signal]) -> io::Result<Self> {
+        let ignored = ignored();
+        let streams = signals.iter().filter(|signal| ignored & bit(**signal) == 0);
+        let streams = streams.map(|kind| Ok((*kind, signal(SignalKind::from_raw(*kind as i32))?)));
+        Ok(Self { streams: streams.collect::<io::Result<_>>()?, interrupted: false })
+    }
+
+    /// Listens for those as well.
+    pub(super) fn also(&mut self, others: Self) {
+        self.streams.extend(others.streams);
+    }
+
+    /// The next one that comes. Never resolves if there is none to listen for.
+    pub(super) async fn next(&mut self) -> Signal {
+        let signal = poll_fn(|context| {
+            let come = self.streams.iter_mut().find_map(|(signal, stream)| {
+                let come = stream.poll_recv(context).is_ready();
+                come.then_some(*signal)
+            });
+            come.map_or(Poll::Pending, Poll::Ready)
+        })
+        .await;
+        self.interrupted |= signal == Signal::SIGINT;
+        signal
+    }
+
+    /// Whether SIGINT was among those that came.
+    pub(super) fn interrupted(&self) -> bool {
+        self.interrupted
+    }
+
+    /// The next one that asks a process to end.
+    pub(super) async fn next_request_to_end(&mut self) -> Signal {
+        loop {
+            let signal = self.next().await;
+            if asks_to_end(signal) {
+                return signal;
+            }
+        }
+    }
+}
+
+/// Whether a signal says that work should end, and is not one of those that mean whatever a program wants.
+pub(super) fn asks_to_end(signal: Signal) -> bool {
+    !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2)
+}
+
+/// Lets this thread, and those that it starts from now on, write to a terminal and lend it to others.
+///
+/// From the background both would stop the whole process by SIGTTOU, renewals included.
+pub(super) fn block_stop_by_terminal() {
+    let mut set = SigSet::empty();
+    set.add(Signal::SIGTTOU);
+    // It can only fail for a set that makes no sense.
+    let _ = set.thread_block();
+}
+
+fn bit(signal: Signal) -> u64 {
+    1 << (signal as i32 - 1)
+}
+
+/// The signals that this process ignores, as bits.
+#[cfg(target_os = "linux")]
+fn ignored() -> u64 {
+    let status = std::fs::read_to_string("/proc/thread-self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+}
+
+/// Where the system does not tell, nothing counts as ignored.
+#[cfg(not(target_os = "linux"))]
+fn ignored() -> u64 {
+    0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_rust_ignores_from_the_start_is_found_ignored() {
+        assert_ne!(ignored() & bit(Signal::SIGPIPE), 0);
+        assert_eq!(ignored() & bit(Signal::SIGTERM), 0);
+    }
+}

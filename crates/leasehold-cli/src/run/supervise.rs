@@ -1,0 +1,190 @@
+//! The time while the command runs under the lock.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::pin::pin;
+use std::process::ExitStatus;
+use std::time::Duration;
+use std::{future, io};
+
+use leasehold::Guard;
+use nix::sys::signal::Signal;
+use tokio::select;
+use tokio::signal::unix::Signal as Stream;
+use tokio::time::{Instant, interval, sleep, sleep_until};
+
+use super::child::Child;
+use super::deadline::{Plan, falls_to};
+use super::failure::Cause;
+use super::notices::Notices;
+use super::signals::{Signals, asks_to_end};
+use super::terminal::Terminal;
+use super::warden::Warden;
+
+/// Everything that has to be looked after while the command runs.
+#[derive(Debug)]
+pub(super) struct Supervisor<'a> {
+    pub(super) guard: &'a Guard,
+    /// Since when the lock is held.
+    pub(super) since: Instant,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) plan: Plan,
+    pub(super) child: &'a mut Child,
+    pub(super) warden: &'a Warden,
+    /// Those that the command should have, and SIGTSTP, which nobody should have.
+    pub(super) signals: &'a mut Signals,
+    /// Rings when a child has stopped, among other things.
+    pub(super) changes: Stream,
+    pub(super) terminal: &'a mut Terminal,
+    pub(super) notices: &'a Notices,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End {
+    /// Under the lock, from the beginning to the end.
+    Held(ExitStatus),
+    /// By us, because of this.
+    Lost(Cause),
+}
+
+/// A killed command that lives longer than this, and longer than the lock, is worth a complaint.
+const LONGEST_DEATH: Duration = Duration::from_secs(1);
+
+/// An end that we have asked the command for.
+#[derive(Debug, Clone, Copy)]
+struct Asked {
+    cause: Cause,
+    /// When asking is over.
+    kill: Instant,
+}
+
+impl Supervisor<'_> {
+    /// Runs until the command has ended, one way or the other.
+    pub(super) async fn run(mut self) -> io::Result<End> {
+        let mut lost = pin!(self.guard.lost());
+        let mut looks = interval(self.plan.look);
+        let mut asked: Option<Asked> = None;
+        let mut wants_terminal = false;
+        let cause = loop {
+            select! {
+                biased;
+                status = self.child.ended() => return Ok(self.judge(status?, asked).await),
+                // Somebody else may have it by now: there is no time to ask.
+                loss = &mut lost => break Cause::Lost(loss),
+                () = falls_to(self.guard, self.plan.kill) => break self.cause(asked),
+                // Once asked, it has to end, whatever becomes of the lock: it is in the middle of ending already.
+                () = at(asked.map(|asked| asked.kill)) => break self.cause(asked),
+                () = falls_to(self.guard, self.plan.term), if asked.is_none() && self.plan.asks_first() => {
+                    asked = Some(self.ask());
+                }
+                signal = self.signals.next() => self.forward(signal),
+                _ = self.changes.recv() => wants_terminal = self.stopped(wants_terminal),
+                _ = looks.tick() => {
+                    self.warden.allow_until(self.plan.latest(self.guard));
+                    if wants_terminal && self.terminal.lend(self.warden.group()) {
+                        self.child.signal(Signal::SIGCONT);
+                        wants_terminal = false;
+                    }
+                }
+            }
+        };
+        self.child.signal(Signal::SIGKILL);
+        self.dead(cause).await?;
+        Ok(End::Lost(cause))
+    }
+
+    /// What to make of a command that has ended by itself, or so it seems.
+    async fn judge(&self, status: ExitStatus, asked: Option<Asked>) -> End {
+        if let Some(Asked { cause, .. }) = asked {
+            // It may have left something behind that does not care for being asked.
+            self.child.signal(Signal::SIGKILL);
+            return End::Lost(cause);
+        }
+        if !self.guard.is_held() {
+            return End::Lost(Cause::Lost(self.guard.lost().await));
+        }
+        // The warden is faster than we are when we were stopped.
+        let killed = status.signal() == Some(Signal::SIGKILL as i32);
+        if killed && self.guard.remaining() <= self.plan.kill {
+            return End::Lost(self.cause(None));
+        }
+        End::Held(status)
+    }
+
+    fn ask(&self) -> Asked {
+        self.child.ask_to_end(Signal::SIGTERM);
+        let cause = self.cause(None);
+        self.notices.say(format!("the lock is about to be lost: {cause}. Asked the command to end."));
+        let grace = self.guard.remaining().saturating_sub(self.plan.kill);
+        Asked { cause, kill: Instant::now() + grace }
+    }
+
+    /// Why the lock is about to be lost.
+    fn cause(&self, asked: Option<Asked>) -> Cause {
+        if let Some(asked) = asked {
+            return asked.cause;
+        }
+        let end = self.since.elapsed() + self.guard.remaining() + self.plan.slack;
+        if self.max_hold.is_some_and(|max_hold| end >= max_hold) { Cause::MaxHold } else { Cause::NotRenewed }
+    }
+
+    fn forward(&self, signal: Signal) {
+        match signal {
+            Signal::SIGTSTP => self.not_suspended(),
+            _ if asks_to_end(signal) => self.child.ask_to_end(signal),
+            _ => self.child.signal(signal),
+        }
+    }
+
+    /// Looks after a command that may have been stopped. True if it wants the terminal and cannot have it.
+    fn stopped(&mut self, wants_terminal: bool) -> bool {
+        match self.child.stopped_by() {
+            Some(Signal::SIGTSTP) => {
+                self.child.signal(Signal::SIGCONT);
+                self.not_suspended();
+                false
+            }
+            Some(Signal::SIGTTIN | Signal::SIGTTOU) => {
+                if self.terminal.lend(self.warden.group()) {
+                    self.child.signal(Signal::SIGCONT);
+                    return false;
+                }
+                if !wants_terminal {
+                    self.notices.say(
+                        "the command is stopped, because it wants the terminal and is in the background: bring it \
+                         to the foreground, or redirect its input",
+                    );
+                }
+                true
+            }
+            // By somebody who will know why, or not at all.
+            Some(_) | None => wants_terminal,
+        }
+    }
+
+    /// Whoever is suspended cannot renew, and a suspended command could be continued without a lock.
+    fn not_suspended(&self) {
+        self.notices.say("a command that holds a lock cannot be suspended: it goes on");
+    }
+
+    /// Waits until a killed command is dead, and complains if that takes longer than it may.
+    async fn dead(&mut self, cause: Cause) -> io::Result<()> {
+        let patience = self.guard.remaining().max(LONGEST_DEATH);
+        select! {
+            status = self.child.ended() => return status.map(drop),
+            () = sleep(patience) => {}
+        }
+        self.notices.say(format!(
+            "the lock is lost ({cause}), and the command does not die: it may run beside the next holder. Is it \
+             another user's, or waiting for a disk?"
+        ));
+        self.child.ended().await.map(drop)
+    }
+}
+
+async fn at(instant: Option<Instant>) {
+    match instant {
+        Some(instant) => sleep_until(instant).await,
+        None => future::pending().await,
+    }
+}

@@ -1,0 +1,213 @@
+//! `run` when all goes well, and when it cannot even begin.
+
+use std::process::{Command, Stdio};
+
+use leasehold::Owner;
+
+use crate::command::{leasehold, leasehold_at, program};
+use crate::runner::{Runner, TestFile, finish, run, run_plain, signals};
+use crate::server::Server;
+
+#[test]
+fn the_exit_code_is_the_commands_own() {
+    let server = Server::start();
+    for (script, code) in [
+        ("exit 0", 0),
+        ("exit 3", 3),
+        ("exit 75", 75),
+        ("exit 255", 255),
+        ("kill -TERM $$", 143),
+        ("kill -KILL $$", 137),
+        ("kill -INT $$", 130),
+    ] {
+        let run = finish(&mut run(&server.url(), "x", script));
+        assert_eq!((run.code, run.stderr.as_str()), (Some(code), ""), "{script}");
+        assert!(!server.is_locked("x"), "{script}");
+    }
+}
+
+#[test]
+fn a_command_that_cannot_be_executed_is_told_as_shells_tell_it() {
+    let server = Server::start();
+    for (command, code, what) in [
+        ("/nowhere/at/all", 127, "was not found: check its spelling and the PATH"),
+        ("no-such-command", 127, "was not found"),
+        ("", 127, "was not found"),
+        ("/etc/passwd", 126, "cannot be executed: Permission denied"),
+        ("/", 126, "cannot be executed"),
+    ] {
+        let run = finish(run_plain(&server.url(), "x").args(["--", command]));
+        assert_eq!((run.code, run.stdout.as_str()), (Some(code), ""), "{command}");
+        assert!(run.stderr.starts_with(&format!("leasehold: the command {command:?} ")), "{run:?}");
+        assert!(run.stderr.contains(what) && run.stderr.lines().count() == 1, "{run:?}");
+        assert!(!server.is_locked("x"), "{command}");
+    }
+}
+
+#[test]
+fn the_command_gets_its_arguments_as_they_are() {
+    let server = Server::start();
+    let arguments = ["a b", "", "--wait", "*", "--", "-h", "ä"];
+    let run = finish(run(&server.url(), "x", r#"printf '<%s>' "$@""#).args(arguments));
+    assert_eq!(run.stdout, "<a b><><--wait><*><--><-h><ä>");
+}
+
+#[test]
+fn the_command_knows_under_what_it_runs() {
+    let server = Server::start();
+    let script = r#"echo "$LEASEHOLD_NAME"; echo "$LEASEHOLD_OWNER"; echo "${LEASEHOLD_URL-none}"; read end"#;
+    for (given, url) in [(false, server.url()), (true, "none".to_owned())] {
+        let mut command = run(&server.url(), "job", script);
+        if given {
+            command = Command::new(program());
+            command.args(["run", "--url", &server.url(), "job", "--", "sh", "-c", script]);
+            command.env_remove("LEASEHOLD_URL");
+        }
+        let mut runner = Runner::start(&mut command);
+        assert_eq!(runner.line(), "job");
+        let owner = runner.line();
+        owner.parse::<Owner>().unwrap();
+        assert_eq!(runner.line(), url, "as it was");
+        assert_eq!(server.ask(&format!("HEXISTS job {owner}")), ":1");
+        assert_eq!(runner.finish().code, Some(1), "the input has ended");
+    }
+}
+
+#[test]
+fn the_command_has_the_input_and_the_output() {
+    let server = Server::start();
+    let mut runner = Runner::start(&mut run(&server.url(), "x", "cat; echo oops >&2"));
+    runner.tell("one\ntwo\n");
+    let run = runner.finish();
+    assert_eq!((run.stdout.as_str(), run.stderr.as_str()), ("one\ntwo\n", "oops\n"));
+}
+
+#[test]
+fn the_command_begins_as_if_nobody_had_started_it() {
+    let server = Server::start();
+    let script = "grep -E 'Sig(Blk|Ign):' /proc/self/status; yes | head -1";
+    let mut runner = Runner::start(&mut run(&server.url(), "x", script));
+    assert_eq!(signals(&runner.line()), 0, "blocked");
+    assert_eq!(signals(&runner.line()), 0, "ignored");
+    let run = runner.finish();
+    assert_eq!((run.code, run.stdout.as_str(), run.stderr.as_str()), (Some(0), "y\n", ""));
+}
+
+#[test]
+fn forty_at_once_count_to_forty() {
+    let server = Server::start();
+    let count = TestFile::new();
+    std::fs::write(count.path(), "0").unwrap();
+    let script = r#"n=$(cat "$1"); sleep 0.01; echo $((n + 1)) > "$1""#;
+    let runners: Vec<_> =
+        (0..40).map(|_| Runner::start(run(&server.url(), "count", script).arg(count.path()))).collect();
+    for runner in runners {
+        let run = runner.finish();
+        assert_eq!(run.code, Some(0), "{run:?}");
+    }
+    assert_eq!(count.text(), "40\n");
+}
+
+#[test]
+fn without_a_server_it_is_unavailable() {
+    let run = leasehold("run x --url redis://me:secret@127.0.0.1:1 -- true");
+    assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
+    assert!(run.stderr.starts_with("leasehold: no lock from redis://127.0.0.1:1: "), "{run:?}");
+    assert!(run.stderr.contains("start the server, or name another with --url or LEASEHOLD_URL"), "{run:?}");
+    assert!(!run.stderr.contains("secret") && run.stderr.lines().count() == 1, "{run:?}");
+}
+
+#[test]
+fn a_server_that_refuses_is_unavailable_too() {
+    let server = Server::configured(&["--requirepass", "right"]);
+    let with = |password: &str| server.url().replace("redis://", &format!("redis://:{password}@"));
+    for url in [server.url(), with("secret")] {
+        let run = leasehold_at(&url, "run x -- true");
+        assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
+        assert!(run.stderr.contains("check the user and the password in the URL"), "{run:?}");
+        assert!(!run.stderr.contains("secret") && run.stderr.lines().count() == 1, "{run:?}");
+    }
+    assert_eq!(leasehold_at(&with("right"), "run x -- true").code, Some(0));
+}
+
+#[test]
+fn a_key_that_is_no_lock_is_not_touched() {
+    let server = Server::start();
+    assert_eq!(server.ask("SET x text"), "+OK");
+    let run = leasehold_at(&server.url(), "run x -- true");
+    assert_eq!(run.code, Some(69), "{run:?}");
+    assert!(run.stderr.contains("choose another name"), "{run:?}");
+    assert_eq!(server.ask("STRLEN x"), ":4");
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let server = Server::start();
+    for (arguments, what) in [
+        ("run x --url memory: -- true", "leasehold: `memory:` lives and dies with this one process"),
+        ("run x --url memory:shared -- true", "leasehold: `memory:` lives and dies with this one process"),
+        (
+            "run x --url nonsense://me:secret@host -- true",
+            "leasehold: the URL scheme `nonsense:` is not known",
+        ),
+        (
+            "run x --if-busy fail --wait 3s -- true",
+            "leasehold: --wait limits the waiting, and --if-busy fail",
+        ),
+        (
+            "run x --if-busy skip --wait 3s -- true",
+            "leasehold: --wait limits the waiting, and --if-busy skip",
+        ),
+        ("run x --if-busy nothing -- true", "possible values: wait, fail, skip"),
+        ("run a{}b -- true", "leasehold: the braces in the lock name"),
+        ("run x", "required arguments were not provided:\n  <COMMAND>..."),
+        ("run x --", "required arguments were not provided:\n  <COMMAND>..."),
+        ("run -- true", "required arguments were not provided:\n  <NAME>"),
+        ("run x true", "'true'"),
+        ("run x --wait soon -- true", "write a time like 30s, 500ms, 1m30s or 2h"),
+        ("run x --lease 199ms -- true", "the least is 200ms"),
+        ("run x --lease 36501d -- true", "longer than a hundred years"),
+        ("run x --max-hold 0 -- true", "the least is 200ms"),
+    ] {
+        let run = leasehold_at(&server.url(), arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{run:?}");
+        assert!(run.stderr.contains(what) && !run.stderr.contains("secret"), "{arguments}: {run:?}");
+    }
+    let run = leasehold("run x -- true");
+    assert_eq!(run.code, Some(2), "{run:?}");
+    assert!(run.stderr.contains("say --url redis://host:port, or set LEASEHOLD_URL"), "{run:?}");
+}
+
+#[test]
+fn a_grace_that_is_too_long_is_cut_and_that_is_said() {
+    let server = Server::start();
+    for (arguments, said) in [
+        ("x --grace 10s", ""),
+        ("x --lease 1s", ""),
+        ("x --grace 11s", "leasehold: a grace of 11s is too long: it is 10s"),
+        ("x --lease 3s --grace 2s", "leasehold: a grace of 2s is too long: it is 1s"),
+        ("x --max-hold 1.5s --grace 2s", "leasehold: a grace of 2s is too long: it is 500ms"),
+    ] {
+        let run = finish(&mut run(&server.url(), arguments, "exit 0"));
+        assert_eq!(run.code, Some(0), "{run:?}");
+        assert!(run.stderr.starts_with(said) && run.stderr.is_empty() == said.is_empty(), "{run:?}");
+    }
+}
+
+#[test]
+fn a_standard_error_that_nobody_reads_hides_no_exit_code() {
+    let mut broken = run("redis://127.0.0.1:1", "x", "true").stderr(Stdio::piped()).spawn().unwrap();
+    drop(broken.stderr.take());
+    assert_eq!(broken.wait().unwrap().code(), Some(69));
+}
+
+#[test]
+fn the_hidden_commands_do_nothing_by_themselves() {
+    for arguments in ["__warden", "__exec 1 99999999999999999999999 -- true", "__exec 1 1 -- echo no"] {
+        let run = leasehold(arguments);
+        assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{arguments}: {run:?}");
+    }
+    let late = format!("__exec {} 1 -- echo no", std::process::id());
+    let run = leasehold(&late);
+    assert_eq!((run.code, run.stdout.as_str()), (Some(76), ""), "{run:?}");
+}

@@ -1,0 +1,124 @@
+//! `run` when somebody else has the lock.
+
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::Signal;
+
+use crate::command::program;
+use crate::runner::{Runner, TestFile, eventually, finish, run};
+use crate::server::Server;
+
+/// Somebody who holds the lock until told to end, and the owner's name.
+fn holder(server: &Server) -> (Runner, String) {
+    let mut holder =
+        Runner::start(&mut run(&server.url(), "x", r#"echo "$LEASEHOLD_OWNER"; read end; exit 5"#));
+    let owner = holder.line();
+    (holder, owner)
+}
+
+#[test]
+fn fail_tries_once() {
+    let server = Server::start();
+    let (holder, owner) = holder(&server);
+    let busy = finish(&mut run(&server.url(), "x --if-busy fail", "echo ran"));
+    assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""));
+    assert!(busy.stderr.starts_with("leasehold: the lock \"x\" is busy, held for at least 2"), "{busy:?}");
+    let advice = format!(" by {owner}: try again later, or wait with --if-busy wait\n");
+    assert!(busy.stderr.ends_with(&advice), "{busy:?}");
+    assert_eq!(holder.finish().code, Some(5));
+    assert_eq!(finish(&mut run(&server.url(), "x --if-busy fail", "echo ran")).stdout, "ran\n");
+}
+
+#[test]
+fn skip_is_fine_with_it() {
+    let server = Server::start();
+    let (_holder, owner) = holder(&server);
+    let busy = finish(&mut run(&server.url(), "x --if-busy skip", "echo ran"));
+    assert_eq!((busy.code, busy.stdout.as_str()), (Some(0), ""));
+    assert!(busy.stderr.contains(&owner) && busy.stderr.ends_with(": skipped the command\n"), "{busy:?}");
+    assert_eq!(finish(&mut run(&server.url(), "y --if-busy skip", "echo ran; exit 4")).code, Some(4));
+}
+
+#[test]
+fn waiting_ends_with_the_wait() {
+    let server = Server::start();
+    let (_holder, owner) = holder(&server);
+    for (wait, said) in [("300ms", "stayed busy for 30"), ("0", "stayed busy for ")] {
+        let busy = finish(&mut run(&server.url(), &format!("x --wait {wait}"), "echo ran"));
+        assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""), "{busy:?}");
+        let last = busy.stderr.lines().last().unwrap();
+        assert!(last.starts_with(&format!("leasehold: the lock \"x\" {said}")), "{busy:?}");
+        assert!(last.contains(&owner) && last.ends_with("or wait longer with --wait"), "{busy:?}");
+    }
+}
+
+#[test]
+fn who_waits_says_so_once_and_gets_the_lock_in_the_end() {
+    let server = Server::start();
+    let (holder, owner) = holder(&server);
+    let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran; exit 6"));
+    let message = waiter.message();
+    assert!(message.starts_with("leasehold: waiting for the lock \"x\", held for at least 2"), "{message}");
+    assert!(message.ends_with(&format!(" by {owner}")), "{message}");
+    assert_eq!(holder.finish().code, Some(5));
+    let waiter = waiter.finish();
+    assert_eq!((waiter.code, waiter.stdout.as_str(), waiter.stderr.as_str()), (Some(6), "ran\n", ""));
+}
+
+#[test]
+fn who_waits_can_be_ended_and_leaves_nothing_behind() {
+    let server = Server::start();
+    let (holder, _) = holder(&server);
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
+        let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran"));
+        waiter.message();
+        // Nothing to do with waiting: only for the command, which is not there.
+        waiter.signal(Signal::SIGUSR1);
+        waiter.signal(signal);
+        let waiter = waiter.finish();
+        assert_eq!((waiter.code, waiter.stdout.as_str()), (Some(128 + signal as i32), ""), "{waiter:?}");
+        let said =
+            format!("leasehold: ended by {signal} while waiting for the lock \"x\": the command was not");
+        assert!(waiter.stderr.starts_with(&said), "{waiter:?}");
+    }
+    holder.finish();
+    assert!(!server.is_locked("x"));
+}
+
+#[test]
+fn on_a_terminal_the_line_about_waiting_is_kept_up_to_date_and_cleared() {
+    let server = Server::start();
+    let (mut holder, owner) = holder(&server);
+    let shown = TestFile::new();
+    let line = format!("'{}' run x -- echo ran", program().display());
+    let mut waiter = Command::new("script")
+        .args(["--quiet", "--return", "--flush", "--command", &line, shown.path()])
+        // Nothing is kept up to date on a terminal that is not known to understand it.
+        .env("TERM", "xterm")
+        .env("SHELL", "/bin/sh")
+        .env("LEASEHOLD_URL", server.url())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .spawn()
+        .unwrap();
+    let shows = |seconds: u32| {
+        shown
+            .text()
+            .contains(&format!("leasehold: waiting for the lock \"x\" for {seconds}s, held for at least 2"))
+    };
+    eventually("it shows 1 s", || shows(1));
+    eventually("it shows 2 s", || shows(2));
+    // The line is as wide as the terminal, and cut there.
+    assert!(shown.text().contains(owner.split_at(8).0));
+    holder.tell("end\n");
+    assert!(waiter.wait().unwrap().success());
+    let text = shown.text();
+    // The first line is the one by which `script` begins.
+    let (before, after) = text.rsplit_once("waiting for the lock").unwrap();
+    assert_eq!(before.lines().count(), 2, "on one line only: {text:?}");
+    assert!(
+        after.split_once("\x1b[2K").is_some_and(|(_, after)| after.starts_with("ran")),
+        "cleared: {text:?}"
+    );
+    assert_eq!(holder.finish().code, Some(5));
+}

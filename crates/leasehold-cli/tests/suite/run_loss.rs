@@ -1,0 +1,262 @@
+//! `run` when the lock is lost, or whoever looks after it.
+
+use std::time::Duration;
+use std::{env, io, thread};
+
+use nix::sys::signal::{Signal, kill};
+
+use crate::runner::{Runner, TestFile, eventually, run};
+use crate::server::Server;
+
+/// Says that it is there and then as often as it can that it still is, to a file, with a step of its own for each.
+/// It does not end when it is asked to.
+const STUBBORN: &str = r#"
+    trap 'echo asked >> "$1"' TERM
+    echo "start $2 $(date +%s%N)" >> "$1"
+    echo ready
+    while :; do echo "beat $2 $(date +%s%N)" >> "$1"; sleep 0.01; done"#;
+
+fn stubborn(server: &Server, arguments: &str, file: &TestFile, number: u32) -> Runner {
+    let script = STUBBORN;
+    let mut runner =
+        Runner::start(run(&server.url(), arguments, script).args([file.path(), &number.to_string()]));
+    assert_eq!(runner.line(), "ready");
+    eventually("it is at work", || file.text().matches("beat").count() >= 3);
+    runner
+}
+
+/// Starts one who waits for the lock, only says that it has begun, and ends.
+fn waiter(server: &Server, file: &TestFile) -> Runner {
+    let script = r#"echo "start $2 $(date +%s%N)" >> "$1""#;
+    let waiter = Runner::start(run(&server.url(), "x --lease 1s", script).args([file.path(), "2"]));
+    let message = waiter.message();
+    assert!(message.contains("waiting for the lock"), "{message}");
+    waiter
+}
+
+/// Checks that the first has not done anything any more when the second began, and gives the nanoseconds between.
+fn gap(file: &TestFile) -> u64 {
+    let text = file.text();
+    let lines: Vec<_> = text.lines().filter(|line| *line != "asked").collect();
+    let (last, rest) = lines.split_last().expect("something happened");
+    assert!(last.starts_with("start 2 "), "nothing comes after the start of the second: {text}");
+    assert!(rest.len() > 1 && rest.iter().all(|line| !line.starts_with("start 2")), "{text}");
+    // Without a time if `date` was asked to end.
+    let time = |line: &str| line.rsplit(' ').next().and_then(|time| time.parse::<u64>().ok());
+    let latest = rest.iter().filter_map(|line| time(line)).max().expect("the first has begun");
+    let start = time(last).expect("the second has begun");
+    start.checked_sub(latest).expect("no beat of the first is later than the start of the second")
+}
+
+#[test]
+fn a_lock_that_is_taken_away_ends_the_command() {
+    let server = Server::start();
+    let file = TestFile::new();
+    let runner = stubborn(&server, "x --lease 1s", &file, 1);
+    assert_eq!(server.ask("DEL x"), ":1");
+    let run = runner.finish();
+    assert_eq!(run.code, Some(76), "{run:?}");
+    assert!(
+        run.stderr.starts_with("leasehold: the lock \"x\" is lost: the lock was removed before its time. "),
+        "{run:?}"
+    );
+    assert!(run.stderr.contains("see what it left half done"), "{run:?}");
+    assert!(!file.text().contains("asked"), "there is no time to ask");
+}
+
+#[test]
+fn a_lock_that_is_taken_over_ends_the_command() {
+    let server = Server::start();
+    let file = TestFile::new();
+    let runner = stubborn(&server, "x --lease 1s", &file, 1);
+    assert_eq!(
+        server.ask("EVAL \"redis.call('del', 'x') return redis.call('hset', 'x', 'other', 1)\" 0"),
+        ":1"
+    );
+    let run = runner.finish();
+    assert_eq!(run.code, Some(76), "{run:?}");
+    assert!(run.stderr.contains("the lock was taken over"), "{run:?}");
+    assert_eq!(server.ask("HEXISTS x other"), ":1", "what is somebody else's is left alone");
+}
+
+#[test]
+fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
+    let rounds = env::var("LEASEHOLD_TEST_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
+    let server = Server::start();
+    for round in 0..rounds {
+        let file = TestFile::new();
+        let first = stubborn(&server, "x --lease 1s", &file, 1);
+        let second = waiter(&server, &file);
+        // At any moment between two renewals.
+        thread::sleep(Duration::from_millis(round * 97 % 333));
+        server.freeze();
+        // The lease ends two thirds of a second to a second after the freeze: sometimes before the thaw, sometimes
+        // after. The command has been asked to end by then, so that nothing saves it.
+        thread::sleep(Duration::from_millis(850 + 40 * (round % 10)));
+        server.thaw();
+        let first = first.finish();
+        assert_eq!(first.code, Some(76), "{first:?}");
+        assert!(first.stderr.contains("could not be reached to renew it"), "{first:?}");
+        let second = second.finish();
+        assert_eq!(second.code, Some(0), "{second:?}");
+        assert!(first.stderr.contains("Asked the command to end."), "{first:?}");
+        eprintln!("round {round}: {:.1} ms", Duration::from_nanos(gap(&file)).as_secs_f64() * 1000.0);
+    }
+}
+
+#[test]
+fn a_server_that_is_gone_ends_the_command() {
+    let server = Server::start();
+    let file = TestFile::new();
+    let runner = stubborn(&server, "x --lease 1s --grace 0", &file, 1);
+    drop(server);
+    let run = runner.finish();
+    assert_eq!(run.code, Some(76), "{run:?}");
+    assert!(run.stderr.contains("look after the server and the network"), "{run:?}");
+    assert!(!file.text().contains("asked"), "without grace nobody is asked");
+}
+
+#[test]
+fn a_server_that_comes_back_in_time_ends_nothing() {
+    let server = Server::start();
+    let mut runner =
+        Runner::start(&mut run(&server.url(), "x --lease 3s --grace 100ms", "echo ready; read end; exit 5"));
+    assert_eq!(runner.line(), "ready");
+    server.freeze();
+    thread::sleep(Duration::from_millis(1200));
+    server.thaw();
+    eventually("it is renewed", || server.ask("PTTL x")[1..].parse::<i64>().is_ok_and(|left| left > 2000));
+    let run = runner.finish();
+    assert_eq!((run.code, run.stderr.as_str()), (Some(5), ""));
+}
+
+#[test]
+fn max_hold_ends_a_command_that_hangs() {
+    let server = Server::start();
+    let file = TestFile::new();
+    let runner = stubborn(&server, "x --max-hold 4s --grace 1.3s", &file, 1);
+    let run = runner.finish();
+    assert_eq!(run.code, Some(76), "{run:?}");
+    // The shell may say something about its steps that are ended.
+    let messages: Vec<_> = run.stderr.lines().filter(|line| line.starts_with("leasehold: ")).collect();
+    let [asked, lost] = messages[..] else { panic!("{run:?}") };
+    let cause = "it was held for as long as --max-hold allows";
+    assert!(asked.starts_with(&format!("leasehold: the lock is about to be lost: {cause}")), "{run:?}");
+    assert!(lost.starts_with(&format!("leasehold: the lock \"x\" is lost: {cause}")), "{run:?}");
+    assert!(lost.ends_with("give it more time with --max-hold"), "{run:?}");
+    assert!(file.text().contains("asked"));
+    assert!(!server.is_locked("x"), "it is given back, not left to run out");
+}
+
+#[test]
+fn a_command_that_ends_when_asked_is_lost_nevertheless() {
+    let server = Server::start();
+    let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
+    let mut runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
+    assert_eq!(runner.line(), "ready");
+    let run = runner.finish();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(76), "cleaned up\n"));
+}
+
+#[test]
+fn what_a_command_leaves_behind_when_asked_to_end_is_killed() {
+    let server = Server::start();
+    let script = "sh -c 'trap \"\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
+    let mut runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
+    assert_eq!(runner.line(), "ready");
+    // The end of the output says that all are gone.
+    assert_eq!(runner.finish().code, Some(76));
+}
+
+#[test]
+fn what_a_command_leaves_behind_otherwise_is_left_alone() {
+    let server = Server::start();
+    let script = "(read end < \"$1\"; echo end of the rest) & echo ready; exit 0";
+    let pipe = TestFile::new();
+    assert!(std::process::Command::new("mkfifo").arg(pipe.path()).status().unwrap().success());
+    let mut runner = Runner::start(run(&server.url(), "x", script).arg(pipe.path()));
+    assert_eq!(runner.line(), "ready");
+    eventually("the lock is free", || !server.is_locked("x"));
+    eventually("nobody is left", || runner.children().is_empty());
+    std::fs::write(pipe.path(), "end\n").unwrap();
+    let run = runner.finish();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "end of the rest\n"));
+}
+
+#[test]
+fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lease() {
+    let server = Server::start();
+    let file = TestFile::new();
+    let mut first = stubborn(&server, "x --lease 1s", &file, 1);
+    let second = waiter(&server, &file);
+    first.signal(Signal::SIGKILL);
+    first.all_gone();
+    assert!(server.is_locked("x"), "the command is gone before the lock is");
+    assert!(!file.text().contains("start 2"));
+    let second = second.finish();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    gap(&file);
+}
+
+#[test]
+fn who_is_killed_with_the_warden_takes_the_command_along() {
+    let server = Server::start();
+    // The command alone: what it starts is the warden's affair.
+    let mut runner = Runner::start(&mut run(&server.url(), "x --lease 10s", "echo ready; exec sleep 1000"));
+    assert_eq!(runner.line(), "ready");
+    let [warden, command] = runner.children()[..] else { panic!("{:?}", runner.children()) };
+    assert_ne!(warden, command);
+    // Stopped first, so that it cannot see our end before its own.
+    kill(warden, Signal::SIGSTOP).unwrap();
+    kill(warden, Signal::SIGKILL).unwrap();
+    runner.signal(Signal::SIGKILL);
+    runner.all_gone();
+    assert!(server.is_locked("x"), "the command is gone before the lock is");
+}
+
+#[test]
+fn who_is_stopped_cannot_protect_the_command_any_more() {
+    let server = Server::start();
+    let file = TestFile::new();
+    let first = stubborn(&server, "x --lease 1s", &file, 1);
+    let second = waiter(&server, &file);
+    first.signal(Signal::SIGSTOP);
+    let second = second.finish();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    gap(&file);
+    first.signal(Signal::SIGCONT);
+    let first = first.finish();
+    assert_eq!(first.code, Some(76), "{first:?}");
+}
+
+#[test]
+fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
+    let server = Server::start();
+    // Fills the pipe of the standard error, so that whoever says something there has to wait.
+    let script = "trap '' TERM; while :; do echo words words words words >&2; done";
+    let (reader, writer) = io::pipe().unwrap();
+    let mut command = run(&server.url(), "x --max-hold 2s", script);
+    let mut process = command.stderr(writer).spawn().unwrap();
+    drop(command);
+    eventually("it has the lock", || server.is_locked("x"));
+    // For two seconds if it runs out, and less if it is given back, because the command is dead.
+    eventually("the lock is free", || !server.is_locked("x"));
+    assert_eq!(process.try_wait().unwrap(), None, "it still has to say why");
+    drop(reader);
+    assert_eq!(process.wait().unwrap().code(), Some(76));
+}
+
+#[test]
+fn a_lock_is_renewed_as_long_as_the_command_runs() {
+    let server = Server::start();
+    // Nobody shares a lock here: whatever ends is ended wrongly.
+    let holders: Vec<_> = (0..5)
+        .map(|number| {
+            Runner::start(&mut run(&server.url(), &format!("own-{number} --lease 2s"), "sleep 5; exit 4"))
+        })
+        .collect();
+    for holder in holders {
+        let run = holder.finish();
+        assert_eq!((run.code, run.stderr.as_str()), (Some(4), ""));
+    }
+}

@@ -1,0 +1,87 @@
+//! Signals that reach `run` while the command runs.
+
+use std::process::Command;
+
+use nix::sys::signal::Signal;
+
+use crate::command::program;
+use crate::runner::{Runner, TestFile, finish, run, signals};
+use crate::server::Server;
+
+#[test]
+fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
+    let server = Server::start();
+    let script = r#"
+        for s in HUP INT QUIT TERM USR1 USR2; do trap "echo SIG$s" $s; done
+        echo ready
+        until [ -e "$1" ]; do sleep 0.01; done
+        exit 9"#;
+    let end = TestFile::new();
+    let mut runner = Runner::start(run(&server.url(), "x", script).arg(end.path()));
+    assert_eq!(runner.line(), "ready");
+    for signal in [
+        Signal::SIGHUP,
+        Signal::SIGINT,
+        Signal::SIGQUIT,
+        Signal::SIGTERM,
+        Signal::SIGUSR1,
+        Signal::SIGUSR2,
+        Signal::SIGTERM,
+    ] {
+        runner.signal(signal);
+        assert_eq!(runner.line(), signal.as_str());
+        assert!(server.is_locked("x"));
+        let busy = finish(&mut run(&server.url(), "x --if-busy fail", "echo ran"));
+        assert_eq!(busy.code, Some(75), "{busy:?}");
+    }
+    std::fs::write(end.path(), "").unwrap();
+    assert_eq!(runner.finish().code, Some(9));
+    assert!(!server.is_locked("x"));
+}
+
+#[test]
+fn what_the_command_has_started_gets_them_too() {
+    let server = Server::start();
+    let script = "trap 'wait; echo command; exit 0' TERM
+        sh -c 'trap \"echo step; exit 0\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
+    let mut runner = Runner::start(&mut run(&server.url(), "x", script));
+    assert_eq!(runner.line(), "ready");
+    runner.signal(Signal::SIGTERM);
+    let run = runner.finish();
+    assert_eq!((run.code, run.stdout.as_str()), (Some(0), "step\ncommand\n"));
+}
+
+#[test]
+fn a_command_that_dies_by_one_is_told_as_shells_tell_it() {
+    let server = Server::start();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2] {
+        let mut runner = Runner::start(&mut run(&server.url(), "x", "echo ready; exec sleep 1000"));
+        assert_eq!(runner.line(), "ready");
+        runner.signal(signal);
+        let run = runner.finish();
+        assert_eq!((run.code, run.stderr.as_str()), (Some(128 + signal as i32), ""), "{signal}");
+        assert!(!server.is_locked("x"));
+    }
+}
+
+#[test]
+fn a_stopped_command_ends_when_it_is_told_to() {
+    let server = Server::start();
+    let mut runner = Runner::start(&mut run(&server.url(), "x", "echo ready; kill -STOP $$; exit 3"));
+    assert_eq!(runner.line(), "ready");
+    runner.signal(Signal::SIGTERM);
+    assert_eq!(runner.finish().code, Some(143));
+}
+
+#[test]
+fn what_whoever_started_us_ignores_stays_ignored() {
+    let server = Server::start();
+    let script = "grep SigIgn: /proc/self/status; read end; exit 3";
+    let line = format!("trap '' HUP INT; exec '{}' run x -- sh -c '{script}'", program().display());
+    let mut runner = Runner::start(Command::new("sh").args(["-c", &line]).env("LEASEHOLD_URL", server.url()));
+    assert_eq!(signals(&runner.line()), 0b11);
+    runner.signal(Signal::SIGHUP);
+    runner.signal(Signal::SIGINT);
+    runner.tell("end\n");
+    assert_eq!(runner.finish().code, Some(3));
+}

@@ -1,0 +1,118 @@
+//! `run` as a job of a terminal.
+
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+
+use crate::command::program;
+use crate::runner::{TestFile, eventually};
+use crate::server::Server;
+
+/// A terminal with a shell line running on it, in which `$run` is `leasehold run`.
+#[derive(Debug)]
+struct Terminal {
+    process: Child,
+    shown: TestFile,
+}
+
+impl Terminal {
+    fn run(server: &Server, line: &str) -> Self {
+        let shown = TestFile::new();
+        let process = Command::new("script")
+            .args(["--quiet", "--return", "--flush", "--command", line, shown.path()])
+            .env("SHELL", "/bin/bash")
+            .env("run", format!("{} run", program().display()))
+            .env("LEASEHOLD_URL", server.url())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap_or_else(|error| {
+                panic!("`script` makes the terminal: {error}. Run `cargo xtask test`, which installs it.")
+            });
+        Self { process, shown }
+    }
+
+    /// Waits until this appears.
+    fn shows(&self, text: &str) {
+        eventually(text, || self.shown.text().contains(text));
+    }
+
+    /// Types keys.
+    fn types(&mut self, keys: &str) {
+        let keyboard = self.process.stdin.as_mut().expect("a pipe");
+        keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
+    }
+
+    /// What has appeared up to the end, and the exit code.
+    fn finish(mut self) -> (String, Option<i32>) {
+        let code = self.process.wait().expect("it is our child").code();
+        (self.shown.text(), code)
+    }
+}
+
+#[test]
+fn the_command_can_read_the_terminal_and_whoever_comes_next_too() {
+    let server = Server::start();
+    let line = r#"$run x -- sh -c 'echo as''k; read a; echo "got $a"'; echo aga''in; read b; echo "then $b"; exit 7"#;
+    let mut terminal = Terminal::run(&server, line);
+    terminal.shows("ask");
+    terminal.types("one\n");
+    terminal.shows("got one");
+    terminal.shows("again");
+    terminal.types("two\n");
+    let (text, code) = terminal.finish();
+    assert!(text.contains("then two"), "{text}");
+    assert_eq!(code, Some(7), "{text}");
+}
+
+#[test]
+fn a_command_in_a_pipeline_gets_the_terminal_when_it_wants_it() {
+    let server = Server::start();
+    let line = r#"echo in | $run x -- sh -c 'read i; echo as''k > /dev/tty; read a < /dev/tty; echo "got $i $a"' | cat"#;
+    let mut terminal = Terminal::run(&server, line);
+    terminal.shows("ask");
+    terminal.types("one\n");
+    let (text, code) = terminal.finish();
+    assert!(text.contains("got in one"), "{text}");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
+fn others_in_a_pipeline_keep_the_terminal_when_the_command_does_not_want_it() {
+    let server = Server::start();
+    let line = r#"$run x -- sh -c 'echo out; sleep 0.5' | sh -c 'read o; echo as''k; read a < /dev/tty; echo "$o $a"'"#;
+    let mut terminal = Terminal::run(&server, line);
+    terminal.shows("ask");
+    terminal.types("one\n");
+    let (text, _) = terminal.finish();
+    assert!(text.contains("out one"), "{text}");
+}
+
+#[test]
+fn ctrl_c_ends_the_command_and_the_script_around_it() {
+    let server = Server::start();
+    for command in ["$run x -- sh -c", "echo in | $run x -- sh -c"] {
+        let line = format!("{command} 'echo rea''dy; sleep 1000'; echo went on $((1 + 1))");
+        let mut terminal = Terminal::run(&server, &line);
+        terminal.shows("ready");
+        terminal.types("\x03");
+        let (text, code) = terminal.finish();
+        assert!(!text.contains("went on 2"), "{command}: {text}");
+        assert_eq!(code, Some(130), "{command}: {text}");
+        assert!(!server.is_locked("x"), "{command}");
+    }
+}
+
+#[test]
+fn ctrl_z_does_not_suspend_a_command_that_holds_a_lock() {
+    let server = Server::start();
+    for command in ["$run x -- sh -c", "echo in | $run x -- sh -c"] {
+        let line = format!("{command} 'echo rea''dy; read a < /dev/tty; echo \"got $a\"'");
+        let mut terminal = Terminal::run(&server, &line);
+        terminal.shows("ready");
+        terminal.types("\x1a");
+        terminal.shows("a command that holds a lock cannot be suspended: it goes on");
+        terminal.types("one\n");
+        let (text, _) = terminal.finish();
+        assert!(text.contains("got one"), "{command}: {text}");
+    }
+}

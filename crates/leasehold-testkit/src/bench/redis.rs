@@ -1,0 +1,51 @@
+//! A Redis or Valkey server under the suite: one server for all cases, each under names of its own.
+
+use std::sync::LazyLock;
+
+use super::{Backend, Reply};
+use crate::server::{Flavour, Server};
+
+/// A server shared by all cases of a test binary.
+#[derive(Debug)]
+pub struct Redis {
+    server: &'static Server,
+    url: String,
+}
+
+impl Redis {
+    /// The Redis server of this test binary, started by the first who asks.
+    #[must_use]
+    pub fn redis() -> Self {
+        static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Redis));
+        Self::on(&SERVER)
+    }
+
+    /// The Valkey server of this test binary, started by the first who asks.
+    #[must_use]
+    pub fn valkey() -> Self {
+        static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Valkey));
+        Self::on(&SERVER)
+    }
+
+    fn on(server: &'static Server) -> Self {
+        Self { server, url: server.url() }
+    }
+}
+
+impl Backend for Redis {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()> {
+        self.server.cli(&["DEL", name]);
+        Box::pin(async {})
+    }
+
+    fn left_behind<'a>(&'a self, prefix: &'a str) -> Reply<'a, Option<usize>> {
+        let pattern = format!("*{prefix}*");
+        let keys = self.server.cli(&["KEYS", &pattern]).elements().len();
+        let channels = self.server.cli(&["PUBSUB", "CHANNELS", &pattern]).elements().len();
+        Box::pin(async move { Some(keys + channels) })
+    }
+}

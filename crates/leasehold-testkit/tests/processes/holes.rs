@@ -1,0 +1,190 @@
+//! What is promised of a loss, and the holes that `docs/guarantees.md` draws: each is shown to be there, and the
+//! holder to be told as soon as is said there.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use leasehold::{Client, Connect, Loss};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::resp::{Connection, Value};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::support::{part, server_of_part, wait_until};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// A third of it is the longest a removed lock goes unnoticed.
+const LEASE: Duration = Duration::from_millis(4500);
+/// For a busy machine.
+const SLACK: Duration = Duration::from_millis(1500);
+
+fn client(url: String) -> Connect {
+    Client::connect(url).watchdog(LEASE).response_timeout(SECOND).connect_timeout(SECOND)
+}
+
+async fn connected_again(client: &Client) {
+    let connected = async {
+        while client.lock("b").try_acquire().await.is_err() {
+            sleep(SECOND / 50).await;
+        }
+    };
+    timeout(10 * SECOND, connected).await.expect("the server is there again");
+}
+
+#[tokio::test]
+async fn a_loss_is_told_before_the_server_forgets() {
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = client(proxy.url()).watchdog(SECOND).await.unwrap();
+    for round in 0..3 {
+        let guard = client.lock("a").acquire().await.unwrap();
+        // Sometimes after a renewal.
+        sleep(SECOND / 4 * round).await;
+        proxy.blackhole(Which::All);
+        // From now on nothing is renewed: the guard's end and the server's can be compared.
+        let ends_here = Instant::now() + guard.remaining();
+        let Value::Int(left) = server.cli(&["PTTL", "a"]) else { panic!("PTTL is a number") };
+        let ends_there = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap() + 1);
+        assert!(ends_here < ends_there, "{:?} too late", ends_here - ends_there);
+        assert_eq!(guard.lost().await, Loss::Unreachable);
+        assert!(!guard.is_held());
+        proxy.cut(Which::All);
+        proxy.heal();
+        drop(guard);
+        wait_until(
+            5 * SECOND,
+            || if server.cli(&["EXISTS", "a"]) == 0 { Ok(()) } else { Err("still there") },
+        );
+        connected_again(&client).await;
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_key_lets_another_in_and_the_first_is_told_within_a_third_of_the_lease() {
+    let server = Server::start(Flavour::Redis);
+    let (first, second) = (client(server.url()).await.unwrap(), client(server.url()).await.unwrap());
+    let guard = first.lock("a").acquire().await.unwrap();
+    server.cli(&["DEL", "a"]);
+    let deleted = Instant::now();
+    let other = second.lock("a").try_acquire().await.unwrap().expect("the key is gone");
+    assert!(guard.is_held() && other.is_held(), "this is the hole");
+    assert_eq!(timeout(LEASE, guard.lost()).await.unwrap(), Loss::TakenOver);
+    assert!(deleted.elapsed() < LEASE / 3 + SLACK, "told after {:?}", deleted.elapsed());
+    assert!(other.is_held());
+}
+
+#[tokio::test]
+async fn a_restart_without_data_lets_another_in_and_the_first_is_told_at_its_reconnection() {
+    let mut server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let first = client(proxy.url()).watchdog(60 * SECOND).await.unwrap();
+    let guard = first.lock("a").acquire().await.unwrap();
+    // The first hears nothing of the restart for a while.
+    proxy.blackhole(Which::All);
+    server.restart();
+    let second = client(server.url()).await.unwrap();
+    let other = second.lock("a").try_acquire().await.unwrap().expect("the server knows of nothing");
+    assert!(guard.is_held() && other.is_held(), "this is the hole");
+    proxy.heal();
+    let healed = Instant::now();
+    assert_eq!(timeout(10 * SECOND, guard.lost()).await.unwrap(), Loss::TakenOver);
+    assert!(healed.elapsed() < SECOND + SLACK, "told after {:?}", healed.elapsed());
+    assert!(other.is_held());
+}
+
+#[tokio::test]
+async fn a_restart_with_data_keeps_the_lock() {
+    let mut server = Server::builder(Flavour::Redis).persistent().start();
+    let first = client(server.url()).watchdog(60 * SECOND).await.unwrap();
+    let guard = first.lock("a").acquire().await.unwrap();
+    server.restart();
+    let second = client(server.url()).await.unwrap();
+    assert!(second.lock("a").try_acquire().await.unwrap().is_none());
+    connected_again(&first).await;
+    assert!(timeout(SECOND, guard.lost()).await.is_err());
+    guard.release().await.unwrap();
+    assert!(second.lock("a").try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn eviction_lets_another_in_and_the_first_is_told_within_a_third_of_the_lease() {
+    let server = Server::start(Flavour::Redis);
+    let (first, second) = (client(server.url()).await.unwrap(), client(server.url()).await.unwrap());
+    let guard = first.lock("a").acquire().await.unwrap();
+    // Keys with a time to live go first, and only locks have one here.
+    server.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
+    server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]);
+    server.cli(&["SET", "filler", "more than nothing"]);
+    assert_eq!(server.cli(&["EXISTS", "a"]), 0);
+    let evicted = Instant::now();
+    server.cli(&["CONFIG", "SET", "maxmemory", "0"]);
+    let other = second.lock("a").try_acquire().await.unwrap().expect("the key is gone");
+    assert!(guard.is_held() && other.is_held(), "this is the hole");
+    assert_eq!(timeout(LEASE, guard.lost()).await.unwrap(), Loss::TakenOver);
+    assert!(evicted.elapsed() < LEASE / 3 + SLACK, "told after {:?}", evicted.elapsed());
+}
+
+#[tokio::test]
+async fn a_failover_without_the_write_lets_another_in_and_the_first_is_told_before_its_lease_is_over() {
+    let mut primary = Server::start(Flavour::Redis);
+    let replica =
+        Server::builder(Flavour::Redis).config(format!("replicaof 127.0.0.1 {}", primary.port())).start();
+    let link_is = |status: &str| {
+        let replication = replica.cli(&["INFO", "replication"]);
+        let line = format!("master_link_status:{status}");
+        if replication.as_str().is_some_and(|text| text.contains(&line)) { Ok(()) } else { Err(replication) }
+    };
+    wait_until(20 * SECOND, || link_is("up"));
+    let first = client(primary.url()).await.unwrap();
+    // The replica falls behind: it may not connect any more.
+    primary.cli(&["CONFIG", "SET", "requirepass", "secret"]);
+    let mut operator = Connection::open(primary.port()).unwrap();
+    assert_eq!(operator.call(&["AUTH", "secret"]).unwrap(), "OK");
+    operator.call(&["CLIENT", "KILL", "TYPE", "replica"]).unwrap();
+    wait_until(20 * SECOND, || link_is("down"));
+    let guard = first.lock("a").acquire().await.unwrap();
+    let taken = Instant::now();
+    primary.kill();
+    assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
+    let second = client(replica.url()).await.unwrap();
+    let other = second.lock("a").try_acquire().await.unwrap().expect("the replica has never heard of it");
+    assert!(guard.is_held() && other.is_held(), "this is the hole");
+    assert_eq!(guard.lost().await, Loss::Unreachable);
+    assert!(taken.elapsed() < LEASE, "told after {:?}", taken.elapsed());
+}
+
+/// A worker in the style of everybody's first one: it looks at the guard, and then it writes.
+#[test]
+fn paused() {
+    let Some(port) = server_of_part() else { return };
+    let client = client(format!("redis://127.0.0.1:{port}")).watchdog(SECOND / 2).block().unwrap();
+    let guard = client.lock("a").acquire().block().unwrap();
+    assert!(guard.is_held());
+    println!("looked");
+    std::io::stdin().read_line(&mut String::new()).unwrap();
+    Connection::open(port).unwrap().call(&["SET", "value", "first"]).unwrap();
+    assert!(!guard.is_held(), "whoever looks afterwards sees it");
+}
+
+#[tokio::test]
+async fn a_process_that_is_paused_between_look_and_write_writes_too_late() {
+    let server = Server::start(Flavour::Redis);
+    let mut command = part("holes::paused", &server);
+    let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(first.stdout.take().unwrap()).lines();
+    while !said.next().unwrap().unwrap().contains("looked") {}
+    let stopped = Command::new("sh").args(["-c", &format!("kill -STOP {}", first.id())]).status().unwrap();
+    assert!(stopped.success());
+
+    let second = client(server.url()).await.unwrap();
+    let guard = second.lock("a").acquire().wait(5 * SECOND).await.unwrap();
+    server.cli(&["SET", "value", "second"]);
+    // It goes on as if nothing had been, and does what it was about to do.
+    let resumed = Command::new("sh").args(["-c", &format!("kill -CONT {}", first.id())]).status().unwrap();
+    assert!(resumed.success());
+    first.stdin.take().unwrap().write_all(b"go on\n").unwrap();
+    assert!(first.wait().unwrap().success());
+    assert!(guard.is_held());
+    assert_eq!(server.cli(&["GET", "value"]), "first", "this is the hole: only fencing closes it");
+}

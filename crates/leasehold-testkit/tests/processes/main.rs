@@ -1,0 +1,13 @@
+//! What shows only with several processes, real servers, or many repetitions.
+//!
+//! Some tests run a part of themselves in a process of its own, which is this binary once more. Such parts are
+//! tests; run without their parent, they do nothing.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+mod exclusion;
+mod holes;
+mod leaks;
+mod outcomes;
+mod support;
+mod threads;

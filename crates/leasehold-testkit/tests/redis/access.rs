@@ -1,0 +1,159 @@
+//! The rights that a user needs: the line of `docs/wire.md`, and what can be missing from it.
+
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, Failure, Loss, Owner};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use crate::{SECOND, alone, keys, soon, until};
+
+const WIRE: &str = include_str!("../../../../docs/wire.md");
+
+/// The words of the line that the page gives: `ACL SETUSER worker on >secret …`.
+fn documented() -> Vec<&'static str> {
+    let line = WIRE.lines().map(str::trim).find(|line| line.starts_with("ACL SETUSER ")).expect("the line");
+    line.split_whitespace().collect()
+}
+
+/// Commands that are used where they are allowed and not missed where they are not.
+const OPTIONAL: [&str; 6] =
+    ["+subscribe", "+unsubscribe", "+ping", "+client|id", "+client|kill", "+client|setname"];
+
+/// Makes the user of the page under another name and without some of the words.
+fn make_user(server: &Server, name: &str, without: &[&str]) -> String {
+    let mut words = documented();
+    words[2] = name;
+    words.retain(|word| !without.contains(word));
+    assert_eq!(server.cli(&words), "OK", "{words:?}");
+    server.url().replace("redis://", &format!("redis://{name}:secret@"))
+}
+
+/// Does everything that a lock can do, under names that no other call uses. Tells what did not work.
+async fn do_everything(url: String, name: &str) -> Result<(), String> {
+    let told = |what: &'static str| move |error: &dyn std::fmt::Debug| format!("{what}: {error:?}");
+    let connect = Client::connect(url).label("some worker").watchdog(SECOND * 2);
+    let client = connect.clone().await.map_err(|error| told("connect")(&error))?;
+    let other = connect.await.map_err(|error| told("connect")(&error))?;
+    let lock = client.lock(format!("lock:{name}"));
+    let guard = lock.acquire().await.map_err(|error| told("acquire")(&error))?;
+    let inner = guard.reenter().await.map_err(|error| told("re-enter")(&error))?;
+    inner.release().await.map_err(|error| told("release of one")(&error))?;
+    drop(guard.reenter().await.map_err(|error| told("re-enter")(&error))?);
+    let held = lock.holder().await.map_err(|error| told("question")(&error))?;
+    let waiter = tokio::spawn(lock.acquire().into_future());
+    // Renewed more than once, and waited for.
+    sleep(SECOND * 5 / 2).await;
+    if !guard.is_held() || waiter.is_finished() || held.is_none_or(|held| held.holds != 2 && held.holds != 1)
+    {
+        return Err("renewal".into());
+    }
+    guard.extend(SECOND).await.map_err(|error| told("extend")(&error))?;
+    guard.release().await.map_err(|error| told("release")(&error))?;
+    let guard = soon("the waiter", waiter).await.expect("no panic").map_err(|error| told("wait")(&error))?;
+    let stolen = other.lock(format!("lock:{name}")).acquire().steal();
+    let stolen = stolen.await.map_err(|error| told("steal")(&error))?;
+    if soon("the loss", guard.lost()).await != Loss::TakenOver {
+        return Err("the loss by theft".into());
+    }
+    if !lock.force_unlock().await.map_err(|error| told("force_unlock")(&error))? {
+        return Err("force_unlock".into());
+    }
+    drop((guard, stolen));
+    drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
+    // The drop is done when the next request is answered.
+    match lock.is_locked().await {
+        Ok(false) => Ok(()),
+        other => Err(format!("after a drop: {other:?}")),
+    }
+}
+
+#[tokio::test]
+async fn the_line_of_the_page_is_enough_and_every_word_of_it_is_needed_or_named_as_optional() {
+    let _alone = alone().await;
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        do_everything(make_user(&server, "worker", &[]), "whole").await.unwrap();
+
+        // Who may not tell a server the scripts can run those that it knows, so this one knows none.
+        let ignorant = Server::start(flavour);
+        assert!(do_everything(make_user(&ignorant, "worker", &["+eval"]), "ignorant").await.is_err());
+
+        let mut runs = JoinSet::new();
+        let spare: Vec<_> = OPTIONAL.iter().map(|word| vec![*word]).chain([OPTIONAL.to_vec()]).collect();
+        let commands: Vec<_> = documented().into_iter().filter(|word| word.starts_with('+')).collect();
+        let needed = commands.iter().filter(|word| **word != "+eval" && !OPTIONAL.contains(word));
+        let needed = needed.map(|word| vec![*word]);
+        let without = spare.into_iter().map(|words| (words, true)).chain(needed.map(|words| (words, false)));
+        for (n, (words, works)) in without.enumerate() {
+            let name = format!("worker{n}");
+            let url = make_user(&server, &name, &words);
+            runs.spawn(async move { (do_everything(url, &name).await, words, works) });
+        }
+        for (done, words, works) in runs.join_all().await {
+            assert_eq!(done.is_ok(), works, "{flavour:?} without {words:?}: {done:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn other_names_are_denied() {
+    let server = Server::start(Flavour::Redis);
+    let client = Client::connect(make_user(&server, "worker", &[])).await.unwrap();
+    for name in ["n", "other:lock:n", "locks:n"] {
+        let error = client.lock(name).acquire().await.unwrap_err();
+        assert!(matches!(error, AcquireError::Failure(Failure::Denied(_))), "{error:?}");
+    }
+    // A name with a tag of its own is under the same rule.
+    client.lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+#[tokio::test]
+async fn an_acquire_without_an_answer_is_undone_whether_dead_connections_can_be_ended_or_not() {
+    let server = Server::start(Flavour::Redis);
+    for without in [[].as_slice(), &["+client|kill"], &["+client|id"], &["+client|id", "+client|kill"]] {
+        let proxy = Proxy::start(server.port());
+        let url = make_user(&server, "worker", without);
+        let url = url.replace(&format!(":{}", server.port()), &format!(":{}", proxy.port()));
+        let client = Client::connect(url).await.unwrap();
+        for _ in 0..5 {
+            proxy.lose_reply_once(Which::Command);
+            let error = client.lock("lock:n").acquire().await.unwrap_err();
+            assert!(error.is_unavailable(), "{error:?}");
+            until(&format!("it is undone without {without:?}"), || keys(&server).is_empty()).await;
+            while client.lock("lock:m").is_locked().await.is_err() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        }
+    }
+}
+
+/// What is undone again and again, because a dead connection may still act, is not what its owner took since.
+#[tokio::test]
+async fn an_undo_that_is_repeated_does_not_end_the_next_hold_of_its_owner() {
+    let server = Server::start(Flavour::Redis);
+    for without in [[].as_slice(), &["+client|kill"], &["+client|id"]] {
+        let proxy = Proxy::start(server.port());
+        let url = make_user(&server, "worker", without);
+        let url = url.replace(&format!(":{}", server.port()), &format!(":{}", proxy.port()));
+        let client = Client::connect(url).await.unwrap();
+        let (lock, owner) = (client.lock("lock:n"), Owner::number(7));
+        proxy.lose_reply_once(Which::Command);
+        assert!(lock.acquire().as_owner(&owner).await.unwrap_err().is_unavailable());
+        let guard = loop {
+            match lock.acquire().as_owner(&owner).await {
+                Ok(guard) => break guard,
+                Err(error) => assert!(error.is_unavailable(), "{error:?}"),
+            }
+            sleep(Duration::from_millis(1)).await;
+        };
+        // Longer than the pause between two undos.
+        sleep(SECOND).await;
+        assert!(guard.is_held(), "without {without:?}");
+        assert_eq!(keys(&server), ["lock:n"], "without {without:?}: the guard says that it is held");
+        guard.release().await.unwrap();
+    }
+}

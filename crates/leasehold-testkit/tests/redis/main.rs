@@ -1,0 +1,153 @@
+//! The Redis engine on real servers: what it writes, what it costs, and what it survives.
+//!
+//! Every test has a server of its own, so it may stop, starve and inspect it. Tests that measure time take turns.
+
+mod access;
+mod address;
+mod cancellation;
+mod cost;
+mod outage;
+mod process;
+mod refusal;
+mod tampering;
+mod wire;
+
+use std::future::Future;
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, Guard, Lock};
+use leasehold_testkit::resp::Value;
+use leasehold_testkit::server::Server;
+use tokio::sync::{Mutex, MutexGuard};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+const SECOND: Duration = Duration::from_secs(1);
+/// How long anything may take that has no length of its own.
+const LONG: Duration = Duration::from_secs(15);
+
+/// What a waiter gives in the end.
+type Waiter = JoinHandle<Result<Guard, AcquireError>>;
+
+/// The turn of a test whose lengths are disturbed by others that are as heavy.
+async fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::const_new(());
+    ALONE.lock().await
+}
+
+async fn connect(url: impl Into<String>) -> Client {
+    Client::connect(url).await.expect("the server is there")
+}
+
+/// Looks again and again until it has happened.
+async fn until(what: &str, mut happened: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !happened() {
+        assert!(start.elapsed() < LONG, "not within {LONG:?}: {what}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// Waits for something that comes, but not for ever.
+async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
+    timeout(LONG, work).await.unwrap_or_else(|_| panic!("not within {LONG:?}: {what}"))
+}
+
+/// The guard that a waiter gets.
+async fn granted(waiter: Waiter) -> Guard {
+    soon("the waiter ends", waiter).await.expect("no panic").expect("the lock")
+}
+
+/// The lock, as soon as there is a connection again.
+async fn acquired(lock: &Lock) -> Guard {
+    let start = Instant::now();
+    loop {
+        match soon("an acquire", lock.acquire().into_future()).await {
+            Ok(guard) => return guard,
+            Err(error) => assert!(error.is_unavailable() && start.elapsed() < LONG, "{error}"),
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A waiter, once the server knows of its subscription.
+async fn waiting(server: &Server, lock: &Lock, channel: &str) -> Waiter {
+    let waiter = tokio::spawn(lock.acquire().into_future());
+    subscribed(server, channel, 1).await;
+    waiter
+}
+
+/// Waits until a channel has so many subscribers.
+async fn subscribed(server: &Server, channel: &str, count: i64) {
+    until(&format!("{count} subscribers of {channel}"), || subscribers(server, channel) == count).await;
+}
+
+fn subscribers(server: &Server, channel: &str) -> i64 {
+    number(&server.cli(&["PUBSUB", "NUMSUB", channel]).elements()[1])
+}
+
+fn number(value: &Value) -> i64 {
+    match value {
+        Value::Int(number) => *number,
+        other => panic!("not a number: {other:?}"),
+    }
+}
+
+/// A list of strings, sorted.
+fn strings(value: &Value) -> Vec<String> {
+    let text = |value: &Value| value.as_str().expect("a string").to_owned();
+    let mut strings: Vec<_> = value.elements().iter().map(text).collect();
+    strings.sort();
+    strings
+}
+
+/// All keys of the server.
+fn keys(server: &Server) -> Vec<String> {
+    strings(&server.cli(&["KEYS", "*"]))
+}
+
+/// All channels that somebody has subscribed to.
+fn channels(server: &Server) -> Vec<String> {
+    strings(&server.cli(&["PUBSUB", "CHANNELS", "*"]))
+}
+
+/// How many milliseconds a key has left; less than zero if it has no limit or is not there.
+fn pttl(server: &Server, key: &str) -> i64 {
+    number(&server.cli(&["PTTL", key]))
+}
+
+/// Waits until the lease of a key has just begun anew.
+async fn renewed(server: &Server, key: &str) {
+    let mut last = pttl(server, key);
+    until("a renewal", || {
+        let left = pttl(server, key);
+        std::mem::replace(&mut last, left) < left
+    })
+    .await;
+}
+
+/// A length in milliseconds, as the server counts.
+fn ms(length: Duration) -> i64 {
+    i64::try_from(length.as_millis()).expect("a short time")
+}
+
+/// Puts somebody else's lock there, as Redisson writes it.
+fn take_as_redisson(server: &Server, key: &str, lease: Duration) {
+    let mut connection = server.connect();
+    for command in [
+        vec!["DEL".into(), key.into()],
+        vec!["HSET".into(), key.into(), REDISSON.into(), "1".into()],
+        vec!["PEXPIRE".into(), key.into(), lease.as_millis().to_string()],
+    ] {
+        connection.call(&command).expect("the server answers");
+    }
+}
+
+/// Frees it as Redisson does.
+fn free_as_redisson(server: &Server, key: &str, channel: &str) {
+    server.cli(&["DEL", key]);
+    server.cli(&["PUBLISH", channel, "0"]);
+}
+
+/// A thread of some Java client.
+const REDISSON: &str = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42";

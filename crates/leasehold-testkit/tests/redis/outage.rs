@@ -1,0 +1,227 @@
+//! Servers that stop, die, forget and fall silent.
+
+use std::thread;
+use std::time::Duration;
+
+use leasehold::{Client, Loss};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep, sleep_until};
+
+use crate::{
+    SECOND, acquired, alone, connect, granted, keys, ms, number, pttl, renewed, soon, subscribed,
+    take_as_redisson, until, waiting,
+};
+
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+/// A moment until which the server is sure to keep a key if nobody asks it to keep it longer.
+fn kept_until(server: &Server) -> Instant {
+    let asked = Instant::now();
+    let left = u64::try_from(pttl(server, "n")).expect("the key is there");
+    asked + Duration::from_millis(left)
+}
+
+/// The loss of a guard and when it was told, noticed by a thread that does nothing else.
+fn told(guard: &leasehold::Guard) -> thread::JoinHandle<(Loss, Instant)> {
+    let lost = guard.lost();
+    thread::spawn(move || {
+        let loss = lost.block();
+        (loss, Instant::now())
+    })
+}
+
+#[tokio::test]
+async fn a_waiter_gets_the_lock_after_a_restart_of_the_server() {
+    let mut server = Server::start(Flavour::Redis);
+    let client = connect(server.url()).await;
+    take_as_redisson(&server, "n", SECOND * 60);
+    let waiter = waiting(&server, &client.lock("n"), CHANNEL).await;
+    server.kill();
+    sleep(SECOND / 2).await;
+    assert!(!waiter.is_finished());
+    server.restart();
+    let guard = granted(waiter).await;
+    assert_eq!(keys(&server), ["n"]);
+    assert!(guard.is_held());
+}
+
+#[tokio::test]
+async fn a_restart_without_data_is_told_to_the_holder_at_once() {
+    let mut server = Server::start(Flavour::Redis);
+    let client = connect(server.url()).await;
+    let guard = client.lock("n").acquire().await.unwrap();
+    server.restart();
+    let begun = Instant::now();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::Gone);
+    assert!(begun.elapsed() < SECOND * 5, "it is not the end of the lease, nor a third of it");
+}
+
+#[tokio::test]
+async fn a_restart_with_data_loses_nothing() {
+    let mut server = Server::builder(Flavour::Redis).persistent().start();
+    let (client, other) = (connect(server.url()).await, connect(server.url()).await);
+    let guard = client.lock("n").acquire().await.unwrap();
+    let waiter = waiting(&server, &other.lock("n"), CHANNEL).await;
+    server.restart();
+    subscribed(&server, CHANNEL, 1).await;
+    sleep(SECOND / 2).await;
+    assert!(guard.is_held() && !waiter.is_finished());
+    assert_eq!(server.cli(&["HGET", "n", &guard.owner().to_string()]), "1");
+    drop(guard);
+    granted(waiter).await.release().await.unwrap();
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+#[tokio::test]
+async fn silence_for_half_the_lease_loses_nothing() {
+    let _alone = alone().await;
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let lease = SECOND * 3;
+    let client = Client::connect(proxy.url()).watchdog(lease).await.unwrap();
+    let guard = client.lock("n").acquire().await.unwrap();
+    // Once as soon as it has begun, and once just before it would be renewed.
+    for after in [Duration::ZERO, Duration::from_millis(850)] {
+        sleep(after).await;
+        proxy.blackhole(Which::All);
+        sleep(lease / 2).await;
+        assert!(guard.is_held());
+        proxy.heal();
+        renewed(&server, "n").await;
+        assert!(guard.is_held());
+    }
+    assert_eq!(server.cli(&["HGET", "n", &guard.owner().to_string()]), "1");
+    guard.release().await.unwrap();
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_longer_silence_is_told_before_the_server_lets_go() {
+    let _alone = alone().await;
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 5).await.unwrap();
+    let guard = client.lock("n").acquire().await.unwrap();
+    let told = told(&guard);
+    proxy.blackhole(Which::All);
+    // What had passed the proxy is executed by now.
+    sleep(SECOND / 10).await;
+    let kept_until = kept_until(&server);
+    sleep_until(kept_until - Duration::from_millis(10)).await;
+    assert!(!guard.is_held(), "the clock decides, whoever listens");
+    let (loss, at) = told.join().unwrap();
+    assert_eq!(loss, Loss::Unreachable);
+    assert!(at < kept_until, "told {:?} too late", at - kept_until);
+    until("the server lets go", || keys(&server).is_empty()).await;
+
+    proxy.heal();
+    let next = acquired(&client.lock("n")).await;
+    drop(guard);
+    sleep(SECOND / 5).await;
+    assert!(next.is_held());
+    assert_eq!(server.cli(&["HGET", "n", &next.owner().to_string()]), "1");
+    next.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_server_that_stops_for_longer_than_the_lease() {
+    let _alone = alone().await;
+    let server = Server::start(Flavour::Redis);
+    let lease = SECOND * 3;
+    let client = Client::connect(server.url()).watchdog(lease).await.unwrap();
+    let other = connect(server.url()).await;
+    let guard = client.lock("n").acquire().await.unwrap();
+    let waiter = waiting(&server, &other.lock("n"), CHANNEL).await;
+    let told = told(&guard);
+    renewed(&server, "n").await;
+    let kept_until = kept_until(&server);
+    server.pause();
+    sleep_until(kept_until - Duration::from_millis(10)).await;
+    assert!(!guard.is_held(), "the clock decides, whoever listens");
+    let (loss, at) = told.join().unwrap();
+    assert_eq!(loss, Loss::Unreachable);
+    assert!(at < kept_until, "told {:?} too late", at - kept_until);
+    sleep(SECOND).await;
+    assert!(!waiter.is_finished());
+    server.resume();
+
+    let next = granted(waiter).await;
+    drop(guard);
+    assert!(next.is_held());
+    assert_eq!(server.cli(&["HGET", "n", &next.owner().to_string()]), "1");
+    drop(next);
+    acquired(&client.lock("n")).await.release().await.unwrap();
+    until("nothing is left", || keys(&server).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+    let server = Server::start(Flavour::Redis);
+    let client = Client::connect(server.url()).watchdog(SECOND).await.unwrap();
+    let (lock, other) = (client.lock("n"), connect(server.url()).await);
+    let flush = || assert_eq!(server.cli(&["SCRIPT", "FLUSH"]), "OK");
+    flush();
+    let guard = lock.acquire().await.unwrap();
+    let waiter = waiting(&server, &other.lock("n"), CHANNEL).await;
+    flush();
+    renewed(&server, "n").await;
+    flush();
+    let inner = guard.reenter().await.unwrap();
+    flush();
+    assert_eq!(inner.release().await.unwrap().holds_left, 1);
+    flush();
+    assert!(lock.is_locked().await.unwrap());
+    flush();
+    guard.release().await.unwrap();
+    let guard = granted(waiter).await;
+    flush();
+    drop(guard);
+    until("the guard is given back", || keys(&server).is_empty()).await;
+    take_as_redisson(&server, "n", SECOND * 60);
+    flush();
+    assert!(lock.force_unlock().await.unwrap());
+}
+
+#[tokio::test]
+async fn connections_that_are_killed_are_replaced() {
+    let server = Server::start(Flavour::Redis);
+    let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
+    let other = connect(server.url()).await;
+    let mut guard = client.lock("n").acquire().await.unwrap();
+    for _ in 0..3 {
+        let waiter = waiting(&server, &other.lock("n"), CHANNEL).await;
+        let killed = ["normal", "pubsub"]
+            .map(|kind| number(&server.cli(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"])));
+        assert!(killed[0] >= 2 && killed[1] >= 1, "{killed:?}");
+        subscribed(&server, CHANNEL, 1).await;
+        assert!(guard.is_held() && !waiter.is_finished());
+        renewed(&server, "n").await;
+        assert!(guard.is_held() && !waiter.is_finished());
+        drop(guard);
+        drop(granted(waiter).await);
+        subscribed(&server, CHANNEL, 0).await;
+        guard = acquired(&client.lock("n")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_pause_of_all_clients_shorter_than_the_lease_loses_nothing() {
+    let server = Server::start(Flavour::Redis);
+    let lease = SECOND * 4;
+    let client = Client::connect(server.url()).watchdog(lease).await.unwrap();
+    let guard = client.lock("n").acquire().await.unwrap();
+    for _ in 0..2 {
+        renewed(&server, "n").await;
+        let pause = SECOND * 3 / 2;
+        server.cli(&["CLIENT", "PAUSE", &pause.as_millis().to_string(), "ALL"]);
+        let begun = Instant::now();
+        let other = soon("a lock", client.lock("m").acquire().into_future()).await.unwrap();
+        assert!(begun.elapsed() > pause / 2);
+        assert!(guard.is_held() && other.is_held());
+        other.release().await.unwrap();
+    }
+    let left = pttl(&server, "n");
+    assert!((1..=ms(lease)).contains(&left), "{left}");
+    assert_eq!(server.cli(&["HGET", "n", &guard.owner().to_string()]), "1");
+}

@@ -1,0 +1,137 @@
+//! Runtimes that are blocked, processes that end, and processes that are suspended.
+//!
+//! A test that needs a process of its own starts this binary again, with its own name and the server's address.
+
+use std::env;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, Command, Stdio, exit};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::runtime;
+use tokio::time::Instant;
+
+use crate::{SECOND, alone, keys, pttl};
+
+/// Where the child finds the server.
+const URL: &str = "LEASEHOLD_TEST_URL";
+
+/// Starts this binary again to run nothing but `test`.
+fn child(test: &str, server: &Server) -> Child {
+    Command::new(env::current_exe().expect("a test has a program"))
+        .args(["--exact", test, "--nocapture"])
+        .env(URL, server.url())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("the program can be started again")
+}
+
+fn signal(name: &str, child: &Child) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
+    assert!(sent.is_ok_and(|status| status.success()), "no {name}");
+}
+
+#[test]
+fn a_lock_stays_held_while_the_users_runtime_is_blocked() {
+    let server = Server::start(Flavour::Redis);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let _alone = alone().await;
+        let watchdog = SECOND;
+        let client = Client::connect(server.url()).watchdog(watchdog).await.unwrap();
+        let guard = client.lock("n").acquire().await.unwrap();
+        let field = guard.owner().to_string();
+        let begun = Instant::now();
+        // Nothing in here awaits.
+        while begun.elapsed() < watchdog * 3 {
+            thread::sleep(Duration::from_millis(20));
+            assert_eq!(server.cli(&["HGET", "n", &field]), "1", "after {:?}", begun.elapsed());
+            assert!(pttl(&server, "n") > 0);
+            assert!(guard.is_held());
+        }
+        guard.release().await.unwrap();
+    });
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+#[test]
+fn a_program_that_drops_its_guard_and_ends_leaves_no_key() {
+    if let Ok(url) = env::var(URL) {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(async {
+            let client = Client::connect(url).await.unwrap();
+            let guard = client.lock("n").acquire().await.unwrap();
+            println!("\nheld");
+            drop(guard);
+        });
+        exit(0);
+    }
+    let server = Server::start(Flavour::Redis);
+    for _ in 0..10 {
+        let child = child("process::a_program_that_drops_its_guard_and_ends_leaves_no_key", &server);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("held"));
+        assert_eq!(keys(&server), [""; 0]);
+    }
+}
+
+#[test]
+fn a_program_without_a_runtime_leaves_no_key() {
+    if let Ok(url) = env::var(URL) {
+        let client = Client::connect(url).block().unwrap();
+        let guard = client.lock("n").acquire().block().unwrap();
+        println!("\nheld");
+        // A lock and a guard keep the client alive: in whichever order.
+        let lock = client.lock("n");
+        drop(client);
+        drop(lock);
+        drop(guard);
+        exit(0);
+    }
+    let server = Server::start(Flavour::Redis);
+    for _ in 0..10 {
+        let child = child("process::a_program_without_a_runtime_leaves_no_key", &server);
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("held"));
+        assert_eq!(keys(&server), [""; 0]);
+    }
+}
+
+/// Longer than anything but a suspension lasts.
+const GAP: Duration = Duration::from_millis(900);
+
+#[test]
+fn a_process_that_was_suspended_past_its_lease_knows_it_at_once() {
+    if let Ok(url) = env::var(URL) {
+        let client = Client::connect(url).watchdog(SECOND).block().unwrap();
+        let kept = client.lock("kept").acquire().block().unwrap();
+        let given = client.lock("given").acquire().lease(SECOND).block().unwrap();
+        println!("\nheld {} {}", kept.is_held(), given.is_held());
+        std::io::stdout().flush().unwrap();
+        let mut last = Instant::now();
+        loop {
+            let now = Instant::now();
+            if now - last > GAP {
+                println!("\nheld {} {}", kept.is_held(), given.is_held());
+                exit(0);
+            }
+            last = now;
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    let server = Server::start(Flavour::Redis);
+    let mut child = child("process::a_process_that_was_suspended_past_its_lease_knows_it_at_once", &server);
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let mut lines = lines.filter(|line| line.starts_with("held "));
+    assert_eq!(lines.next().as_deref(), Some("held true true"));
+    signal("STOP", &child);
+    thread::sleep(SECOND * 3 / 2);
+    assert_eq!(keys(&server), [""; 0], "nobody renews it");
+    signal("CONT", &child);
+    assert_eq!(lines.next().as_deref(), Some("held false false"));
+    assert!(child.wait().unwrap().success());
+}

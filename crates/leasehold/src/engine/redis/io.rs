@@ -1,0 +1,420 @@
+//! The thread that owns the sockets and timers of one client.
+//!
+//! Everybody else only sends it messages. So a client works from any runtime and from none, outlives the runtime it
+//! was made on, and keeps renewing while the user's runtime is blocked. Requests go out on one connection in the
+//! order in which they were sent here: an undo never overtakes what it undoes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
+use tokio::sync::oneshot;
+
+use super::connection::{Connection, Settings, Trouble};
+use super::hints::Hints;
+use super::keeper::Keeper;
+use super::keys::lock_channel;
+use super::scripts::{ABANDON, Call};
+use super::subscriber;
+use crate::error::Failure;
+use crate::name::Name;
+use crate::owner::OwnerId;
+use crate::time::{self, Instant, jittered};
+
+type Answer = Result<Value, Failure>;
+
+/// A way to the thread.
+#[derive(Debug, Clone)]
+pub(super) struct Pipe(WeakUnboundedSender<Message>);
+
+#[derive(Debug)]
+enum Message {
+    /// Run this and tell how it went.
+    Call(Request),
+    /// See to it that this is undone, now or later.
+    Abandon(Abandon),
+    /// A try of this abandon has been answered, or not.
+    Tried { unsettled: Unsettled, done: bool },
+    /// The connection of this number is of no more use.
+    Broken(u64),
+    /// Finish what is owed, tell, and end.
+    Close(oneshot::Sender<()>),
+}
+
+/// A call, how long its answer is of use, and who wants it.
+#[derive(Debug)]
+struct Request {
+    /// Whose count the call changes, if any.
+    about: Option<Key>,
+    call: Call,
+    limit: Duration,
+    answer: oneshot::Sender<Answer>,
+}
+
+/// A count to be brought down, until its lease would have ended anyway.
+#[derive(Debug, Clone)]
+pub(super) struct Abandon {
+    pub(super) name: Name,
+    pub(super) owner: OwnerId,
+    pub(super) count: u32,
+    pub(super) until: Instant,
+}
+
+impl Abandon {
+    fn call(&self) -> Call {
+        Call::new(&ABANDON)
+            .key(self.name.as_str())
+            .arg(self.owner)
+            .arg(self.count)
+            .arg(lock_channel(&self.name))
+    }
+}
+
+/// Whose count on which lock.
+pub(super) type Key = (Name, OwnerId);
+
+/// An abandon that is on its way or waits for its next try.
+#[derive(Debug, Clone)]
+struct Unsettled {
+    number: u64,
+    abandon: Abandon,
+    /// A dead connection may still act: done once is not done for good.
+    repeat: bool,
+}
+
+impl Pipe {
+    /// Sends a call, now; the answer can be awaited or dropped.
+    pub(super) fn send(&self, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(None, call, Duration::MAX)
+    }
+
+    /// Sends a call whose answer is of no use after `limit`.
+    pub(super) fn send_within(
+        &self,
+        call: Call,
+        limit: Duration,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(None, call, limit)
+    }
+
+    /// Sends a step from one count to the next. What is to be undone of the steps before goes first.
+    pub(super) fn step(&self, key: Key, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(Some(key), call, Duration::MAX)
+    }
+
+    fn request(
+        &self,
+        about: Option<Key>,
+        call: Call,
+        limit: Duration,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        let (answer, answered) = oneshot::channel();
+        self.tell(Message::Call(Request { about, call, limit, answer }));
+        async move { answered.await.unwrap_or_else(|_| Err(closed())) }
+    }
+
+    pub(super) fn abandon(&self, abandon: Abandon) {
+        self.tell(Message::Abandon(abandon));
+    }
+
+    fn tell(&self, message: Message) {
+        if let Some(sender) = self.0.upgrade() {
+            // A thread that has ended has nothing to do any more.
+            let _ = sender.send(message);
+        }
+    }
+}
+
+fn closed() -> Failure {
+    Failure::Unavailable("the client is closed".into())
+}
+
+/// The thread, as long as this lives.
+#[derive(Debug)]
+pub(super) struct Thread {
+    sender: UnboundedSender<Message>,
+    linger: Duration,
+}
+
+impl Thread {
+    /// Starts the thread and waits until it is connected.
+    pub(super) async fn start(
+        settings: Settings,
+        hints: Arc<Hints>,
+        keeper: Arc<Keeper>,
+        linger: Duration,
+    ) -> Result<Self, Failure> {
+        let (sender, receiver) = unbounded_channel();
+        let pipe = Pipe(sender.downgrade());
+        let (ready, is_ready) = oneshot::channel();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| Failure::Unavailable(format!("no event loop: {error}")))?;
+        let work = move || {
+            runtime.block_on(async move {
+                match Link::open(&settings, 0, &pipe).await {
+                    Ok(link) => {
+                        let _ = ready.send(Ok(()));
+                        tokio::spawn(subscriber::run(settings.clone(), Arc::clone(&hints)));
+                        tokio::spawn(Arc::clone(&keeper).run(pipe.clone()));
+                        Supervisor::new(settings, pipe, keeper, hints, link).run(receiver).await;
+                    }
+                    Err(failure) => drop(ready.send(Err(failure))),
+                }
+            });
+        };
+        std::thread::Builder::new()
+            .name("leasehold-io".into())
+            .spawn(work)
+            .map_err(|error| Failure::Unavailable(format!("no thread: {error}")))?;
+        is_ready.await.unwrap_or_else(|_| Err(closed()))?;
+        Ok(Self { sender, linger })
+    }
+
+    pub(super) fn pipe(&self) -> Pipe {
+        Pipe(self.sender.downgrade())
+    }
+}
+
+impl Drop for Thread {
+    /// Waits a moment for releases that are still on their way.
+    fn drop(&mut self) {
+        let (done, is_done) = oneshot::channel();
+        if self.sender.send(Message::Close(done)).is_ok() {
+            let limit = time::sleep_until(time::now() + self.linger);
+            crate::block::block_on(crate::race::race(is_done, limit));
+        }
+    }
+}
+
+/// A connection for commands.
+struct Link {
+    number: u64,
+    connection: Connection,
+    /// The server's number for it.
+    id: Option<i64>,
+}
+
+impl Link {
+    async fn open(settings: &Settings, number: u64, pipe: &Pipe) -> Result<Self, Failure> {
+        let (push, pushes) = unbounded_channel();
+        let connection = settings.open(push).await?;
+        tokio::spawn(watch(pushes, number, pipe.clone()));
+        let id = connection.id().await;
+        Ok(Self { number, connection, id })
+    }
+
+    /// Sends a request, in the order of the calls of this function, and answers it in its own time.
+    fn run(&self, request: Request, pipe: &Pipe) {
+        tokio::spawn(run(self.connection.clone(), self.number, request, pipe.clone()));
+    }
+}
+
+/// Tells when a connection has ended. Commands have no other pushes.
+async fn watch(mut pushes: UnboundedReceiver<PushInfo>, number: u64, pipe: Pipe) {
+    while let Some(push) = pushes.recv().await {
+        if push.kind == PushKind::Disconnection {
+            break;
+        }
+    }
+    pipe.tell(Message::Broken(number));
+}
+
+/// Keeps one connection for commands alive, and what is owed on it in mind.
+struct Supervisor {
+    settings: Settings,
+    pipe: Pipe,
+    keeper: Arc<Keeper>,
+    hints: Arc<Hints>,
+    link: Option<Link>,
+    /// How many links there were.
+    links: u64,
+    /// What is to be undone and not known to be, at most one for each count.
+    unsettled: HashMap<Key, Unsettled>,
+    /// Those of them that wait for a connection.
+    owed: Vec<Unsettled>,
+    /// How many abandons there were.
+    abandons: u64,
+    closing: Option<oneshot::Sender<()>>,
+    /// The server's numbers of dead connections that may still have something of ours to do.
+    dead: Vec<i64>,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A server that is there and cannot, because it is loading or full, is not asked without a pause.
+const BETWEEN_ABANDONS: Duration = Duration::from_millis(100);
+/// Where a dead connection cannot be ended, what it may still do is undone this often.
+const AGAIN: Duration = Duration::from_millis(500);
+
+impl Supervisor {
+    fn new(settings: Settings, pipe: Pipe, keeper: Arc<Keeper>, hints: Arc<Hints>, link: Link) -> Self {
+        Self {
+            settings,
+            pipe,
+            keeper,
+            hints,
+            link: Some(link),
+            links: 1,
+            unsettled: HashMap::new(),
+            owed: Vec::new(),
+            abandons: 0,
+            closing: None,
+            dead: Vec::new(),
+        }
+    }
+
+    async fn run(mut self, mut messages: UnboundedReceiver<Message>) {
+        let mut pause = FIRST_PAUSE;
+        let mut opening = Box::pin(open_after(Duration::ZERO, self.settings.clone(), 0, self.pipe.clone()));
+        let mut is_opening = false;
+        loop {
+            if self.link.is_none() && !is_opening {
+                let next = open_after(jittered(pause), self.settings.clone(), self.links, self.pipe.clone());
+                opening.set(next);
+                is_opening = true;
+                pause = (pause * 2).min(LONGEST_PAUSE);
+            }
+            tokio::select! {
+                message = messages.recv() => match message {
+                    Some(message) => self.handle(message),
+                    None => return,
+                },
+                opened = &mut opening, if is_opening => {
+                    is_opening = false;
+                    match opened {
+                        Ok(link) => {
+                            pause = FIRST_PAUSE;
+                            self.connected(link).await;
+                        }
+                        Err(failure) => tracing::debug!(%failure, "no connection"),
+                    }
+                }
+            }
+            self.end_if_settled();
+        }
+    }
+
+    fn handle(&mut self, message: Message) {
+        match message {
+            Message::Call(request) => self.call(request),
+            Message::Abandon(abandon) => {
+                self.abandons += 1;
+                let unsettled = Unsettled { number: self.abandons, abandon, repeat: false };
+                let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
+                self.unsettled.insert(key, unsettled.clone());
+                self.try_abandon(unsettled);
+            }
+            Message::Tried { unsettled, done } => {
+                let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
+                let current =
+                    self.unsettled.get(&key).is_some_and(|newest| newest.number == unsettled.number);
+                let over = (done && !unsettled.repeat) || unsettled.abandon.until <= time::now();
+                match (current, over) {
+                    (true, true) => drop(self.unsettled.remove(&key)),
+                    (true, false) => self.try_abandon(unsettled),
+                    // A later step has taken care of it.
+                    (false, _) => {}
+                }
+            }
+            Message::Broken(number) => {
+                if self.link.as_ref().is_some_and(|link| link.number == number) {
+                    tracing::debug!("the connection is replaced");
+                    self.dead.extend(self.link.take().and_then(|link| link.id));
+                    self.hints.outage(true);
+                }
+            }
+            Message::Close(done) => self.closing = Some(done),
+        }
+    }
+
+    async fn connected(&mut self, link: Link) {
+        self.links += 1;
+        // What a dead connection still has to do must not happen after it was undone.
+        let mut ended = true;
+        for id in std::mem::take(&mut self.dead) {
+            let kill = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).clone();
+            match link.connection.send(kill).await {
+                Ok(_) => {}
+                Err(Trouble::Refused(_)) => ended = false,
+                Err(_) => {
+                    // Broken again: another link will have to do it.
+                    self.dead.push(id);
+                    self.dead.extend(link.id);
+                    return;
+                }
+            }
+        }
+        self.link = Some(link);
+        for mut unsettled in std::mem::take(&mut self.owed) {
+            unsettled.repeat |= !ended;
+            self.try_abandon(unsettled);
+        }
+        self.keeper.check_all();
+        self.hints.outage(false);
+    }
+
+    fn call(&mut self, request: Request) {
+        let Some(link) = &self.link else {
+            drop(request.answer.send(Err(Failure::Unavailable("not connected".into()))));
+            return;
+        };
+        // Whatever was to be undone has to be before the next step, and never again after it.
+        if let Some(before) = request.about.as_ref().and_then(|key| self.unsettled.remove(key)) {
+            let (answer, _) = oneshot::channel();
+            link.run(
+                Request { about: None, call: before.abandon.call(), limit: Duration::MAX, answer },
+                &self.pipe,
+            );
+        }
+        link.run(request, &self.pipe);
+    }
+
+    fn try_abandon(&mut self, unsettled: Unsettled) {
+        let Some(link) = &self.link else {
+            self.owed.push(unsettled);
+            return;
+        };
+        let (answer, answered) = oneshot::channel();
+        let pipe = self.pipe.clone();
+        let call = unsettled.abandon.call();
+        link.run(Request { about: None, call, limit: Duration::MAX, answer }, &pipe);
+        tokio::spawn(async move {
+            let done = matches!(answered.await, Ok(Ok(_) | Err(Failure::Denied(_) | Failure::NotALock)));
+            match (done, unsettled.repeat) {
+                (true, false) => {}
+                (true, true) => tokio::time::sleep(AGAIN).await,
+                (false, _) => tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await,
+            }
+            pipe.tell(Message::Tried { unsettled, done });
+        });
+    }
+
+    fn end_if_settled(&mut self) {
+        if self.closing.is_some() && self.unsettled.is_empty() {
+            self.closing.take().map(|done| done.send(()));
+        }
+    }
+}
+
+async fn open_after(pause: Duration, settings: Settings, number: u64, pipe: Pipe) -> Result<Link, Failure> {
+    tokio::time::sleep(pause).await;
+    Link::open(&settings, number, &pipe).await
+}
+
+/// Runs one call. A script that the server has forgotten is told again, unless nobody waits any more: then an undo
+/// may be under way already. The undo itself is harmless at any time.
+async fn run(connection: Connection, number: u64, request: Request, pipe: Pipe) {
+    let Request { call, limit, answer, .. } = request;
+    let mut outcome = connection.send_within(call.by_hash(), limit).await;
+    if matches!(outcome, Err(Trouble::NoScript)) && (!answer.is_closed() || call.is_harmless()) {
+        outcome = connection.send_within(call.by_text(), limit).await;
+    }
+    if matches!(outcome, Err(Trouble::Broken(_))) {
+        pipe.tell(Message::Broken(number));
+    }
+    let _ = answer.send(outcome.map_err(Failure::from));
+}

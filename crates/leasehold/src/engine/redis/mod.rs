@@ -1,0 +1,279 @@
+//! The engine on Redis and Valkey: Redisson's keys, fields, channels and payloads.
+//!
+//! One thread per client owns two connections, one for commands and one for messages. The state of a lock is a hash
+//! with one field, the owner, whose value counts its entries; its time to live is the lease.
+
+mod connection;
+mod hints;
+mod io;
+mod keeper;
+mod keys;
+mod scripts;
+mod subscriber;
+
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use redis::{ConnectionInfo, Value};
+
+use self::connection::Settings;
+use self::hints::Hints;
+use self::io::{Abandon, Pipe, Thread};
+use self::keeper::{Keeper, Kept};
+use self::keys::lock_channel;
+use self::scripts::{ACQUIRE, Call, FORCE, QUERY, RELEASE, RENEW};
+use super::line::MayTake;
+use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
+use crate::client_id::ClientId;
+use crate::error::Failure;
+use crate::lease::Lease;
+use crate::loss::Loss;
+use crate::name::Name;
+use crate::owner::{Owner, OwnerId};
+use crate::term::Term;
+use crate::time::{self, jittered};
+
+/// How to reach the server, beside the URL.
+#[derive(Debug, Clone)]
+pub(crate) struct Options {
+    pub(crate) label: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) linger: Duration,
+}
+
+/// The Redis engine of one client.
+pub(crate) struct Redis {
+    thread: Thread,
+    hints: Arc<Hints>,
+    keeper: Arc<Keeper>,
+    /// Where it was made. A fork has no thread, but a copy of everything else.
+    process: u32,
+}
+
+/// Where subscribing is denied, the head of a line looks about this often.
+const POLL: Duration = Duration::from_millis(200);
+
+impl Redis {
+    pub(crate) async fn connect(info: &ConnectionInfo, options: Options) -> Result<Self, Failure> {
+        let Options { label, connect_timeout, response_timeout, linger } = options;
+        let settings = Settings::new(info, label, connect_timeout, response_timeout)?;
+        let hints = Arc::new(Hints::default());
+        let keeper = Arc::new(Keeper::default());
+        let thread = Thread::start(settings, Arc::clone(&hints), Arc::clone(&keeper), linger).await?;
+        Ok(Self { thread, hints, keeper, process: std::process::id() })
+    }
+
+    fn pipe(&self) -> Pipe {
+        self.thread.pipe()
+    }
+}
+
+impl fmt::Debug for Redis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Redis").finish_non_exhaustive()
+    }
+}
+
+/// An answer that no script of ours gives.
+fn nonsense(value: &Value) -> Failure {
+    Failure::Denied(format!("the server answered {value:?}, which means nothing here"))
+}
+
+/// Milliseconds as the server counts them: minus one is no limit.
+fn milliseconds(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_millis)
+}
+
+impl Engine for Redis {
+    fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
+        let begun = time::now();
+        if self.process != std::process::id() {
+            let text = "this process was forked: make a client of its own in the child";
+            return Reply::Now(Some(Err(Failure::Unavailable(text.into()))));
+        }
+        if self.hints.is_outage() {
+            return Reply::Now(Some(Err(Failure::Unavailable("not connected".into()))));
+        }
+        if claim.held == 0 && !claim.steal {
+            let busy = |retry_in| Reply::now(Attempt::Busy { retry_in, holder: None });
+            match self.hints.may_ask(&claim.name, turn, begun) {
+                MayTake::Yes => {}
+                MayTake::In(wait) => return busy(Some(wait)),
+                MayTake::WhenHinted => return busy(None),
+            }
+        }
+        let before = self.keeper.get(&claim.name, claim.owner);
+        let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
+        let kept = Kept::new(claim.owner, claim.lease, limit, Arc::clone(&claim.term), begun);
+        let length = kept.length(begun);
+        let call = Call::new(&ACQUIRE)
+            .key(claim.name.as_str())
+            .arg(claim.owner)
+            .arg(length.as_millis().max(1))
+            .arg(claim.held)
+            .arg(u8::from(claim.steal));
+        let answer = self.pipe().step((claim.name.clone(), claim.owner), call);
+        let (name, steal) = (claim.name.clone(), claim.steal);
+        let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
+        Reply::later(async move {
+            match answer.await? {
+                Value::Int(1) => {
+                    let until = kept.until(begun, length);
+                    keeper.keep(&name, kept, steal);
+                    Ok(Attempt::Granted(until))
+                }
+                Value::Int(0) => Ok(Attempt::Gone),
+                Value::Array(busy) => {
+                    let (left, holder) = match busy.as_slice() {
+                        [Value::Int(left), Value::BulkString(holder)] => (*left, parse_owner(holder)),
+                        [Value::Int(left), ..] => (*left, None),
+                        _ => return Err(nonsense(&Value::Array(busy))),
+                    };
+                    // One more, because the server rounds down.
+                    let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
+                    let poll = hints.is_denied().then(|| jittered(POLL));
+                    let retry_in = [retry_in, poll].into_iter().flatten().min();
+                    Ok(Attempt::Busy { retry_in, holder })
+                }
+                other => Err(nonsense(&other)),
+            }
+        })
+    }
+
+    fn release(&self, name: &Name, release: Release) -> Reply<Released> {
+        let begun = time::now();
+        let (name, keeper) = (name.clone(), Arc::clone(&self.keeper));
+        match release {
+            Release::One { owner, from, lease } => {
+                let kept = keeper.get(&name, owner);
+                let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
+                if from <= 1 {
+                    // Renewal ends before the release is sent.
+                    keeper.forget(&name, owner);
+                }
+                let call = Call::new(&RELEASE)
+                    .key(name.as_str())
+                    .arg(owner)
+                    .arg(from)
+                    .arg(length.as_millis().max(1))
+                    .arg(lock_channel(&name));
+                let answer = self.pipe().step((name.clone(), owner), call);
+                Reply::later(async move {
+                    match answer.await {
+                        Ok(Value::Int(left)) if left >= 0 => {
+                            let left = u32::try_from(left).unwrap_or(u32::MAX);
+                            let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
+                            Ok(Released::Left(left, until))
+                        }
+                        Ok(Value::Int(_)) | Err(Failure::NotALock) => Ok(Released::NotHeld),
+                        Ok(other) => Err(nonsense(&other)),
+                        Err(failure) => Err(failure),
+                    }
+                })
+            }
+            Release::All => {
+                let call = Call::new(&FORCE).key(name.as_str()).arg(lock_channel(&name));
+                let answer = self.pipe().send(call);
+                Reply::later(async move {
+                    match answer.await? {
+                        Value::Int(0) => Ok(Released::NotHeld),
+                        Value::Int(_) => {
+                            keeper.lose(&name, Loss::ForceUnlocked);
+                            Ok(Released::Left(0, None))
+                        }
+                        other => Err(nonsense(&other)),
+                    }
+                })
+            }
+        }
+    }
+
+    fn renew(&self, name: &Name, owner: OwnerId, length: Duration) -> Reply<Renewed> {
+        let Some(kept) = self.keeper.get(name, owner) else { return Reply::now(Renewed::Gone) };
+        let begun = time::now();
+        let length = kept.limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
+        let call = Call::new(&RENEW).key(name.as_str()).arg(owner).arg(length.as_millis().max(1));
+        let answer = self.pipe().send(call);
+        Reply::later(async move {
+            match answer.await? {
+                Value::Array(verdict) if verdict.as_slice() == [Value::Int(1)] => {
+                    let extended = kept.until(begun, length);
+                    Ok(Renewed::Until(if length > kept.term.remaining() {
+                        extended
+                    } else {
+                        kept.term.until()
+                    }))
+                }
+                Value::Array(_) => Ok(Renewed::Gone),
+                other => Err(nonsense(&other)),
+            }
+        })
+    }
+
+    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease) {
+        if count == 0 {
+            self.keeper.forget(name, owner);
+        }
+        let until = time::now() + lease.length();
+        self.pipe().abandon(Abandon { name: name.clone(), owner, count, until });
+    }
+
+    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
+        self.keeper.get(name, owner).map(|kept| kept.term)
+    }
+
+    fn query(&self, name: &Name) -> Reply<Option<Holding>> {
+        let answer = self.pipe().send(Call::new(&QUERY).key(name.as_str()));
+        Reply::later(async move {
+            match answer.await? {
+                Value::Nil => Ok(None),
+                Value::Array(holding) => match holding.as_slice() {
+                    [Value::Int(left), Value::BulkString(owner), Value::BulkString(count)] => {
+                        let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
+                        match (parse_owner(owner), count) {
+                            (Some(owner), Some(count)) => {
+                                let remaining = milliseconds(*left).unwrap_or(Duration::MAX);
+                                Ok(Some(Holding { owner, count, remaining }))
+                            }
+                            _ => Err(Failure::NotALock),
+                        }
+                    }
+                    _ => Err(Failure::NotALock),
+                },
+                other => Err(nonsense(&other)),
+            }
+        })
+    }
+
+    fn listen(&self, name: &Name) -> Ticket {
+        self.hints.listen(name)
+    }
+
+    fn listening(&self, name: &Name) -> Reply<()> {
+        let (hints, name) = (Arc::clone(&self.hints), name.clone());
+        Reply::later(async move {
+            hints.listening(&name).await;
+            Ok(())
+        })
+    }
+
+    fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.hints.poll_hint(name, ticket, context)
+    }
+
+    fn leave(&self, name: &Name, ticket: Ticket) {
+        self.hints.leave(name, ticket);
+    }
+
+    fn retire(&self, _client: ClientId) -> usize {
+        self.keeper.retire()
+    }
+}
+
+fn parse_owner(field: &[u8]) -> Option<OwnerId> {
+    let owner: Owner = std::str::from_utf8(field).ok()?.parse().ok()?;
+    owner.full()
+}

@@ -1,0 +1,109 @@
+//! The connection for messages, kept alive as long as the client lives and in step with who waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::{PushInfo, PushKind, Value};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::connection::{Connection, Settings, Trouble};
+use super::hints::Hints;
+use super::keys::lock_channel;
+use crate::name::Name;
+use crate::time::jittered;
+
+/// How many channels go into one request.
+const CHUNK: usize = 500;
+/// After so long without a word the connection is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(5);
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Runs until the client is gone. The connection is opened when somebody waits for the first time.
+pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
+    let mut pause = FIRST_PAUSE;
+    // Whether anything can have been announced while somebody waited and nobody listened.
+    let mut gap = false;
+    loop {
+        while hints.is_idle() {
+            hints.wanted.notified().await;
+        }
+        let (push, pushes) = unbounded_channel();
+        match settings.open(push).await {
+            Ok(connection) => {
+                pause = FIRST_PAUSE;
+                hints.link_up();
+                let trouble = serve(&connection, pushes, &hints, gap).await;
+                tracing::debug!(?trouble, "the connection for messages is replaced");
+            }
+            Err(failure) => tracing::debug!(%failure, "no connection for messages"),
+        }
+        gap = true;
+        hints.link_down();
+        tokio::time::sleep(jittered(pause)).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+}
+
+/// Works on one connection until it breaks.
+async fn serve(
+    connection: &Connection,
+    mut pushes: UnboundedReceiver<PushInfo>,
+    hints: &Hints,
+    gap: bool,
+) -> Trouble {
+    let served = async {
+        follow(connection, hints).await?;
+        if gap {
+            hints.wake_all();
+        }
+        loop {
+            tokio::select! {
+                () = hints.wanted.notified() => follow(connection, hints).await?,
+                push = pushes.recv() => match push {
+                    Some(push) if push.kind == PushKind::Message => deliver(&push, hints),
+                    Some(push) if push.kind != PushKind::Disconnection => {}
+                    _ => return Ok(()),
+                },
+                () = tokio::time::sleep(SILENCE) => drop(connection.send(redis::cmd("PING")).await?),
+            }
+        }
+    };
+    let ended: Result<(), Trouble> = served.await;
+    ended.err().unwrap_or_else(|| Trouble::Broken(crate::error::Failure::Unavailable("closed".into())))
+}
+
+/// Subscribes and unsubscribes until the subscriptions are those of the lines.
+///
+/// One request at a time: the client crate takes any confirmation for the answer of the oldest request.
+async fn follow(connection: &Connection, hints: &Hints) -> Result<(), Trouble> {
+    loop {
+        let changes = hints.take_changes();
+        if changes.subscribe.is_empty() && changes.unsubscribe.is_empty() {
+            return Ok(());
+        }
+        for names in changes.unsubscribe.chunks(CHUNK) {
+            connection.unsubscribe(&channels(names)).await?;
+        }
+        for names in changes.subscribe.chunks(CHUNK) {
+            match connection.subscribe(&channels(names)).await {
+                Ok(()) => hints.subscribed(names),
+                Err(Trouble::Refused(failure)) => {
+                    tracing::debug!(%failure, "SUBSCRIBE refused");
+                    hints.denied();
+                }
+                Err(trouble) => return Err(trouble),
+            }
+        }
+    }
+}
+
+fn channels(names: &[Name]) -> Vec<String> {
+    names.iter().map(lock_channel).collect()
+}
+
+fn deliver(push: &PushInfo, hints: &Hints) {
+    if let [Value::BulkString(channel), Value::BulkString(payload)] = push.data.as_slice() {
+        hints.message(&String::from_utf8_lossy(channel), payload);
+    }
+}
