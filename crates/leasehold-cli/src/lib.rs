@@ -1,4 +1,4 @@
-//! The `leasehold` command as a library, so that tests can drive its parts. The binary only calls [`run`].
+//! The `leasehold` command as a library, so that tests can drive its parts. The binary only calls [`run()`].
 
 pub mod demo;
 #[cfg(unix)]

@@ -47,7 +47,7 @@ pub enum Failure {
     Busy {
         /// Its name.
         name: String,
-        /// Who has it, as [`held`] says it.
+        /// Who has it, as `held` says it.
         held: String,
     },
     /// Somebody else has had the lock for all the time that we were to wait.
@@ -60,7 +60,7 @@ pub enum Failure {
         name: String,
         /// How long it was waited for.
         waited: Duration,
-        /// Who has it, as [`held`] says it.
+        /// Who has it, as `held` says it.
         held: String,
     },
     /// We were told to end while we waited.

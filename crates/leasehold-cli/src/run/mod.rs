@@ -45,7 +45,7 @@ pub(crate) const SHORTEST_LEASE: Duration = Plan::SHORTEST_LEASE;
 
 /// Gets the lock, runs the command, gives the lock back, and tells what the command ended with.
 ///
-/// It is to be called on the main thread, see [`Child::start`].
+/// It is to be called on the main thread, see `Child::start`.
 ///
 /// # Errors
 ///

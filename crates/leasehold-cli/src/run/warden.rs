@@ -76,7 +76,7 @@ impl Warden {
 ///
 /// # Errors
 ///
-/// When it was not started by [`Warden::start`]. Otherwise it does not return, because it kills itself.
+/// When it was not started by `Warden::start`. Otherwise it does not return, because it kills itself.
 pub fn run() -> Result<(), Error> {
     // It has to outlive whatever the group is told, Ctrl-C and Ctrl-Z included.
     SigSet::all().thread_block().map_err(|error| Failure::Start(error.into()))?;

@@ -82,9 +82,9 @@ impl Slot {
             Release::One { owner, from, .. } if held.owner != owner || held.count != from => {
                 (Released::NotHeld, after)
             }
-            Release::One { from: 2.., .. } => {
+            Release::One { from: 2.., lease, .. } => {
                 held.count -= 1;
-                (Released::Left(held.count, Some(held.extend(held.lease.length(), now))), after)
+                (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
             }
             Release::One { .. } => (Released::Left(0, None), self.free(Loss::Gone, now)),
             Release::All => (Released::Left(0, None), self.free(Loss::ForceUnlocked, now)),
