@@ -1,7 +1,7 @@
 //! What a test case works on: an engine, clients of it, and names that no other case uses.
 
 mod memory;
-mod redis;
+mod shared_server;
 
 use std::fmt;
 use std::future::Future;
@@ -14,7 +14,7 @@ use leasehold::{Client, Connect, Lock};
 use tokio::time::{Instant, sleep};
 
 pub use self::memory::Memory;
-pub use self::redis::Redis;
+pub use self::shared_server::SharedServer;
 
 /// What the suite needs of an engine beyond being connected to.
 pub trait Backend: Send + Sync {

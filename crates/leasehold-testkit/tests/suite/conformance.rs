@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use leasehold_testkit::conformance::{CASES, Case};
 
 leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
-leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::Redis::redis() }
-leasehold_testkit::conformance! { valkey, real_time, leasehold_testkit::bench::Redis::valkey() }
+leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::SharedServer::redis() }
+leasehold_testkit::conformance! { valkey, real_time, leasehold_testkit::bench::SharedServer::valkey() }
 
 const BEHAVIOURS: &str = include_str!("../../../../docs/behaviours.md");
 

@@ -7,12 +7,12 @@ use crate::server::{Flavour, Server};
 
 /// A server shared by all cases of a test binary.
 #[derive(Debug)]
-pub struct Redis {
+pub struct SharedServer {
     server: &'static Server,
     url: String,
 }
 
-impl Redis {
+impl SharedServer {
     /// The Redis server of this test binary, started by the first who asks.
     #[must_use]
     pub fn redis() -> Self {
@@ -32,7 +32,7 @@ impl Redis {
     }
 }
 
-impl Backend for Redis {
+impl Backend for SharedServer {
     fn url(&self) -> &str {
         &self.url
     }
