@@ -67,6 +67,17 @@ fn shortest(lease: Duration, max_hold: Option<Duration>) -> Duration {
     max_hold.map_or(lease, |max_hold| lease.min(max_hold))
 }
 
+/// Resolves when the guard has more than half of what it could have, at once if so already, or has lost the lock.
+///
+/// A lock that was granted in answer to an old request is not sure to be held for long until it is renewed, which
+/// happens at once. A command that began before that would be ended for nothing.
+pub(super) async fn fresh(guard: &Guard, lease: Duration, max_hold: Option<Duration>) {
+    let half = shortest(lease, max_hold) / 2;
+    while guard.is_held() && guard.remaining() < half {
+        sleep(Duration::from_millis(1)).await;
+    }
+}
+
 /// Resolves when the guard has no more than `limit` left, at once if so already.
 ///
 /// Renewals move the deadline while we sleep, so it looks again and again.

@@ -117,6 +117,9 @@ pub enum Cause {
     /// It was about to run out, because no renewal got through.
     #[error("the lock server could not be reached to renew it")]
     NotRenewed,
+    /// The warden has ended the command in time, because we did not tell it of any renewal.
+    #[error("leasehold was stopped, or got no time on this machine to look after it")]
+    Stalled,
     /// It was gone before we knew.
     #[error(transparent)]
     Lost(Loss),
@@ -129,6 +132,7 @@ impl Cause {
             Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired) => {
                 ", and look after the server and the network"
             }
+            Self::Stalled => ", and look after the load of this machine",
             Self::Lost(_) => ", and find out who unlocked it",
         }
     }

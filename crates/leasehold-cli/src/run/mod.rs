@@ -108,6 +108,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
             give_back(guard).await;
             Err(Failure::Lost { name: options.name.clone(), cause })
         }
+        Ok(End::TooLate) => Err(Failure::TooLate),
         Err(error) => {
             give_back(guard).await;
             Err(Failure::Start(error))
@@ -150,7 +151,11 @@ async fn hold(
     // Only now: who waits may be suspended.
     signals.also(Signals::listen(&[Signal::SIGTSTP])?);
     let changes = signal(SignalKind::child())?;
-    let warden = Warden::start().await?;
+    let mut warden = Warden::start().await?;
+    deadline::fresh(guard, options.lease, options.max_hold).await;
+    if !guard.is_held() {
+        return Ok(End::TooLate);
+    }
     let until = plan.latest(guard);
     warden.allow_until(until);
     let mut child = Child::start(options, guard, warden.group(), until)?;
@@ -161,7 +166,7 @@ async fn hold(
         max_hold: options.max_hold,
         plan,
         child: &mut child,
-        warden: &warden,
+        warden: &mut warden,
         signals: &mut signals,
         changes,
         terminal,

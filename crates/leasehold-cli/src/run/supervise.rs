@@ -29,7 +29,7 @@ pub(super) struct Supervisor<'a> {
     pub(super) max_hold: Option<Duration>,
     pub(super) plan: Plan,
     pub(super) child: &'a mut Child,
-    pub(super) warden: &'a Warden,
+    pub(super) warden: &'a mut Warden,
     /// Those that the command should have, and SIGTSTP, which nobody should have.
     pub(super) signals: &'a mut Signals,
     /// Rings when a child has stopped, among other things.
@@ -45,6 +45,8 @@ pub(super) enum End {
     Held(ExitStatus),
     /// By us, because of this.
     Lost(Cause),
+    /// It has never begun, because the lock was lost before.
+    TooLate,
 }
 
 /// A killed command that lives longer than this, and longer than the lock, is worth a complaint.
@@ -94,7 +96,7 @@ impl Supervisor<'_> {
     }
 
     /// What to make of a command that has ended by itself, or so it seems.
-    async fn judge(&self, status: ExitStatus, asked: Option<Asked>) -> End {
+    async fn judge(&mut self, status: ExitStatus, asked: Option<Asked>) -> End {
         if let Some(Asked { cause, .. }) = asked {
             // It may have left something behind that does not care for being asked.
             self.child.signal(Signal::SIGKILL);
@@ -103,12 +105,8 @@ impl Supervisor<'_> {
         if !self.guard.is_held() {
             return End::Lost(Cause::Lost(self.guard.lost().await));
         }
-        // The warden is faster than we are when we were stopped.
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
-        if killed && self.guard.remaining() <= self.plan.kill {
-            return End::Lost(self.cause(None));
-        }
-        End::Held(status)
+        if killed && self.warden.has_ended().await { End::Lost(Cause::Stalled) } else { End::Held(status) }
     }
 
     fn ask(&self) -> Asked {

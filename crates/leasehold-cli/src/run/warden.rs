@@ -16,6 +16,7 @@ use nix::unistd::{Pid, getpgrp, getpid};
 use tokio::io::AsyncReadExt as _;
 use tokio::net::UnixStream;
 use tokio::process::{Child, Command};
+use tokio::time::timeout;
 
 use super::clock;
 use super::failure::Failure;
@@ -63,6 +64,12 @@ impl Warden {
         let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         // Not awaited: a warden that does not listen must not hold us up. It kills too early then, never too late.
         let _ = self.line.try_write(&until.to_ne_bytes());
+    }
+
+    /// Whether the warden has ended, as it does when it ends the group.
+    pub(super) async fn has_ended(&mut self) -> bool {
+        // Those who die together are not seen dead at the same moment.
+        timeout(Duration::from_millis(100), self.process.wait()).await.is_ok()
     }
 
     /// Ends the warden and spares the rest of its group.

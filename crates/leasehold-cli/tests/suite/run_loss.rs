@@ -28,7 +28,7 @@ fn stubborn(server: &Server, arguments: &str, file: &TestFile, number: u32) -> R
 /// Starts one who waits for the lock, only says that it has begun, and ends.
 fn waiter(server: &Server, file: &TestFile) -> Runner {
     let script = r#"echo "start $2 $(date +%s%N)" >> "$1""#;
-    let waiter = Runner::start(run(&server.url(), "x --lease 1s", script).args([file.path(), "2"]));
+    let waiter = Runner::start(run(&server.url(), "x", script).args([file.path(), "2"]));
     let message = waiter.message();
     assert!(message.contains("waiting for the lock"), "{message}");
     waiter
@@ -52,7 +52,7 @@ fn gap(file: &TestFile) -> u64 {
 fn a_lock_that_is_taken_away_ends_the_command() {
     let server = Server::start();
     let file = TestFile::new();
-    let runner = stubborn(&server, "x --lease 1s", &file, 1);
+    let runner = stubborn(&server, "x --lease 2s", &file, 1);
     assert_eq!(server.ask("DEL x"), ":1");
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
@@ -68,7 +68,7 @@ fn a_lock_that_is_taken_away_ends_the_command() {
 fn a_lock_that_is_taken_over_ends_the_command() {
     let server = Server::start();
     let file = TestFile::new();
-    let runner = stubborn(&server, "x --lease 1s", &file, 1);
+    let runner = stubborn(&server, "x --lease 2s", &file, 1);
     assert_eq!(
         server.ask("EVAL \"redis.call('del', 'x') return redis.call('hset', 'x', 'other', 1)\" 0"),
         ":1"
@@ -85,14 +85,14 @@ fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
     let server = Server::start();
     for round in 0..rounds {
         let file = TestFile::new();
-        let first = stubborn(&server, "x --lease 1s", &file, 1);
+        let first = stubborn(&server, "x --lease 2s", &file, 1);
         let second = waiter(&server, &file);
         // At any moment between two renewals.
-        thread::sleep(Duration::from_millis(round * 97 % 333));
+        thread::sleep(Duration::from_millis(round * 197 % 666));
         server.freeze();
-        // The lease ends two thirds of a second to a second after the freeze: sometimes before the thaw, sometimes
-        // after. The command has been asked to end by then, so that nothing saves it.
-        thread::sleep(Duration::from_millis(850 + 40 * (round % 10)));
+        // The lease ends 1.3 to 2 s after the freeze: sometimes before the thaw, sometimes after. The command has been
+        // asked to end by then, so that nothing saves it.
+        thread::sleep(Duration::from_millis(1650 + 60 * (round % 10)));
         server.thaw();
         let first = first.finish();
         assert_eq!(first.code, Some(76), "{first:?}");
@@ -108,7 +108,7 @@ fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
 fn a_server_that_is_gone_ends_the_command() {
     let server = Server::start();
     let file = TestFile::new();
-    let runner = stubborn(&server, "x --lease 1s --grace 0", &file, 1);
+    let runner = stubborn(&server, "x --lease 2s --grace 0", &file, 1);
     drop(server);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
@@ -187,7 +187,7 @@ fn what_a_command_leaves_behind_otherwise_is_left_alone() {
 fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lease() {
     let server = Server::start();
     let file = TestFile::new();
-    let mut first = stubborn(&server, "x --lease 1s", &file, 1);
+    let mut first = stubborn(&server, "x --lease 2s", &file, 1);
     let second = waiter(&server, &file);
     first.signal(Signal::SIGKILL);
     first.all_gone();
@@ -218,7 +218,7 @@ fn who_is_killed_with_the_warden_takes_the_command_along() {
 fn who_is_stopped_cannot_protect_the_command_any_more() {
     let server = Server::start();
     let file = TestFile::new();
-    let first = stubborn(&server, "x --lease 1s", &file, 1);
+    let first = stubborn(&server, "x --lease 2s", &file, 1);
     let second = waiter(&server, &file);
     first.signal(Signal::SIGSTOP);
     let second = second.finish();
@@ -235,11 +235,11 @@ fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
     // Fills the pipe of the standard error, so that whoever says something there has to wait.
     let script = "trap '' TERM; while :; do echo words words words words >&2; done";
     let (reader, writer) = io::pipe().unwrap();
-    let mut command = run(&server.url(), "x --max-hold 2s", script);
+    let mut command = run(&server.url(), "x --max-hold 3s", script);
     let mut process = command.stderr(writer).spawn().unwrap();
     drop(command);
     eventually("it has the lock", || server.is_locked("x"));
-    // For two seconds if it runs out, and less if it is given back, because the command is dead.
+    // For three seconds if it runs out, and less if it is given back, because the command is dead.
     eventually("the lock is free", || !server.is_locked("x"));
     assert_eq!(process.try_wait().unwrap(), None, "it still has to say why");
     drop(reader);

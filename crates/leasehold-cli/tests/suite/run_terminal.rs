@@ -91,7 +91,7 @@ fn others_in_a_pipeline_keep_the_terminal_when_the_command_does_not_want_it() {
 fn ctrl_c_ends_the_command_and_the_script_around_it() {
     let server = Server::start();
     for command in ["$run x -- sh -c", "echo in | $run x -- sh -c"] {
-        let line = format!("{command} 'echo rea''dy; sleep 1000'; echo went on $((1 + 1))");
+        let line = format!("{command} 'echo rea''dy; exec sleep 1000'; echo went on $((1 + 1))");
         let mut terminal = Terminal::run(&server, &line);
         terminal.shows("ready");
         terminal.types("\x03");

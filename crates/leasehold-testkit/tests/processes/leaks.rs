@@ -40,7 +40,6 @@ impl Amount {
 }
 
 const TASKS: usize = 32;
-const CROWD: usize = 10_000;
 
 #[test]
 fn names_cancelled_acquires_and_dropped_guards_leave_nothing_behind() {
@@ -56,9 +55,6 @@ fn come_and_go() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut server = Connection::open(port).unwrap();
     let client = Client::connect(format!("redis://127.0.0.1:{port}")).block().unwrap();
-    // The greatest crowd comes first: what the allocator keeps of it is enough for everything that follows.
-    drop(runtime.block_on(take(&client, "crowd", CROWD)));
-    nothing_is_left(&mut server);
     let mut resident = Vec::new();
     for quarter in 0..4 {
         let begun = Instant::now();
@@ -113,12 +109,12 @@ fn fail() {
         resident.push(resident_now());
     }
     println!("outage: {resident:?} KiB after 20 000 failed acquires each");
-    // The first round is for the allocator.
+    // The first round is for the allocator. A hundred bytes for each that failed later would be too much.
     let (before, after) = (resident[1], resident[4]);
-    assert!(after < before + before / 10, "{resident:?} KiB");
+    assert!(after < before + 6_000, "{resident:?} KiB");
     proxy.heal();
     let back = || client.lock("back").try_acquire().block().map(drop).map_err(|error| error.to_string());
-    wait_until(Duration::from_secs(5), back);
+    wait_until(Duration::from_secs(20), back);
     nothing_is_left(&mut Connection::open(port).unwrap());
 }
 
@@ -183,6 +179,12 @@ async fn cancel(client: &Client, numbers: Range<usize>) {
                 let limit = dice.between(Duration::ZERO, Duration::from_millis(4));
                 drop(timeout(limit, acquire).await);
                 drop(own);
+                // Now and then everything that is under way is waited for, lest the greatest pile that there ever
+                // was decides how much memory is resident.
+                if number % (8 * TASKS) < TASKS {
+                    let guard = client.lock(format!("settled:{number}")).acquire().await.expect("it is free");
+                    guard.release().await.expect("it is held");
+                }
             }
             assert!(busy.is_held(), "nobody but this test releases it");
         }

@@ -78,18 +78,20 @@ async fn silence_for_half_the_lease_loses_nothing() {
     let _alone = alone().await;
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
-    let lease = SECOND * 3;
+    let lease = SECOND * 5;
     let client = Client::connect(proxy.url()).watchdog(lease).await.unwrap();
     let guard = client.lock("n").acquire().await.unwrap();
     // Once as soon as it has begun, and once just before it would be renewed.
-    for after in [Duration::ZERO, Duration::from_millis(850)] {
+    for after in [Duration::ZERO, Duration::from_millis(1450)] {
         sleep(after).await;
         proxy.blackhole(Which::All);
+        let (begun, remaining) = (Instant::now(), guard.remaining());
         sleep(lease / 2).await;
-        assert!(guard.is_held());
+        let what = format!("{remaining:?} were left {:?} ago", begun.elapsed());
+        assert!(guard.is_held(), "{what}");
         proxy.heal();
         renewed(&server, "n").await;
-        assert!(guard.is_held());
+        assert!(guard.is_held(), "{what}");
     }
     assert_eq!(server.cli(&["HGET", "n", &guard.owner().to_string()]), "1");
     guard.release().await.unwrap();
