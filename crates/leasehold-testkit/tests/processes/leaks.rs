@@ -77,47 +77,6 @@ fn come_and_go() {
     assert!(more * 50 < half, "the second half added 2 % or more: {resident:?} KiB");
 }
 
-#[test]
-fn an_outage_leaves_nothing_behind_of_what_failed_in_it() {
-    let server = Server::start(Flavour::Redis);
-    run_part(&mut part("leaks::fail", &server));
-}
-
-#[test]
-fn fail() {
-    let Some(port) = server_of_part() else { return };
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let proxy = Proxy::start(port);
-    let watchdog = Duration::from_millis(200);
-    let client = Client::connect(proxy.url()).watchdog(watchdog).block().unwrap();
-    proxy.refuse();
-    let mut resident = Vec::new();
-    for round in 0..5 {
-        for part in 0..10 {
-            runtime.block_on(divide(0..2_000, |numbers| {
-                let client = client.clone();
-                async move {
-                    for number in numbers {
-                        let lock = client.lock(format!("{round}:{part}:{number}"));
-                        assert!(lock.acquire().await.is_err(), "there is no server");
-                    }
-                }
-            }));
-            // Whatever is kept in mind of them is of no use after the lease.
-            std::thread::sleep(watchdog / 4);
-        }
-        resident.push(resident_now());
-    }
-    println!("outage: {resident:?} KiB after 20 000 failed acquires each");
-    // The first round is for the allocator. A hundred bytes for each that failed later would be too much.
-    let (before, after) = (resident[1], resident[4]);
-    assert!(after < before + 6_000, "{resident:?} KiB");
-    proxy.heal();
-    let back = || client.lock("back").try_acquire().block().map(drop).map_err(|error| error.to_string());
-    wait_until(Duration::from_secs(20), back);
-    nothing_is_left(&mut Connection::open(port).unwrap());
-}
-
 /// Resident memory of this process in KiB.
 fn resident_now() -> usize {
     let status = std::fs::read_to_string("/proc/self/status").expect("this test reads Linux's /proc");
