@@ -86,6 +86,7 @@ impl Hold {
             match self.step_in(&mut seat, &term, entry, turn).await? {
                 Attempt::Granted(_) => return Ok(Tried::Granted(Guard::new(Arc::clone(self), term))),
                 Attempt::Busy { retry_in, holder } => return Ok(Tried::Busy { retry_in, holder }),
+                Attempt::NotAsked(failure) => return Err(failure),
                 Attempt::Gone if seat.count == 0 => {
                     self.abandon(0, entry.lease);
                     let text = "the server still counts a hold of this owner that was given up";
@@ -114,6 +115,7 @@ impl Hold {
         let entry = Entry { lease, max_hold: None, steal: false };
         match self.step_in(&mut seat, term, entry, None).await? {
             Attempt::Granted(_) => Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term)))),
+            Attempt::NotAsked(failure) => Err(failure),
             Attempt::Gone | Attempt::Busy { .. } => {
                 term.lose(Loss::Gone);
                 Ok(Err(Loss::Gone))

@@ -9,6 +9,7 @@ use leasehold::Client;
 use leasehold_testkit::proxy::Proxy;
 use leasehold_testkit::resp::{Connection, Value};
 use leasehold_testkit::server::{Flavour, Server};
+use peak_alloc::PeakAlloc;
 use tokio::time::{Instant, timeout};
 
 use crate::support::{Dice, part, run_part, server_of_part, take, wait_until};
@@ -41,6 +42,11 @@ impl Amount {
 
 const TASKS: usize = 32;
 
+/// Counts what is allocated and not freed. Resident memory also tells how the allocator fared with the greatest pile
+/// that there ever was, which is another matter in every run.
+#[global_allocator]
+static HEAP: PeakAlloc = PeakAlloc;
+
 #[test]
 fn names_cancelled_acquires_and_dropped_guards_leave_nothing_behind() {
     let server = Server::start(Flavour::Redis);
@@ -55,7 +61,7 @@ fn come_and_go() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut server = Connection::open(port).unwrap();
     let client = Client::connect(format!("redis://127.0.0.1:{port}")).block().unwrap();
-    let mut resident = Vec::new();
+    let mut live = Vec::new();
     for quarter in 0..4 {
         let begun = Instant::now();
         let [names, cancelled, dropped] = amount.part(quarter, 4);
@@ -63,18 +69,67 @@ fn come_and_go() {
         runtime.block_on(cancel(&client, cancelled));
         runtime.block_on(drop_guards(&client, dropped));
         nothing_is_left(&mut server);
-        resident.push(resident_now());
+        live.push(live_at_rest());
         println!(
-            "leaks: {} KiB after {} of 4 parts, {:.1?}",
-            resident[quarter],
+            "leaks: {} bytes live after {} of 4 parts, {} KiB resident, {:.1?}",
+            live[quarter],
             quarter + 1,
+            resident_now(),
             begun.elapsed()
         );
     }
-    let (half, all) = (resident[1], resident[3]);
+    let (half, all) = (live[1], live[3]);
     let more = all.saturating_sub(half);
-    println!("leaks: the second half added {more} KiB to {half} KiB");
-    assert!(more * 50 < half, "the second half added 2 % or more: {resident:?} KiB");
+    println!("leaks: the second half added {more} bytes to {half}");
+    assert!(more * 50 < half, "the second half added 2 % or more: {live:?} bytes");
+}
+
+#[test]
+fn an_outage_leaves_nothing_behind_of_what_failed_in_it() {
+    let server = Server::start(Flavour::Redis);
+    run_part(&mut part("leaks::fail", &server));
+}
+
+#[test]
+fn fail() {
+    let Some(port) = server_of_part() else { return };
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let proxy = Proxy::start(port);
+    let watchdog = Duration::from_millis(200);
+    let client = Client::connect(proxy.url()).watchdog(watchdog).block().unwrap();
+    proxy.refuse();
+    let mut live = Vec::new();
+    for round in 0..4 {
+        runtime.block_on(divide(0..20_000, |numbers| {
+            let client = client.clone();
+            async move {
+                for number in numbers {
+                    let lock = client.lock(format!("{round}:{number}"));
+                    assert!(lock.acquire().await.is_err(), "there is no server");
+                }
+            }
+        }));
+        live.push(live_at_rest());
+    }
+    println!("outage: {live:?} bytes live after 20 000 failed acquires each");
+    let (half, all) = (live[1], live[3]);
+    assert!(all.saturating_sub(half) * 50 < half, "the second half added 2 % or more: {live:?} bytes");
+    proxy.heal();
+    let back = || client.lock("back").try_acquire().block().map(drop).map_err(|error| error.to_string());
+    wait_until(Duration::from_secs(20), back);
+    nothing_is_left(&mut Connection::open(port).unwrap());
+}
+
+/// Bytes that are allocated once the last answers have been taken in: when nothing has changed for a while.
+fn live_at_rest() -> usize {
+    let (mut live, mut still) = (HEAP.current_usage(), 0);
+    while still < 20 {
+        std::thread::sleep(Duration::from_millis(10));
+        let now = HEAP.current_usage();
+        still = if now == live { still + 1 } else { 0 };
+        live = now;
+    }
+    live
 }
 
 /// Resident memory of this process in KiB.

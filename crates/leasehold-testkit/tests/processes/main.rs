@@ -3,11 +3,11 @@
 //! Some tests run a part of themselves in a process of its own, which is this binary once more. Such parts are
 //! tests; run without their parent, they do nothing.
 
-#![allow(dead_code, unused_imports, reason = "what further tests of these kinds need is here already")]
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod exclusion;
 mod holes;
 mod leaks;
+mod outcomes;
 mod support;
 mod threads;

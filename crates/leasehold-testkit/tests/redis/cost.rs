@@ -122,3 +122,31 @@ fn requests(server: &Server) -> i64 {
     };
     calls("evalsha") + calls("eval")
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn ten_thousand_locks_are_renewed_with_at_most_a_hundred_requests_per_period() {
+    let _alone = alone().await;
+    let server = Server::start(Flavour::Redis);
+    let client = Client::connect(server.url()).watchdog(WATCHDOG).await.unwrap();
+    let mut guards: Vec<Guard> = Vec::new();
+    while guards.len() < MANY {
+        let mut acquires = JoinSet::new();
+        for n in guards.len()..guards.len() + MANY / 10 {
+            acquires.spawn(client.lock(format!("n:{n}")).acquire().into_future());
+        }
+        guards.extend(acquires.join_all().await.into_iter().map(|guard| guard.unwrap()));
+    }
+    let periods = 3;
+    let (before, begun) = (requests(&server), Instant::now());
+    sleep(WATCHDOG / 3 * periods).await;
+    let sent = requests(&server) - before;
+    let passed = begun.elapsed().as_secs_f64() / (WATCHDOG / 3).as_secs_f64();
+    println!("{sent} requests for {MANY} locks in {passed:.1} periods");
+    #[expect(clippy::cast_possible_truncation, reason = "a handful")]
+    let most = 100 * passed.ceil() as i64;
+    assert!((1..=most).contains(&sent), "{sent} requests in {passed:.1} periods");
+    assert_eq!(number(&server.cli(&["DBSIZE"])), i64::try_from(MANY).unwrap());
+    assert!(guards.iter().all(Guard::is_held));
+    drop(guards);
+    soon("all are given back", until("no key", || number(&server.cli(&["DBSIZE"])) == 0)).await;
+}

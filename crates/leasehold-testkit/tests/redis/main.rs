@@ -2,10 +2,9 @@
 //!
 //! Every test has a server of its own, so it may stop, starve and inspect it. Tests that measure time take turns.
 
-#![allow(dead_code, unused_imports, reason = "what further tests of these kinds need is here already")]
-
 mod access;
 mod address;
+mod cancellation;
 mod cost;
 mod outage;
 mod process;

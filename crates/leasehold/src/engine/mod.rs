@@ -80,7 +80,7 @@ pub(crate) struct Claim {
     pub(crate) term: Arc<Term>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Attempt {
     /// The lock is ours, until then by our own clock.
     Granted(Until),
@@ -88,6 +88,12 @@ pub(crate) enum Attempt {
     Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
     /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.
     Gone,
+    /// There was no way to ask, so there is nothing to undo.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "the engine inside the process can always be asked")
+    )]
+    NotAsked(Failure),
 }
 
 #[derive(Debug, Clone, Copy)]

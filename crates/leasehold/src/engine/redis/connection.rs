@@ -122,10 +122,11 @@ impl Connection {
     }
 
     /// The number by which the server knows this connection, if it tells.
-    pub(super) async fn id(&self) -> Option<i64> {
+    pub(super) async fn id(&self) -> Result<Option<i64>, Failure> {
         match self.send(redis::cmd("CLIENT").arg("ID").clone()).await {
-            Ok(Value::Int(id)) => Some(id),
-            _ => None,
+            Ok(Value::Int(id)) => Ok(Some(id)),
+            Err(Trouble::Broken(failure)) => Err(failure),
+            _ => Ok(None),
         }
     }
 

@@ -117,8 +117,13 @@ impl Hints {
         }
         let empty = queue.line.is_empty();
         if empty {
-            state.lines.remove(name);
-            state.touched.insert(name.clone());
+            let State { lines, touched, .. } = &mut *state;
+            // A subscription that is on its way finds nobody, and is touched then.
+            if lines.remove(name).is_some_and(|queue| queue.subscribed) {
+                touched.insert(name.clone());
+            } else {
+                touched.remove(name);
+            }
         }
         drop(state);
         aftermath.run();

@@ -35,8 +35,8 @@ enum Message {
     Call(Request),
     /// See to it that this is undone, now or later.
     Abandon(Abandon),
-    /// A try of this abandon has been answered, or not.
-    Tried { unsettled: Unsettled, done: bool },
+    /// A try of this abandon has come to something, or to nothing.
+    Tried(Unsettled, Outcome),
     /// The connection of this number is of no more use.
     Broken(u64),
     /// Finish what is owed, tell, and end.
@@ -82,6 +82,18 @@ struct Unsettled {
     abandon: Abandon,
     /// A dead connection may still act: done once is not done for good.
     repeat: bool,
+    /// The server has to be told the script.
+    by_text: bool,
+}
+
+/// What has become of one try of an abandon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    Done,
+    /// The server did nothing: it does not know the script.
+    Unknown,
+    /// There was no answer, or none that helps.
+    Missing,
 }
 
 impl Pipe {
@@ -203,7 +215,7 @@ impl Link {
         let (push, pushes) = unbounded_channel();
         let connection = settings.open(push).await?;
         tokio::spawn(watch(pushes, number, pipe.clone()));
-        let id = connection.id().await;
+        let id = connection.id().await?;
         Ok(Self { number, connection, id })
     }
 
@@ -303,23 +315,12 @@ impl Supervisor {
             Message::Call(request) => self.call(request),
             Message::Abandon(abandon) => {
                 self.abandons += 1;
-                let unsettled = Unsettled { number: self.abandons, abandon, repeat: false };
+                let unsettled = Unsettled { number: self.abandons, abandon, repeat: false, by_text: false };
                 let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
                 self.unsettled.insert(key, unsettled.clone());
                 self.try_abandon(unsettled);
             }
-            Message::Tried { unsettled, done } => {
-                let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
-                let current =
-                    self.unsettled.get(&key).is_some_and(|newest| newest.number == unsettled.number);
-                let over = (done && !unsettled.repeat) || unsettled.abandon.until <= time::now();
-                match (current, over) {
-                    (true, true) => drop(self.unsettled.remove(&key)),
-                    (true, false) => self.try_abandon(unsettled),
-                    // A later step has taken care of it.
-                    (false, _) => {}
-                }
-            }
+            Message::Tried(unsettled, outcome) => self.tried(unsettled, outcome),
             Message::Broken(number) => {
                 if self.link.as_ref().is_some_and(|link| link.number == number) {
                     tracing::debug!("the connection is replaced");
@@ -335,23 +336,23 @@ impl Supervisor {
         self.links += 1;
         // What a dead connection still has to do must not happen after it was undone.
         let mut ended = true;
-        for id in std::mem::take(&mut self.dead) {
+        while let Some(id) = self.dead.last() {
             let kill = redis::cmd("CLIENT").arg("KILL").arg("ID").arg(id).clone();
             match link.connection.send(kill).await {
                 Ok(_) => {}
                 Err(Trouble::Refused(_)) => ended = false,
                 Err(_) => {
                     // Broken again: another link will have to do it.
-                    self.dead.push(id);
                     self.dead.extend(link.id);
                     return;
                 }
             }
+            self.dead.pop();
         }
         self.link = Some(link);
         for mut unsettled in std::mem::take(&mut self.owed) {
             unsettled.repeat |= !ended;
-            self.try_abandon(unsettled);
+            self.tried(unsettled, Outcome::Missing);
         }
         self.keeper.check_all();
         self.hints.outage(false);
@@ -362,15 +363,28 @@ impl Supervisor {
             drop(request.answer.send(Err(Failure::Unavailable("not connected".into()))));
             return;
         };
-        // Whatever was to be undone has to be before the next step, and never again after it.
+        // Whatever was to be undone has to be before the next step, and never again after it: so by its text, which
+        // the server understands at once.
         if let Some(before) = request.about.as_ref().and_then(|key| self.unsettled.remove(key)) {
-            let (answer, _) = oneshot::channel();
-            link.run(
-                Request { about: None, call: before.abandon.call(), limit: Duration::MAX, answer },
-                &self.pipe,
-            );
+            let (connection, undo) = (link.connection.clone(), before.abandon.call().by_text());
+            tokio::spawn(async move { connection.send(undo).await });
         }
         link.run(request, &self.pipe);
+    }
+
+    /// Goes on with an abandon, unless it is done, its lease is over, or a later step has taken care of it.
+    fn tried(&mut self, mut unsettled: Unsettled, outcome: Outcome) {
+        let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
+        if self.unsettled.get(&key).is_none_or(|newest| newest.number != unsettled.number) {
+            return;
+        }
+        let done = outcome == Outcome::Done && !unsettled.repeat;
+        if done || unsettled.abandon.until <= time::now() {
+            self.unsettled.remove(&key);
+        } else {
+            unsettled.by_text = outcome == Outcome::Unknown;
+            self.try_abandon(unsettled);
+        }
     }
 
     fn try_abandon(&mut self, unsettled: Unsettled) {
@@ -378,18 +392,26 @@ impl Supervisor {
             self.owed.push(unsettled);
             return;
         };
-        let (answer, answered) = oneshot::channel();
-        let pipe = self.pipe.clone();
+        let (connection, number, pipe) = (link.connection.clone(), link.number, self.pipe.clone());
         let call = unsettled.abandon.call();
-        link.run(Request { about: None, call, limit: Duration::MAX, answer }, &pipe);
+        let command = if unsettled.by_text { call.by_text() } else { call.by_hash() };
         tokio::spawn(async move {
-            let done = matches!(answered.await, Ok(Ok(_) | Err(Failure::Denied(_) | Failure::NotALock)));
-            match (done, unsettled.repeat) {
-                (true, false) => {}
-                (true, true) => tokio::time::sleep(AGAIN).await,
-                (false, _) => tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await,
+            let outcome = match connection.send(command).await {
+                Ok(_) => Outcome::Done,
+                Err(Trouble::NoScript) => Outcome::Unknown,
+                Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
+                Err(Trouble::Refused(_)) => Outcome::Missing,
+                Err(Trouble::Broken(_)) => {
+                    pipe.tell(Message::Broken(number));
+                    Outcome::Missing
+                }
+            };
+            match outcome {
+                Outcome::Done if unsettled.repeat => tokio::time::sleep(AGAIN).await,
+                Outcome::Done | Outcome::Unknown => {}
+                Outcome::Missing => tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await,
             }
-            pipe.tell(Message::Tried { unsettled, done });
+            pipe.tell(Message::Tried(unsettled, outcome));
         });
     }
 
@@ -406,11 +428,11 @@ async fn open_after(pause: Duration, settings: Settings, number: u64, pipe: Pipe
 }
 
 /// Runs one call. A script that the server has forgotten is told again, unless nobody waits any more: then an undo
-/// may be under way already. The undo itself is harmless at any time.
+/// may be under way already.
 async fn run(connection: Connection, number: u64, request: Request, pipe: Pipe) {
     let Request { call, limit, answer, .. } = request;
     let mut outcome = connection.send_within(call.by_hash(), limit).await;
-    if matches!(outcome, Err(Trouble::NoScript)) && (!answer.is_closed() || call.is_harmless()) {
+    if matches!(outcome, Err(Trouble::NoScript)) && !answer.is_closed() {
         outcome = connection.send_within(call.by_text(), limit).await;
     }
     if matches!(outcome, Err(Trouble::Broken(_))) {

@@ -92,10 +92,10 @@ impl Engine for Redis {
         let begun = time::now();
         if self.process != std::process::id() {
             let text = "this process was forked: make a client of its own in the child";
-            return Reply::Now(Some(Err(Failure::Unavailable(text.into()))));
+            return Reply::now(Attempt::NotAsked(Failure::Unavailable(text.into())));
         }
         if self.hints.is_outage() {
-            return Reply::Now(Some(Err(Failure::Unavailable("not connected".into()))));
+            return Reply::now(Attempt::NotAsked(Failure::Unavailable("not connected".into())));
         }
         if claim.held == 0 && !claim.steal {
             let busy = |retry_in| Reply::now(Attempt::Busy { retry_in, holder: None });

@@ -52,11 +52,6 @@ impl Call {
         self
     }
 
-    /// Whether it can be run again at any time without anybody noticing.
-    pub(super) fn is_harmless(&self) -> bool {
-        std::ptr::eq(self.script, &raw const ABANDON)
-    }
-
     /// The call by the script's hash, which is what a server that knows the script needs.
     pub(super) fn by_hash(&self) -> Cmd {
         self.command("EVALSHA", self.script.hash())

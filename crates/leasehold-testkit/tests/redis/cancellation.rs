@@ -1,0 +1,352 @@
+//! Dropping a future wherever it can be dropped, while answers come late or not at all: nothing is left on the server.
+//!
+//! The case is run again and again, cut off one poll later each time until it is not cut off any more, and then at
+//! some moments between polls.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use leasehold::{Client, Guard, Owner};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{sleep, timeout};
+
+use crate::{SECOND, channels, connect, granted, keys, soon, subscribed, subscribers, until};
+
+/// Where the future is dropped.
+#[derive(Clone, Copy, Debug)]
+enum Cut {
+    After(usize),
+    InPlaceOf(usize),
+    At(Duration),
+}
+
+/// Polls a future until it is done or has been polled so often.
+struct CutOff<F> {
+    future: Pin<Box<F>>,
+    cut: Cut,
+    polls: usize,
+}
+
+impl<F: Future> Future for CutOff<F> {
+    type Output = Option<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.polls += 1;
+        if matches!(self.cut, Cut::InPlaceOf(poll) if poll == self.polls) {
+            return Poll::Ready(None);
+        }
+        if let Poll::Ready(output) = self.future.as_mut().poll(context) {
+            return Poll::Ready(Some(output));
+        }
+        if matches!(self.cut, Cut::After(poll) if poll == self.polls) {
+            return Poll::Ready(None);
+        }
+        Poll::Pending
+    }
+}
+
+/// What the future gives, or nothing if it was cut off.
+async fn cut_off<F: Future>(cut: Cut, future: F) -> Option<F::Output> {
+    let whole = CutOff { future: Box::pin(future), cut, polls: 0 };
+    match cut {
+        Cut::At(moment) => timeout(moment, whole).await.ok().flatten(),
+        Cut::After(_) | Cut::InPlaceOf(_) => soon("it ends", whole).await,
+    }
+}
+
+/// What becomes of the answers to commands.
+#[derive(Clone, Copy, Debug)]
+enum Weather {
+    Late,
+    EachLostOnce,
+}
+
+const LATE: Duration = Duration::from_millis(4);
+const NAME: &str = "n";
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+struct Stage {
+    server: Server,
+    proxy: Proxy,
+    /// Behind the proxy: whose futures are cut off.
+    client: Client,
+    /// Not behind it.
+    other: Client,
+    weather: Weather,
+}
+
+impl Stage {
+    async fn new(weather: Weather) -> Self {
+        let server = Server::start(Flavour::Redis);
+        let proxy = Proxy::start(server.port());
+        let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
+        let stage = Self { server, proxy, client, other, weather };
+        // The connection for messages is there, and the scripts are known.
+        stage.begin_with_messages().await;
+        stage
+    }
+
+    async fn begin_with_messages(&self) {
+        let held = self.other.lock(NAME).acquire().await.expect("a free lock");
+        let waiter = tokio::spawn(self.client.lock(NAME).acquire().into_future());
+        subscribed(&self.server, CHANNEL, 1).await;
+        drop(held);
+        drop(granted(waiter).await);
+        self.nothing_is_left("the beginning").await;
+    }
+
+    /// From now on the weather is bad.
+    fn storm(&self) {
+        match self.weather {
+            Weather::Late => self.proxy.delay(Which::Command, LATE),
+            Weather::EachLostOnce => self.proxy.lose_each_reply_once(Which::Command),
+        }
+    }
+
+    /// The count of an owner on the server, once everything is done that was sent before.
+    async fn count(&self, owner: &Owner) -> u32 {
+        loop {
+            if let Ok(count) = self.client.lock(NAME).hold_count(owner).await {
+                return count;
+            }
+            sleep(LATE).await;
+        }
+    }
+
+    /// The lock is free, nobody listens, and the client that was cut off gets it at the first try.
+    async fn nothing_is_left(&self, what: impl Debug) {
+        let what = format!("{:?}, {what:?}", self.weather);
+        until(&format!("no key: {what}"), || keys(&self.server).is_empty()).await;
+        until(&format!("no channel: {what}"), || channels(&self.server).is_empty()).await;
+        self.proxy.heal();
+        let lock = self.client.lock(NAME);
+        let tried = loop {
+            match lock.try_acquire().await {
+                Ok(tried) => break tried,
+                // There is no connection yet.
+                Err(_) => sleep(Duration::from_millis(1)).await,
+            }
+        };
+        let guard = tried.unwrap_or_else(|| panic!("the lock is not free: {what}"));
+        guard.release().await.unwrap_or_else(|error| panic!("{error}: {what}"));
+        assert_eq!(keys(&self.server), [""; 0], "{what}");
+        assert_eq!(channels(&self.server), [""; 0], "{what}");
+    }
+}
+
+/// Runs a case in every weather and with every cut. The case tells whether it was cut off.
+async fn everywhere(case: impl AsyncFn(&Stage, Cut) -> bool) {
+    for weather in [Weather::Late, Weather::EachLostOnce] {
+        let stage = Stage::new(weather).await;
+        for kind in [Cut::After, Cut::InPlaceOf] {
+            let mut polls = 1;
+            while case(&stage, kind(polls)).await {
+                polls += 1;
+                assert!(polls < 100, "{weather:?}: it is always cut off, so it never ends");
+            }
+        }
+        for moment in (0..24).step_by(2) {
+            case(&stage, Cut::At(Duration::from_millis(moment))).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_free_lock() {
+    everywhere(async |stage, cut| {
+        stage.storm();
+        let ended = cut_off(cut, stage.client.lock(NAME).acquire().into_future()).await;
+        let was_cut = ended.is_none();
+        drop(ended);
+        stage.nothing_is_left(cut).await;
+        was_cut
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn one_try_at_a_busy_lock() {
+    everywhere(async |stage, cut| {
+        let held = stage.other.lock(NAME).acquire().await.unwrap();
+        stage.storm();
+        let ended = cut_off(cut, stage.client.lock(NAME).try_acquire().into_future()).await;
+        assert!(!matches!(ended, Some(Ok(Some(_)))));
+        assert!(held.is_held());
+        held.release().await.unwrap();
+        stage.nothing_is_left(cut).await;
+        ended.is_none()
+    })
+    .await;
+}
+
+/// A waiter that is cut off, and another one, in another client, that gets the lock whatever became of the first.
+#[tokio::test]
+async fn a_busy_lock_that_is_released() {
+    everywhere(async |stage, cut| {
+        let held = stage.other.lock(NAME).acquire().await.unwrap();
+        let second = stage.other.lock(NAME).acquire().into_future();
+        let second = tokio::spawn(async move { second.await.map(drop) });
+        subscribed(&stage.server, CHANNEL, 1).await;
+        if matches!(stage.weather, Weather::Late) {
+            stage.storm();
+        }
+        let acquire = stage.client.lock(NAME).acquire().into_future();
+        let first = tokio::spawn(cut_off(cut, acquire));
+        until("the first waits or is cut off", || {
+            first.is_finished() || subscribers(&stage.server, CHANNEL) == 2
+        })
+        .await;
+        // What is lost is lost to a waiter that has seen the lock busy.
+        stage.storm();
+        drop(held);
+        let first = soon("the first ends", first).await.unwrap();
+        let was_cut = first.is_none();
+        drop(first);
+        soon("the second ends", second).await.unwrap().unwrap();
+        stage.nothing_is_left(cut).await;
+        was_cut
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_wait_that_times_out() {
+    everywhere(async |stage, cut| {
+        let held = stage.other.lock(NAME).acquire().await.unwrap();
+        let wait = Duration::from_millis(20);
+        if matches!(stage.weather, Weather::Late) {
+            stage.storm();
+        }
+        let ended = cut_off(cut, stage.client.lock(NAME).acquire().wait(wait).into_future()).await;
+        assert!(!matches!(ended, Some(Ok(_))));
+        stage.storm();
+        held.release().await.unwrap();
+        stage.nothing_is_left(cut).await;
+        ended.is_none()
+    })
+    .await;
+}
+
+async fn entered_twice(stage: &Stage) -> (Guard, Guard) {
+    let outer = stage.client.lock(NAME).acquire().await.expect("a free lock");
+    let inner = outer.reenter().await.expect("a held lock");
+    (outer, inner)
+}
+
+#[tokio::test]
+async fn a_re_entry() {
+    everywhere(async |stage, cut| {
+        let (outer, inner) = entered_twice(stage).await;
+        stage.storm();
+        let ended = cut_off(cut, outer.reenter()).await;
+        let entered = matches!(ended, Some(Ok(_)));
+        assert_eq!(stage.count(&outer.owner()).await, 2 + u32::from(entered), "{cut:?}");
+        assert!(outer.is_held());
+        let was_cut = ended.is_none();
+        drop((ended, outer, inner));
+        stage.nothing_is_left(cut).await;
+        was_cut
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_release_of_one_of_two_holds() {
+    everywhere(async |stage, cut| {
+        let (outer, inner) = entered_twice(stage).await;
+        stage.storm();
+        let was_cut = cut_off(cut, inner.release()).await.is_none();
+        assert_eq!(stage.count(&outer.owner()).await, 1, "{cut:?}");
+        assert!(outer.is_held());
+        drop(outer);
+        stage.nothing_is_left(cut).await;
+        was_cut
+    })
+    .await;
+}
+
+/// An undo whose answer is lost is repeated. What it undoes is not what its owner took since.
+#[tokio::test]
+async fn an_undo_does_not_end_the_next_hold_of_its_owner() {
+    let stage = Stage::new(Weather::EachLostOnce).await;
+    let owner = Owner::number(7);
+    for round in 0..20 {
+        stage.storm();
+        let cut = Cut::After(1);
+        assert!(
+            cut_off(cut, stage.client.lock(NAME).acquire().as_owner(&owner).into_future()).await.is_none()
+        );
+        let guard = loop {
+            let again = stage.client.lock(NAME).acquire().wait(SECOND).as_owner(&owner);
+            if let Ok(guard) = again.await {
+                break guard;
+            }
+            sleep(Duration::from_millis(1)).await;
+        };
+        stage.proxy.heal();
+        // Longer than the pause before an undo is repeated.
+        sleep(Duration::from_millis(300)).await;
+        assert!(guard.is_held(), "round {round}");
+        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard says that it is held");
+        drop(guard);
+        stage.nothing_is_left(round).await;
+    }
+}
+
+/// The same when the server has forgotten the script of the undo, which then goes out once more, later.
+#[tokio::test]
+async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_its_owner() {
+    let stage = Stage::new(Weather::Late).await;
+    let (lock, owner) = (stage.client.lock(NAME), Owner::number(7));
+    for round in 0..3 {
+        let held = stage.other.lock(NAME).acquire().await.unwrap();
+        stage.server.cli(&["SCRIPT", "FLUSH"]);
+        // The acquire is known again, and nothing else is.
+        assert!(stage.other.lock(NAME).try_acquire().await.unwrap().is_none());
+        stage.proxy.delay(Which::Command, Duration::from_millis(200));
+        let mut monitor = stage.server.monitor();
+        assert!(cut_off(Cut::After(1), lock.acquire().as_owner(&owner).into_future()).await.is_none());
+        let mut seen = 0;
+        until("the server has seen the acquire and the undo", || {
+            seen += monitor.take_sent().len();
+            seen >= 2
+        })
+        .await;
+        held.release().await.unwrap();
+        let guard = loop {
+            match lock.acquire().as_owner(&owner).await {
+                Ok(guard) => break guard,
+                Err(error) => assert!(error.is_unavailable(), "{error}"),
+            }
+        };
+        sleep(Duration::from_millis(500)).await;
+        assert!(guard.is_held(), "round {round}");
+        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard says that it is held");
+        drop(guard);
+        stage.nothing_is_left(round).await;
+    }
+}
+
+/// Nothing is wrong with the server or the network: there is no reason for an error.
+#[tokio::test]
+async fn an_owner_may_drop_its_guard_and_come_again_at_once() {
+    let server = Server::start(Flavour::Redis);
+    let client = connect(server.url()).await;
+    let (lock, owner) = (client.lock(NAME), Owner::this_thread());
+    for _ in 0..50 {
+        server.cli(&["SCRIPT", "FLUSH"]);
+        for _ in 0..3 {
+            let guard = lock.acquire().as_owner(&owner).await.unwrap();
+            let inner = guard.reenter().await.unwrap();
+            drop(inner);
+            let inner = guard.reenter().await.unwrap();
+            assert_eq!(server.cli(&["HVALS", NAME]).elements(), ["2"]);
+            drop((guard, inner));
+        }
+        assert!(!lock.is_locked().await.unwrap());
+    }
+}
