@@ -400,16 +400,18 @@ impl Supervisor {
                 Ok(_) => Outcome::Done,
                 Err(Trouble::NoScript) => Outcome::Unknown,
                 Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
-                Err(Trouble::Refused(_)) => Outcome::Missing,
+                Err(Trouble::Refused(_)) => {
+                    tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await;
+                    Outcome::Missing
+                }
                 Err(Trouble::Broken(_)) => {
+                    // Without a pause, to be the first on the next connection.
                     pipe.tell(Message::Broken(number));
                     Outcome::Missing
                 }
             };
-            match outcome {
-                Outcome::Done if unsettled.repeat => tokio::time::sleep(AGAIN).await,
-                Outcome::Done | Outcome::Unknown => {}
-                Outcome::Missing => tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await,
+            if outcome == Outcome::Done && unsettled.repeat {
+                tokio::time::sleep(AGAIN).await;
             }
             pipe.tell(Message::Tried(unsettled, outcome));
         });
