@@ -19,6 +19,7 @@ pub use crate::error::Error;
 pub use crate::options::{Cli, Command, DemoOptions, EngineOptions, WorkerOptions};
 #[cfg(unix)]
 pub use crate::options::{ExecOptions, IfBusy, RunOptions};
+pub use crate::output::complain;
 pub use crate::url::Url;
 
 /// Runs the subcommand that the options ask for, and tells what the process should end with.

@@ -1,4 +1,4 @@
-//! The standard output, for what the user or the parent process asked for.
+//! The standard output, for what the user or the parent process asked for, and the standard error, for the rest.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -13,6 +13,14 @@ use crate::error::Error;
 pub(crate) fn print(text: impl Display) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Error::Output)
+}
+
+/// Writes a line of our own to the standard error.
+///
+/// At once and in one piece, because others may write there too. Unlike `eprintln!` it does not panic when nobody
+/// reads any more: then there is nobody to tell that either, and the exit code says enough.
+pub fn complain(text: impl Display) {
+    let _ = io::stderr().write_all(format!("leasehold: {text}\n").as_bytes());
 }
 
 /// Writes a value as one line of JSON, at once.

@@ -48,27 +48,46 @@ Examples:
 pub struct RunOptions {
     /// Name of the lock.
     pub name: String,
-    /// URL of the lock server, such as redis://host:port. A password in it is
-    /// better kept in the environment, where others cannot see it.
+    /// URL of the lock server
+    ///
+    /// Such as redis://host:port. A password in it is better kept in the
+    /// environment, where others cannot see it.
     // Its value may have a password in it, so help must not show what the environment says.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
     pub url: Option<Url>,
-    /// What to do when somebody else has the lock.
-    #[arg(long, value_name = "WHAT", default_value = "wait")]
+    /// When it is busy: wait, fail or skip
+    ///
+    /// What to do when somebody else has the lock: wait for it; fail, which
+    /// is to exit with 75; or skip the command and exit with 0.
+    #[arg(
+        long,
+        value_name = "WHAT",
+        default_value = "wait",
+        hide_possible_values = true,
+        verbatim_doc_comment
+    )]
     pub if_busy: IfBusy,
-    /// How long to wait for the lock [default: as long as it takes].
+    /// How long to wait for the lock.
+    ///
+    /// As long as it takes, unless given.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub wait: Option<Duration>,
+    /// How long the lock outlives us
+    ///
     /// How long the lock stays taken if this process is no more. It is
     /// renewed every third of that.
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = lease, verbatim_doc_comment)]
     pub lease: Duration,
-    /// How long the command may run [default: as long as it takes].
+    /// How long the command may run.
+    ///
+    /// As long as it takes, unless given.
     #[arg(long, value_name = "TIME", value_parser = lease)]
     pub max_hold: Option<Duration>,
+    /// How long before a loss to send SIGTERM
+    ///
     /// How long before the lock is lost the command is asked to end by
-    /// SIGTERM. 0: it is not asked, only killed [default: 2s, at most a
-    /// third of --lease].
+    /// SIGTERM; 2s unless given, and a third of --lease or --max-hold at
+    /// most. 0: it is not asked, only killed.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, verbatim_doc_comment)]
     pub grace: Option<Duration>,
     /// The command and its arguments.

@@ -97,7 +97,7 @@ pub enum Failure {
     #[error("there is no command to run: say it after `--`")]
     NoCommand,
     /// The lock was over before the command could begin.
-    #[error("the lock was over before the command could begin: give a longer --lease")]
+    #[error("the lock was over before the command could begin: give a longer --lease or --max-hold")]
     TooLate,
     /// One of the hidden commands without the one that should have started it.
     #[error("whoever started this is gone: it is a part of `leasehold run` and does nothing by itself")]

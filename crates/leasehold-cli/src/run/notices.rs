@@ -1,8 +1,9 @@
 //! What `run` says on the standard error while the command runs.
 
-use std::io::{self, Write as _};
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
+
+use crate::output;
 
 /// The standard error, written by a thread of its own.
 ///
@@ -19,8 +20,7 @@ impl Notices {
         let (lines, queue) = channel::<String>();
         let write = move || {
             for line in queue {
-                // If nobody wants to know, there is nobody to tell that either.
-                let _ = writeln!(io::stderr(), "leasehold: {line}");
+                output::complain(&line);
             }
         };
         // A system without another thread will have other worries than our notices.

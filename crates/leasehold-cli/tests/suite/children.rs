@@ -10,8 +10,9 @@ use leasehold_cli::demo::children::Children;
 use leasehold_cli::demo::{Gathering, Outcome, Phase, Progress, Tally};
 use leasehold_cli::{Error, Url};
 
+use leasehold_testkit::server::{Flavour, Server};
+
 use crate::command::{leasehold, leasehold_at, program};
-use crate::server::Server;
 
 /// Lets children of `program` run a phase for 20 users and 3 seats.
 async fn run(program: &Path, processes: u32, url: &str, phase: Phase) -> Result<Outcome, Error> {
@@ -89,13 +90,13 @@ fn a_child_without_a_parent_does_nothing() {
 
 #[test]
 fn on_a_server_all_children_fight_for_the_same_seats_and_leave_nothing_behind() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for processes in [1, 4] {
         let run = leasehold_at(&server.url(), &format!("demo --users 40 --processes {processes} --json"));
         assert_eq!(run.code, Some(0), "{run:?}");
         let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!((&report["locked"]["joined"], &report["locked"]["refused"]), (&5.into(), &35.into()));
         assert!(report["unlocked"]["joined"].as_u64() > Some(5), "{report}");
-        assert_eq!(server.ask("DBSIZE"), ":0");
+        assert_eq!(server.cli(&["DBSIZE"]), 0);
     }
 }

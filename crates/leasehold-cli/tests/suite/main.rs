@@ -16,7 +16,6 @@ mod run_terminal;
 #[cfg(unix)]
 mod runner;
 #[cfg(unix)]
-mod server;
 mod summary;
 mod terminal;
 mod usage;

@@ -3,14 +3,14 @@
 use std::process::{Command, Stdio};
 
 use leasehold::Owner;
+use leasehold_testkit::server::{Flavour, Server};
 
 use crate::command::{leasehold, leasehold_at, program};
-use crate::runner::{Runner, TestFile, finish, run, run_plain, signals};
-use crate::server::Server;
+use crate::runner::{Runner, TestFile, finish, is_locked, run, run_plain, signals};
 
 #[test]
 fn the_exit_code_is_the_commands_own() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for (script, code) in [
         ("exit 0", 0),
         ("exit 3", 3),
@@ -22,13 +22,13 @@ fn the_exit_code_is_the_commands_own() {
     ] {
         let run = finish(&mut run(&server.url(), "x", script));
         assert_eq!((run.code, run.stderr.as_str()), (Some(code), ""), "{script}");
-        assert!(!server.is_locked("x"), "{script}");
+        assert!(!is_locked(&server, "x"), "{script}");
     }
 }
 
 #[test]
 fn a_command_that_cannot_be_executed_is_told_as_shells_tell_it() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for (command, code, what) in [
         ("/nowhere/at/all", 127, "was not found: check its spelling and the PATH"),
         ("no-such-command", 127, "was not found"),
@@ -40,13 +40,13 @@ fn a_command_that_cannot_be_executed_is_told_as_shells_tell_it() {
         assert_eq!((run.code, run.stdout.as_str()), (Some(code), ""), "{command}");
         assert!(run.stderr.starts_with(&format!("leasehold: the command {command:?} ")), "{run:?}");
         assert!(run.stderr.contains(what) && run.stderr.lines().count() == 1, "{run:?}");
-        assert!(!server.is_locked("x"), "{command}");
+        assert!(!is_locked(&server, "x"), "{command}");
     }
 }
 
 #[test]
 fn the_command_gets_its_arguments_as_they_are() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let arguments = ["a b", "", "--wait", "*", "--", "-h", "ä"];
     let run = finish(run(&server.url(), "x", r#"printf '<%s>' "$@""#).args(arguments));
     assert_eq!(run.stdout, "<a b><><--wait><*><--><-h><ä>");
@@ -54,7 +54,7 @@ fn the_command_gets_its_arguments_as_they_are() {
 
 #[test]
 fn the_command_knows_under_what_it_runs() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = r#"echo "$LEASEHOLD_NAME"; echo "$LEASEHOLD_OWNER"; echo "${LEASEHOLD_URL-none}"; read end"#;
     for (given, url) in [(false, server.url()), (true, "none".to_owned())] {
         let mut command = run(&server.url(), "job", script);
@@ -64,18 +64,18 @@ fn the_command_knows_under_what_it_runs() {
             command.env_remove("LEASEHOLD_URL");
         }
         let mut runner = Runner::start(&mut command);
-        assert_eq!(runner.line(), "job");
+        runner.says("job");
         let owner = runner.line();
         owner.parse::<Owner>().unwrap();
         assert_eq!(runner.line(), url, "as it was");
-        assert_eq!(server.ask(&format!("HEXISTS job {owner}")), ":1");
+        assert_eq!(server.cli(&["HEXISTS", "job", &owner]), 1);
         assert_eq!(runner.finish().code, Some(1), "the input has ended");
     }
 }
 
 #[test]
 fn the_command_has_the_input_and_the_output() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let mut runner = Runner::start(&mut run(&server.url(), "x", "cat; echo oops >&2"));
     runner.tell("one\ntwo\n");
     let run = runner.finish();
@@ -84,7 +84,7 @@ fn the_command_has_the_input_and_the_output() {
 
 #[test]
 fn the_command_begins_as_if_nobody_had_started_it() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = "grep -E 'Sig(Blk|Ign):' /proc/self/status; yes | head -1";
     let mut runner = Runner::start(&mut run(&server.url(), "x", script));
     assert_eq!(signals(&runner.line()), 0, "blocked");
@@ -95,7 +95,7 @@ fn the_command_begins_as_if_nobody_had_started_it() {
 
 #[test]
 fn forty_at_once_count_to_forty() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let count = TestFile::new();
     std::fs::write(count.path(), "0").unwrap();
     let script = r#"n=$(cat "$1"); sleep 0.01; echo $((n + 1)) > "$1""#;
@@ -119,30 +119,30 @@ fn without_a_server_it_is_unavailable() {
 
 #[test]
 fn a_server_that_refuses_is_unavailable_too() {
-    let server = Server::configured(&["--requirepass", "right"]);
-    let with = |password: &str| server.url().replace("redis://", &format!("redis://:{password}@"));
-    for url in [server.url(), with("secret")] {
+    let server = Server::builder(Flavour::Redis).password("right").start();
+    let without = server.url().replace(":right@", "");
+    for url in [without, server.url().replace("right", "secret")] {
         let run = leasehold_at(&url, "run x -- true");
         assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
         assert!(run.stderr.contains("check the user and the password in the URL"), "{run:?}");
         assert!(!run.stderr.contains("secret") && run.stderr.lines().count() == 1, "{run:?}");
     }
-    assert_eq!(leasehold_at(&with("right"), "run x -- true").code, Some(0));
+    assert_eq!(leasehold_at(&server.url(), "run x -- true").code, Some(0));
 }
 
 #[test]
 fn a_key_that_is_no_lock_is_not_touched() {
-    let server = Server::start();
-    assert_eq!(server.ask("SET x text"), "+OK");
+    let server = Server::start(Flavour::Redis);
+    assert_eq!(server.cli(&["SET", "x", "text"]), "OK");
     let run = leasehold_at(&server.url(), "run x -- true");
     assert_eq!(run.code, Some(69), "{run:?}");
     assert!(run.stderr.contains("choose another name"), "{run:?}");
-    assert_eq!(server.ask("STRLEN x"), ":4");
+    assert_eq!(server.cli(&["STRLEN", "x"]), 4);
 }
 
 #[test]
 fn what_makes_no_sense_is_refused() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for (arguments, what) in [
         ("run x --url memory: -- true", "leasehold: `memory:` lives and dies with this one process"),
         ("run x --url memory:shared -- true", "leasehold: `memory:` lives and dies with this one process"),
@@ -180,7 +180,7 @@ fn what_makes_no_sense_is_refused() {
 
 #[test]
 fn a_grace_that_is_too_long_is_cut_and_that_is_said() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for (arguments, said) in [
         ("x --grace 10s", ""),
         ("x --lease 1s", ""),

@@ -2,11 +2,11 @@
 
 use std::process::{Command, Stdio};
 
+use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
 
 use crate::command::program;
-use crate::runner::{Runner, TestFile, eventually, finish, run};
-use crate::server::Server;
+use crate::runner::{Runner, TestFile, eventually, finish, is_locked, run};
 
 /// Somebody who holds the lock until told to end, and the owner's name.
 fn holder(server: &Server) -> (Runner, String) {
@@ -18,7 +18,7 @@ fn holder(server: &Server) -> (Runner, String) {
 
 #[test]
 fn fail_tries_once() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let (holder, owner) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy fail", "echo ran"));
     assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""));
@@ -31,7 +31,7 @@ fn fail_tries_once() {
 
 #[test]
 fn skip_is_fine_with_it() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let (_holder, owner) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy skip", "echo ran"));
     assert_eq!((busy.code, busy.stdout.as_str()), (Some(0), ""));
@@ -41,7 +41,7 @@ fn skip_is_fine_with_it() {
 
 #[test]
 fn waiting_ends_with_the_wait() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let (_holder, owner) = holder(&server);
     for wait in ["300ms", "0"] {
         let busy = finish(&mut run(&server.url(), &format!("x --wait {wait}"), "echo ran"));
@@ -54,7 +54,7 @@ fn waiting_ends_with_the_wait() {
 
 #[test]
 fn who_waits_says_so_once_and_gets_the_lock_in_the_end() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let (holder, owner) = holder(&server);
     let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran; exit 6"));
     let message = waiter.message();
@@ -67,7 +67,7 @@ fn who_waits_says_so_once_and_gets_the_lock_in_the_end() {
 
 #[test]
 fn who_waits_can_be_ended_and_leaves_nothing_behind() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let (holder, _) = holder(&server);
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran"));
@@ -82,12 +82,12 @@ fn who_waits_can_be_ended_and_leaves_nothing_behind() {
         assert!(waiter.stderr.starts_with(&said), "{waiter:?}");
     }
     holder.finish();
-    assert!(!server.is_locked("x"));
+    assert!(!is_locked(&server, "x"));
 }
 
 #[test]
 fn on_a_terminal_the_line_about_waiting_is_kept_up_to_date_and_cleared() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let (mut holder, owner) = holder(&server);
     let shown = TestFile::new();
     let line = format!("'{}' run x -- echo ran", program().display());

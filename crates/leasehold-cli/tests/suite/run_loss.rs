@@ -3,10 +3,11 @@
 use std::time::Duration;
 use std::{env, io, thread};
 
+use leasehold_testkit::resp::Value;
+use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::{Signal, kill};
 
-use crate::runner::{Runner, TestFile, eventually, run};
-use crate::server::Server;
+use crate::runner::{Runner, TestFile, eventually, is_locked, run};
 
 /// Says that it is there and then as often as it can that it still is, to a file, with a step of its own for each.
 /// It does not end when it is asked to.
@@ -20,7 +21,7 @@ fn stubborn(server: &Server, arguments: &str, file: &TestFile, number: u32) -> R
     let script = STUBBORN;
     let mut runner =
         Runner::start(run(&server.url(), arguments, script).args([file.path(), &number.to_string()]));
-    assert_eq!(runner.line(), "ready");
+    runner.says("ready");
     eventually("it is at work", || file.text().matches("beat").count() >= 3);
     runner
 }
@@ -50,10 +51,10 @@ fn gap(file: &TestFile) -> u64 {
 
 #[test]
 fn a_lock_that_is_taken_away_ends_the_command() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let runner = stubborn(&server, "x --lease 2s", &file, 1);
-    assert_eq!(server.ask("DEL x"), ":1");
+    assert_eq!(server.cli(&["DEL", "x"]), 1);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
     assert!(
@@ -66,47 +67,57 @@ fn a_lock_that_is_taken_away_ends_the_command() {
 
 #[test]
 fn a_lock_that_is_taken_over_ends_the_command() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let runner = stubborn(&server, "x --lease 2s", &file, 1);
     assert_eq!(
-        server.ask("EVAL \"redis.call('del', 'x') return redis.call('hset', 'x', 'other', 1)\" 0"),
-        ":1"
+        server.cli(&["EVAL", "redis.call('del', 'x') return redis.call('hset', 'x', 'other', 1)", "0"]),
+        1
     );
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
     assert!(run.stderr.contains("the lock was taken over"), "{run:?}");
-    assert_eq!(server.ask("HEXISTS x other"), ":1", "what is somebody else's is left alone");
+    assert_eq!(server.cli(&["HEXISTS", "x", "other"]), 1, "what is somebody else's is left alone");
 }
 
 #[test]
 fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
-    let rounds = env::var("LEASEHOLD_TEST_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
-    let server = Server::start();
-    for round in 0..rounds {
-        let file = TestFile::new();
-        let first = stubborn(&server, "x --lease 2s", &file, 1);
-        let second = waiter(&server, &file);
-        // At any moment between two renewals.
-        thread::sleep(Duration::from_millis(round * 197 % 666));
-        server.freeze();
-        // The lease ends 1.3 to 2 s after the freeze: sometimes before the thaw, sometimes after. The command has been
-        // asked to end by then, so that nothing saves it.
-        thread::sleep(Duration::from_millis(1650 + 60 * (round % 10)));
-        server.thaw();
-        let first = first.finish();
-        assert_eq!(first.code, Some(76), "{first:?}");
-        assert!(first.stderr.contains("could not be reached to renew it"), "{first:?}");
-        let second = second.finish();
-        assert_eq!(second.code, Some(0), "{second:?}");
-        assert!(first.stderr.contains("Asked the command to end."), "{first:?}");
-        eprintln!("round {round}: {:.1} ms", Duration::from_nanos(gap(&file)).as_secs_f64() * 1000.0);
-    }
+    let rounds: u64 = env::var("LEASEHOLD_TEST_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
+    // Mostly it is waiting, so some of it at the same time.
+    let lanes = 5_u8;
+    thread::scope(|scope| {
+        for lane in 0..lanes {
+            scope.spawn(move || {
+                let server = Server::start(Flavour::Redis);
+                (u64::from(lane)..rounds).step_by(lanes.into()).for_each(|round| hang(&server, round));
+            });
+        }
+    });
+}
+
+fn hang(server: &Server, round: u64) {
+    let file = TestFile::new();
+    let first = stubborn(server, "x --lease 2s", &file, 1);
+    let second = waiter(server, &file);
+    // At any moment between two renewals.
+    thread::sleep(Duration::from_millis(round * 197 % 666));
+    server.pause();
+    // The lease ends 1.3 to 2 s after the pause begins: sometimes before it goes on, sometimes after. The command has been
+    // asked to end by then, so that nothing saves it.
+    thread::sleep(Duration::from_millis(1650 + 60 * (round % 10)));
+    server.resume();
+    let first = first.finish();
+    assert_eq!(first.code, Some(76), "{first:?}");
+    assert!(first.stderr.contains("could not be reached to renew it"), "{first:?}");
+    assert!(first.stderr.contains("Asked the command to end."), "{first:?}");
+    let second = second.finish();
+    assert_eq!(second.code, Some(0), "{second:?}");
+    eprintln!("round {round}: {:.1} ms", Duration::from_nanos(gap(&file)).as_secs_f64() * 1000.0);
 }
 
 #[test]
 fn a_server_that_is_gone_ends_the_command() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let runner = stubborn(&server, "x --lease 2s --grace 0", &file, 1);
     drop(server);
@@ -118,21 +129,21 @@ fn a_server_that_is_gone_ends_the_command() {
 
 #[test]
 fn a_server_that_comes_back_in_time_ends_nothing() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let mut runner =
         Runner::start(&mut run(&server.url(), "x --lease 3s --grace 100ms", "echo ready; read end; exit 5"));
-    assert_eq!(runner.line(), "ready");
-    server.freeze();
+    runner.says("ready");
+    server.pause();
     thread::sleep(Duration::from_millis(1200));
-    server.thaw();
-    eventually("it is renewed", || server.ask("PTTL x")[1..].parse::<i64>().is_ok_and(|left| left > 2000));
+    server.resume();
+    eventually("it is renewed", || matches!(server.cli(&["PTTL", "x"]), Value::Int(left) if left > 2000));
     let run = runner.finish();
     assert_eq!((run.code, run.stderr.as_str()), (Some(5), ""));
 }
 
 #[test]
 fn max_hold_ends_a_command_that_hangs() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let runner = stubborn(&server, "x --max-hold 4s --grace 1.3s", &file, 1);
     let run = runner.finish();
@@ -145,38 +156,38 @@ fn max_hold_ends_a_command_that_hangs() {
     assert!(lost.starts_with(&format!("leasehold: the lock \"x\" is lost: {cause}")), "{run:?}");
     assert!(lost.ends_with("give it more time with --max-hold"), "{run:?}");
     assert!(file.text().contains("asked"));
-    assert!(!server.is_locked("x"), "it is given back, not left to run out");
+    assert!(!is_locked(&server, "x"), "it is given back, not left to run out");
 }
 
 #[test]
 fn a_command_that_ends_when_asked_is_lost_nevertheless() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
     let mut runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
-    assert_eq!(runner.line(), "ready");
+    runner.says("ready");
     let run = runner.finish();
     assert_eq!((run.code, run.stdout.as_str()), (Some(76), "cleaned up\n"));
 }
 
 #[test]
 fn what_a_command_leaves_behind_when_asked_to_end_is_killed() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = "sh -c 'trap \"\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
     let mut runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
-    assert_eq!(runner.line(), "ready");
+    runner.says("ready");
     // The end of the output says that all are gone.
     assert_eq!(runner.finish().code, Some(76));
 }
 
 #[test]
 fn what_a_command_leaves_behind_otherwise_is_left_alone() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = "(read end < \"$1\"; echo end of the rest) & echo ready; exit 0";
     let pipe = TestFile::new();
     assert!(std::process::Command::new("mkfifo").arg(pipe.path()).status().unwrap().success());
     let mut runner = Runner::start(run(&server.url(), "x", script).arg(pipe.path()));
-    assert_eq!(runner.line(), "ready");
-    eventually("the lock is free", || !server.is_locked("x"));
+    runner.says("ready");
+    eventually("the lock is free", || !is_locked(&server, "x"));
     eventually("nobody is left", || runner.children().is_empty());
     std::fs::write(pipe.path(), "end\n").unwrap();
     let run = runner.finish();
@@ -185,13 +196,13 @@ fn what_a_command_leaves_behind_otherwise_is_left_alone() {
 
 #[test]
 fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lease() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let mut first = stubborn(&server, "x --lease 2s", &file, 1);
     let second = waiter(&server, &file);
     first.signal(Signal::SIGKILL);
     first.all_gone();
-    assert!(server.is_locked("x"), "the command is gone before the lock is");
+    assert!(is_locked(&server, "x"), "the command is gone before the lock is");
     assert!(!file.text().contains("start 2"));
     let second = second.finish();
     assert_eq!(second.code, Some(0), "{second:?}");
@@ -200,10 +211,10 @@ fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lea
 
 #[test]
 fn who_is_killed_with_the_warden_takes_the_command_along() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     // The command alone: what it starts is the warden's affair.
     let mut runner = Runner::start(&mut run(&server.url(), "x --lease 10s", "echo ready; exec sleep 1000"));
-    assert_eq!(runner.line(), "ready");
+    runner.says("ready");
     let [warden, command] = runner.children()[..] else { panic!("{:?}", runner.children()) };
     assert_ne!(warden, command);
     // Stopped first, so that it cannot see our end before its own.
@@ -211,12 +222,12 @@ fn who_is_killed_with_the_warden_takes_the_command_along() {
     kill(warden, Signal::SIGKILL).unwrap();
     runner.signal(Signal::SIGKILL);
     runner.all_gone();
-    assert!(server.is_locked("x"), "the command is gone before the lock is");
+    assert!(is_locked(&server, "x"), "the command is gone before the lock is");
 }
 
 #[test]
 fn who_is_stopped_cannot_protect_the_command_any_more() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let first = stubborn(&server, "x --lease 2s", &file, 1);
     let second = waiter(&server, &file);
@@ -231,16 +242,16 @@ fn who_is_stopped_cannot_protect_the_command_any_more() {
 
 #[test]
 fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     // Fills the pipe of the standard error, so that whoever says something there has to wait.
     let script = "trap '' TERM; while :; do echo words words words words >&2; done";
     let (reader, writer) = io::pipe().unwrap();
     let mut command = run(&server.url(), "x --max-hold 3s", script);
     let mut process = command.stderr(writer).spawn().unwrap();
     drop(command);
-    eventually("it has the lock", || server.is_locked("x"));
+    eventually("it has the lock", || is_locked(&server, "x"));
     // For three seconds if it runs out, and less if it is given back, because the command is dead.
-    eventually("the lock is free", || !server.is_locked("x"));
+    eventually("the lock is free", || !is_locked(&server, "x"));
     assert_eq!(process.try_wait().unwrap(), None, "it still has to say why");
     drop(reader);
     assert_eq!(process.wait().unwrap().code(), Some(76));
@@ -248,11 +259,11 @@ fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
 
 #[test]
 fn a_lock_is_renewed_as_long_as_the_command_runs() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     // Nobody shares a lock here: whatever ends is ended wrongly.
     let holders: Vec<_> = (0..5)
         .map(|number| {
-            Runner::start(&mut run(&server.url(), &format!("own-{number} --lease 2s"), "sleep 5; exit 4"))
+            Runner::start(&mut run(&server.url(), &format!("own-{number} --lease 4s"), "sleep 9; exit 4"))
         })
         .collect();
     for holder in holders {

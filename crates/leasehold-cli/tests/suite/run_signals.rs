@@ -2,15 +2,15 @@
 
 use std::process::Command;
 
+use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
 
 use crate::command::program;
-use crate::runner::{Runner, TestFile, finish, run, signals};
-use crate::server::Server;
+use crate::runner::{Runner, TestFile, finish, is_locked, run, signals};
 
 #[test]
 fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = r#"
         for s in HUP INT QUIT TERM USR1 USR2; do trap "echo SIG$s" $s; done
         echo ready
@@ -18,7 +18,7 @@ fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
         exit 9"#;
     let end = TestFile::new();
     let mut runner = Runner::start(run(&server.url(), "x", script).arg(end.path()));
-    assert_eq!(runner.line(), "ready");
+    runner.says("ready");
     for signal in [
         Signal::SIGHUP,
         Signal::SIGINT,
@@ -29,23 +29,23 @@ fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
         Signal::SIGTERM,
     ] {
         runner.signal(signal);
-        assert_eq!(runner.line(), signal.as_str());
-        assert!(server.is_locked("x"));
+        runner.says(signal.as_str());
+        assert!(is_locked(&server, "x"));
         let busy = finish(&mut run(&server.url(), "x --if-busy fail", "echo ran"));
         assert_eq!(busy.code, Some(75), "{busy:?}");
     }
     std::fs::write(end.path(), "").unwrap();
     assert_eq!(runner.finish().code, Some(9));
-    assert!(!server.is_locked("x"));
+    assert!(!is_locked(&server, "x"));
 }
 
 #[test]
 fn what_the_command_has_started_gets_them_too() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = "trap 'wait; echo command; exit 0' TERM
         sh -c 'trap \"echo step; exit 0\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
     let mut runner = Runner::start(&mut run(&server.url(), "x", script));
-    assert_eq!(runner.line(), "ready");
+    runner.says("ready");
     runner.signal(Signal::SIGTERM);
     let run = runner.finish();
     assert_eq!((run.code, run.stdout.as_str()), (Some(0), "step\ncommand\n"));
@@ -53,29 +53,29 @@ fn what_the_command_has_started_gets_them_too() {
 
 #[test]
 fn a_command_that_dies_by_one_is_told_as_shells_tell_it() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2] {
         let mut runner = Runner::start(&mut run(&server.url(), "x", "echo ready; exec sleep 1000"));
-        assert_eq!(runner.line(), "ready");
+        runner.says("ready");
         runner.signal(signal);
         let run = runner.finish();
         assert_eq!((run.code, run.stderr.as_str()), (Some(128 + signal as i32), ""), "{signal}");
-        assert!(!server.is_locked("x"));
+        assert!(!is_locked(&server, "x"));
     }
 }
 
 #[test]
 fn a_stopped_command_ends_when_it_is_told_to() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let mut runner = Runner::start(&mut run(&server.url(), "x", "echo ready; kill -STOP $$; exit 3"));
-    assert_eq!(runner.line(), "ready");
+    runner.says("ready");
     runner.signal(Signal::SIGTERM);
     assert_eq!(runner.finish().code, Some(143));
 }
 
 #[test]
 fn what_whoever_started_us_ignores_stays_ignored() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let script = "grep SigIgn: /proc/self/status; read end; exit 3";
     let line = format!("trap '' HUP INT; exec '{}' run x -- sh -c '{script}'", program().display());
     let mut runner = Runner::start(Command::new("sh").args(["-c", &line]).env("LEASEHOLD_URL", server.url()));

@@ -3,9 +3,10 @@
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
 
+use leasehold_testkit::server::{Flavour, Server};
+
 use crate::command::program;
-use crate::runner::{TestFile, eventually};
-use crate::server::Server;
+use crate::runner::{TestFile, eventually, is_locked};
 
 /// A terminal with a shell line running on it, in which `$run` is `leasehold run`.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl Terminal {
 
 #[test]
 fn the_command_can_read_the_terminal_and_whoever_comes_next_too() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let line = r#"$run x -- sh -c 'echo as''k; read a; echo "got $a"'; echo aga''in; read b; echo "then $b"; exit 7"#;
     let mut terminal = Terminal::run(&server, line);
     terminal.shows("ask");
@@ -66,7 +67,7 @@ fn the_command_can_read_the_terminal_and_whoever_comes_next_too() {
 
 #[test]
 fn a_command_in_a_pipeline_gets_the_terminal_when_it_wants_it() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let line = r#"echo in | $run x -- sh -c 'read i; echo as''k > /dev/tty; read a < /dev/tty; echo "got $i $a"' | cat"#;
     let mut terminal = Terminal::run(&server, line);
     terminal.shows("ask");
@@ -78,7 +79,7 @@ fn a_command_in_a_pipeline_gets_the_terminal_when_it_wants_it() {
 
 #[test]
 fn others_in_a_pipeline_keep_the_terminal_when_the_command_does_not_want_it() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     let line = r#"$run x -- sh -c 'echo out; sleep 0.5' | sh -c 'read o; echo as''k; read a < /dev/tty; echo "$o $a"'"#;
     let mut terminal = Terminal::run(&server, line);
     terminal.shows("ask");
@@ -89,7 +90,7 @@ fn others_in_a_pipeline_keep_the_terminal_when_the_command_does_not_want_it() {
 
 #[test]
 fn ctrl_c_ends_the_command_and_the_script_around_it() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for command in ["$run x -- sh -c", "echo in | $run x -- sh -c"] {
         let line = format!("{command} 'echo rea''dy; exec sleep 1000'; echo went on $((1 + 1))");
         let mut terminal = Terminal::run(&server, &line);
@@ -98,13 +99,13 @@ fn ctrl_c_ends_the_command_and_the_script_around_it() {
         let (text, code) = terminal.finish();
         assert!(!text.contains("went on 2"), "{command}: {text}");
         assert_eq!(code, Some(130), "{command}: {text}");
-        assert!(!server.is_locked("x"), "{command}");
+        assert!(!is_locked(&server, "x"), "{command}");
     }
 }
 
 #[test]
 fn ctrl_z_does_not_suspend_a_command_that_holds_a_lock() {
-    let server = Server::start();
+    let server = Server::start(Flavour::Redis);
     for command in ["$run x -- sh -c", "echo in | $run x -- sh -c"] {
         let line = format!("{command} 'echo rea''dy; read a < /dev/tty; echo \"got $a\"'");
         let mut terminal = Terminal::run(&server, &line);

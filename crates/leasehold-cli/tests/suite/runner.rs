@@ -10,6 +10,7 @@ use std::sync::mpsc::{self, Receiver};
 use std::thread;
 use std::time::Duration;
 
+use leasehold_testkit::server::Server;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -29,6 +30,10 @@ pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
         thread::sleep(LOOK);
     }
     panic!("still not so: {what}");
+}
+
+pub(crate) fn is_locked(server: &Server, name: &str) -> bool {
+    server.cli(&["EXISTS", name]) == 1
 }
 
 pub(crate) fn pid(process: &Child) -> Pid {
@@ -118,6 +123,16 @@ impl Runner {
         let mut line = String::new();
         self.stdout.read_line(&mut line).expect("UTF-8");
         line.trim_end().to_owned()
+    }
+
+    /// Waits for the next line on the standard output, which must be this one.
+    pub(crate) fn says(&mut self, expected: &str) {
+        let line = self.line();
+        if line != expected {
+            let messages =
+                self.stderr.recv_timeout(Duration::from_secs(1)).into_iter().chain(self.stderr.try_iter());
+            panic!("it says {line:?} and not {expected:?}: {:?}", messages.collect::<Vec<_>>());
+        }
     }
 
     /// The next line on the standard error, as soon as it is there.

@@ -60,7 +60,7 @@ fn no_subcommand_is_answered_with_the_help() {
 
 #[test]
 fn the_help_has_examples_and_fits_into_80_columns() {
-    for arguments in ["--help", "-h", "demo --help", "demo -h", "run --help"] {
+    for arguments in ["--help", "-h", "demo --help", "demo -h", "run --help", "run -h"] {
         let run = leasehold(arguments);
         assert_eq!(run.code, Some(0));
         assert!(run.stdout.contains("Example") && run.stdout.contains("  leasehold "), "{}", run.stdout);

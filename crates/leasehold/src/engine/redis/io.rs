@@ -397,9 +397,9 @@ impl Supervisor {
         let command = if unsettled.by_text { call.by_text() } else { call.by_hash() };
         tokio::spawn(async move {
             let outcome = match connection.send(command).await {
-                Ok(_) => Outcome::Done,
+                // What may not be undone is not asked again.
+                Ok(_) | Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
                 Err(Trouble::NoScript) => Outcome::Unknown,
-                Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
                 Err(Trouble::Refused(_)) => {
                     tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await;
                     Outcome::Missing
