@@ -5,6 +5,7 @@ mod command;
 mod leaks;
 mod msrv;
 mod setup;
+mod soak;
 mod step;
 mod test;
 
@@ -21,6 +22,8 @@ enum Xtask {
     Test(Args),
     /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
     Leaks(leaks::Args),
+    /// The tests that look for rare events, with the numbers that find them: some minutes.
+    Soak,
 }
 
 /// What the first two commands take.
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
             Xtask::Check(Args { yes }) => check::run(yes),
             Xtask::Test(Args { yes }) => test::run(yes),
             Xtask::Leaks(args) => leaks::run(&args),
+            Xtask::Soak => soak::run(),
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 use std::{env, io, thread};
 
+use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::{Signal, kill};
@@ -17,10 +18,8 @@ const STUBBORN: &str = r#"
     echo ready
     while :; do echo "beat $2 $(date +%s%N)" >> "$1"; sleep 0.01; done"#;
 
-fn stubborn(server: &Server, arguments: &str, file: &TestFile, number: u32) -> Runner {
-    let script = STUBBORN;
-    let mut runner =
-        Runner::start(run(&server.url(), arguments, script).args([file.path(), &number.to_string()]));
+fn stubborn(url: &str, arguments: &str, file: &TestFile, number: u32) -> Runner {
+    let mut runner = Runner::start(run(url, arguments, STUBBORN).args([file.path(), &number.to_string()]));
     runner.says("ready");
     eventually("it is at work", || file.text().matches("beat").count() >= 3);
     runner
@@ -53,7 +52,7 @@ fn gap(file: &TestFile) -> u64 {
 fn a_lock_that_is_taken_away_ends_the_command() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
-    let runner = stubborn(&server, "x --lease 2s", &file, 1);
+    let runner = stubborn(&server.url(), "x --lease 2s", &file, 1);
     assert_eq!(server.cli(&["DEL", "x"]), 1);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
@@ -69,7 +68,7 @@ fn a_lock_that_is_taken_away_ends_the_command() {
 fn a_lock_that_is_taken_over_ends_the_command() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
-    let runner = stubborn(&server, "x --lease 2s", &file, 1);
+    let runner = stubborn(&server.url(), "x --lease 2s", &file, 1);
     assert_eq!(
         server.cli(&["EVAL", "redis.call('del', 'x') return redis.call('hset', 'x', 'other', 1)", "0"]),
         1
@@ -81,45 +80,66 @@ fn a_lock_that_is_taken_over_ends_the_command() {
 }
 
 #[test]
-fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
+fn a_holder_that_is_cut_off_ends_its_command_before_the_next_begins() {
     let rounds: u64 = env::var("LEASEHOLD_TEST_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
-    // Mostly it is waiting, so some of it at the same time.
-    let lanes = 5_u8;
+    side_by_side(rounds, |server, round| {
+        let proxy = Proxy::start(server.port());
+        lose(&proxy.url(), server, round, || {
+            // With a word to the holder, and without.
+            if round % 2 == 0 { proxy.refuse() } else { proxy.blackhole(Which::All) }
+        });
+    });
+}
+
+#[test]
+fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
+    side_by_side(5, |server, round| {
+        lose(&server.url(), server, round, || {
+            server.pause();
+            // The lease ends 1.3 to 2 s after the pause begins: sometimes before it goes on, sometimes after. The
+            // command has been asked to end by then, so that nothing saves it.
+            thread::sleep(Duration::from_millis(1650 + 120 * round));
+            server.resume();
+        });
+    });
+}
+
+/// Runs so many rounds, some at the same time: mostly they wait.
+fn side_by_side(rounds: u64, round: impl Fn(&Server, u64) + Sync) {
+    let lanes = 5;
     thread::scope(|scope| {
         for lane in 0..lanes {
+            let (round, numbers) = (&round, (lane..rounds).step_by(5));
             scope.spawn(move || {
                 let server = Server::start(Flavour::Redis);
-                (u64::from(lane)..rounds).step_by(lanes.into()).for_each(|round| hang(&server, round));
+                numbers.for_each(|number| round(&server, number));
             });
         }
     });
 }
 
-fn hang(server: &Server, round: u64) {
+/// One who holds the lock by way of `url`, one who waits for it, and something that makes the first lose it.
+fn lose(url: &str, server: &Server, round: u64, trouble: impl FnOnce()) {
     let file = TestFile::new();
-    let first = stubborn(server, "x --lease 2s", &file, 1);
+    let first = stubborn(url, "x --lease 2s", &file, 1);
     let second = waiter(server, &file);
     // At any moment between two renewals.
     thread::sleep(Duration::from_millis(round * 197 % 666));
-    server.pause();
-    // The lease ends 1.3 to 2 s after the pause begins: sometimes before it goes on, sometimes after. The command has been
-    // asked to end by then, so that nothing saves it.
-    thread::sleep(Duration::from_millis(1650 + 60 * (round % 10)));
-    server.resume();
+    trouble();
     let first = first.finish();
     assert_eq!(first.code, Some(76), "{first:?}");
     assert!(first.stderr.contains("could not be reached to renew it"), "{first:?}");
     assert!(first.stderr.contains("Asked the command to end."), "{first:?}");
     let second = second.finish();
     assert_eq!(second.code, Some(0), "{second:?}");
-    eprintln!("round {round}: {:.1} ms", Duration::from_nanos(gap(&file)).as_secs_f64() * 1000.0);
+    println!("round {round}: {:.1} ms", Duration::from_nanos(gap(&file)).as_secs_f64() * 1000.0);
 }
 
 #[test]
 fn a_server_that_is_gone_ends_the_command() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
-    let runner = stubborn(&server, "x --lease 2s --grace 0", &file, 1);
+    let runner = stubborn(&server.url(), "x --lease 2s --grace 0", &file, 1);
     drop(server);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
@@ -145,7 +165,7 @@ fn a_server_that_comes_back_in_time_ends_nothing() {
 fn max_hold_ends_a_command_that_hangs() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
-    let runner = stubborn(&server, "x --max-hold 4s --grace 1.3s", &file, 1);
+    let runner = stubborn(&server.url(), "x --max-hold 4s --grace 1.3s", &file, 1);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
     // The shell may say something about its steps that are ended.
@@ -198,7 +218,7 @@ fn what_a_command_leaves_behind_otherwise_is_left_alone() {
 fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lease() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
-    let mut first = stubborn(&server, "x --lease 2s", &file, 1);
+    let mut first = stubborn(&server.url(), "x --lease 2s", &file, 1);
     let second = waiter(&server, &file);
     first.signal(Signal::SIGKILL);
     first.all_gone();
@@ -229,7 +249,7 @@ fn who_is_killed_with_the_warden_takes_the_command_along() {
 fn who_is_stopped_cannot_protect_the_command_any_more() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
-    let first = stubborn(&server, "x --lease 2s", &file, 1);
+    let first = stubborn(&server.url(), "x --lease 2s", &file, 1);
     let second = waiter(&server, &file);
     first.signal(Signal::SIGSTOP);
     let second = second.finish();
