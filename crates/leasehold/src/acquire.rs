@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Shared;
+use crate::engine::{Spot, Target};
 use crate::error::{AcquireError, Invalid};
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold};
 use crate::lease::{self, Lease};
-use crate::name::Name;
 use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::waiting::{Patience, wait_for};
@@ -18,7 +18,7 @@ use crate::waiting::{Patience, wait_for};
 #[derive(Debug, Clone)]
 struct Request {
     shared: Arc<Shared>,
-    name: Result<Name, Invalid>,
+    target: Result<Target, Invalid>,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     owner: Option<Owner>,
@@ -28,7 +28,7 @@ struct Request {
 impl Request {
     /// Checks everything that can be checked here, before anything is sent.
     fn prepare(self) -> Result<(Arc<Hold>, Entry), Invalid> {
-        let name = self.name?;
+        let target = self.target?;
         let lease = match self.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),
             None => Lease::Kept(self.shared.watchdog),
@@ -38,9 +38,9 @@ impl Request {
         let hold = match self.owner {
             Some(owner) => {
                 let owner = self.shared.own(&owner)?;
-                self.shared.named_hold(&name, owner)
+                self.shared.named_hold(Spot { target, owner })
             }
-            None => Arc::new(Hold::fresh(self.shared, name)),
+            None => Arc::new(Hold::fresh(self.shared, target)),
         };
         Ok((hold, Entry { lease, max_hold, steal: self.steal }))
     }
@@ -84,8 +84,8 @@ pub struct Acquire {
 }
 
 impl Acquire {
-    pub(crate) fn new(shared: Arc<Shared>, name: Result<Name, Invalid>) -> Self {
-        let request = Request { shared, name, lease: None, max_hold: None, owner: None, steal: false };
+    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
+        let request = Request { shared, target, lease: None, max_hold: None, owner: None, steal: false };
         Self { request, wait: None }
     }
 
@@ -173,8 +173,8 @@ pub struct TryAcquire {
 }
 
 impl TryAcquire {
-    pub(crate) fn new(shared: Arc<Shared>, name: Result<Name, Invalid>) -> Self {
-        Self { request: Acquire::new(shared, name).request }
+    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
+        Self { request: Acquire::new(shared, target).request }
     }
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.

@@ -10,7 +10,7 @@ use tokio::sync::Notify;
 
 use crate::client_id::ClientId;
 use crate::connect::Connect;
-use crate::engine::Engine;
+use crate::engine::{Engine, Kind, Spot, Target};
 use crate::error::Invalid;
 use crate::hold::Hold;
 use crate::lock::Lock;
@@ -56,7 +56,11 @@ impl Client {
     /// It costs nothing to make and nothing to drop. A name that no engine can take is refused by the first
     /// operation on it, before anything is sent.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(Arc::clone(&self.shared), Name::new(&self.shared.namespace, name.as_ref()))
+        Lock::new(Arc::clone(&self.shared), self.target(Kind::Lock, name.as_ref()))
+    }
+
+    fn target(&self, kind: Kind, name: &str) -> Result<Target, Invalid> {
+        Name::new(&self.shared.namespace, name).map(|name| Target { kind, name })
     }
 
     /// The id of this client, the first half of the owners it draws.
@@ -112,7 +116,7 @@ pub(crate) struct Shared {
     pub(crate) watchdog: Duration,
     pub(crate) outage_limit: Duration,
     /// The holds of owners that callers name. Those of drawn owners belong to their guards alone.
-    named: Mutex<HashMap<(Name, OwnerId), Weak<Hold>>>,
+    named: Mutex<HashMap<Spot, Weak<Hold>>>,
     guards: AtomicUsize,
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
@@ -148,16 +152,15 @@ impl Shared {
     }
 
     /// The hold of a named owner, the same for all who ask for it while anybody has it.
-    pub(crate) fn named_hold(self: &Arc<Self>, name: &Name, owner: OwnerId) -> Arc<Hold> {
+    pub(crate) fn named_hold(self: &Arc<Self>, spot: Spot) -> Arc<Hold> {
         // An owner that we drew has its hold in the hands of its guard; the engine knows it.
-        if let Some(hold) = self.engine.term(name, owner).and_then(|term| term.hold()) {
+        if let Some(hold) = self.engine.term(&spot).and_then(|term| term.hold()) {
             return hold;
         }
-        let key = (name.clone(), owner);
         let mut named = self.named();
-        named.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let hold = Arc::new(Hold::named(Arc::clone(self), name.clone(), owner));
-            named.insert(key, Arc::downgrade(&hold));
+        named.get(&spot).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let hold = Arc::new(Hold::named(Arc::clone(self), spot.clone()));
+            named.insert(spot, Arc::downgrade(&hold));
             hold
         })
     }
@@ -169,16 +172,15 @@ impl Shared {
     }
 
     /// Forgets a named hold that nobody has any more.
-    pub(crate) fn forget_hold(&self, name: &Name, owner: OwnerId) {
-        let key = (name.clone(), owner);
+    pub(crate) fn forget_hold(&self, spot: &Spot) {
         let mut named = self.named();
         // Somebody may have asked for it again in the meantime.
-        if named.get(&key).is_some_and(|hold| hold.strong_count() == 0) {
-            named.remove(&key);
+        if named.get(spot).is_some_and(|hold| hold.strong_count() == 0) {
+            named.remove(spot);
         }
     }
 
-    fn named(&self) -> MutexGuard<'_, HashMap<(Name, OwnerId), Weak<Hold>>> {
+    fn named(&self) -> MutexGuard<'_, HashMap<Spot, Weak<Hold>>> {
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

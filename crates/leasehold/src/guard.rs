@@ -172,13 +172,13 @@ impl Guard {
     /// [`as_owner`](crate::Acquire::as_owner).
     #[must_use]
     pub fn owner(&self) -> Owner {
-        self.hold.owner.into()
+        self.hold.spot.owner.into()
     }
 
     /// The name of the lock, namespace included.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.hold.name.as_str()
+        self.hold.spot.target.name.as_str()
     }
 
     /// Makes the guard forget its hold, for somebody who gives it back otherwise.
@@ -201,7 +201,7 @@ impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("name", &self.name())
-            .field("owner", &self.hold.owner.to_string())
+            .field("owner", &self.hold.spot.owner.to_string())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

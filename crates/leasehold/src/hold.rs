@@ -1,4 +1,4 @@
-//! A hold: one owner's claim on one name, however often it is entered.
+//! A hold: one owner's claim on one target, however often it is entered.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -6,25 +6,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::client::Shared;
-use crate::engine::{Attempt, Claim, Release, Released, Renewed, Ticket};
+use crate::engine::{Attempt, Claim, Released, Renewed, Spot, Target, Ticket};
 use crate::error::{ExtendError, Failure, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
-use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::term::Term;
 use crate::time;
 
-/// One owner of one name, as this client knows it.
+/// One owner of one target, as this client knows it.
 ///
 /// The engine counts how often the lock was entered, and a count is told to it as a step from `k` to `k ± 1`, so
 /// that a step whose answer is missing can be taken back exactly. That works only if steps do not overlap: each
 /// is made from the [`Seat`], and there is one.
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) name: Name,
-    pub(crate) owner: OwnerId,
+    pub(crate) spot: Spot,
     /// Whether a caller chose the owner, so that the client knows the hold by it.
     named: bool,
     seat: tokio::sync::Mutex<Seat>,
@@ -58,19 +56,19 @@ pub(crate) enum Tried {
 
 impl Hold {
     /// The hold of an owner that a caller chose.
-    pub(crate) fn named(shared: Arc<Shared>, name: Name, owner: OwnerId) -> Self {
-        Self::new(shared, name, owner, true)
+    pub(crate) fn named(shared: Arc<Shared>, spot: Spot) -> Self {
+        Self::new(shared, spot, true)
     }
 
     /// A hold of an owner that nobody else is.
-    pub(crate) fn fresh(shared: Arc<Shared>, name: Name) -> Self {
+    pub(crate) fn fresh(shared: Arc<Shared>, target: Target) -> Self {
         let owner = OwnerId::fresh(shared.id);
-        Self::new(shared, name, owner, false)
+        Self::new(shared, Spot { target, owner }, false)
     }
 
-    fn new(shared: Arc<Shared>, name: Name, owner: OwnerId, named: bool) -> Self {
+    fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
         let seat = Seat { count: 0, term: None, lease: Lease::Kept(shared.watchdog) };
-        Self { shared, name, owner, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
+        Self { shared, spot, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
     }
 
     /// Tries once to enter, for the first time or again.
@@ -142,8 +140,7 @@ impl Hold {
             }
         }
         let claim = Claim {
-            name: self.name.clone(),
-            owner: self.owner,
+            spot: self.spot.clone(),
             held: seat.count,
             lease: entry.lease,
             limit: entry.max_hold.and_then(|length| begun.checked_add(length)),
@@ -180,7 +177,9 @@ impl Hold {
     /// Gives back one count in the owner's name, whoever has the guard.
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
-        let Some(term) = seat.term.clone() else { return Err(ReleaseError::NotOwner(self.owner.into())) };
+        let Some(term) = seat.term.clone() else {
+            return Err(ReleaseError::NotOwner(self.spot.owner.into()));
+        };
         match seat.loss_of(&term) {
             Some(loss) => Err(ReleaseError::NotHeld(loss)),
             // A guard that is still out protects nothing any more.
@@ -202,8 +201,8 @@ impl Hold {
             seat.term = None;
             end(term);
         }
-        let one = Release::One { owner: self.owner, from, lease: seat.lease };
-        let released = self.shared.engine.release(&self.name, one).await.map_err(ReleaseError::Unknown)?;
+        let released = self.shared.engine.release(&self.spot, from, seat.lease).await;
+        let released = released.map_err(ReleaseError::Unknown)?;
         undo.disarm();
         match released {
             Released::Left(left, until) => {
@@ -250,7 +249,7 @@ impl Hold {
         if let Some(loss) = term.loss() {
             return Err(ExtendError::NotHeld(loss));
         }
-        match self.shared.engine.renew(&self.name, self.owner, length).await? {
+        match self.shared.engine.renew(&self.spot, length).await? {
             Renewed::Until(until) => term.lasts(until),
             Renewed::Gone => term.lose(Loss::Gone),
         }
@@ -268,21 +267,21 @@ impl Hold {
     }
 
     fn abandon(&self, count: u32, lease: Lease) {
-        self.shared.engine.abandon(&self.name, self.owner, count, lease);
+        self.shared.engine.abandon(&self.spot, count, lease);
     }
 }
 
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.named {
-            self.shared.forget_hold(&self.name, self.owner);
+            self.shared.forget_hold(&self.spot);
         }
     }
 }
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by {}", self.name, self.owner)
+        self.spot.fmt(f)
     }
 }
 

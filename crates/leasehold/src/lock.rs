@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use crate::acquire::{Acquire, TryAcquire};
 use crate::client::Shared;
-use crate::engine::{Holding, Release, Released as EngineReleased};
+use crate::engine::{Holding, Spot, Target};
 use crate::error::{Invalid, QueryError, ReleaseError};
 use crate::guard::Released;
-use crate::name::Name;
 use crate::operation::Operation;
 use crate::owner::Owner;
 
@@ -29,22 +28,22 @@ use crate::owner::Owner;
 #[derive(Clone)]
 pub struct Lock {
     shared: Arc<Shared>,
-    name: Result<Name, Invalid>,
+    target: Result<Target, Invalid>,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, name: Result<Name, Invalid>) -> Self {
-        Self { shared, name }
+    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
+        Self { shared, target }
     }
 
     /// Waits for the lock. See [`Acquire`] for the options.
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(Arc::clone(&self.shared), self.name.clone())
+        Acquire::new(Arc::clone(&self.shared), self.target.clone())
     }
 
     /// Tries once: `None` when somebody else has it. See [`TryAcquire`] for the options.
     pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(Arc::clone(&self.shared), self.name.clone())
+        TryAcquire::new(Arc::clone(&self.shared), self.target.clone())
     }
 
     /// The lock in the hands of an owner, for those who have no guard.
@@ -120,24 +119,24 @@ impl Lock {
     ///
     /// Once begun, it may take effect even if the future is dropped.
     pub fn force_unlock(&self) -> Operation<Result<bool, QueryError>> {
-        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
-        Operation::new(async move {
-            Ok(shared.engine.release(&name?, Release::All).await? != EngineReleased::NotHeld)
-        })
+        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        Operation::new(async move { Ok(shared.engine.force(&target?).await?) })
     }
 
     fn ask<T>(
         &self,
         answer: impl FnOnce(Option<Holding>) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
-        let (shared, name) = (Arc::clone(&self.shared), self.name.clone());
-        Operation::new(async move { Ok(answer(shared.engine.query(&name?).await?)) })
+        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        Operation::new(async move { Ok(answer(shared.engine.query(&target?).await?)) })
     }
 }
 
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lock").field("name", &self.name.as_ref().map(Name::as_str)).finish_non_exhaustive()
+        f.debug_struct("Lock")
+            .field("name", &self.target.as_ref().map(|target| target.name.as_str()))
+            .finish_non_exhaustive()
     }
 }
 
@@ -162,10 +161,10 @@ impl OwnedLock {
     ///
     /// Once begun, the hold is given back even if the future is dropped.
     pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
-        let (shared, name) = (Arc::clone(&self.lock.shared), self.lock.name.clone());
+        let (shared, target) = (Arc::clone(&self.lock.shared), self.lock.target.clone());
         let owner = shared.own(&self.owner);
         Operation::new(async move {
-            let hold = shared.named_hold(&name?, owner?);
+            let hold = shared.named_hold(Spot { target: target?, owner: owner? });
             hold.release_as_owner().await.map(|holds_left| Released { holds_left })
         })
     }

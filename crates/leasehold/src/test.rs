@@ -35,8 +35,8 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::connect::Connect;
 use crate::engine::faulty::{Faulty, Script};
-use crate::engine::{Engine, memory};
-use crate::error::Failure;
+use crate::engine::{Engine, Kind, Target, memory};
+use crate::error::{Failure, Invalid};
 use crate::guard::Guard;
 use crate::name::Name;
 
@@ -57,6 +57,10 @@ pub fn memory() -> (Client, Faults) {
 
 fn client_of(engine: Arc<dyn Engine>) -> Client {
     Connect::new(String::new()).client(engine).expect("the defaults are in range")
+}
+
+fn lock_target(name: &str) -> Result<Target, Invalid> {
+    Name::new("", name).map(|name| Target { kind: Kind::Lock, name })
 }
 
 /// Makes things go wrong on one memory engine, for all its clients.
@@ -106,7 +110,7 @@ impl Faults {
     /// Removes a lock behind its holder's back, who is told [`Loss::Gone`](crate::Loss::Gone); false if nobody holds it.
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn lose_hold(&self, name: &str) -> bool {
-        Name::new("", name).is_ok_and(|name| self.faulty.memory.remove(&name))
+        lock_target(name).is_ok_and(|target| self.faulty.memory.remove(&target))
     }
 
     /// Lets somebody else take a lock over; the holder is told [`Loss::TakenOver`](crate::Loss::TakenOver).
@@ -121,7 +125,7 @@ impl Faults {
     /// How many wait for a lock.
     #[must_use]
     pub fn waiters(&self, name: &str) -> usize {
-        Name::new("", name).map_or(0, |name| self.faulty.memory.waiters(&name))
+        lock_target(name).map_or(0, |target| self.faulty.memory.waiters(&target))
     }
 
     /// How many names are held or waited for: zero when nothing is left behind.

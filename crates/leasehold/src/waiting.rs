@@ -142,7 +142,7 @@ impl<'a> Wait<'a> {
 
     /// Waits until hints can come, so that nothing is missed between the next try and the sleep after it.
     async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
-        let listening = race(self.hold.shared.closed(), self.hold.shared.engine.listening(&turn.hold.name));
+        let listening = race(self.hold.shared.closed(), self.hold.shared.engine.listening(&turn.hold.spot));
         match race(listening, time::sleep_until_or_forever(self.deadline)).await {
             First::Left(First::Left(())) => Err(Invalid::ShutDown.into()),
             First::Left(First::Right(_)) => Ok(()),
@@ -193,16 +193,16 @@ struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     fn take(hold: &'a Hold) -> Self {
-        Self { hold, ticket: hold.shared.engine.listen(&hold.name) }
+        Self { hold, ticket: hold.shared.engine.listen(&hold.spot) }
     }
 
     async fn hint(&self) {
-        poll_fn(|context| self.hold.shared.engine.poll_hint(&self.hold.name, self.ticket, context)).await;
+        poll_fn(|context| self.hold.shared.engine.poll_hint(&self.hold.spot, self.ticket, context)).await;
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.hold.shared.engine.leave(&self.hold.name, self.ticket);
+        self.hold.shared.engine.leave(&self.hold.spot, self.ticket);
     }
 }

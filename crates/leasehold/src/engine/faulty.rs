@@ -5,12 +5,10 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::memory::Memory;
-use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
+use super::{Attempt, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target, Ticket};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
-use crate::name::Name;
-use crate::owner::OwnerId;
 use crate::term::Term;
 use crate::time;
 
@@ -68,41 +66,45 @@ impl Engine for Faulty {
         self.answer(|memory| memory.attempt(claim, turn))
     }
 
-    fn release(&self, name: &Name, release: Release) -> Reply<Released> {
-        self.answer(|memory| memory.release(name, release))
+    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
+        self.answer(|memory| memory.release(spot, from, lease))
     }
 
-    fn renew(&self, name: &Name, owner: OwnerId, length: Duration) -> Reply<Renewed> {
-        self.answer(|memory| memory.renew(name, owner, length))
+    fn force(&self, target: &Target) -> Reply<bool> {
+        self.answer(|memory| memory.force(target))
     }
 
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease) {
+    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
+        self.answer(|memory| memory.renew(spot, length))
+    }
+
+    fn abandon(&self, spot: &Spot, count: u32, lease: Lease) {
         // The engine's own affair: a real one repeats it until it is done.
-        self.memory.abandon(name, owner, count, lease);
+        self.memory.abandon(spot, count, lease);
     }
 
-    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
-        self.memory.term(name, owner)
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.memory.term(spot)
     }
 
-    fn query(&self, name: &Name) -> Reply<Option<Holding>> {
-        self.answer(|memory| memory.query(name))
+    fn query(&self, target: &Target) -> Reply<Option<Holding>> {
+        self.answer(|memory| memory.query(target))
     }
 
-    fn listen(&self, name: &Name) -> Ticket {
-        self.memory.listen(name)
+    fn listen(&self, spot: &Spot) -> Ticket {
+        self.memory.listen(spot)
     }
 
-    fn listening(&self, name: &Name) -> Reply<()> {
-        self.memory.listening(name)
+    fn listening(&self, spot: &Spot) -> Reply<()> {
+        self.memory.listening(spot)
     }
 
-    fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.memory.poll_hint(name, ticket, context)
+    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.memory.poll_hint(spot, ticket, context)
     }
 
-    fn leave(&self, name: &Name, ticket: Ticket) {
-        self.memory.leave(name, ticket);
+    fn leave(&self, spot: &Spot, ticket: Ticket) {
+        self.memory.leave(spot, ticket);
     }
 
     fn retire(&self, client: ClientId) -> usize {

@@ -7,6 +7,7 @@ mod line;
 pub(crate) mod memory;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+mod target;
 
 use std::fmt;
 use std::future::Future;
@@ -15,60 +16,62 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+pub(crate) use self::target::{Family, Kind, Spot, Target};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
-use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
 use crate::time::Instant;
 
 /// The state of all locks, somewhere.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
-    /// Tries once to take or re-enter a lock. `turn` is the caller's place in the line of this name, if it has one.
+    /// Tries once to take or re-enter a lock. `turn` is the caller's place in its line, if it has one.
     ///
     /// A free lock goes to the head of the line; whoever comes without a turn does not overtake those who have one.
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt>;
 
-    /// Gives back one count of a hold, or everything that anybody holds under this name.
-    fn release(&self, name: &Name, release: Release) -> Reply<Released>;
+    /// Gives back one count of a hold that has `from`. If any is left, `lease` begins anew.
+    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released>;
+
+    /// Frees a target, whoever holds it; false if nobody does.
+    fn force(&self, target: &Target) -> Reply<bool>;
 
     /// Sets the time of a hold to at least `length` from now; never shortens it.
-    fn renew(&self, name: &Name, owner: OwnerId, length: Duration) -> Reply<Renewed>;
+    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed>;
 
-    /// Sees to it that `owner` holds `name` at most `count` times, without anybody waiting for the answer.
+    /// Sees to it that a hold has at most `count`, without anybody waiting for the answer.
     ///
     /// For dropped guards, cancelled attempts and releases whose answer is missing. It never fails: what cannot
     /// be done now is repeated by the engine until the lease is over.
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease);
+    fn abandon(&self, spot: &Spot, count: u32, lease: Lease);
 
-    /// The term of what `owner` holds under this name, if that is a hold of ours.
-    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>>;
+    /// The term of a hold, if it is one of ours.
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
 
-    /// Who holds this name.
-    fn query(&self, name: &Name) -> Reply<Option<Holding>>;
+    /// Who holds a target.
+    fn query(&self, target: &Target) -> Reply<Option<Holding>>;
 
-    /// Joins the line of this name, at its end.
-    fn listen(&self, name: &Name) -> Ticket;
-    /// Resolves when hints for this name can come, or cannot for now: what happens from then on is not missed.
-    fn listening(&self, name: &Name) -> Reply<()>;
+    /// Joins the line of this target, at its end.
+    fn listen(&self, spot: &Spot) -> Ticket;
+    /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
+    fn listening(&self, spot: &Spot) -> Reply<()>;
     /// Ready when this place in the line should try again.
-    fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
+    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
     /// Leaves the line. A hint that was meant for this place goes to the next one.
-    fn leave(&self, name: &Name, ticket: Ticket);
+    fn leave(&self, spot: &Spot, ticket: Ticket);
 
     /// Lets every hold of this client that still has a guard run out, tells its guards, and counts them.
     fn retire(&self, client: ClientId) -> usize;
 }
 
-/// A place in the line of one name. Smaller came earlier.
+/// A place in the line of one target. Smaller came earlier.
 pub(crate) type Ticket = u64;
 
 /// What an attempt asks for.
 #[derive(Debug)]
 pub(crate) struct Claim {
-    pub(crate) name: Name,
-    pub(crate) owner: OwnerId,
+    pub(crate) spot: Spot,
     /// How often the owner holds the lock before this attempt; one more if it is granted.
     pub(crate) held: u32,
     pub(crate) lease: Lease,
@@ -94,14 +97,6 @@ pub(crate) enum Attempt {
         expect(dead_code, reason = "the engine inside the process can always be asked")
     )]
     NotAsked(Failure),
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Release {
-    /// One count of this owner, which has `from` before. If any is left, `lease` begins anew.
-    One { owner: OwnerId, from: u32, lease: Lease },
-    /// Everything, in whoever's name.
-    All,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

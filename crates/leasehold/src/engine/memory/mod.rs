@@ -3,10 +3,12 @@
 //! A hold without a lease lasts as long as its guard. A lease is judged when somebody looks; waiters sleep on
 //! their caller's timer until it is over, or until a release hints at the head of the line.
 
+mod lock;
 mod shared;
 mod slot;
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,13 +18,12 @@ use std::time::Duration;
 #[cfg(feature = "test-util")]
 pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
-use self::slot::Slot;
+use self::slot::{Machine, Slot};
 use super::aftermath::Aftermath;
-use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
+use super::{Attempt, Claim, Engine, Family, Holding, Released, Renewed, Reply, Spot, Target, Ticket};
 use crate::client_id::ClientId;
 use crate::lease::Lease;
 use crate::name::Name;
-use crate::owner::OwnerId;
 use crate::term::Term;
 use crate::time::{self, Instant};
 
@@ -35,7 +36,7 @@ pub(crate) struct Memory {
 }
 
 /// Only names that are held or waited for have a slot.
-type Shard = HashMap<Name, Slot>;
+type Shard = HashMap<(Family, Name), Slot>;
 
 /// Enough that threads on different names seldom meet.
 const SHARDS: usize = 64;
@@ -49,16 +50,16 @@ impl Memory {
         }
     }
 
-    /// Removes the hold of a name as if its key had been deleted by hand.
+    /// Removes the hold of a lock as if its key had been deleted by hand.
     #[cfg(feature = "test-util")]
-    pub(crate) fn remove(&self, name: &Name) -> bool {
-        self.with(name, Slot::remove)
+    pub(crate) fn remove(&self, target: &Target) -> bool {
+        self.with(target, |machine, now| machine.remove(now))
     }
 
-    /// How many wait for this name.
+    /// How many wait for a lock.
     #[cfg(feature = "test-util")]
-    pub(crate) fn waiters(&self, name: &Name) -> usize {
-        self.shard(name).get(name).map_or(0, |slot| slot.line.len())
+    pub(crate) fn waiters(&self, target: &Target) -> usize {
+        self.with(target, |machine, _| (machine.waiters(), Aftermath::default()))
     }
 
     /// How many names are held or waited for.
@@ -67,23 +68,32 @@ impl Memory {
         self.shards.iter().map(|shard| lock(shard).len()).sum()
     }
 
-    /// Looks at or changes the slot of one name, which comes and goes as needed.
-    fn with<T>(&self, name: &Name, change: impl FnOnce(&mut Slot, Instant) -> (T, Aftermath)) -> T {
+    /// Looks at or changes the state of one target, which comes and goes as needed.
+    fn with<T>(
+        &self,
+        target: &Target,
+        change: impl FnOnce(&mut dyn Machine, Instant) -> (T, Aftermath),
+    ) -> T {
         let now = time::now();
-        let mut shard = self.shard(name);
-        let (result, aftermath) = if let Some(slot) = shard.get_mut(name) {
-            let done = change(slot, now);
-            if slot.is_idle() {
-                shard.remove(name);
+        let key = (target.kind.family(), target.name.clone());
+        let mut shard = self.shard(&target.name);
+        let (result, aftermath) = match shard.entry(key) {
+            Entry::Occupied(mut entry) => {
+                let machine = entry.get_mut().machine();
+                let done = change(machine, now);
+                if machine.is_idle() {
+                    entry.remove();
+                }
+                done
             }
-            done
-        } else {
-            let mut slot = Slot::default();
-            let done = change(&mut slot, now);
-            if !slot.is_idle() {
-                shard.insert(name.clone(), slot);
+            Entry::Vacant(entry) => {
+                let mut slot = Slot::new(target.kind.family());
+                let done = change(slot.machine(), now);
+                if !slot.machine().is_idle() {
+                    entry.insert(slot);
+                }
+                done
             }
-            done
         };
         drop(shard);
         aftermath.run();
@@ -103,47 +113,49 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 
 impl Engine for Memory {
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
-        Reply::now(self.with(&claim.name, |slot, now| slot.attempt(claim, turn, now)))
+        Reply::now(self.with(&claim.spot.target, |machine, now| machine.attempt(claim, turn, now)))
     }
 
-    fn release(&self, name: &Name, release: Release) -> Reply<Released> {
-        Reply::now(self.with(name, |slot, now| slot.release(release, now)))
+    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
+        Reply::now(self.with(&spot.target, |machine, now| machine.release(spot, from, lease, now)))
     }
 
-    fn renew(&self, name: &Name, owner: OwnerId, length: Duration) -> Reply<Renewed> {
-        Reply::now(self.with(name, |slot, now| slot.renew(owner, length, now)))
+    fn force(&self, target: &Target) -> Reply<bool> {
+        Reply::now(self.with(target, |machine, now| machine.force(target, now)))
     }
 
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, _lease: Lease) {
-        self.with(name, |slot, now| ((), slot.abandon(owner, count, now)));
+    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
+        Reply::now(self.with(&spot.target, |machine, now| machine.renew(spot, length, now)))
     }
 
-    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
-        self.shard(name).get(name).and_then(|slot| slot.term(owner))
+    fn abandon(&self, spot: &Spot, count: u32, _lease: Lease) {
+        self.with(&spot.target, |machine, now| ((), machine.abandon(spot, count, now)));
     }
 
-    fn query(&self, name: &Name) -> Reply<Option<Holding>> {
-        Reply::now(self.with(name, Slot::query))
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.with(&spot.target, |machine, _| (machine.term(spot), Aftermath::default()))
     }
 
-    fn listen(&self, name: &Name) -> Ticket {
+    fn query(&self, target: &Target) -> Reply<Option<Holding>> {
+        Reply::now(self.with(target, |machine, now| machine.query(target, now)))
+    }
+
+    fn listen(&self, spot: &Spot) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        self.with(name, |slot, _| {
-            slot.line.join(ticket);
-            (ticket, Aftermath::default())
-        })
+        self.with(&spot.target, |machine, _| (machine.listen(spot, ticket), Aftermath::default()));
+        ticket
     }
 
-    fn listening(&self, _name: &Name) -> Reply<()> {
+    fn listening(&self, _spot: &Spot) -> Reply<()> {
         Reply::now(())
     }
 
-    fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.with(name, |slot, _| slot.line.poll_hint(ticket, context))
+    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.with(&spot.target, |machine, _| machine.poll_hint(spot, ticket, context))
     }
 
-    fn leave(&self, name: &Name, ticket: Ticket) {
-        self.with(name, |slot, now| ((), slot.line.leave(ticket, now)));
+    fn leave(&self, spot: &Spot, ticket: Ticket) {
+        self.with(&spot.target, |machine, now| ((), machine.leave(spot, ticket, now)));
     }
 
     fn retire(&self, client: ClientId) -> usize {
@@ -152,8 +164,9 @@ impl Engine for Memory {
         for shard in &self.shards {
             let mut after = Vec::new();
             lock(shard).retain(|_, slot| {
-                after.push(slot.retire(client, now));
-                !slot.is_idle()
+                let machine = slot.machine();
+                after.push(machine.retire(client, now));
+                !machine.is_idle()
             });
             for (held, aftermath) in after {
                 retired += usize::from(held);

@@ -1,227 +1,62 @@
-//! What the memory engine knows about one name: a state machine without a clock or a lock of its own.
+//! What the memory engine knows about one name: a state machine per family, without a clock or a lock of its own.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::lock::Lock;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::{Line, MayTake};
-use crate::engine::{Attempt, Claim, Holding, Release, Released, Renewed, Ticket};
-use crate::lease::{Lease, margin};
-use crate::loss::Loss;
-use crate::owner::OwnerId;
-use crate::term::{Term, Until};
+use crate::engine::{Attempt, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::Lease;
+use crate::term::Term;
 use crate::time::Instant;
 
-#[derive(Debug, Default)]
-pub(super) struct Slot {
-    held: Option<Held>,
-    pub(super) line: Line,
-}
-
-/// One hold.
+/// The state of one family under one name.
 #[derive(Debug)]
-struct Held {
-    owner: OwnerId,
-    count: u32,
-    lease: Lease,
-    limit: Option<Instant>,
-    expires: Option<Instant>,
-    term: Arc<Term>,
+pub(super) enum Slot {
+    Lock(Lock),
 }
 
 impl Slot {
-    pub(super) fn is_idle(&self) -> bool {
-        self.held.is_none() && self.line.is_empty()
-    }
-
-    pub(super) fn attempt(
-        &mut self,
-        claim: &Claim,
-        turn: Option<Ticket>,
-        now: Instant,
-    ) -> (Attempt, Aftermath) {
-        let mut after = self.judge(now);
-        let attempt = match &mut self.held {
-            Some(held) if held.owner == claim.owner && held.count == claim.held => {
-                let before = held.expires;
-                let attempt = held.reenter(claim, now);
-                after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
-                attempt
-            }
-            Some(held) if held.owner == claim.owner => Attempt::Gone,
-            _ if claim.held > 0 => Attempt::Gone,
-            Some(held) if claim.steal => {
-                after.announce = Some(held.lose(Loss::TakenOver));
-                self.grant(claim, turn, now)
-            }
-            Some(held) => {
-                let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
-                Attempt::Busy { retry_in, holder: Some(held.owner) }
-            }
-            None => match self.line.may_take(turn, now) {
-                MayTake::In(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
-                MayTake::WhenHinted if !claim.steal => Attempt::Busy { retry_in: None, holder: None },
-                _ => self.grant(claim, turn, now),
-            },
-        };
-        (attempt, after)
-    }
-
-    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> Attempt {
-        self.line.taken(turn);
-        let (held, until) = Held::new(claim, now);
-        self.held = Some(held);
-        Attempt::Granted(until)
-    }
-
-    pub(super) fn release(&mut self, release: Release, now: Instant) -> (Released, Aftermath) {
-        let after = self.judge(now);
-        let Some(held) = &mut self.held else { return (Released::NotHeld, after) };
-        match release {
-            Release::One { owner, from, .. } if held.owner != owner || held.count != from => {
-                (Released::NotHeld, after)
-            }
-            Release::One { from: 2.., lease, .. } => {
-                held.count -= 1;
-                (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
-            }
-            Release::One { .. } => (Released::Left(0, None), self.free(Loss::Gone, now)),
-            Release::All => (Released::Left(0, None), self.free(Loss::ForceUnlocked, now)),
+    pub(super) fn new(family: Family) -> Self {
+        match family {
+            Family::Lock => Self::Lock(Lock::default()),
         }
     }
 
-    pub(super) fn abandon(&mut self, owner: OwnerId, count: u32, now: Instant) -> Aftermath {
-        let freed = self.judge(now);
-        match &mut self.held {
-            Some(held) if held.owner == owner && held.count > count => {
-                held.count = count;
-                if count == 0 { self.free(Loss::Gone, now) } else { freed }
-            }
-            _ => freed,
+    pub(super) fn machine(&mut self) -> &mut dyn Machine {
+        match self {
+            Self::Lock(lock) => lock,
         }
-    }
-
-    pub(super) fn renew(&mut self, owner: OwnerId, length: Duration, now: Instant) -> (Renewed, Aftermath) {
-        let freed = self.judge(now);
-        let renewed = match &mut self.held {
-            Some(held) if held.owner == owner => Renewed::Until(held.extend(length, now)),
-            _ => Renewed::Gone,
-        };
-        (renewed, freed)
-    }
-
-    pub(super) fn term(&self, owner: OwnerId) -> Option<Arc<Term>> {
-        self.held.as_ref().filter(|held| held.owner == owner).map(|held| Arc::clone(&held.term))
-    }
-
-    pub(super) fn query(&mut self, now: Instant) -> (Option<Holding>, Aftermath) {
-        let freed = self.judge(now);
-        let holding = self.held.as_ref().map(|held| Holding {
-            owner: held.owner,
-            count: held.count,
-            remaining: held.expires.map_or(held.lease.length(), |at| at.saturating_duration_since(now)),
-        });
-        (holding, freed)
-    }
-
-    /// The hold is removed behind everybody's back; false if there is none.
-    #[cfg(feature = "test-util")]
-    pub(super) fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
-        let after = self.judge(now);
-        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone, now)) }
-    }
-
-    /// The client stops keeping what it holds here; false if that is nothing.
-    pub(super) fn retire(&mut self, client: ClientId, now: Instant) -> (bool, Aftermath) {
-        let mut after = self.judge(now);
-        match &mut self.held {
-            Some(held) if held.owner.client == client => {
-                // What a server would do after the last renewal.
-                if let Lease::Kept(length) = held.lease {
-                    let before = held.expires;
-                    held.lease = Lease::Fixed(length);
-                    held.prolong(now);
-                    after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
-                }
-                after.announce = Some(held.lose(Loss::Shutdown));
-                (true, after)
-            }
-            _ => (false, after),
-        }
-    }
-
-    /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
-    fn judge(&mut self, now: Instant) -> Aftermath {
-        match &self.held {
-            Some(held) if held.expires.is_none_or(|at| now < at) => Aftermath::default(),
-            None if self.line.is_promised() => Aftermath::default(),
-            _ => self.free(Loss::Expired, now),
-        }
-    }
-
-    /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
-    fn free(&mut self, loss: Loss, now: Instant) -> Aftermath {
-        let announce = self.held.take().map(|held| held.lose(loss));
-        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }
     }
 }
 
-impl Held {
-    fn new(claim: &Claim, now: Instant) -> (Self, Until) {
-        let mut held = Self {
-            owner: claim.owner,
-            count: 1,
-            lease: claim.lease,
-            limit: claim.limit,
-            expires: None,
-            term: Arc::clone(&claim.term),
-        };
-        let until = held.prolong(now);
-        (held, until)
-    }
+/// The verbs of an engine, for one name and at one moment.
+pub(super) trait Machine {
+    /// Whether there is nothing to remember.
+    fn is_idle(&self) -> bool;
 
-    fn reenter(&mut self, claim: &Claim, now: Instant) -> Attempt {
-        self.count += 1;
-        self.lease = claim.lease;
-        self.limit = [self.limit, claim.limit].into_iter().flatten().min();
-        self.term = Arc::clone(&claim.term);
-        Attempt::Granted(self.prolong(now))
-    }
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath);
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath);
+    fn force(&mut self, target: &Target, now: Instant) -> (bool, Aftermath);
+    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath);
+    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath;
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
+    fn query(&mut self, target: &Target, now: Instant) -> (Option<Holding>, Aftermath);
 
-    /// Begins the lease anew.
-    fn prolong(&mut self, now: Instant) -> Until {
-        let lease_ends = match self.lease {
-            Lease::Kept(_) => None,
-            Lease::Fixed(length) => Some(now + length),
-        };
-        self.expires = [lease_ends, self.limit].into_iter().flatten().min();
-        self.until(now)
-    }
+    fn listen(&mut self, spot: &Spot, ticket: Ticket);
+    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath);
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath;
 
-    fn extend(&mut self, length: Duration, now: Instant) -> Until {
-        if let Some(expires) = self.expires {
-            let wanted = expires.max(now + length);
-            self.expires = Some(self.limit.map_or(wanted, |limit| wanted.min(limit)));
-        }
-        self.until(now)
-    }
+    /// The client stops keeping what it holds here; false if that is nothing.
+    fn retire(&mut self, client: ClientId, now: Instant) -> (bool, Aftermath);
 
-    fn until(&self, now: Instant) -> Until {
-        let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
-        let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
-        let left = expires.saturating_duration_since(now);
-        let length = match self.lease {
-            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
-            Lease::Kept(length) => length.min(left),
-            Lease::Fixed(_) => left,
-        };
-        Until::Deadline(expires - margin(length), loss)
-    }
+    /// The hold is removed behind everybody's back; false if there is none.
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: Instant) -> (bool, Aftermath);
 
-    /// Tells the guards, from now on; whoever listens is to be woken afterwards.
-    fn lose(&self, loss: Loss) -> Arc<Term> {
-        self.term.condemn(loss);
-        Arc::clone(&self.term)
-    }
+    /// How many wait.
+    #[cfg(feature = "test-util")]
+    fn waiters(&self) -> usize;
 }

@@ -1,4 +1,4 @@
-//! Who waits for what in this client: one line and at most one subscription per name.
+//! Who waits for what in this client: one line for each target, and at most one subscription for each channel.
 //!
 //! Only the head of a line asks the server. A message wakes the head; whoever is passed over is woken when the
 //! head leaves. Messages are hints: each may be lost, and heads look by themselves when the lease they saw is over.
@@ -11,10 +11,8 @@ use std::task::{Context, Poll};
 use tokio::sync::Notify;
 
 use super::keys;
-use crate::engine::Ticket;
-use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
-use crate::name::Name;
+use crate::engine::{Spot, Target, Ticket};
 use crate::time::{self, Instant};
 
 /// The lines of one client.
@@ -34,23 +32,65 @@ pub(super) struct Hints {
 
 #[derive(Debug, Default)]
 struct State {
-    lines: HashMap<Name, Queue>,
-    /// Names whose subscription may be out of step with their line.
-    touched: HashSet<Name>,
+    lines: HashMap<Target, Queue>,
+    channels: HashMap<String, Channel>,
+    /// Channels whose subscription may be out of step with the lines.
+    touched: HashSet<String>,
     /// Whether messages can come at all.
     link: Link,
 }
 
-impl State {
-    fn is_waited_for(&self, name: &str) -> bool {
-        Name::new("", name).is_ok_and(|name| self.lines.contains_key(&name))
-    }
-}
-
+/// Those who wait for one target.
 #[derive(Debug, Default)]
 struct Queue {
     line: Line,
+    channel: String,
+}
+
+/// What is announced on one channel: `x` and `{x}` share theirs.
+#[derive(Debug, Default)]
+struct Channel {
+    targets: Vec<Target>,
     subscribed: bool,
+}
+
+impl State {
+    fn line(&mut self, spot: &Spot) -> Option<&mut Line> {
+        self.lines.get_mut(&spot.target).map(|queue| &mut queue.line)
+    }
+
+    /// The line of a target, made if nobody waits yet; and whether its messages come.
+    fn join(&mut self, spot: &Spot, ticket: Ticket) -> bool {
+        let Self { lines, channels, touched, .. } = self;
+        let queue = lines.entry(spot.target.clone()).or_insert_with(|| {
+            let channel = keys::channel(&spot.target);
+            channels.entry(channel.clone()).or_default().targets.push(spot.target.clone());
+            Queue { line: Line::default(), channel }
+        });
+        queue.line.join(ticket);
+        let subscribed = channels.get(&queue.channel).is_some_and(|channel| channel.subscribed);
+        if !subscribed {
+            touched.insert(queue.channel.clone());
+        }
+        subscribed
+    }
+
+    /// Takes out the line of a target for which nobody waits any more.
+    fn remove(&mut self, spot: &Spot) {
+        let Self { lines, channels, touched, .. } = self;
+        let Some(queue) = lines.remove(&spot.target) else { return };
+        let Some(channel) = channels.get_mut(&queue.channel) else { return };
+        channel.targets.retain(|target| *target != spot.target);
+        if !channel.targets.is_empty() {
+            return;
+        }
+        // A subscription that is on its way finds nobody, and is touched then.
+        if channels.remove(&queue.channel).is_some_and(|channel| channel.subscribed) {
+            touched.insert(queue.channel);
+        } else {
+            touched.remove(&queue.channel);
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
@@ -64,31 +104,29 @@ enum Link {
 /// What the subscriber has to do next.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    pub(super) subscribe: Vec<Name>,
-    pub(super) unsubscribe: Vec<Name>,
+    pub(super) subscribe: Vec<String>,
+    pub(super) unsubscribe: Vec<String>,
 }
 
 impl Hints {
-    pub(super) fn listen(&self, name: &Name) -> Ticket {
+    pub(super) fn listen(&self, spot: &Spot) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.state();
-        let queue = state.lines.entry(name.clone()).or_default();
-        queue.line.join(ticket);
-        if !queue.subscribed {
-            state.touched.insert(name.clone());
-            drop(state);
+        let subscribed = self.state().join(spot, ticket);
+        if !subscribed {
             self.wanted.notify_one();
         }
         ticket
     }
 
-    /// Resolves when messages for this name come, or when it is clear that they cannot come now.
-    pub(super) async fn listening(&self, name: &Name) {
+    /// Resolves when messages for this target come, or when it is clear that they cannot come now.
+    pub(super) async fn listening(&self, spot: &Spot) {
         loop {
             let changed = self.changed.notified();
             {
                 let state = self.state();
-                let subscribed = state.lines.get(name).is_none_or(|queue| queue.subscribed);
+                let channel =
+                    state.lines.get(&spot.target).and_then(|queue| state.channels.get(&queue.channel));
+                let subscribed = channel.is_none_or(|channel| channel.subscribed);
                 if subscribed || state.link == Link::Down || self.is_denied() {
                     return;
                 }
@@ -97,33 +135,27 @@ impl Hints {
         }
     }
 
-    pub(super) fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        let Some(queue) = state.lines.get_mut(name) else { return Poll::Ready(()) };
-        let (polled, aftermath) = queue.line.poll_hint(ticket, context);
+        let Some(line) = state.line(spot) else { return Poll::Ready(()) };
+        let (polled, aftermath) = line.poll_hint(ticket, context);
         drop(state);
         aftermath.run();
         polled
     }
 
     /// Leaves the line. The next one becomes the head, and looks for itself.
-    pub(super) fn leave(&self, name: &Name, ticket: Ticket) {
+    pub(super) fn leave(&self, spot: &Spot, ticket: Ticket) {
         let mut state = self.state();
-        let Some(queue) = state.lines.get_mut(name) else { return };
-        let was_head = queue.line.is_head(ticket);
-        let mut aftermath = queue.line.leave(ticket, time::now());
+        let Some(line) = state.line(spot) else { return };
+        let was_head = line.is_head(ticket);
+        let mut aftermath = line.leave(ticket, time::now());
         if was_head && aftermath.wake.is_none() {
-            aftermath.wake = queue.line.promise(time::now());
+            aftermath.wake = line.promise(time::now());
         }
-        let empty = queue.line.is_empty();
+        let empty = line.is_empty();
         if empty {
-            let State { lines, touched, .. } = &mut *state;
-            // A subscription that is on its way finds nobody, and is touched then.
-            if lines.remove(name).is_some_and(|queue| queue.subscribed) {
-                touched.insert(name.clone());
-            } else {
-                touched.remove(name);
-            }
+            state.remove(spot);
         }
         drop(state);
         aftermath.run();
@@ -133,14 +165,14 @@ impl Hints {
     }
 
     /// Whether the server may be asked now, or what to do instead.
-    pub(super) fn may_ask(&self, name: &Name, ticket: Option<Ticket>, now: Instant) -> MayTake {
+    pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> MayTake {
         let mut state = self.state();
-        let Some(queue) = state.lines.get_mut(name) else { return MayTake::Yes };
-        match queue.line.may_take(ticket, now) {
+        let Some(line) = state.line(spot) else { return MayTake::Yes };
+        match line.may_take(ticket, now) {
             // A head that sleeps is not late: it knows when to look.
-            MayTake::In(_) if !queue.line.is_promised() => MayTake::WhenHinted,
+            MayTake::In(_) if !line.is_promised() => MayTake::WhenHinted,
             MayTake::Yes => {
-                queue.line.taken(ticket);
+                line.taken(ticket);
                 MayTake::Yes
             }
             not_yet => not_yet,
@@ -153,13 +185,18 @@ impl Hints {
         if payload != b"0" && payload != b"1" {
             return;
         }
-        for name in keys::names_of(channel) {
-            let woken = {
-                let mut state = self.state();
-                let queue = Name::new("", name).ok().and_then(|name| state.lines.get_mut(&name));
-                queue.map(|queue| queue.line.promise(time::now()))
-            };
-            Aftermath { wake: woken.flatten(), ..Aftermath::default() }.run();
+        let wakers: Vec<_> = {
+            let mut state = self.state();
+            let State { lines, channels, .. } = &mut *state;
+            let targets = channels.get(channel).map(|channel| &channel.targets);
+            targets
+                .into_iter()
+                .flatten()
+                .filter_map(|target| lines.get_mut(target)?.line.promise(time::now()))
+                .collect()
+        };
+        for waker in wakers {
+            waker.wake();
         }
     }
 
@@ -192,28 +229,23 @@ impl Hints {
     pub(super) fn take_changes(&self) -> Changes {
         let mut state = self.state();
         let mut changes = Changes::default();
-        for name in std::mem::take(&mut state.touched) {
-            match state.lines.get(&name) {
-                Some(queue) if queue.subscribed => {}
-                Some(_) => changes.subscribe.push(name),
-                None => changes.unsubscribe.push(name),
+        for channel in std::mem::take(&mut state.touched) {
+            match state.channels.get(&channel) {
+                Some(Channel { subscribed: true, .. }) => {}
+                Some(_) => changes.subscribe.push(channel),
+                None => changes.unsubscribe.push(channel),
             }
         }
-        // `x` and `{x}` share a channel: it stays while either is waited for.
-        changes.unsubscribe.retain(|name| {
-            let channel = keys::lock_channel(name);
-            !keys::names_of(&channel).any(|name| state.is_waited_for(name))
-        });
         changes
     }
 
-    pub(super) fn subscribed(&self, names: &[Name]) {
+    pub(super) fn subscribed(&self, channels: &[String]) {
         let mut state = self.state();
-        for name in names {
-            match state.lines.get_mut(name) {
-                Some(queue) => queue.subscribed = true,
+        for channel in channels {
+            match state.channels.get_mut(channel) {
+                Some(channel) => channel.subscribed = true,
                 // Everybody left while it was on its way.
-                None => drop(state.touched.insert(name.clone())),
+                None => drop(state.touched.insert(channel.clone())),
             }
         }
         drop(state);
@@ -238,10 +270,10 @@ impl Hints {
         let mut state = self.state();
         state.link = Link::Up;
         self.denied.store(false, Ordering::Relaxed);
-        let State { lines, touched, .. } = &mut *state;
+        let State { channels, touched, .. } = &mut *state;
         touched.clear();
-        for (name, queue) in lines {
-            queue.subscribed = false;
+        for (name, channel) in channels {
+            channel.subscribed = false;
             touched.insert(name.clone());
         }
     }
@@ -249,8 +281,8 @@ impl Hints {
     pub(super) fn link_down(&self) {
         let mut state = self.state();
         state.link = Link::Down;
-        for queue in state.lines.values_mut() {
-            queue.subscribed = false;
+        for channel in state.channels.values_mut() {
+            channel.subscribed = false;
         }
         drop(state);
         self.changed.notify_waiters();

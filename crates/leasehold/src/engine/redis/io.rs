@@ -12,15 +12,14 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::calls;
 use super::connection::{Connection, Settings, Trouble};
 use super::hints::Hints;
 use super::keeper::Keeper;
-use super::keys::lock_channel;
-use super::scripts::{ABANDON, Call};
+use super::scripts::Call;
 use super::subscriber;
+use crate::engine::Spot;
 use crate::error::Failure;
-use crate::name::Name;
-use crate::owner::OwnerId;
 use crate::time::{self, Instant, jittered};
 
 type Answer = Result<Value, Failure>;
@@ -47,7 +46,7 @@ enum Message {
 #[derive(Debug)]
 struct Request {
     /// Whose count the call changes, if any.
-    about: Option<Key>,
+    about: Option<Spot>,
     call: Call,
     limit: Duration,
     answer: oneshot::Sender<Answer>,
@@ -56,24 +55,16 @@ struct Request {
 /// A count to be brought down, until its lease would have ended anyway.
 #[derive(Debug, Clone)]
 pub(super) struct Abandon {
-    pub(super) name: Name,
-    pub(super) owner: OwnerId,
+    pub(super) spot: Spot,
     pub(super) count: u32,
     pub(super) until: Instant,
 }
 
 impl Abandon {
     fn call(&self) -> Call {
-        Call::new(&ABANDON)
-            .key(self.name.as_str())
-            .arg(self.owner)
-            .arg(self.count)
-            .arg(lock_channel(&self.name))
+        calls::abandon(&self.spot, self.count)
     }
 }
-
-/// Whose count on which lock.
-pub(super) type Key = (Name, OwnerId);
 
 /// An abandon that is on its way or waits for its next try.
 #[derive(Debug, Clone)]
@@ -112,13 +103,13 @@ impl Pipe {
     }
 
     /// Sends a step from one count to the next. What is to be undone of the steps before goes first.
-    pub(super) fn step(&self, key: Key, call: Call) -> impl Future<Output = Answer> + Send + use<> {
-        self.request(Some(key), call, Duration::MAX)
+    pub(super) fn step(&self, spot: Spot, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(Some(spot), call, Duration::MAX)
     }
 
     fn request(
         &self,
-        about: Option<Key>,
+        about: Option<Spot>,
         call: Call,
         limit: Duration,
     ) -> impl Future<Output = Answer> + Send + use<> {
@@ -245,7 +236,7 @@ struct Supervisor {
     /// How many links there were.
     links: u64,
     /// What is to be undone and not known to be, at most one for each count.
-    unsettled: HashMap<Key, Unsettled>,
+    unsettled: HashMap<Spot, Unsettled>,
     /// Those of them that wait for a connection.
     owed: Vec<Unsettled>,
     /// How many abandons there were.
@@ -316,8 +307,7 @@ impl Supervisor {
             Message::Abandon(abandon) => {
                 self.abandons += 1;
                 let unsettled = Unsettled { number: self.abandons, abandon, repeat: false, by_text: false };
-                let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
-                self.unsettled.insert(key, unsettled.clone());
+                self.unsettled.insert(unsettled.abandon.spot.clone(), unsettled.clone());
                 self.try_abandon(unsettled);
             }
             Message::Tried(unsettled, outcome) => self.tried(unsettled, outcome),
@@ -365,7 +355,7 @@ impl Supervisor {
         };
         // Whatever was to be undone has to be before the next step, and never again after it: so by its text, which
         // the server understands at once.
-        if let Some(before) = request.about.as_ref().and_then(|key| self.unsettled.remove(key)) {
+        if let Some(before) = request.about.as_ref().and_then(|spot| self.unsettled.remove(spot)) {
             let (connection, undo) = (link.connection.clone(), before.abandon.call().by_text());
             tokio::spawn(async move { connection.send(undo).await });
         }
@@ -374,13 +364,13 @@ impl Supervisor {
 
     /// Goes on with an abandon, unless it is done, its lease is over, or a later step has taken care of it.
     fn tried(&mut self, mut unsettled: Unsettled, outcome: Outcome) {
-        let key = (unsettled.abandon.name.clone(), unsettled.abandon.owner);
-        if self.unsettled.get(&key).is_none_or(|newest| newest.number != unsettled.number) {
+        let spot = &unsettled.abandon.spot;
+        if self.unsettled.get(spot).is_none_or(|newest| newest.number != unsettled.number) {
             return;
         }
         let done = outcome == Outcome::Done && !unsettled.repeat;
         if done || unsettled.abandon.until <= time::now() {
-            self.unsettled.remove(&key);
+            self.unsettled.remove(spot);
         } else {
             unsettled.by_text = outcome == Outcome::Unknown;
             self.try_abandon(unsettled);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use redis::Value;
 use tokio::sync::Notify;
 
+use super::calls;
 use super::io::Pipe;
-use super::scripts::{Call, RENEW};
+use crate::engine::{Family, Kind, Spot, Target};
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
 use crate::name::Name;
-use crate::owner::OwnerId;
 use crate::term::{Term, Until};
 use crate::time::{self, Instant};
 
@@ -23,16 +23,20 @@ pub(super) struct Keeper {
     changed: Notify,
 }
 
-/// A plain lock has one holder, so a name has one entry.
+/// Mostly there is one hold under a name.
 #[derive(Debug, Default)]
 struct Book {
-    holds: HashMap<Name, Kept>,
-    due: BTreeSet<(Instant, u64, Name)>,
+    holds: HashMap<(Family, Name), Vec<Kept>>,
+    due: BTreeSet<Due>,
 }
+
+/// When which hold is to be looked after. The number of its owner comes before the name, because it is nearly always
+/// enough to tell two apart.
+type Due = (Instant, u64, Kind, Name);
 
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
-    pub(super) owner: OwnerId,
+    pub(super) spot: Spot,
     pub(super) lease: Lease,
     pub(super) limit: Option<Instant>,
     pub(super) term: Arc<Term>,
@@ -41,13 +45,26 @@ pub(super) struct Kept {
 
 impl Kept {
     pub(super) fn new(
-        owner: OwnerId,
+        spot: Spot,
         lease: Lease,
         limit: Option<Instant>,
         term: Arc<Term>,
         begun: Instant,
     ) -> Self {
-        Self { owner, lease, limit, term, due: begun + lease.length() / 3 }
+        Self { spot, lease, limit, term, due: begun + lease.length() / 3 }
+    }
+
+    fn key(&self) -> (Family, Name) {
+        key(&self.spot.target)
+    }
+
+    /// Whether both cannot be held at once.
+    fn excludes(&self, other: &Self) -> bool {
+        self.spot.owner != other.spot.owner
+    }
+
+    fn due(&self) -> Due {
+        (self.due, self.spot.owner.number, self.spot.target.kind, self.spot.target.name.clone())
     }
 
     /// Until when a hold lasts whose lease of `length` was begun at `begun`.
@@ -68,41 +85,37 @@ impl Kept {
     }
 }
 
+fn key(target: &Target) -> (Family, Name) {
+    (target.kind.family(), target.name.clone())
+}
+
 /// How many holds go into one request.
 const BATCH: usize = 250;
 /// Whatever is due, the clock is looked at this often while something is held: the machine may have been suspended.
 const GLANCE: Duration = Duration::from_secs(1);
 
 impl Keeper {
-    /// Begins to keep a hold. Whoever was kept under this name before has lost it.
-    pub(super) fn keep(&self, name: &Name, kept: Kept, taken_over: bool) {
-        let mut book = self.book();
-        let before = book.insert(name, kept);
-        drop(book);
-        if let Some(before) = before {
+    /// Begins to keep a hold. Those who were kept and cannot hold it beside this one have lost it.
+    pub(super) fn keep(&self, kept: Kept, taken_over: bool) {
+        let displaced = self.book().insert(&kept);
+        for before in displaced {
             before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
         }
         self.changed.notify_one();
     }
 
-    /// Stops keeping what `owner` holds.
-    pub(super) fn forget(&self, name: &Name, owner: OwnerId) {
-        self.book().remove(name, owner);
+    /// Stops keeping a hold.
+    pub(super) fn forget(&self, spot: &Spot) {
+        self.book().remove(spot);
     }
 
-    /// What is kept under this name in that owner's name.
-    pub(super) fn get(&self, name: &Name, owner: OwnerId) -> Option<Kept> {
-        self.book().holds.get(name).filter(|kept| kept.owner == owner).cloned()
+    pub(super) fn get(&self, spot: &Spot) -> Option<Kept> {
+        self.book().holds.get(&key(&spot.target))?.iter().find(|kept| kept.spot == *spot).cloned()
     }
 
-    /// The hold of this name, whoever's, is gone.
-    pub(super) fn lose(&self, name: &Name, loss: Loss) {
-        let lost = {
-            let mut book = self.book();
-            let owner = book.holds.get(name).map(|kept| kept.owner);
-            owner.and_then(|owner| book.remove(name, owner))
-        };
-        if let Some(lost) = lost {
+    /// What was held of a target, by whomever, is gone.
+    pub(super) fn lose(&self, target: &Target, loss: Loss) {
+        for lost in self.book().remove_all(target) {
             lost.term.lose(loss);
         }
     }
@@ -114,7 +127,7 @@ impl Keeper {
             book.due.clear();
             std::mem::take(&mut book.holds)
         };
-        let held: Vec<_> = holds.into_values().filter(|kept| kept.term.is_held()).collect();
+        let held: Vec<_> = holds.into_values().flatten().filter(|kept| kept.term.is_held()).collect();
         for kept in &held {
             kept.term.lose(Loss::Shutdown);
         }
@@ -125,9 +138,9 @@ impl Keeper {
     pub(super) fn check_all(&self) {
         let now = time::now();
         let mut book = self.book();
-        let all: Vec<_> = book.holds.iter().map(|(name, kept)| (name.clone(), kept.owner)).collect();
-        for (name, owner) in all {
-            book.put_off(&name, owner, now);
+        let all: Vec<_> = book.holds.values().flatten().map(|kept| kept.spot.clone()).collect();
+        for spot in all {
+            book.put_off(&spot, now);
         }
         drop(book);
         self.changed.notify_one();
@@ -137,7 +150,7 @@ impl Keeper {
     pub(super) async fn run(self: Arc<Self>, pipe: Pipe) {
         loop {
             let changed = self.changed.notified();
-            let next = self.book().due.first().map(|(due, _, _)| *due);
+            let next = self.book().due.first().map(|(due, ..)| *due);
             let now = time::now();
             match next {
                 None => changed.await,
@@ -146,11 +159,15 @@ impl Keeper {
                     tokio::select! { () = changed => {}, () = tokio::time::sleep(nap) => {} }
                 }
                 Some(_) => {
-                    for batch in self.take_due(now).chunks(BATCH) {
-                        let keeper = Arc::clone(&self);
-                        // Sent in this order; answered whenever. A batch that hangs holds up no other.
-                        let renewal = keeper.renew(batch.to_vec(), &pipe);
-                        tokio::spawn(renewal);
+                    let mut due = self.take_due(now);
+                    due.sort_by_key(|kept| kept.spot.target.kind);
+                    for kind in due.chunk_by(|one, other| one.spot.target.kind == other.spot.target.kind) {
+                        for batch in kind.chunks(BATCH) {
+                            let keeper = Arc::clone(&self);
+                            // Sent in this order; answered whenever. A batch that hangs holds up no other.
+                            let renewal = keeper.renew(batch.to_vec(), &pipe);
+                            tokio::spawn(renewal);
+                        }
                     }
                 }
             }
@@ -158,20 +175,20 @@ impl Keeper {
     }
 
     /// Everything that is due now or soon. What is taken comes up again by itself if nothing is heard of it.
-    fn take_due(&self, now: Instant) -> Vec<(Name, Kept)> {
+    fn take_due(&self, now: Instant) -> Vec<Kept> {
         let (mut taken, mut ended) = (Vec::new(), Vec::new());
         let mut book = self.book();
-        for (name, kept) in book.pop_due(now) {
+        for kept in book.pop_due(now) {
             let left = kept.term.remaining();
             if left.is_zero() {
-                book.remove(&name, kept.owner);
+                book.remove(&kept.spot);
                 ended.push(kept.term);
                 continue;
             }
             // The less is left, the sooner it is tried again.
             let again = (left / 4).clamp(Duration::from_millis(5), kept.lease.length() / 3);
-            book.put_off(&name, kept.owner, now + again);
-            taken.push((name, kept));
+            book.put_off(&kept.spot, now + again);
+            taken.push(kept);
         }
         drop(book);
         // Whoever listens sleeps until the deadline by a clock that stands still while the machine is suspended.
@@ -181,24 +198,22 @@ impl Keeper {
         taken
     }
 
-    fn renew(self: Arc<Self>, batch: Vec<(Name, Kept)>, pipe: &Pipe) -> impl Future<Output = ()> + use<> {
+    /// Renews and checks holds of one kind.
+    fn renew(self: Arc<Self>, batch: Vec<Kept>, pipe: &Pipe) -> impl Future<Output = ()> + use<> {
         let begun = time::now();
-        let mut call = Call::new(&RENEW);
-        for (name, kept) in &batch {
-            let lease = match kept.lease {
-                Lease::Kept(_) => kept.length(begun),
-                Lease::Fixed(_) => Duration::ZERO,
-            };
-            call = call.key(name.as_str()).arg(kept.owner).arg(lease.as_millis());
-        }
+        let holds = batch.iter().map(|kept| match kept.lease {
+            Lease::Kept(_) => (&kept.spot, kept.length(begun)),
+            Lease::Fixed(_) => (&kept.spot, Duration::ZERO),
+        });
+        let call = calls::renew(batch[0].spot.target.kind, holds);
         // What comes after half of the time that is left comes too late to try again.
-        let least = batch.iter().map(|(_, kept)| kept.term.remaining()).min().unwrap_or_default();
+        let least = batch.iter().map(|kept| kept.term.remaining()).min().unwrap_or_default();
         let answer = pipe.send_within(call, least / 2);
         async move {
             match answer.await {
                 Ok(Value::Array(verdicts)) => {
-                    for ((name, kept), verdict) in batch.iter().zip(verdicts) {
-                        self.judge(name, kept, begun, &verdict);
+                    for (kept, verdict) in batch.iter().zip(verdicts) {
+                        self.judge(kept, begun, &verdict);
                     }
                 }
                 Ok(other) => tracing::warn!(?other, "a renewal was answered with nonsense"),
@@ -207,26 +222,23 @@ impl Keeper {
         }
     }
 
-    fn judge(&self, name: &Name, kept: &Kept, begun: Instant, verdict: &Value) {
+    fn judge(&self, kept: &Kept, begun: Instant, verdict: &Value) {
         match verdict {
             Value::Int(1) => {
-                if let Lease::Kept(length) = kept.lease {
-                    let term_ends = kept.until(begun, kept.length(begun));
-                    kept.term.lasts(term_ends);
-                    self.book().put_off(name, kept.owner, begun + length / 3);
-                } else {
-                    self.book().put_off(name, kept.owner, begun + kept.lease.length() / 3);
+                if let Lease::Kept(_) = kept.lease {
+                    kept.term.lasts(kept.until(begun, kept.length(begun)));
                 }
+                self.book().put_off(&kept.spot, begun + kept.lease.length() / 3);
             }
-            Value::Int(2) => self.lose_if(name, kept.owner, Loss::TakenOver),
-            _ => self.lose_if(name, kept.owner, Loss::Gone),
+            Value::Int(2) => self.lose_one(&kept.spot, Loss::TakenOver),
+            _ => self.lose_one(&kept.spot, Loss::Gone),
         }
     }
 
-    fn lose_if(&self, name: &Name, owner: OwnerId, loss: Loss) {
-        let lost = self.book().remove(name, owner);
+    fn lose_one(&self, spot: &Spot, loss: Loss) {
+        let lost = self.book().remove(spot);
         if let Some(lost) = lost {
-            tracing::warn!(lock = %name, %loss, "a held lock is lost");
+            tracing::warn!(lock = %spot.target, %loss, "a held lock is lost");
             lost.term.lose(loss);
         }
     }
@@ -237,41 +249,65 @@ impl Keeper {
 }
 
 impl Book {
-    /// Notes a hold, and returns the one of another term that stood there.
-    fn insert(&mut self, name: &Name, kept: Kept) -> Option<Kept> {
-        let owner = self.holds.get(name).map(|before| before.owner);
-        let before = owner.and_then(|owner| self.remove(name, owner));
-        let other = before.filter(|before| !Arc::ptr_eq(&before.term, &kept.term));
-        self.due.insert((kept.due, kept.owner.number, name.clone()));
-        self.holds.insert(name.clone(), kept);
-        other
+    /// Notes a hold, and returns those of other terms that cannot be there beside it.
+    fn insert(&mut self, kept: &Kept) -> Vec<Kept> {
+        self.due.insert(kept.due());
+        let beside = self.holds.entry(kept.key()).or_default();
+        let (displaced, mut rest): (Vec<_>, Vec<_>) =
+            std::mem::take(beside).into_iter().partition(|before| before.excludes(kept));
+        let same = rest.iter().position(|before| before.spot == kept.spot);
+        let before = same.map(|same| rest.swap_remove(same));
+        rest.push(kept.clone());
+        *beside = rest;
+        for gone in displaced.iter().chain(&before) {
+            if gone.due() != kept.due() {
+                self.due.remove(&gone.due());
+            }
+        }
+        displaced.into_iter().chain(before).filter(|before| !Arc::ptr_eq(&before.term, &kept.term)).collect()
     }
 
-    fn remove(&mut self, name: &Name, owner: OwnerId) -> Option<Kept> {
-        self.holds.get(name).filter(|kept| kept.owner == owner)?;
-        let kept = self.holds.remove(name)?;
-        self.due.remove(&(kept.due, kept.owner.number, name.clone()));
+    fn remove(&mut self, spot: &Spot) -> Option<Kept> {
+        let key = key(&spot.target);
+        let beside = self.holds.get_mut(&key)?;
+        let kept = beside.swap_remove(beside.iter().position(|kept| kept.spot == *spot)?);
+        if beside.is_empty() {
+            self.holds.remove(&key);
+        }
+        self.due.remove(&kept.due());
         Some(kept)
     }
 
+    fn remove_all(&mut self, target: &Target) -> Vec<Kept> {
+        let beside = self.holds.get(&key(target)).into_iter().flatten();
+        let spots: Vec<_> =
+            beside.map(|kept| kept.spot.clone()).filter(|spot| spot.target == *target).collect();
+        spots.iter().filter_map(|spot| self.remove(spot)).collect()
+    }
+
     /// Takes out of the order what is due now, or so soon that it saves a request of its own.
-    fn pop_due(&mut self, now: Instant) -> Vec<(Name, Kept)> {
+    fn pop_due(&mut self, now: Instant) -> Vec<Kept> {
         let mut popped = Vec::new();
-        while let Some((due, _, name)) = self.due.first() {
-            let kept = self.holds.get(name);
+        while let Some((due, number, kind, name)) = self.due.first() {
+            let beside = self.holds.get(&(kind.family(), name.clone())).into_iter().flatten();
+            let kept = beside
+                .filter(|kept| kept.spot.target.kind == *kind && kept.spot.owner.number == *number)
+                .find(|kept| kept.due == *due);
             if kept.is_some_and(|kept| *due > now + kept.lease.length() / 12) {
                 break;
             }
-            popped.extend(kept.map(|kept| (name.clone(), kept.clone())));
+            popped.extend(kept.cloned());
             self.due.pop_first();
         }
         popped
     }
 
-    fn put_off(&mut self, name: &Name, owner: OwnerId, due: Instant) {
-        if let Some(mut kept) = self.remove(name, owner) {
+    fn put_off(&mut self, spot: &Spot, due: Instant) {
+        let Some(beside) = self.holds.get_mut(&key(&spot.target)) else { return };
+        if let Some(kept) = beside.iter_mut().find(|kept| kept.spot == *spot) {
+            self.due.remove(&kept.due());
             kept.due = due;
-            self.insert(name, kept);
+            self.due.insert(kept.due());
         }
     }
 }

@@ -1,20 +1,20 @@
 //! Names on the wire, byte for byte as Redisson derives them.
 
+use crate::engine::{Kind, Target};
 use crate::name::Name;
 
-const LOCK_CHANNEL: &str = "redisson_lock__channel:";
-
-/// The channel on which a freed lock is announced.
-pub(super) fn lock_channel(name: &Name) -> String {
+/// The name as a part of other names: in braces, so that all of them live in one slot of a cluster.
+fn tagged(name: &Name) -> String {
     let name = name.as_str();
-    if name.contains('{') { format!("{LOCK_CHANNEL}{name}") } else { format!("{LOCK_CHANNEL}{{{name}}}") }
+    if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") }
 }
 
-/// The names a channel can belong to: `x` and `{x}` share one.
-pub(super) fn names_of(channel: &str) -> impl Iterator<Item = &str> {
-    let tagged = channel.strip_prefix(LOCK_CHANNEL);
-    let bare = tagged.and_then(|tagged| tagged.strip_prefix('{')?.strip_suffix('}'));
-    tagged.into_iter().chain(bare)
+/// The channel on which it is announced that a target may be free.
+pub(super) fn channel(target: &Target) -> String {
+    let tag = tagged(&target.name);
+    match target.kind {
+        Kind::Lock => format!("redisson_lock__channel:{tag}"),
+    }
 }
 
 #[cfg(test)]
@@ -22,15 +22,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn channels_and_back() {
-        for (name, channel) in [
+    fn a_name_with_a_brace_is_its_own_tag() {
+        for (name, expected) in [
             ("foo", "redisson_lock__channel:{foo}"),
             ("a{b}c", "redisson_lock__channel:a{b}c"),
             ("{x}:y", "redisson_lock__channel:{x}:y"),
         ] {
-            assert_eq!(lock_channel(&Name::new("", name).unwrap()), channel);
-            assert!(names_of(channel).any(|candidate| candidate == name));
+            let target = Target { kind: Kind::Lock, name: Name::new("", name).unwrap() };
+            assert_eq!(channel(&target), expected);
         }
-        assert_eq!(names_of("something else").count(), 0);
     }
 }

@@ -3,6 +3,7 @@
 //! One thread per client owns two connections, one for commands and one for messages. The state of a lock is a hash
 //! with one field, the owner, whose value counts its entries; its time to live is the lease.
 
+mod calls;
 mod connection;
 mod hints;
 mod io;
@@ -22,15 +23,12 @@ use self::connection::Settings;
 use self::hints::Hints;
 use self::io::{Abandon, Pipe, Thread};
 use self::keeper::{Keeper, Kept};
-use self::keys::lock_channel;
-use self::scripts::{ACQUIRE, Call, FORCE, QUERY, RELEASE, RENEW};
 use super::line::MayTake;
-use super::{Attempt, Claim, Engine, Holding, Release, Released, Renewed, Reply, Ticket};
+use super::{Attempt, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target, Ticket};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
 use crate::loss::Loss;
-use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time::{self, jittered};
@@ -99,30 +97,24 @@ impl Engine for Redis {
         }
         if claim.held == 0 && !claim.steal {
             let busy = |retry_in| Reply::now(Attempt::Busy { retry_in, holder: None });
-            match self.hints.may_ask(&claim.name, turn, begun) {
+            match self.hints.may_ask(&claim.spot, turn, begun) {
                 MayTake::Yes => {}
                 MayTake::In(wait) => return busy(Some(wait)),
                 MayTake::WhenHinted => return busy(None),
             }
         }
-        let before = self.keeper.get(&claim.name, claim.owner);
+        let before = self.keeper.get(&claim.spot);
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
-        let kept = Kept::new(claim.owner, claim.lease, limit, Arc::clone(&claim.term), begun);
+        let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(&claim.term), begun);
         let length = kept.length(begun);
-        let call = Call::new(&ACQUIRE)
-            .key(claim.name.as_str())
-            .arg(claim.owner)
-            .arg(length.as_millis().max(1))
-            .arg(claim.held)
-            .arg(u8::from(claim.steal));
-        let answer = self.pipe().step((claim.name.clone(), claim.owner), call);
-        let (name, steal) = (claim.name.clone(), claim.steal);
+        let answer = self.pipe().step(claim.spot.clone(), calls::acquire(claim, length));
+        let steal = claim.steal;
         let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
         Reply::later(async move {
             match answer.await? {
                 Value::Int(1) => {
                     let until = kept.until(begun, length);
-                    keeper.keep(&name, kept, steal);
+                    keeper.keep(kept, steal);
                     Ok(Attempt::Granted(until))
                 }
                 Value::Int(0) => Ok(Attempt::Gone),
@@ -143,59 +135,49 @@ impl Engine for Redis {
         })
     }
 
-    fn release(&self, name: &Name, release: Release) -> Reply<Released> {
+    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
         let begun = time::now();
-        let (name, keeper) = (name.clone(), Arc::clone(&self.keeper));
-        match release {
-            Release::One { owner, from, lease } => {
-                let kept = keeper.get(&name, owner);
-                let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
-                if from <= 1 {
-                    // Renewal ends before the release is sent.
-                    keeper.forget(&name, owner);
-                }
-                let call = Call::new(&RELEASE)
-                    .key(name.as_str())
-                    .arg(owner)
-                    .arg(from)
-                    .arg(length.as_millis().max(1))
-                    .arg(lock_channel(&name));
-                let answer = self.pipe().step((name.clone(), owner), call);
-                Reply::later(async move {
-                    match answer.await {
-                        Ok(Value::Int(left)) if left >= 0 => {
-                            let left = u32::try_from(left).unwrap_or(u32::MAX);
-                            let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
-                            Ok(Released::Left(left, until))
-                        }
-                        Ok(Value::Int(_)) | Err(Failure::NotALock) => Ok(Released::NotHeld),
-                        Ok(other) => Err(nonsense(&other)),
-                        Err(failure) => Err(failure),
-                    }
-                })
-            }
-            Release::All => {
-                let call = Call::new(&FORCE).key(name.as_str()).arg(lock_channel(&name));
-                let answer = self.pipe().send(call);
-                Reply::later(async move {
-                    match answer.await? {
-                        Value::Int(0) => Ok(Released::NotHeld),
-                        Value::Int(_) => {
-                            keeper.lose(&name, Loss::ForceUnlocked);
-                            Ok(Released::Left(0, None))
-                        }
-                        other => Err(nonsense(&other)),
-                    }
-                })
-            }
+        let kept = self.keeper.get(spot);
+        let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
+        if from <= 1 {
+            // Renewal ends before the release is sent.
+            self.keeper.forget(spot);
         }
+        let answer = self.pipe().step(spot.clone(), calls::release(spot, from, length));
+        Reply::later(async move {
+            match answer.await {
+                Ok(Value::Int(left)) if left >= 0 => {
+                    let left = u32::try_from(left).unwrap_or(u32::MAX);
+                    let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
+                    Ok(Released::Left(left, until))
+                }
+                Ok(Value::Int(_)) | Err(Failure::NotALock) => Ok(Released::NotHeld),
+                Ok(other) => Err(nonsense(&other)),
+                Err(failure) => Err(failure),
+            }
+        })
     }
 
-    fn renew(&self, name: &Name, owner: OwnerId, length: Duration) -> Reply<Renewed> {
-        let Some(kept) = self.keeper.get(name, owner) else { return Reply::now(Renewed::Gone) };
+    fn force(&self, target: &Target) -> Reply<bool> {
+        let answer = self.pipe().send(calls::force(target));
+        let (keeper, target) = (Arc::clone(&self.keeper), target.clone());
+        Reply::later(async move {
+            match answer.await? {
+                Value::Int(0) => Ok(false),
+                Value::Int(_) => {
+                    keeper.lose(&target, Loss::ForceUnlocked);
+                    Ok(true)
+                }
+                other => Err(nonsense(&other)),
+            }
+        })
+    }
+
+    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
+        let Some(kept) = self.keeper.get(spot) else { return Reply::now(Renewed::Gone) };
         let begun = time::now();
         let length = kept.limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
-        let call = Call::new(&RENEW).key(name.as_str()).arg(owner).arg(length.as_millis().max(1));
+        let call = calls::renew(spot.target.kind, [(spot, length.max(Duration::from_millis(1)))]);
         let answer = self.pipe().send(call);
         Reply::later(async move {
             match answer.await? {
@@ -213,20 +195,20 @@ impl Engine for Redis {
         })
     }
 
-    fn abandon(&self, name: &Name, owner: OwnerId, count: u32, lease: Lease) {
+    fn abandon(&self, spot: &Spot, count: u32, lease: Lease) {
         if count == 0 {
-            self.keeper.forget(name, owner);
+            self.keeper.forget(spot);
         }
         let until = time::now() + lease.length();
-        self.pipe().abandon(Abandon { name: name.clone(), owner, count, until });
+        self.pipe().abandon(Abandon { spot: spot.clone(), count, until });
     }
 
-    fn term(&self, name: &Name, owner: OwnerId) -> Option<Arc<Term>> {
-        self.keeper.get(name, owner).map(|kept| kept.term)
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.keeper.get(spot).map(|kept| kept.term)
     }
 
-    fn query(&self, name: &Name) -> Reply<Option<Holding>> {
-        let answer = self.pipe().send(Call::new(&QUERY).key(name.as_str()));
+    fn query(&self, target: &Target) -> Reply<Option<Holding>> {
+        let answer = self.pipe().send(calls::query(target));
         Reply::later(async move {
             match answer.await? {
                 Value::Nil => Ok(None),
@@ -248,24 +230,24 @@ impl Engine for Redis {
         })
     }
 
-    fn listen(&self, name: &Name) -> Ticket {
-        self.hints.listen(name)
+    fn listen(&self, spot: &Spot) -> Ticket {
+        self.hints.listen(spot)
     }
 
-    fn listening(&self, name: &Name) -> Reply<()> {
-        let (hints, name) = (Arc::clone(&self.hints), name.clone());
+    fn listening(&self, spot: &Spot) -> Reply<()> {
+        let (hints, spot) = (Arc::clone(&self.hints), spot.clone());
         Reply::later(async move {
-            hints.listening(&name).await;
+            hints.listening(&spot).await;
             Ok(())
         })
     }
 
-    fn poll_hint(&self, name: &Name, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.hints.poll_hint(name, ticket, context)
+    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.hints.poll_hint(spot, ticket, context)
     }
 
-    fn leave(&self, name: &Name, ticket: Ticket) {
-        self.hints.leave(name, ticket);
+    fn leave(&self, spot: &Spot, ticket: Ticket) {
+        self.hints.leave(spot, ticket);
     }
 
     fn retire(&self, _client: ClientId) -> usize {

@@ -8,8 +8,6 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::connection::{Connection, Settings, Trouble};
 use super::hints::Hints;
-use super::keys::lock_channel;
-use crate::name::Name;
 use crate::time::jittered;
 
 /// How many channels go into one request.
@@ -82,12 +80,12 @@ async fn follow(connection: &Connection, hints: &Hints) -> Result<(), Trouble> {
         if changes.subscribe.is_empty() && changes.unsubscribe.is_empty() {
             return Ok(());
         }
-        for names in changes.unsubscribe.chunks(CHUNK) {
-            connection.unsubscribe(&channels(names)).await?;
+        for channels in changes.unsubscribe.chunks(CHUNK) {
+            connection.unsubscribe(channels).await?;
         }
-        for names in changes.subscribe.chunks(CHUNK) {
-            match connection.subscribe(&channels(names)).await {
-                Ok(()) => hints.subscribed(names),
+        for channels in changes.subscribe.chunks(CHUNK) {
+            match connection.subscribe(channels).await {
+                Ok(()) => hints.subscribed(channels),
                 Err(Trouble::Refused(failure)) => {
                     tracing::debug!(%failure, "SUBSCRIBE refused");
                     hints.denied();
@@ -96,10 +94,6 @@ async fn follow(connection: &Connection, hints: &Hints) -> Result<(), Trouble> {
             }
         }
     }
-}
-
-fn channels(names: &[Name]) -> Vec<String> {
-    names.iter().map(lock_channel).collect()
 }
 
 fn deliver(push: &PushInfo, hints: &Hints) {

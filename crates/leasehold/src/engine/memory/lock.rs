@@ -1,0 +1,249 @@
+//! The plain lock in memory.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::slot::Machine;
+use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::{Line, MayTake};
+use crate::engine::{Attempt, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::{Lease, margin};
+use crate::loss::Loss;
+use crate::owner::OwnerId;
+use crate::term::{Term, Until};
+use crate::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Lock {
+    held: Option<Held>,
+    line: Line,
+}
+
+/// One hold.
+#[derive(Debug)]
+struct Held {
+    owner: OwnerId,
+    count: u32,
+    lease: Lease,
+    limit: Option<Instant>,
+    expires: Option<Instant>,
+    term: Arc<Term>,
+}
+
+impl Machine for Lock {
+    fn is_idle(&self) -> bool {
+        self.held.is_none() && self.line.is_empty()
+    }
+
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+        let mut after = self.judge(now);
+        let attempt = match &mut self.held {
+            Some(held) if held.owner == claim.spot.owner && held.count == claim.held => {
+                let before = held.expires;
+                let attempt = held.reenter(claim, now);
+                after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
+                attempt
+            }
+            Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
+            _ if claim.held > 0 => Attempt::Gone,
+            Some(held) if claim.steal => {
+                after.announce = Some(held.lose(Loss::TakenOver));
+                self.grant(claim, turn, now)
+            }
+            Some(held) => {
+                let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
+                Attempt::Busy { retry_in, holder: Some(held.owner) }
+            }
+            None => match self.line.may_take(turn, now) {
+                MayTake::In(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
+                MayTake::WhenHinted if !claim.steal => Attempt::Busy { retry_in: None, holder: None },
+                _ => self.grant(claim, turn, now),
+            },
+        };
+        (attempt, after)
+    }
+
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
+        let after = self.judge(now);
+        match &mut self.held {
+            Some(held) if held.owner == spot.owner && held.count == from => {
+                held.count -= 1;
+                if held.count == 0 {
+                    return (Released::Left(0, None), self.free(Loss::Gone, now));
+                }
+                (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
+            }
+            _ => (Released::NotHeld, after),
+        }
+    }
+
+    fn force(&mut self, _target: &Target, now: Instant) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::ForceUnlocked, now)) }
+    }
+
+    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath {
+        let freed = self.judge(now);
+        match &mut self.held {
+            Some(held) if held.owner == spot.owner && held.count > count => {
+                held.count = count;
+                if count == 0 { self.free(Loss::Gone, now) } else { freed }
+            }
+            _ => freed,
+        }
+    }
+
+    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+        let freed = self.judge(now);
+        let renewed = match &mut self.held {
+            Some(held) if held.owner == spot.owner => Renewed::Until(held.extend(length, now)),
+            _ => Renewed::Gone,
+        };
+        (renewed, freed)
+    }
+
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.held.as_ref().filter(|held| held.owner == spot.owner).map(|held| Arc::clone(&held.term))
+    }
+
+    fn query(&mut self, _target: &Target, now: Instant) -> (Option<Holding>, Aftermath) {
+        let freed = self.judge(now);
+        let holding = self.held.as_ref().map(|held| Holding {
+            owner: held.owner,
+            count: held.count,
+            remaining: held.expires.map_or(held.lease.length(), |at| at.saturating_duration_since(now)),
+        });
+        (holding, freed)
+    }
+
+    fn listen(&mut self, _spot: &Spot, ticket: Ticket) {
+        self.line.join(ticket);
+    }
+
+    fn poll_hint(
+        &mut self,
+        _spot: &Spot,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> (Poll<()>, Aftermath) {
+        self.line.poll_hint(ticket, context)
+    }
+
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        self.line.leave(ticket, now)
+    }
+
+    fn retire(&mut self, client: ClientId, now: Instant) -> (bool, Aftermath) {
+        let mut after = self.judge(now);
+        match &mut self.held {
+            Some(held) if held.owner.client == client => {
+                // What a server would do after the last renewal.
+                if let Lease::Kept(length) = held.lease {
+                    let before = held.expires;
+                    held.lease = Lease::Fixed(length);
+                    held.prolong(now);
+                    after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
+                }
+                after.announce = Some(held.lose(Loss::Shutdown));
+                (true, after)
+            }
+            _ => (false, after),
+        }
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone, now)) }
+    }
+
+    #[cfg(feature = "test-util")]
+    fn waiters(&self) -> usize {
+        self.line.len()
+    }
+}
+
+impl Lock {
+    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> Attempt {
+        self.line.taken(turn);
+        let (held, until) = Held::new(claim, now);
+        self.held = Some(held);
+        Attempt::Granted(until)
+    }
+
+    /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
+    fn judge(&mut self, now: Instant) -> Aftermath {
+        match &self.held {
+            Some(held) if held.expires.is_none_or(|at| now < at) => Aftermath::default(),
+            None if self.line.is_promised() => Aftermath::default(),
+            _ => self.free(Loss::Expired, now),
+        }
+    }
+
+    /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
+    fn free(&mut self, loss: Loss, now: Instant) -> Aftermath {
+        let announce = self.held.take().map(|held| held.lose(loss));
+        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }
+    }
+}
+
+impl Held {
+    fn new(claim: &Claim, now: Instant) -> (Self, Until) {
+        let mut held = Self {
+            owner: claim.spot.owner,
+            count: 1,
+            lease: claim.lease,
+            limit: claim.limit,
+            expires: None,
+            term: Arc::clone(&claim.term),
+        };
+        let until = held.prolong(now);
+        (held, until)
+    }
+
+    fn reenter(&mut self, claim: &Claim, now: Instant) -> Attempt {
+        self.count += 1;
+        self.lease = claim.lease;
+        self.limit = [self.limit, claim.limit].into_iter().flatten().min();
+        self.term = Arc::clone(&claim.term);
+        Attempt::Granted(self.prolong(now))
+    }
+
+    /// Begins the lease anew.
+    fn prolong(&mut self, now: Instant) -> Until {
+        let lease_ends = match self.lease {
+            Lease::Kept(_) => None,
+            Lease::Fixed(length) => Some(now + length),
+        };
+        self.expires = [lease_ends, self.limit].into_iter().flatten().min();
+        self.until(now)
+    }
+
+    fn extend(&mut self, length: Duration, now: Instant) -> Until {
+        if let Some(expires) = self.expires {
+            let wanted = expires.max(now + length);
+            self.expires = Some(self.limit.map_or(wanted, |limit| wanted.min(limit)));
+        }
+        self.until(now)
+    }
+
+    fn until(&self, now: Instant) -> Until {
+        let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
+        let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
+        let left = expires.saturating_duration_since(now);
+        let length = match self.lease {
+            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
+            Lease::Kept(length) => length.min(left),
+            Lease::Fixed(_) => left,
+        };
+        Until::Deadline(expires - margin(length), loss)
+    }
+
+    /// Tells the guards, from now on; whoever listens is to be woken afterwards.
+    fn lose(&self, loss: Loss) -> Arc<Term> {
+        self.term.condemn(loss);
+        Arc::clone(&self.term)
+    }
+}

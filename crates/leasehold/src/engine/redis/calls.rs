@@ -1,0 +1,72 @@
+//! Which script is called for what, with which keys and arguments.
+
+use std::time::Duration;
+
+use super::keys;
+use super::scripts::{ABANDON, ACQUIRE, Call, FORCE, QUERY, RELEASE, RENEW};
+use crate::engine::{Claim, Kind, Spot, Target};
+
+/// Takes or re-enters.
+pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
+    let Spot { target, owner } = &claim.spot;
+    match target.kind {
+        Kind::Lock => Call::new(&ACQUIRE)
+            .key(target.name.as_str())
+            .arg(owner)
+            .arg(whole(length))
+            .arg(claim.held)
+            .arg(u8::from(claim.steal)),
+    }
+}
+
+/// Gives back one of `from` counts.
+pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
+    let Spot { target, owner } = spot;
+    match target.kind {
+        Kind::Lock => Call::new(&RELEASE)
+            .key(target.name.as_str())
+            .arg(owner)
+            .arg(from)
+            .arg(whole(length))
+            .arg(keys::channel(target)),
+    }
+}
+
+/// Sees to it that there are at most `count`.
+pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
+    let Spot { target, owner } = spot;
+    match target.kind {
+        Kind::Lock => {
+            Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(keys::channel(target))
+        }
+    }
+}
+
+/// Renews holds of one kind, or only looks at those with no time.
+pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, Duration)>) -> Call {
+    match kind {
+        Kind::Lock => holds.into_iter().fold(Call::new(&RENEW), |call, (spot, length)| {
+            let Spot { target, owner } = spot;
+            call.key(target.name.as_str()).arg(owner).arg(length.as_millis())
+        }),
+    }
+}
+
+/// Tells who holds it.
+pub(super) fn query(target: &Target) -> Call {
+    match target.kind {
+        Kind::Lock => Call::new(&QUERY).key(target.name.as_str()),
+    }
+}
+
+/// Frees it, whoever holds it.
+pub(super) fn force(target: &Target) -> Call {
+    match target.kind {
+        Kind::Lock => Call::new(&FORCE).key(target.name.as_str()).arg(keys::channel(target)),
+    }
+}
+
+/// In milliseconds, and never none: a key without a time to live would stay for ever.
+fn whole(length: Duration) -> u128 {
+    length.as_millis().max(1)
+}

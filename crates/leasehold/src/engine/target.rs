@@ -1,0 +1,54 @@
+//! What is locked, and for whom.
+
+use std::fmt;
+
+use crate::name::Name;
+use crate::owner::OwnerId;
+
+/// Which primitive a name stands for. The engines keep each in a way of its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// The plain lock and everything that is one on the server: spin, fenced and non-reentrant locks.
+    Lock,
+}
+
+impl Kind {
+    /// Those of one family share their state.
+    pub(crate) fn family(self) -> Family {
+        match self {
+            Self::Lock => Family::Lock,
+        }
+    }
+}
+
+/// Primitives that exclude each other under one name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    Lock,
+}
+
+/// One primitive of one name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Target {
+    pub(crate) kind: Kind,
+    pub(crate) name: Name,
+}
+
+/// One owner at one target: whose hold it is, or whose place in the line.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Spot {
+    pub(crate) target: Target,
+    pub(crate) owner: OwnerId,
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name.fmt(f)
+    }
+}
+
+impl fmt::Display for Spot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} by {}", self.target, self.owner)
+    }
+}
