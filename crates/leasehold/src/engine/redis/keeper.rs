@@ -97,7 +97,7 @@ const GLANCE: Duration = Duration::from_secs(1);
 impl Keeper {
     /// Begins to keep a hold. Those who were kept and cannot hold it beside this one have lost it.
     pub(super) fn keep(&self, kept: Kept, taken_over: bool) {
-        let displaced = self.book().insert(&kept);
+        let displaced = self.book().insert(kept);
         for before in displaced {
             before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
         }
@@ -250,21 +250,20 @@ impl Keeper {
 
 impl Book {
     /// Notes a hold, and returns those of other terms that cannot be there beside it.
-    fn insert(&mut self, kept: &Kept) -> Vec<Kept> {
-        self.due.insert(kept.due());
-        let beside = self.holds.entry(kept.key()).or_default();
-        let (displaced, mut rest): (Vec<_>, Vec<_>) =
-            std::mem::take(beside).into_iter().partition(|before| before.excludes(kept));
-        let same = rest.iter().position(|before| before.spot == kept.spot);
-        let before = same.map(|same| rest.swap_remove(same));
-        rest.push(kept.clone());
-        *beside = rest;
-        for gone in displaced.iter().chain(&before) {
-            if gone.due() != kept.due() {
-                self.due.remove(&gone.due());
-            }
+    fn insert(&mut self, kept: Kept) -> Vec<Kept> {
+        let Self { holds, due } = self;
+        let beside = holds.entry(kept.key()).or_default();
+        let (mut gone, rest): (Vec<_>, Vec<_>) = std::mem::take(beside)
+            .into_iter()
+            .partition(|before| before.spot == kept.spot || before.excludes(&kept));
+        for before in &gone {
+            due.remove(&before.due());
         }
-        displaced.into_iter().chain(before).filter(|before| !Arc::ptr_eq(&before.term, &kept.term)).collect()
+        due.insert(kept.due());
+        gone.retain(|before| !Arc::ptr_eq(&before.term, &kept.term));
+        *beside = rest;
+        beside.push(kept);
+        gone
     }
 
     fn remove(&mut self, spot: &Spot) -> Option<Kept> {
