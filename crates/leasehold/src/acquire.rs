@@ -1,12 +1,16 @@
 //! How a lock is asked for.
 
+use std::fmt;
 use std::future::IntoFuture;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::back_off::BackOff;
 use crate::client::Shared;
 use crate::engine::{Spot, Target};
 use crate::error::{AcquireError, Invalid};
+use crate::fenced::FencedGuard;
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold};
 use crate::lease::{self, Lease};
@@ -23,6 +27,20 @@ struct Request {
     max_hold: Option<Duration>,
     owner: Option<Owner>,
     steal: bool,
+    fenced: bool,
+    way: Way,
+}
+
+/// What a handle says about how its lock is taken.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Way {
+    pub(crate) reentrant: bool,
+    /// Try again after a pause instead of standing in line.
+    pub(crate) spin: Option<BackOff>,
+}
+
+impl Way {
+    pub(crate) const USUAL: Self = Self { reentrant: true, spin: None };
 }
 
 impl Request {
@@ -42,7 +60,19 @@ impl Request {
             }
             None => Arc::new(Hold::fresh(self.shared, target)),
         };
-        Ok((hold, Entry { lease, max_hold, steal: self.steal }))
+        let Self { steal, fenced, way, .. } = self;
+        Ok((hold, Entry { lease, max_hold, steal, fenced, reentrant: way.reentrant }))
+    }
+}
+
+/// What a granted lock is handed out as.
+pub(crate) trait Granted: Sized + Send + 'static {
+    fn from_guard(guard: Guard) -> Self;
+}
+
+impl Granted for Guard {
+    fn from_guard(guard: Guard) -> Self {
+        guard
     }
 }
 
@@ -76,17 +106,32 @@ impl Request {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
-pub struct Acquire {
+pub struct Acquire<G = Guard> {
     request: Request,
     wait: Option<Duration>,
+    gives: PhantomData<fn() -> G>,
 }
 
 impl Acquire {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
-        let request = Request { shared, target, lease: None, max_hold: None, owner: None, steal: false };
-        Self { request, wait: None }
+    /// Takes a fencing token with the lock: a number that rises with every such acquisition of this name. See
+    /// [`FencedGuard`].
+    pub fn fenced(mut self) -> Acquire<FencedGuard> {
+        self.request.fenced = true;
+        self.giving()
+    }
+}
+
+impl<G> Acquire<G> {
+    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>, way: Way) -> Self {
+        let (lease, max_hold, owner) = (None, None, None);
+        let request = Request { shared, target, lease, max_hold, owner, steal: false, fenced: false, way };
+        Self { request, wait: None, gives: PhantomData }
+    }
+
+    /// The same, handed out as something else.
+    fn giving<H>(self) -> Acquire<H> {
+        Acquire { request: self.request, wait: self.wait, gives: PhantomData }
     }
 
     /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
@@ -121,26 +166,42 @@ impl Acquire {
         self.request.steal = true;
         self
     }
+}
 
+#[expect(private_bounds, reason = "which guards there are is not for others to add to")]
+impl<G: Granted> Acquire<G> {
     /// Acquires from a plain thread.
     ///
     /// # Errors
     ///
     /// As for `.await`, see [`Acquire`].
-    pub fn block(self) -> Result<Guard, AcquireError> {
+    pub fn block(self) -> Result<G, AcquireError> {
         self.into_future().block()
     }
 }
 
-impl IntoFuture for Acquire {
-    type Output = Result<Guard, AcquireError>;
+impl<G: Granted> IntoFuture for Acquire<G> {
+    type Output = Result<G, AcquireError>;
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
+            let spin = self.request.way.spin;
             let (hold, entry) = self.request.prepare()?;
-            wait_for(&hold, entry, Patience::from_wait(self.wait)).await
+            wait_for(&hold, entry, Patience::from_wait(self.wait), spin).await.map(G::from_guard)
         })
+    }
+}
+
+impl<G> Clone for Acquire<G> {
+    fn clone(&self) -> Self {
+        Self { request: self.request.clone(), wait: self.wait, gives: PhantomData }
+    }
+}
+
+impl<G> fmt::Debug for Acquire<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acquire").field("request", &self.request).field("wait", &self.wait).finish()
     }
 }
 
@@ -166,57 +227,76 @@ impl IntoFuture for Acquire {
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Debug, Clone)]
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
-pub struct TryAcquire {
-    request: Request,
-}
+pub struct TryAcquire<G = Guard>(Acquire<G>);
 
 impl TryAcquire {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
-        Self { request: Acquire::new(shared, target).request }
+    /// Takes a fencing token with the lock: a number that rises with every such acquisition of this name. See
+    /// [`FencedGuard`].
+    pub fn fenced(self) -> TryAcquire<FencedGuard> {
+        TryAcquire(self.0.fenced())
+    }
+}
+
+impl<G> TryAcquire<G> {
+    pub(crate) fn new(acquire: Acquire<G>) -> Self {
+        Self(acquire)
     }
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.
     pub fn lease(mut self, length: Duration) -> Self {
-        self.request.lease = Some(length);
+        self.0.request.lease = Some(length);
         self
     }
 
     /// Ends the hold after this long even if the guard still lives, for work that may hang.
     pub fn max_hold(mut self, length: Duration) -> Self {
-        self.request.max_hold = Some(length);
+        self.0.request.max_hold = Some(length);
         self
     }
 
     /// Acquires in the name of `owner`. If that owner holds the lock already, it is entered once more.
     pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.request.owner = Some(owner.clone());
+        self.0.request.owner = Some(owner.clone());
         self
     }
+}
 
+#[expect(private_bounds, reason = "which guards there are is not for others to add to")]
+impl<G: Granted> TryAcquire<G> {
     /// Tries from a plain thread.
     ///
     /// # Errors
     ///
     /// As for `.await`, see [`TryAcquire`].
-    pub fn block(self) -> Result<Option<Guard>, AcquireError> {
+    pub fn block(self) -> Result<Option<G>, AcquireError> {
         self.into_future().block()
     }
 }
 
-impl IntoFuture for TryAcquire {
-    type Output = Result<Option<Guard>, AcquireError>;
+impl<G: Granted> IntoFuture for TryAcquire<G> {
+    type Output = Result<Option<G>, AcquireError>;
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
-            let (hold, entry) = self.request.prepare()?;
-            match wait_for(&hold, entry, Patience::OneTry).await {
+            match self.0.wait(Duration::ZERO).await {
                 Ok(guard) => Ok(Some(guard)),
                 Err(AcquireError::Timeout { .. }) => Ok(None),
                 Err(error) => Err(error),
             }
         })
+    }
+}
+
+impl<G> Clone for TryAcquire<G> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<G> fmt::Debug for TryAcquire<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TryAcquire").field(&self.0.request).finish()
     }
 }

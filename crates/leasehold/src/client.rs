@@ -8,10 +8,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::acquire::Way;
+use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
 use crate::engine::{Engine, Kind, Spot, Target};
 use crate::error::Invalid;
+use crate::fenced::FencedLock;
 use crate::hold::Hold;
 use crate::lock::Lock;
 use crate::name::Name;
@@ -56,7 +59,28 @@ impl Client {
     /// It costs nothing to make and nothing to drop. A name that no engine can take is refused by the first
     /// operation on it, before anything is sent.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        Lock::new(Arc::clone(&self.shared), self.target(Kind::Lock, name.as_ref()))
+        self.lock_of(Kind::Lock, name.as_ref(), Way::USUAL)
+    }
+
+    /// The lock of this name with a fencing token for every acquisition: Redisson's `RFencedLock`.
+    ///
+    /// It is the same lock as [`lock`](Client::lock) of that name.
+    pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
+        FencedLock::new(self.lock(name))
+    }
+
+    /// The lock of this name, waited for by trying again and again: Redisson's spin lock.
+    ///
+    /// It is the same lock as [`lock`](Client::lock) of that name, but nobody is told when it is released: it costs no
+    /// subscription, and suits locks that are held for a moment by many who seldom meet. Waiters are served in no
+    /// order. The pauses are Redisson's unless [`back_off`](Lock::back_off) says otherwise.
+    pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
+        let way = Way { spin: Some(BackOff::default()), ..Way::USUAL };
+        self.lock_of(Kind::Spin, name.as_ref(), way)
+    }
+
+    fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {
+        Lock::new(Arc::clone(&self.shared), self.target(kind, name), way)
     }
 
     fn target(&self, kind: Kind, name: &str) -> Result<Target, Invalid> {

@@ -57,6 +57,9 @@ pub enum Invalid {
         "{0} belongs to another client, which alone can lock and release in its name; to free its lock, use force_unlock"
     )]
     ForeignOwner(Owner),
+    /// The owner holds the lock already, and it is one that is not re-entered.
+    #[error("the lock is held by this very owner, and a non-reentrant lock is not entered twice")]
+    NotReentrant,
     /// The client was told to shut down, or already has.
     #[error("the client is shut down")]
     ShutDown,

@@ -26,13 +26,14 @@ use crate::term::Term;
 pub struct Guard {
     hold: Arc<Hold>,
     term: Arc<Term>,
+    token: Option<u64>,
     armed: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, term: Arc<Term>) -> Self {
+    pub(crate) fn new(hold: Arc<Hold>, term: Arc<Term>, token: Option<u64>) -> Self {
         hold.shared.guard_made();
-        Self { hold, term, armed: true }
+        Self { hold, term, token, armed: true }
     }
 
     /// Releases the lock and tells how it went.
@@ -173,6 +174,12 @@ impl Guard {
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.hold.spot.owner.into()
+    }
+
+    /// The fencing token of this hold, if one was asked for by [`fenced`](crate::Acquire::fenced).
+    #[must_use]
+    pub fn token(&self) -> Option<u64> {
+        self.token
     }
 
     /// The name of the lock, namespace included.

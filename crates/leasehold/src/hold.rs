@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::client::Shared;
 use crate::engine::{Attempt, Claim, Released, Renewed, Spot, Target, Ticket};
-use crate::error::{ExtendError, Failure, ReleaseError};
+use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
@@ -37,6 +37,8 @@ struct Seat {
     /// The term that is running, if the hold is entered.
     term: Option<Arc<Term>>,
     lease: Lease,
+    /// Whether every entry has a token.
+    fenced: bool,
 }
 
 /// How a hold is to be entered.
@@ -45,6 +47,9 @@ pub(crate) struct Entry {
     pub(crate) lease: Lease,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) steal: bool,
+    pub(crate) fenced: bool,
+    /// Whether an owner that holds it may enter again.
+    pub(crate) reentrant: bool,
 }
 
 /// What one try to enter came to.
@@ -67,7 +72,7 @@ impl Hold {
     }
 
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
-        let seat = Seat { count: 0, term: None, lease: Lease::Kept(shared.watchdog) };
+        let seat = Seat { count: 0, term: None, lease: Lease::Kept(shared.watchdog), fenced: false };
         Self { shared, spot, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
     }
 
@@ -76,19 +81,24 @@ impl Hold {
         self: &Arc<Self>,
         entry: Entry,
         turn: Option<Ticket>,
-    ) -> Result<Tried, Failure> {
+    ) -> Result<Tried, AcquireError> {
         let mut seat = self.sit().await;
         loop {
             seat.leave_lost_term();
+            if seat.count > 0 && !entry.reentrant {
+                return Err(Invalid::NotReentrant.into());
+            }
             let term = seat.term.clone().unwrap_or_else(|| Term::new(Arc::downgrade(self)));
             match self.step_in(&mut seat, &term, entry, turn).await? {
-                Attempt::Granted(_) => return Ok(Tried::Granted(Guard::new(Arc::clone(self), term))),
+                Attempt::Granted(_, token) => {
+                    return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
+                }
                 Attempt::Busy { retry_in, holder } => return Ok(Tried::Busy { retry_in, holder }),
-                Attempt::NotAsked(failure) => return Err(failure),
+                Attempt::NotAsked(failure) => return Err(failure.into()),
                 Attempt::Gone if seat.count == 0 => {
                     self.abandon(0, entry.lease);
                     let text = "the server still counts a hold of this owner that was given up";
-                    return Err(Failure::Unavailable(text.into()));
+                    return Err(Failure::Unavailable(text.into()).into());
                 }
                 // What we meant to re-enter is not there any more: enter as if for the first time.
                 Attempt::Gone => {
@@ -110,9 +120,9 @@ impl Hold {
             Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
             kept @ Lease::Kept(_) => kept,
         };
-        let entry = Entry { lease, max_hold: None, steal: false };
+        let entry = Entry { lease, max_hold: None, steal: false, fenced: seat.fenced, reentrant: true };
         match self.step_in(&mut seat, term, entry, None).await? {
-            Attempt::Granted(_) => Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term)))),
+            Attempt::Granted(_, token) => Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term), token))),
             Attempt::NotAsked(failure) => Err(failure),
             Attempt::Gone | Attempt::Busy { .. } => {
                 term.lose(Loss::Gone);
@@ -145,11 +155,12 @@ impl Hold {
             lease: entry.lease,
             limit: entry.max_hold.and_then(|length| begun.checked_add(length)),
             steal: entry.steal,
+            fenced: entry.fenced,
             term: Arc::clone(term),
         };
         let undo = Undo { hold: self, count: seat.count, lease: entry.lease };
         let attempt = self.shared.engine.attempt(&claim, turn).await?;
-        if let Attempt::Granted(until) = attempt {
+        if let Attempt::Granted(until, _) = attempt {
             term.lasts(until);
             if term.loss().is_some() {
                 return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
@@ -157,6 +168,7 @@ impl Hold {
             seat.count += 1;
             seat.term = Some(Arc::clone(term));
             seat.lease = entry.lease;
+            seat.fenced = entry.fenced;
         }
         undo.disarm();
         Ok(attempt)

@@ -2,12 +2,14 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod acquire;
+mod back_off;
 mod block;
 mod client;
 mod client_id;
 mod connect;
 mod engine;
 mod error;
+mod fenced;
 mod guard;
 mod hold;
 mod lease;
@@ -28,9 +30,11 @@ mod waiting;
 pub mod test;
 
 pub use crate::acquire::{Acquire, TryAcquire};
+pub use crate::back_off::BackOff;
 pub use crate::client::{Client, Shutdown};
 pub use crate::connect::Connect;
 pub use crate::error::{AcquireError, ConnectError, ExtendError, Failure, Invalid, QueryError, ReleaseError};
+pub use crate::fenced::{FencedGuard, FencedLock};
 pub use crate::guard::{Guard, Released};
 pub use crate::lock::{Holder, Lock, OwnedLock};
 pub use crate::loss::Loss;

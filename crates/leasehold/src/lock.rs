@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, TryAcquire};
+use crate::acquire::{Acquire, TryAcquire, Way};
+use crate::back_off::BackOff;
 use crate::client::Shared;
 use crate::engine::{Holding, Spot, Target};
 use crate::error::{Invalid, QueryError, ReleaseError};
@@ -29,21 +30,56 @@ use crate::owner::Owner;
 pub struct Lock {
     shared: Arc<Shared>,
     target: Result<Target, Invalid>,
+    way: Way,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
-        Self { shared, target }
+    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>, way: Way) -> Self {
+        Self { shared, target, way }
+    }
+
+    /// The same lock, in a handle by which an owner that holds it does not enter again.
+    ///
+    /// A second acquire by the same owner fails with [`Invalid::NotReentrant`] at once, instead of counting, or of
+    /// waiting for itself.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// use leasehold::{AcquireError, Invalid, Owner};
+    ///
+    /// let (lock, me) = (client.lock("stock:7").non_reentrant(), Owner::unique());
+    /// let guard = lock.acquire().as_owner(&me).await?;
+    /// let again = lock.acquire().as_owner(&me).await;
+    /// assert!(matches!(again, Err(AcquireError::Invalid(Invalid::NotReentrant))));
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn non_reentrant(mut self) -> Self {
+        self.way.reentrant = false;
+        self
+    }
+
+    /// The same lock, in a handle that does not stand in line but tries again after these pauses.
+    #[must_use]
+    pub fn back_off(mut self, back_off: BackOff) -> Self {
+        self.way.spin = Some(back_off);
+        self
     }
 
     /// Waits for the lock. See [`Acquire`] for the options.
     pub fn acquire(&self) -> Acquire {
-        Acquire::new(Arc::clone(&self.shared), self.target.clone())
+        self.acquire_as()
+    }
+
+    pub(crate) fn acquire_as<G>(&self) -> Acquire<G> {
+        Acquire::new(Arc::clone(&self.shared), self.target.clone(), self.way)
     }
 
     /// Tries once: `None` when somebody else has it. See [`TryAcquire`] for the options.
     pub fn try_acquire(&self) -> TryAcquire {
-        TryAcquire::new(Arc::clone(&self.shared), self.target.clone())
+        TryAcquire::new(self.acquire())
     }
 
     /// The lock in the hands of an owner, for those who have no guard.
@@ -104,6 +140,16 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn remain_time_to_live(&self) -> Operation<Result<Option<Duration>, QueryError>> {
         self.ask(|holding| holding.map(|holding| holding.remaining))
+    }
+
+    /// The last fencing token that was minted for this name, by whomever; zero if none was.
+    ///
+    /// # Errors
+    ///
+    /// As for [`holder`](Lock::holder).
+    pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
+        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        Operation::new(async move { Ok(shared.engine.token(&target?).await?) })
     }
 
     /// Frees the lock, whoever holds it; false if nobody did.

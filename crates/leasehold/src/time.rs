@@ -71,10 +71,14 @@ pub(crate) async fn sleep_until_or_forever(at: Option<Instant>) {
 
 /// `length` shortened at random by up to a half, so that waiters that failed together do not come back together.
 pub(crate) fn jittered(length: Duration) -> Duration {
-    use std::hash::{BuildHasher, RandomState};
-    let random = RandomState::new().hash_one(0);
-    let part = (random % 512) as u32;
+    let part = u32::try_from(random_below(512)).unwrap_or_default();
     length / 2 + length * part / 1024
+}
+
+/// A number below `sides` by chance: good enough to keep waiters apart, and nothing else.
+pub(crate) fn random_below(sides: u64) -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    RandomState::new().hash_one(0) % sides
 }
 
 /// The future of [`sleep_until`].

@@ -7,6 +7,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::back_off::BackOff;
 use crate::engine::Ticket;
 use crate::error::{AcquireError, Failure, Invalid};
 use crate::guard::Guard;
@@ -45,9 +46,11 @@ pub(crate) async fn wait_for(
     hold: &Arc<Hold>,
     entry: Entry,
     patience: Patience,
+    spin: Option<BackOff>,
 ) -> Result<Guard, AcquireError> {
     let mut wait = Wait::new(hold, patience);
     let mut turn: Option<Turn<'_>> = None;
+    let mut failures = 0;
     loop {
         let ticket = turn.as_ref().map(|turn| turn.ticket);
         let pause = match wait.bounded(hold.enter(entry, ticket)).await? {
@@ -60,8 +63,14 @@ pub(crate) async fn wait_for(
                 wait.busy(holder)?;
                 retry_in.unwrap_or(SAFETY_CAP)
             }
-            Err(failure) => wait.failed(failure)?,
+            Err(AcquireError::Failure(failure)) => wait.failed(failure)?,
+            Err(error) => return Err(error),
         };
+        if let Some(back_off) = spin {
+            wait.pause(back_off.pause(failures)).await?;
+            failures = failures.saturating_add(1);
+            continue;
+        }
         match &turn {
             // What changed before we stood in line was hinted to others: look once more.
             None => {
@@ -160,6 +169,16 @@ impl<'a> Wait<'a> {
             First::Right(First::Left(())) => Ok(()),
             First::Right(First::Right(())) if !self.is_over() => Ok(()),
             First::Right(First::Right(())) => Err(self.timed_out()),
+        }
+    }
+
+    /// Sleeps for `length` without standing in any line.
+    async fn pause(&self, length: Duration) -> Result<(), AcquireError> {
+        let again = time::now() + length;
+        let until = self.deadline.map_or(again, |deadline| deadline.min(again));
+        match race(self.hold.shared.closed(), time::sleep_until(until)).await {
+            First::Left(()) => Err(Invalid::ShutDown.into()),
+            First::Right(()) => Ok(()),
         }
     }
 

@@ -91,6 +91,10 @@ impl Engine for Faulty {
         self.answer(|memory| memory.query(target))
     }
 
+    fn token(&self, target: &Target) -> Reply<u64> {
+        self.answer(|memory| memory.token(target))
+    }
+
     fn listen(&self, spot: &Spot) -> Ticket {
         self.memory.listen(spot)
     }

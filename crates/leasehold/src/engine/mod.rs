@@ -52,6 +52,9 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Who holds a target.
     fn query(&self, target: &Target) -> Reply<Option<Holding>>;
 
+    /// The last token that was minted for a target; zero if none was.
+    fn token(&self, target: &Target) -> Reply<u64>;
+
     /// Joins the line of this target, at its end.
     fn listen(&self, spot: &Spot) -> Ticket;
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
@@ -79,14 +82,16 @@ pub(crate) struct Claim {
     pub(crate) limit: Option<Instant>,
     /// Take the lock from whoever holds it.
     pub(crate) steal: bool,
+    /// Mint a token with it.
+    pub(crate) fenced: bool,
     /// Whom to tell when the hold is lost.
     pub(crate) term: Arc<Term>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Attempt {
-    /// The lock is ours, until then by our own clock.
-    Granted(Until),
+    /// The lock is ours, until then by our own clock; with its token, if one was asked for.
+    Granted(Until, Option<u64>),
     /// Somebody else has it, or is next. It may be worth trying again after this time.
     Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
     /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.

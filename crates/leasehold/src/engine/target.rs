@@ -8,15 +8,17 @@ use crate::owner::OwnerId;
 /// Which primitive a name stands for. The engines keep each in a way of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
-    /// The plain lock and everything that is one on the server: spin, fenced and non-reentrant locks.
+    /// The plain lock, and the fenced and the non-reentrant one.
     Lock,
+    /// The same, released without a word.
+    Spin,
 }
 
 impl Kind {
     /// Those of one family share their state.
     pub(crate) fn family(self) -> Family {
         match self {
-            Self::Lock => Family::Lock,
+            Self::Lock | Self::Spin => Family::Lock,
         }
     }
 }

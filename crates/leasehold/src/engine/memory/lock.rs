@@ -8,7 +8,7 @@ use super::slot::Machine;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
-use crate::engine::{Attempt, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Attempt, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
@@ -19,6 +19,8 @@ use crate::time::Instant;
 pub(super) struct Lock {
     held: Option<Held>,
     line: Line,
+    /// The last one minted.
+    token: u64,
 }
 
 /// One hold.
@@ -33,8 +35,12 @@ struct Held {
 }
 
 impl Machine for Lock {
-    fn is_idle(&self) -> bool {
-        self.held.is_none() && self.line.is_empty()
+    fn is_used(&self) -> bool {
+        self.held.is_some() || !self.line.is_empty()
+    }
+
+    fn token(&self) -> u64 {
+        self.token
     }
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
@@ -42,9 +48,9 @@ impl Machine for Lock {
         let attempt = match &mut self.held {
             Some(held) if held.owner == claim.spot.owner && held.count == claim.held => {
                 let before = held.expires;
-                let attempt = held.reenter(claim, now);
+                let until = held.reenter(claim, now);
                 after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
-                attempt
+                Attempt::Granted(until, self.mint(claim))
             }
             Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
@@ -56,6 +62,7 @@ impl Machine for Lock {
                 let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
                 Attempt::Busy { retry_in, holder: Some(held.owner) }
             }
+            None if claim.spot.target.kind == Kind::Spin => self.grant(claim, turn, now),
             None => match self.line.may_take(turn, now) {
                 MayTake::In(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
                 MayTake::WhenHinted if !claim.steal => Attempt::Busy { retry_in: None, holder: None },
@@ -170,7 +177,14 @@ impl Lock {
         self.line.taken(turn);
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
-        Attempt::Granted(until)
+        Attempt::Granted(until, self.mint(claim))
+    }
+
+    fn mint(&mut self, claim: &Claim) -> Option<u64> {
+        claim.fenced.then(|| {
+            self.token += 1;
+            self.token
+        })
     }
 
     /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
@@ -203,12 +217,12 @@ impl Held {
         (held, until)
     }
 
-    fn reenter(&mut self, claim: &Claim, now: Instant) -> Attempt {
+    fn reenter(&mut self, claim: &Claim, now: Instant) -> Until {
         self.count += 1;
         self.lease = claim.lease;
         self.limit = [self.limit, claim.limit].into_iter().flatten().min();
         self.term = Arc::clone(&claim.term);
-        Attempt::Granted(self.prolong(now))
+        self.prolong(now)
     }
 
     /// Begins the lease anew.

@@ -65,7 +65,9 @@ impl Memory {
     /// How many names are held or waited for.
     #[cfg(feature = "test-util")]
     pub(crate) fn names(&self) -> usize {
-        self.shards.iter().map(|shard| lock(shard).len()).sum()
+        let used =
+            |shard| lock(shard).values_mut().map(|slot| usize::from(slot.machine().is_used())).sum::<usize>();
+        self.shards.iter().map(used).sum()
     }
 
     /// Looks at or changes the state of one target, which comes and goes as needed.
@@ -138,6 +140,10 @@ impl Engine for Memory {
 
     fn query(&self, target: &Target) -> Reply<Option<Holding>> {
         Reply::now(self.with(target, |machine, now| machine.query(target, now)))
+    }
+
+    fn token(&self, target: &Target) -> Reply<u64> {
+        Reply::now(self.with(target, |machine, _| (machine.token(), Aftermath::default())))
     }
 
     fn listen(&self, spot: &Spot) -> Ticket {

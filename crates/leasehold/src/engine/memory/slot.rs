@@ -34,8 +34,13 @@ impl Slot {
 
 /// The verbs of an engine, for one name and at one moment.
 pub(super) trait Machine {
-    /// Whether there is nothing to remember.
-    fn is_idle(&self) -> bool;
+    /// Whether anybody holds or wants it.
+    fn is_used(&self) -> bool;
+
+    /// Whether there is nothing to remember. Tokens that were minted are remembered for good.
+    fn is_idle(&self) -> bool {
+        !self.is_used() && self.token() == 0
+    }
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath);
     fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath);
@@ -44,6 +49,8 @@ pub(super) trait Machine {
     fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath;
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
     fn query(&mut self, target: &Target, now: Instant) -> (Option<Holding>, Aftermath);
+
+    fn token(&self) -> u64;
 
     fn listen(&mut self, spot: &Spot, ticket: Ticket);
     fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath);

@@ -3,19 +3,18 @@
 use std::time::Duration;
 
 use super::keys;
-use super::scripts::{ABANDON, ACQUIRE, Call, FORCE, QUERY, RELEASE, RENEW};
+use super::scripts::{ABANDON, ACQUIRE, Call, FORCE, QUERY, RELEASE, RENEW, TOKEN};
 use crate::engine::{Claim, Kind, Spot, Target};
 
 /// Takes or re-enters.
 pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
     let Spot { target, owner } = &claim.spot;
     match target.kind {
-        Kind::Lock => Call::new(&ACQUIRE)
-            .key(target.name.as_str())
-            .arg(owner)
-            .arg(whole(length))
-            .arg(claim.held)
-            .arg(u8::from(claim.steal)),
+        Kind::Lock | Kind::Spin => {
+            let call = Call::new(&ACQUIRE).key(target.name.as_str());
+            let call = if claim.fenced { call.key(&keys::token(target)) } else { call };
+            call.arg(owner).arg(whole(length)).arg(claim.held).arg(u8::from(claim.steal))
+        }
     }
 }
 
@@ -23,12 +22,12 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
 pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
     let Spot { target, owner } = spot;
     match target.kind {
-        Kind::Lock => Call::new(&RELEASE)
+        Kind::Lock | Kind::Spin => Call::new(&RELEASE)
             .key(target.name.as_str())
             .arg(owner)
             .arg(from)
             .arg(whole(length))
-            .arg(keys::channel(target)),
+            .arg(announcement(target)),
     }
 }
 
@@ -36,8 +35,8 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
 pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
     let Spot { target, owner } = spot;
     match target.kind {
-        Kind::Lock => {
-            Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(keys::channel(target))
+        Kind::Lock | Kind::Spin => {
+            Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(announcement(target))
         }
     }
 }
@@ -45,7 +44,7 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
 /// Renews holds of one kind, or only looks at those with no time.
 pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, Duration)>) -> Call {
     match kind {
-        Kind::Lock => holds.into_iter().fold(Call::new(&RENEW), |call, (spot, length)| {
+        Kind::Lock | Kind::Spin => holds.into_iter().fold(Call::new(&RENEW), |call, (spot, length)| {
             let Spot { target, owner } = spot;
             call.key(target.name.as_str()).arg(owner).arg(length.as_millis())
         }),
@@ -55,15 +54,25 @@ pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, D
 /// Tells who holds it.
 pub(super) fn query(target: &Target) -> Call {
     match target.kind {
-        Kind::Lock => Call::new(&QUERY).key(target.name.as_str()),
+        Kind::Lock | Kind::Spin => Call::new(&QUERY).key(target.name.as_str()),
     }
 }
 
 /// Frees it, whoever holds it.
 pub(super) fn force(target: &Target) -> Call {
     match target.kind {
-        Kind::Lock => Call::new(&FORCE).key(target.name.as_str()).arg(keys::channel(target)),
+        Kind::Lock | Kind::Spin => Call::new(&FORCE).key(target.name.as_str()).arg(announcement(target)),
     }
+}
+
+/// The last token that was minted.
+pub(super) fn token(target: &Target) -> Call {
+    Call::new(&TOKEN).key(&keys::token(target))
+}
+
+/// Where to say that it is free; nowhere if that is nobody's business.
+fn announcement(target: &Target) -> String {
+    if target.kind == Kind::Spin { String::new() } else { keys::channel(target) }
 }
 
 /// In milliseconds, and never none: a key without a time to live would stay for ever.

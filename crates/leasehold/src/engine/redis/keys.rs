@@ -13,8 +13,13 @@ fn tagged(name: &Name) -> String {
 pub(super) fn channel(target: &Target) -> String {
     let tag = tagged(&target.name);
     match target.kind {
-        Kind::Lock => format!("redisson_lock__channel:{tag}"),
+        Kind::Lock | Kind::Spin => format!("redisson_lock__channel:{tag}"),
     }
+}
+
+/// The key that counts the tokens of a lock.
+pub(super) fn token(target: &Target) -> String {
+    format!("redisson_lock_token:{}", tagged(&target.name))
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use self::hints::Hints;
 use self::io::{Abandon, Pipe, Thread};
 use self::keeper::{Keeper, Kept};
 use super::line::MayTake;
-use super::{Attempt, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target, Ticket};
+use super::{Attempt, Claim, Engine, Holding, Kind, Released, Renewed, Reply, Spot, Target, Ticket};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
@@ -95,7 +95,7 @@ impl Engine for Redis {
         if self.hints.is_outage() {
             return Reply::now(Attempt::NotAsked(Failure::Unavailable("not connected".into())));
         }
-        if claim.held == 0 && !claim.steal {
+        if claim.held == 0 && !claim.steal && claim.spot.target.kind != Kind::Spin {
             let busy = |retry_in| Reply::now(Attempt::Busy { retry_in, holder: None });
             match self.hints.may_ask(&claim.spot, turn, begun) {
                 MayTake::Yes => {}
@@ -108,16 +108,16 @@ impl Engine for Redis {
         let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(&claim.term), begun);
         let length = kept.length(begun);
         let answer = self.pipe().step(claim.spot.clone(), calls::acquire(claim, length));
-        let steal = claim.steal;
+        let (steal, fenced) = (claim.steal, claim.fenced);
         let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
         Reply::later(async move {
             match answer.await? {
-                Value::Int(1) => {
+                Value::Int(0) => Ok(Attempt::Gone),
+                Value::Int(token) => {
                     let until = kept.until(begun, length);
                     keeper.keep(kept, steal);
-                    Ok(Attempt::Granted(until))
+                    Ok(Attempt::Granted(until, fenced.then_some(token.unsigned_abs())))
                 }
-                Value::Int(0) => Ok(Attempt::Gone),
                 Value::Array(busy) => {
                     let (left, holder) = match busy.as_slice() {
                         [Value::Int(left), Value::BulkString(holder)] => (*left, parse_owner(holder)),
@@ -225,6 +225,16 @@ impl Engine for Redis {
                     }
                     _ => Err(Failure::NotALock),
                 },
+                other => Err(nonsense(&other)),
+            }
+        })
+    }
+
+    fn token(&self, target: &Target) -> Reply<u64> {
+        let answer = self.pipe().send(calls::token(target));
+        Reply::later(async move {
+            match answer.await? {
+                Value::Int(token) => Ok(token.unsigned_abs()),
                 other => Err(nonsense(&other)),
             }
         })

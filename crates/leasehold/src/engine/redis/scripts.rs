@@ -26,6 +26,7 @@ pub(super) static RELEASE: Script = Script::new(include_str!("scripts/release.lu
 pub(super) static ABANDON: Script = Script::new(include_str!("scripts/abandon.lua"));
 pub(super) static RENEW: Script = Script::new(include_str!("scripts/renew.lua"));
 pub(super) static QUERY: Script = Script::new(include_str!("scripts/query.lua"));
+pub(super) static TOKEN: Script = Script::new(include_str!("scripts/token.lua"));
 pub(super) static FORCE: Script = Script::new(include_str!("scripts/force.lua"));
 
 /// A script with its keys and arguments. Names and values are arguments, never script text.
