@@ -2,7 +2,7 @@
 //!
 //! A behaviour is written once, in [`mod@conformance`], and runs on every engine that says so in one line:
 //!
-//! ```ignore
+//! ```
 //! leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
 //! ```
 //!

@@ -64,7 +64,7 @@ const LONGEST_CASE: Duration = Duration::from_secs(60);
 /// expression makes a [`Backend`](crate::bench::Backend), for each case anew. It stands in an async function of a
 /// module of its own: write full paths, and `.await` if need be.
 ///
-/// ```ignore
+/// ```
 /// leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
 /// ```
 #[macro_export]
