@@ -8,8 +8,9 @@ use std::time::Duration;
 
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Spot, Target};
+use crate::engine::{Kind, Queueing, Spot, Target};
 use crate::error::{AcquireError, Invalid};
+use crate::fair::{self, Queued, Watcher};
 use crate::fenced::FencedGuard;
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold};
@@ -32,21 +33,35 @@ struct Request {
 }
 
 /// What a handle says about how its lock is taken.
-#[derive(Debug, Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) reentrant: bool,
     /// Try again after a pause instead of standing in line.
     pub(crate) spin: Option<BackOff>,
+    /// Whom to tell about the place in the queue.
+    pub(crate) watcher: Option<Watcher>,
 }
 
 impl Way {
-    pub(crate) const USUAL: Self = Self { reentrant: true, spin: None };
+    pub(crate) const USUAL: Self = Self { reentrant: true, spin: None, watcher: None };
+}
+
+impl fmt::Debug for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Way")
+            .field("reentrant", &self.reentrant)
+            .field("spin", &self.spin)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Request {
     /// Checks everything that can be checked here, before anything is sent.
-    fn prepare(self) -> Result<(Arc<Hold>, Entry), Invalid> {
+    fn prepare(self, wait: Option<Duration>) -> Result<(Arc<Hold>, Entry), Invalid> {
         let target = self.target?;
+        let watched = self.way.watcher.is_some();
+        let queue = fair::queueing(wait).filter(|_| target.kind == Kind::Fair);
+        let queue = queue.map(|wait| Queueing { wait, watched });
         let lease = match self.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),
             None => Lease::Kept(self.shared.watchdog),
@@ -61,7 +76,7 @@ impl Request {
             None => Arc::new(Hold::fresh(self.shared, target)),
         };
         let Self { steal, fenced, way, .. } = self;
-        Ok((hold, Entry { lease, max_hold, steal, fenced, reentrant: way.reentrant }))
+        Ok((hold, Entry { lease, max_hold, steal, fenced, reentrant: way.reentrant, queue }))
     }
 }
 
@@ -158,6 +173,15 @@ impl<G> Acquire<G> {
         self
     }
 
+    /// Calls `watcher` whenever the place in the queue of a [fair lock](crate::Client::fair_lock) is another one than
+    /// before. Other locks have no queue, and never call it.
+    ///
+    /// It is called where the acquire is awaited, so it should be quick.
+    pub fn on_queue(mut self, watcher: impl Fn(Queued) + Send + Sync + 'static) -> Self {
+        self.request.way.watcher = Some(Arc::new(watcher));
+        self
+    }
+
     /// Takes the lock over from whoever holds it, at once.
     ///
     /// The guards of the victim are lost with [`Loss::TakenOver`](crate::Loss::TakenOver). Its work may still be
@@ -186,9 +210,9 @@ impl<G: Granted> IntoFuture for Acquire<G> {
 
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
-            let spin = self.request.way.spin;
-            let (hold, entry) = self.request.prepare()?;
-            wait_for(&hold, entry, Patience::from_wait(self.wait), spin).await.map(G::from_guard)
+            let way = self.request.way.clone();
+            let (hold, entry) = self.request.prepare(self.wait)?;
+            wait_for(&hold, entry, Patience::from_wait(self.wait), way).await.map(G::from_guard)
         })
     }
 }

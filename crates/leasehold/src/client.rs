@@ -14,6 +14,7 @@ use crate::client_id::ClientId;
 use crate::connect::Connect;
 use crate::engine::{Engine, Kind, Spot, Target};
 use crate::error::Invalid;
+use crate::fair::FairLock;
 use crate::fenced::FencedLock;
 use crate::hold::Hold;
 use crate::lock::Lock;
@@ -67,6 +68,11 @@ impl Client {
     /// It is the same lock as [`lock`](Client::lock) of that name.
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         FencedLock::new(self.lock(name))
+    }
+
+    /// The lock of this name, granted in the order in which its waiters came: Redisson's fair lock.
+    pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
+        FairLock::new(self.lock_of(Kind::Fair, name.as_ref(), Way::USUAL))
     }
 
     /// The lock of this name, waited for by trying again and again: Redisson's spin lock.

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::client::Shared;
-use crate::engine::{Attempt, Claim, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Attempt, Busy, Claim, Queueing, Released, Renewed, Spot, Target, Ticket};
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{Lease, margin};
@@ -50,13 +50,15 @@ pub(crate) struct Entry {
     pub(crate) fenced: bool,
     /// Whether an owner that holds it may enter again.
     pub(crate) reentrant: bool,
+    /// Stand in the queue of a fair lock.
+    pub(crate) queue: Option<Queueing>,
 }
 
 /// What one try to enter came to.
 #[derive(Debug)]
 pub(crate) enum Tried {
     Granted(Guard),
-    Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
+    Busy(Busy),
 }
 
 impl Hold {
@@ -93,7 +95,7 @@ impl Hold {
                 Attempt::Granted(_, token) => {
                     return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
                 }
-                Attempt::Busy { retry_in, holder } => return Ok(Tried::Busy { retry_in, holder }),
+                Attempt::Busy(busy) => return Ok(Tried::Busy(busy)),
                 Attempt::NotAsked(failure) => return Err(failure.into()),
                 Attempt::Gone if seat.count == 0 => {
                     self.abandon(0, entry.lease);
@@ -120,11 +122,12 @@ impl Hold {
             Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
             kept @ Lease::Kept(_) => kept,
         };
-        let entry = Entry { lease, max_hold: None, steal: false, fenced: seat.fenced, reentrant: true };
+        let (fenced, reentrant) = (seat.fenced, true);
+        let entry = Entry { lease, max_hold: None, steal: false, fenced, reentrant, queue: None };
         match self.step_in(&mut seat, term, entry, None).await? {
             Attempt::Granted(_, token) => Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term), token))),
             Attempt::NotAsked(failure) => Err(failure),
-            Attempt::Gone | Attempt::Busy { .. } => {
+            Attempt::Gone | Attempt::Busy(_) => {
                 term.lose(Loss::Gone);
                 Ok(Err(Loss::Gone))
             }
@@ -156,6 +159,7 @@ impl Hold {
             limit: entry.max_hold.and_then(|length| begun.checked_add(length)),
             steal: entry.steal,
             fenced: entry.fenced,
+            queue: entry.queue,
             term: Arc::clone(term),
         };
         let undo = Undo { hold: self, count: seat.count, lease: entry.lease };

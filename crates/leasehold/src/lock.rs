@@ -28,8 +28,8 @@ use crate::owner::Owner;
 /// | `unlock()` | `guard.release()`, dropping the guard, or `lock.as_owner(&owner).release()` |
 #[derive(Clone)]
 pub struct Lock {
-    shared: Arc<Shared>,
-    target: Result<Target, Invalid>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) target: Result<Target, Invalid>,
     way: Way,
 }
 
@@ -74,7 +74,7 @@ impl Lock {
     }
 
     pub(crate) fn acquire_as<G>(&self) -> Acquire<G> {
-        Acquire::new(Arc::clone(&self.shared), self.target.clone(), self.way)
+        Acquire::new(Arc::clone(&self.shared), self.target.clone(), self.way.clone())
     }
 
     /// Tries once: `None` when somebody else has it. See [`TryAcquire`] for the options.

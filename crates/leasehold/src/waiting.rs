@@ -7,9 +7,10 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::back_off::BackOff;
-use crate::engine::Ticket;
+use crate::acquire::Way;
+use crate::engine::{Busy, Ticket};
 use crate::error::{AcquireError, Failure, Invalid};
+use crate::fair::{Queued, Watcher};
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold, Tried};
 use crate::owner::OwnerId;
@@ -46,9 +47,9 @@ pub(crate) async fn wait_for(
     hold: &Arc<Hold>,
     entry: Entry,
     patience: Patience,
-    spin: Option<BackOff>,
+    way: Way,
 ) -> Result<Guard, AcquireError> {
-    let mut wait = Wait::new(hold, patience);
+    let mut wait = Wait::new(hold, patience, way.watcher);
     let mut turn: Option<Turn<'_>> = None;
     let mut failures = 0;
     loop {
@@ -59,14 +60,18 @@ pub(crate) async fn wait_for(
                 hold.shared.check_open()?;
                 return Ok(guard);
             }
-            Ok(Tried::Busy { retry_in, holder }) => {
-                wait.busy(holder)?;
-                retry_in.unwrap_or(SAFETY_CAP)
+            Ok(Tried::Busy(busy)) => {
+                wait.busy(busy)?;
+                if busy.position.is_none() && entry.queue.is_some() {
+                    // It was not there when its turn came, and others have passed: the place is gone.
+                    turn = None;
+                }
+                busy.retry_in.unwrap_or(SAFETY_CAP)
             }
             Err(AcquireError::Failure(failure)) => wait.failed(failure)?,
             Err(error) => return Err(error),
         };
-        if let Some(back_off) = spin {
+        if let Some(back_off) = way.spin {
             wait.pause(back_off.pause(failures)).await?;
             failures = failures.saturating_add(1);
             continue;
@@ -94,6 +99,9 @@ struct Wait<'a> {
     /// Who had it then.
     holder: Option<OwnerId>,
     outage: Option<Outage>,
+    /// Where in the queue of a fair lock we stood when we last looked.
+    position: Option<usize>,
+    watcher: Option<Watcher>,
 }
 
 /// A server that was there and is not.
@@ -103,14 +111,15 @@ struct Outage {
 }
 
 impl<'a> Wait<'a> {
-    fn new(hold: &'a Hold, patience: Patience) -> Self {
+    fn new(hold: &'a Hold, patience: Patience, watcher: Option<Watcher>) -> Self {
         let start = time::now();
         let (deadline, one_try) = match patience {
             Patience::OneTry => (None, true),
             Patience::Limited(limit) => (start.checked_add(limit), false),
             Patience::Unlimited => (None, false),
         };
-        Self { hold, start, deadline, one_try, seen_busy: false, holder: None, outage: None }
+        let (seen_busy, holder, outage, position) = (false, None, None, None);
+        Self { hold, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
     }
 
     /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
@@ -126,11 +135,25 @@ impl<'a> Wait<'a> {
     }
 
     /// The lock is somebody else's. Goes on unless the time is over.
-    fn busy(&mut self, holder: Option<OwnerId>) -> Result<(), AcquireError> {
+    fn busy(&mut self, busy: Busy) -> Result<(), AcquireError> {
         self.outage = None;
         self.seen_busy = true;
-        self.holder = holder.or(self.holder);
+        self.holder = busy.holder.or(self.holder);
+        self.tell(busy.position);
         if self.one_try || self.is_over() { Err(self.timed_out()) } else { Ok(()) }
+    }
+
+    /// Tells whoever wants to know where in the queue we stand.
+    fn tell(&mut self, position: Option<usize>) {
+        let Some(position) = position.filter(|position| Some(*position) != self.position) else { return };
+        let requeued = self.position.is_some_and(|before| before < position);
+        self.position = Some(position);
+        if requeued {
+            tracing::warn!(lock = %self.hold.spot.target, position, "silent for too long: at the end of the queue again");
+        }
+        if let Some(watcher) = &self.watcher {
+            watcher(Queued { position, requeued });
+        }
     }
 
     /// There was no answer. Goes on, after the returned pause, only if this is an outage that began while we waited.

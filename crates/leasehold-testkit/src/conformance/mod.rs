@@ -14,6 +14,7 @@ mod outcome;
 
 pub mod cancel;
 pub mod contention;
+pub mod fair;
 pub mod lease;
 pub mod lock;
 pub mod loss;
@@ -181,6 +182,19 @@ macro_rules! conformance_cases {
                 ["RL-08"] => short_waits_wedge_nothing,
                 ["CX-03"] => no_client_starves,
                 ["CX-14"] => tries_alone_get_there,
+            }
+            fair {
+                ["FL-01"] => a_lease_that_runs_out_keeps_the_order,
+                ["FL-02"] => waiters_of_many_clients_are_served_in_the_order_they_came,
+                ["FL-03"] => many_waiters_all_get_their_turn,
+                ["FL-10"] => a_try_neither_queues_nor_overtakes,
+                ["FL-14"] => a_waiter_that_gives_up_leaves_nothing_in_the_queue,
+                ["OWN-100"] => who_leaves_the_queue_lets_the_next_one_in,
+                ["OWN-101"] => a_waiter_knows_its_place,
+                ["OWN-102"] => an_owner_enters_a_fair_lock_again_at_once,
+                ["OWN-105"] => a_fair_lock_that_is_not_re_entered_says_so,
+                ["OWN-103"] => a_fair_and_a_plain_lock_of_one_name_are_one_lock,
+                ["OWN-104"] => force_unlock_lets_the_next_in_the_queue_in,
             }
             shutdown {
                 ["LK-14"] => a_lock_left_behind_runs_out,

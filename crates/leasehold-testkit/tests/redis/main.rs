@@ -2,15 +2,35 @@
 //!
 //! Every test has a server of its own, so it may stop, starve and inspect it. Tests that measure time take turns.
 
+/// Runs every case on both servers.
+macro_rules! on_both {
+    ($($case:ident)+) => {
+        mod redis {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(super::Flavour::Redis).await;
+            })+
+        }
+        mod valkey {
+            $(#[tokio::test]
+            async fn $case() {
+                super::$case(super::Flavour::Valkey).await;
+            })+
+        }
+    };
+}
+
 mod access;
 mod address;
 mod cancellation;
 mod cost;
 mod outage;
 mod process;
+mod published;
 mod refusal;
 mod tampering;
 mod wire;
+mod wire_fair;
 
 use std::future::Future;
 use std::time::Duration;

@@ -5,32 +5,14 @@
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Loss, Owner};
-use leasehold_testkit::resp::Connection;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
+use crate::published::Published;
 use crate::{
     REDISSON, SECOND, connect, free_as_redisson, granted, keys, ms, number, pttl, renewed, soon, subscribed,
     take_as_redisson, until, waiting,
 };
-
-/// Runs every case on both servers.
-macro_rules! on_both {
-    ($($case:ident)+) => {
-        mod redis {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(super::Flavour::Redis).await;
-            })+
-        }
-        mod valkey {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(super::Flavour::Valkey).await;
-            })+
-        }
-    };
-}
 
 on_both! {
     the_steps_of_a_lock_leave_the_state_that_redisson_leaves
@@ -45,35 +27,6 @@ on_both! {
 }
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
-
-/// Everything that is published, on whichever channel.
-struct Published {
-    connection: Connection,
-    marker: Connection,
-}
-
-impl Published {
-    fn on(server: &Server) -> Self {
-        let (mut connection, marker) = (server.connect(), server.connect());
-        connection.call(&["PSUBSCRIBE", "*"]).expect("the server answers");
-        Self { connection, marker }
-    }
-
-    /// The channels and payloads since the last call.
-    fn take(&mut self) -> Vec<(String, String)> {
-        self.marker.call(&["PUBLISH", "so far", ""]).expect("the server answers");
-        let mut messages = Vec::new();
-        loop {
-            let message = self.connection.receive().expect("a message arrives");
-            let text = |n: usize| message.elements()[n].as_str().expect("a string").to_owned();
-            assert_eq!(text(0), "pmessage");
-            if text(2) == "so far" {
-                return messages;
-            }
-            messages.push((text(2), text(3)));
-        }
-    }
-}
 
 fn freed(channel: &str) -> Vec<(String, String)> {
     vec![(channel.into(), "0".into())]

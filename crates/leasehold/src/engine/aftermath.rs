@@ -12,6 +12,7 @@ use crate::term::Term;
 #[must_use = "somebody waits for it"]
 pub(crate) struct Aftermath {
     pub(crate) wake: Option<Waker>,
+    pub(crate) also_wake: Vec<Waker>,
     pub(crate) discard: Option<Waker>,
     pub(crate) announce: Option<Arc<Term>>,
 }
@@ -21,7 +22,7 @@ impl Aftermath {
         if let Some(term) = self.announce {
             term.announce();
         }
-        if let Some(waker) = self.wake {
+        for waker in self.wake.into_iter().chain(self.also_wake) {
             waker.wake();
         }
         drop(self.discard);

@@ -9,6 +9,7 @@ use super::{Attempt, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Tar
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
+use crate::owner::Owner;
 use crate::term::Term;
 use crate::time;
 
@@ -93,6 +94,10 @@ impl Engine for Faulty {
 
     fn token(&self, target: &Target) -> Reply<u64> {
         self.answer(|memory| memory.token(target))
+    }
+
+    fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
+        self.answer(|memory| memory.queue(target))
     }
 
     fn listen(&self, spot: &Spot) -> Ticket {

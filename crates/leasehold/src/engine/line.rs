@@ -14,6 +14,8 @@ pub(crate) struct Line {
     waiters: BTreeMap<Ticket, Waiter>,
     /// Since when the head has been told that the lock is free.
     promised: Option<Instant>,
+    /// Nobody but the head, until it is thrown out.
+    strict: bool,
 }
 
 #[derive(Debug, Default)]
@@ -29,6 +31,9 @@ struct Waiter {
 /// The head is somebody's future, and futures can be left lying about unpolled: after this time anybody may pass it.
 pub(crate) const PROMISE: Duration = Duration::from_millis(100);
 
+/// The same where order is all that counts: then the head loses its place.
+const STRICT_PROMISE: Duration = Duration::from_secs(1);
+
 /// How many behind the head look after it. If all did, a long line would do nothing but look.
 const IMPATIENT: usize = 8;
 
@@ -43,6 +48,32 @@ pub(crate) enum MayTake {
 }
 
 impl Line {
+    /// A line whose order is kept: a head that does not come is not passed but thrown out.
+    pub(crate) fn strict() -> Self {
+        Self { strict: true, ..Self::default() }
+    }
+
+    /// Throws out a head that did not come in time, and begins the turn of the next one.
+    pub(crate) fn throw_out_late(&mut self, now: Instant) -> Aftermath {
+        let late = self.promised.is_some_and(|since| now.saturating_duration_since(since) >= STRICT_PROMISE);
+        match self.head().filter(|_| late) {
+            Some(head) => self.leave(head, now),
+            None => Aftermath::default(),
+        }
+    }
+
+    /// Which place this is, from one.
+    pub(crate) fn position(&self, ticket: Ticket) -> Option<usize> {
+        self.waiters.contains_key(&ticket).then(|| self.waiters.range(..=ticket).count())
+    }
+
+    /// Lets one look.
+    pub(crate) fn hint(&mut self, ticket: Ticket) -> Option<Waker> {
+        let waiter = self.waiters.get_mut(&ticket)?;
+        waiter.hinted = true;
+        waiter.waker.take()
+    }
+
     pub(crate) fn join(&mut self, ticket: Ticket) {
         self.waiters.insert(ticket, Waiter::default());
     }
@@ -115,7 +146,8 @@ impl Line {
             return MayTake::Yes;
         }
         let promised_for = self.promised.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        match PROMISE.checked_sub(promised_for) {
+        let promise = if self.strict { STRICT_PROMISE } else { PROMISE };
+        match promise.checked_sub(promised_for) {
             None | Some(Duration::ZERO) => MayTake::Yes,
             Some(left)
                 if ticket.is_none_or(|ticket| self.waiters.range(..ticket).nth(IMPATIENT).is_none()) =>

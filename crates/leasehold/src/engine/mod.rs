@@ -20,7 +20,7 @@ pub(crate) use self::target::{Family, Kind, Spot, Target};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
-use crate::owner::OwnerId;
+use crate::owner::{Owner, OwnerId};
 use crate::term::{Term, Until};
 use crate::time::Instant;
 
@@ -55,6 +55,9 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The last token that was minted for a target; zero if none was.
     fn token(&self, target: &Target) -> Reply<u64>;
 
+    /// Who stands in the queue of a fair lock, the next one first.
+    fn queue(&self, target: &Target) -> Reply<Vec<Owner>>;
+
     /// Joins the line of this target, at its end.
     fn listen(&self, spot: &Spot) -> Ticket;
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
@@ -84,6 +87,8 @@ pub(crate) struct Claim {
     pub(crate) steal: bool,
     /// Mint a token with it.
     pub(crate) fenced: bool,
+    /// Stand in the queue of a fair lock if it is not to be had now.
+    pub(crate) queue: Option<Queueing>,
     /// Whom to tell when the hold is lost.
     pub(crate) term: Arc<Term>,
 }
@@ -93,7 +98,7 @@ pub(crate) enum Attempt {
     /// The lock is ours, until then by our own clock; with its token, if one was asked for.
     Granted(Until, Option<u64>),
     /// Somebody else has it, or is next. It may be worth trying again after this time.
-    Busy { retry_in: Option<Duration>, holder: Option<OwnerId> },
+    Busy(Busy),
     /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.
     Gone,
     /// There was no way to ask, so there is nothing to undo.
@@ -102,6 +107,29 @@ pub(crate) enum Attempt {
         expect(dead_code, reason = "the engine inside the process can always be asked")
     )]
     NotAsked(Failure),
+}
+
+/// How to stand in the queue of a fair lock.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Queueing {
+    /// For how long we are thought to be alive by those who know nothing else of us.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "inside a process everything else is known")
+    )]
+    pub(crate) wait: Duration,
+    /// Whether to hint when the place has changed.
+    pub(crate) watched: bool,
+}
+
+/// What is known of a lock that is not to be had now.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Busy {
+    /// When it may be worth trying again, without a hint.
+    pub(crate) retry_in: Option<Duration>,
+    pub(crate) holder: Option<OwnerId>,
+    /// Our place in the queue of a fair lock, from one.
+    pub(crate) position: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

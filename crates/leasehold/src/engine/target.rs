@@ -12,13 +12,15 @@ pub(crate) enum Kind {
     Lock,
     /// The same, released without a word.
     Spin,
+    /// The same, with a queue of those who wait.
+    Fair,
 }
 
 impl Kind {
     /// Those of one family share their state.
     pub(crate) fn family(self) -> Family {
         match self {
-            Self::Lock | Self::Spin => Family::Lock,
+            Self::Lock | Self::Spin | Self::Fair => Family::Lock,
         }
     }
 }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::fair::Fair;
 use super::slot::Machine;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
-use crate::engine::{Attempt, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
-use crate::owner::OwnerId;
+use crate::owner::{Owner, OwnerId};
 use crate::term::{Term, Until};
 use crate::time::Instant;
 
@@ -19,6 +20,7 @@ use crate::time::Instant;
 pub(super) struct Lock {
     held: Option<Held>,
     line: Line,
+    fair: Fair,
     /// The last one minted.
     token: u64,
 }
@@ -36,7 +38,7 @@ struct Held {
 
 impl Machine for Lock {
     fn is_used(&self) -> bool {
-        self.held.is_some() || !self.line.is_empty()
+        self.held.is_some() || !self.line.is_empty() || !self.fair.is_empty()
     }
 
     fn token(&self) -> u64 {
@@ -60,13 +62,25 @@ impl Machine for Lock {
             }
             Some(held) => {
                 let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
-                Attempt::Busy { retry_in, holder: Some(held.owner) }
+                let busy = Busy { retry_in, holder: Some(held.owner), position: None };
+                self.busy(claim, turn, now, busy)
             }
-            None if claim.spot.target.kind == Kind::Spin => self.grant(claim, turn, now),
+            None if claim.steal || claim.spot.target.kind == Kind::Spin => self.grant(claim, turn, now),
+            None if claim.spot.target.kind == Kind::Fair => {
+                let (may_take, thrown_out) = self.fair.may_take(turn, now);
+                after.wake = thrown_out.wake.or(after.wake);
+                after.also_wake.extend(thrown_out.also_wake);
+                after.discard = thrown_out.discard.or(after.discard);
+                if may_take {
+                    self.grant(claim, turn, now)
+                } else {
+                    self.busy(claim, turn, now, Busy::default())
+                }
+            }
             None => match self.line.may_take(turn, now) {
-                MayTake::In(wait) if !claim.steal => Attempt::Busy { retry_in: Some(wait), holder: None },
-                MayTake::WhenHinted if !claim.steal => Attempt::Busy { retry_in: None, holder: None },
-                _ => self.grant(claim, turn, now),
+                MayTake::In(wait) => Attempt::Busy(Busy { retry_in: Some(wait), ..Busy::default() }),
+                MayTake::WhenHinted => Attempt::Busy(Busy::default()),
+                MayTake::Yes => self.grant(claim, turn, now),
             },
         };
         (attempt, after)
@@ -125,21 +139,26 @@ impl Machine for Lock {
         (holding, freed)
     }
 
-    fn listen(&mut self, _spot: &Spot, ticket: Ticket) {
-        self.line.join(ticket);
+    fn queue(&self) -> Vec<Owner> {
+        self.fair.queue()
     }
 
-    fn poll_hint(
-        &mut self,
-        _spot: &Spot,
-        ticket: Ticket,
-        context: &mut Context<'_>,
-    ) -> (Poll<()>, Aftermath) {
-        self.line.poll_hint(ticket, context)
+    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
+        match spot.target.kind {
+            Kind::Fair => self.fair.join(spot, ticket),
+            _ => self.line.join(ticket),
+        }
     }
 
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
-        self.line.leave(ticket, now)
+    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        self.line(spot).poll_hint(ticket, context)
+    }
+
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        match spot.target.kind {
+            Kind::Fair => self.fair.leave(ticket, now),
+            _ => self.line.leave(ticket, now),
+        }
     }
 
     fn retire(&mut self, client: ClientId, now: Instant) -> (bool, Aftermath) {
@@ -168,13 +187,26 @@ impl Machine for Lock {
 
     #[cfg(feature = "test-util")]
     fn waiters(&self) -> usize {
-        self.line.len()
+        self.line.len() + self.fair.queue().len()
     }
 }
 
 impl Lock {
+    fn line(&mut self, spot: &Spot) -> &mut Line {
+        if spot.target.kind == Kind::Fair { &mut self.fair.line } else { &mut self.line }
+    }
+
+    fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant, busy: Busy) -> Attempt {
+        match claim.spot.target.kind {
+            Kind::Fair => Attempt::Busy(self.fair.busy(claim, turn, now, busy)),
+            _ => Attempt::Busy(busy),
+        }
+    }
+
     fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> Attempt {
-        self.line.taken(turn);
+        let (plain, fair) = if claim.spot.target.kind == Kind::Fair { (None, turn) } else { (turn, None) };
+        self.line.taken(plain);
+        self.fair.line.taken(fair);
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
         Attempt::Granted(until, self.mint(claim))
@@ -191,7 +223,7 @@ impl Lock {
     fn judge(&mut self, now: Instant) -> Aftermath {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now < at) => Aftermath::default(),
-            None if self.line.is_promised() => Aftermath::default(),
+            None if self.line.is_promised() || self.fair.line.is_promised() => Aftermath::default(),
             _ => self.free(Loss::Expired, now),
         }
     }
@@ -199,7 +231,8 @@ impl Lock {
     /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
     fn free(&mut self, loss: Loss, now: Instant) -> Aftermath {
         let announce = self.held.take().map(|held| held.lose(loss));
-        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }
+        let also_wake = self.fair.line.promise(now).into_iter().collect();
+        Aftermath { announce, wake: self.line.promise(now), also_wake, ..Aftermath::default() }
     }
 }
 

@@ -3,6 +3,7 @@
 //! A hold without a lease lasts as long as its guard. A lease is judged when somebody looks; waiters sleep on
 //! their caller's timer until it is over, or until a release hints at the head of the line.
 
+mod fair;
 mod lock;
 mod shared;
 mod slot;
@@ -24,6 +25,7 @@ use super::{Attempt, Claim, Engine, Family, Holding, Released, Renewed, Reply, S
 use crate::client_id::ClientId;
 use crate::lease::Lease;
 use crate::name::Name;
+use crate::owner::Owner;
 use crate::term::Term;
 use crate::time::{self, Instant};
 
@@ -144,6 +146,10 @@ impl Engine for Memory {
 
     fn token(&self, target: &Target) -> Reply<u64> {
         Reply::now(self.with(target, |machine, _| (machine.token(), Aftermath::default())))
+    }
+
+    fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
+        Reply::now(self.with(target, |machine, _| (machine.queue(), Aftermath::default())))
     }
 
     fn listen(&self, spot: &Spot) -> Ticket {

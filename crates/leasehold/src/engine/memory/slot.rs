@@ -9,6 +9,7 @@ use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::{Attempt, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
+use crate::owner::Owner;
 use crate::term::Term;
 use crate::time::Instant;
 
@@ -51,6 +52,11 @@ pub(super) trait Machine {
     fn query(&mut self, target: &Target, now: Instant) -> (Option<Holding>, Aftermath);
 
     fn token(&self) -> u64;
+
+    /// Those who stand in the queue of a fair lock.
+    fn queue(&self) -> Vec<Owner> {
+        Vec::new()
+    }
 
     fn listen(&mut self, spot: &Spot, ticket: Ticket);
     fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath);

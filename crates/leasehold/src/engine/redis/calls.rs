@@ -3,8 +3,12 @@
 use std::time::Duration;
 
 use super::keys;
-use super::scripts::{ABANDON, ACQUIRE, Call, FORCE, QUERY, RELEASE, RENEW, TOKEN};
+use super::scripts::{
+    ABANDON, ACQUIRE, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE, FAIR_RELEASE, FORCE, QUERY,
+    QUEUE, RELEASE, RENEW, Script, TOKEN,
+};
 use crate::engine::{Claim, Kind, Spot, Target};
+use crate::owner::OwnerId;
 
 /// Takes or re-enters.
 pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
@@ -15,7 +19,18 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
             let call = if claim.fenced { call.key(&keys::token(target)) } else { call };
             call.arg(owner).arg(whole(length)).arg(claim.held).arg(u8::from(claim.steal))
         }
+        Kind::Fair => {
+            let call = fair(&FAIR_ACQUIRE, target);
+            let call = if claim.fenced { call.key(&keys::token(target)) } else { call };
+            let wait = claim.queue.map_or(0, |queue| queue.wait.as_millis());
+            call.arg(owner).arg(whole(length)).arg(claim.held).arg(u8::from(claim.steal)).arg(wait)
+        }
     }
+}
+
+/// A script about a fair lock.
+fn fair(script: &'static Script, target: &Target) -> Call {
+    keys::queue(target).iter().fold(Call::new(script).key(target.name.as_str()), |call, key| call.key(key))
 }
 
 /// Gives back one of `from` counts.
@@ -28,6 +43,9 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
             .arg(from)
             .arg(whole(length))
             .arg(announcement(target)),
+        Kind::Fair => {
+            fair(&FAIR_RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(announcement(target))
+        }
     }
 }
 
@@ -38,23 +56,26 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
         Kind::Lock | Kind::Spin => {
             Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(announcement(target))
         }
+        Kind::Fair => fair(&FAIR_ABANDON, target).arg(owner).arg(count).arg(announcement(target)),
     }
 }
 
 /// Renews holds of one kind, or only looks at those with no time.
 pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, Duration)>) -> Call {
     match kind {
-        Kind::Lock | Kind::Spin => holds.into_iter().fold(Call::new(&RENEW), |call, (spot, length)| {
-            let Spot { target, owner } = spot;
-            call.key(target.name.as_str()).arg(owner).arg(length.as_millis())
-        }),
+        Kind::Lock | Kind::Spin | Kind::Fair => {
+            holds.into_iter().fold(Call::new(&RENEW), |call, (spot, length)| {
+                let Spot { target, owner } = spot;
+                call.key(target.name.as_str()).arg(owner).arg(length.as_millis())
+            })
+        }
     }
 }
 
 /// Tells who holds it.
 pub(super) fn query(target: &Target) -> Call {
     match target.kind {
-        Kind::Lock | Kind::Spin => Call::new(&QUERY).key(target.name.as_str()),
+        Kind::Lock | Kind::Spin | Kind::Fair => Call::new(&QUERY).key(target.name.as_str()),
     }
 }
 
@@ -62,7 +83,23 @@ pub(super) fn query(target: &Target) -> Call {
 pub(super) fn force(target: &Target) -> Call {
     match target.kind {
         Kind::Lock | Kind::Spin => Call::new(&FORCE).key(target.name.as_str()).arg(announcement(target)),
+        Kind::Fair => fair(&FAIR_FORCE, target).arg(announcement(target)),
     }
+}
+
+/// Says of waiters, grouped by their locks, that they live.
+pub(super) fn beat(waiters: &[(Target, Vec<(OwnerId, Duration)>)]) -> Call {
+    waiters.iter().fold(Call::new(&FAIR_BEAT), |call, (target, waiters)| {
+        let call = keys::queue(target).iter().fold(call.key(target.name.as_str()), |call, key| call.key(key));
+        let call = call.arg(keys::channel(target)).arg(waiters.len());
+        waiters.iter().fold(call, |call, (owner, wait)| call.arg(owner).arg(wait.as_millis()))
+    })
+}
+
+/// Who stands in the queue.
+pub(super) fn queue(target: &Target) -> Call {
+    let [queue, ..] = keys::queue(target);
+    Call::new(&QUEUE).key(&queue)
 }
 
 /// The last token that was minted.

@@ -12,7 +12,8 @@ use tokio::sync::Notify;
 
 use super::keys;
 use crate::engine::line::{Line, MayTake};
-use crate::engine::{Spot, Target, Ticket};
+use crate::engine::{Kind, Spot, Target, Ticket};
+use crate::owner::OwnerId;
 use crate::time::{self, Instant};
 
 /// The lines of one client.
@@ -32,12 +33,19 @@ pub(super) struct Hints {
 
 #[derive(Debug, Default)]
 struct State {
-    lines: HashMap<Target, Queue>,
+    lines: HashMap<Topic, Queue>,
     channels: HashMap<String, Channel>,
     /// Channels whose subscription may be out of step with the lines.
     touched: HashSet<String>,
     /// Whether messages can come at all.
     link: Link,
+}
+
+/// What one line is about: a target, and for a fair lock, where everybody has a channel, who waits for it.
+type Topic = (Target, Option<OwnerId>);
+
+fn topic(spot: &Spot) -> Topic {
+    (spot.target.clone(), (spot.target.kind == Kind::Fair).then_some(spot.owner))
 }
 
 /// Those who wait for one target.
@@ -50,21 +58,22 @@ struct Queue {
 /// What is announced on one channel: `x` and `{x}` share theirs.
 #[derive(Debug, Default)]
 struct Channel {
-    targets: Vec<Target>,
+    topics: Vec<Topic>,
     subscribed: bool,
 }
 
 impl State {
     fn line(&mut self, spot: &Spot) -> Option<&mut Line> {
-        self.lines.get_mut(&spot.target).map(|queue| &mut queue.line)
+        self.lines.get_mut(&topic(spot)).map(|queue| &mut queue.line)
     }
 
     /// The line of a target, made if nobody waits yet; and whether its messages come.
     fn join(&mut self, spot: &Spot, ticket: Ticket) -> bool {
         let Self { lines, channels, touched, .. } = self;
-        let queue = lines.entry(spot.target.clone()).or_insert_with(|| {
-            let channel = keys::channel(&spot.target);
-            channels.entry(channel.clone()).or_default().targets.push(spot.target.clone());
+        let topic = topic(spot);
+        let queue = lines.entry(topic.clone()).or_insert_with(|| {
+            let channel = keys::waiting_channel(spot);
+            channels.entry(channel.clone()).or_default().topics.push(topic);
             Queue { line: Line::default(), channel }
         });
         queue.line.join(ticket);
@@ -78,10 +87,11 @@ impl State {
     /// Takes out the line of a target for which nobody waits any more.
     fn remove(&mut self, spot: &Spot) {
         let Self { lines, channels, touched, .. } = self;
-        let Some(queue) = lines.remove(&spot.target) else { return };
+        let topic = topic(spot);
+        let Some(queue) = lines.remove(&topic) else { return };
         let Some(channel) = channels.get_mut(&queue.channel) else { return };
-        channel.targets.retain(|target| *target != spot.target);
-        if !channel.targets.is_empty() {
+        channel.topics.retain(|other| *other != topic);
+        if !channel.topics.is_empty() {
             return;
         }
         // A subscription that is on its way finds nobody, and is touched then.
@@ -125,7 +135,7 @@ impl Hints {
             {
                 let state = self.state();
                 let channel =
-                    state.lines.get(&spot.target).and_then(|queue| state.channels.get(&queue.channel));
+                    state.lines.get(&topic(spot)).and_then(|queue| state.channels.get(&queue.channel));
                 let subscribed = channel.is_none_or(|channel| channel.subscribed);
                 if subscribed || state.link == Link::Down || self.is_denied() {
                     return;
@@ -188,14 +198,22 @@ impl Hints {
         let wakers: Vec<_> = {
             let mut state = self.state();
             let State { lines, channels, .. } = &mut *state;
-            let targets = channels.get(channel).map(|channel| &channel.targets);
-            targets
+            let topics = channels.get(channel).map(|channel| &channel.topics);
+            topics
                 .into_iter()
                 .flatten()
-                .filter_map(|target| lines.get_mut(target)?.line.promise(time::now()))
+                .filter_map(|topic| lines.get_mut(topic)?.line.promise(time::now()))
                 .collect()
         };
         for waker in wakers {
+            waker.wake();
+        }
+    }
+
+    /// Lets whoever stands at this spot look.
+    pub(super) fn hint(&self, spot: &Spot) {
+        let waker = self.state().line(spot).and_then(|line| line.promise(time::now()));
+        if let Some(waker) = waker {
             waker.wake();
         }
     }

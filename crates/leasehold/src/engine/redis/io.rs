@@ -12,6 +12,7 @@ use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, WeakUnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
+use super::beats::Beats;
 use super::calls;
 use super::connection::{Connection, Settings, Trouble};
 use super::hints::Hints;
@@ -147,6 +148,7 @@ impl Thread {
         settings: Settings,
         hints: Arc<Hints>,
         keeper: Arc<Keeper>,
+        beats: Arc<Beats>,
         linger: Duration,
     ) -> Result<Self, Failure> {
         let (sender, receiver) = unbounded_channel();
@@ -163,6 +165,7 @@ impl Thread {
                         let _ = ready.send(Ok(()));
                         tokio::spawn(subscriber::run(settings.clone(), Arc::clone(&hints)));
                         tokio::spawn(Arc::clone(&keeper).run(pipe.clone()));
+                        tokio::spawn(beats.run(pipe.clone(), Arc::clone(&hints)));
                         Supervisor::new(settings, pipe, keeper, hints, link).run(receiver).await;
                     }
                     Err(failure) => drop(ready.send(Err(failure))),
@@ -304,8 +307,12 @@ impl Supervisor {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Call(request) => self.call(request),
-            Message::Abandon(abandon) => {
+            Message::Abandon(mut abandon) => {
                 self.abandons += 1;
+                // What was to be undone before still is.
+                if let Some(before) = self.unsettled.get(&abandon.spot) {
+                    abandon.count = abandon.count.min(before.abandon.count);
+                }
                 let unsettled = Unsettled { number: self.abandons, abandon, repeat: false, by_text: false };
                 self.unsettled.insert(unsettled.abandon.spot.clone(), unsettled.clone());
                 self.try_abandon(unsettled);

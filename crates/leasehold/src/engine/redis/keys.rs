@@ -1,6 +1,6 @@
 //! Names on the wire, byte for byte as Redisson derives them.
 
-use crate::engine::{Kind, Target};
+use crate::engine::{Kind, Spot, Target};
 use crate::name::Name;
 
 /// The name as a part of other names: in braces, so that all of them live in one slot of a cluster.
@@ -13,8 +13,20 @@ fn tagged(name: &Name) -> String {
 pub(super) fn channel(target: &Target) -> String {
     let tag = tagged(&target.name);
     match target.kind {
-        Kind::Lock | Kind::Spin => format!("redisson_lock__channel:{tag}"),
+        Kind::Lock | Kind::Spin | Kind::Fair => format!("redisson_lock__channel:{tag}"),
     }
+}
+
+/// The channel on which one who waits hears of it.
+pub(super) fn waiting_channel(spot: &Spot) -> String {
+    let channel = channel(&spot.target);
+    if spot.target.kind == Kind::Fair { format!("{channel}:{}", spot.owner) } else { channel }
+}
+
+/// The queue of a fair lock, when its waiters are presumed dead, which of ours live, and how long they wait.
+pub(super) fn queue(target: &Target) -> [String; 4] {
+    ["redisson_lock_queue", "redisson_lock_timeout", "leasehold_lock_marks", "leasehold_lock_waits"]
+        .map(|key| format!("{key}:{}", tagged(&target.name)))
 }
 
 /// The key that counts the tokens of a lock.

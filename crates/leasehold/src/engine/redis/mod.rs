@@ -3,6 +3,7 @@
 //! One thread per client owns two connections, one for commands and one for messages. The state of a lock is a hash
 //! with one field, the owner, whose value counts its entries; its time to live is the lease.
 
+mod beats;
 mod calls;
 mod connection;
 mod hints;
@@ -19,12 +20,13 @@ use std::time::Duration;
 
 use redis::{ConnectionInfo, Value};
 
+use self::beats::Beats;
 use self::connection::Settings;
 use self::hints::Hints;
 use self::io::{Abandon, Pipe, Thread};
 use self::keeper::{Keeper, Kept};
 use super::line::MayTake;
-use super::{Attempt, Claim, Engine, Holding, Kind, Released, Renewed, Reply, Spot, Target, Ticket};
+use super::{Attempt, Busy, Claim, Engine, Holding, Kind, Released, Renewed, Reply, Spot, Target, Ticket};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
@@ -47,10 +49,13 @@ pub(crate) struct Redis {
     thread: Thread,
     hints: Arc<Hints>,
     keeper: Arc<Keeper>,
+    beats: Arc<Beats>,
     /// Where it was made. A fork has no thread, but a copy of everything else.
     process: u32,
 }
 
+/// How long a waiter for a fair lock stands in its queue without saying that it lives.
+const MARK: Duration = Duration::from_secs(3);
 /// Where subscribing is denied, the head of a line looks about this often.
 const POLL: Duration = Duration::from_millis(200);
 
@@ -60,8 +65,10 @@ impl Redis {
         let settings = Settings::new(info, label, connect_timeout, response_timeout)?;
         let hints = Arc::new(Hints::default());
         let keeper = Arc::new(Keeper::default());
-        let thread = Thread::start(settings, Arc::clone(&hints), Arc::clone(&keeper), linger).await?;
-        Ok(Self { thread, hints, keeper, process: std::process::id() })
+        let beats = Arc::new(Beats::default());
+        let parts = (Arc::clone(&hints), Arc::clone(&keeper), Arc::clone(&beats));
+        let thread = Thread::start(settings, parts.0, parts.1, parts.2, linger).await?;
+        Ok(Self { thread, hints, keeper, beats, process: std::process::id() })
     }
 
     fn pipe(&self) -> Pipe {
@@ -96,7 +103,7 @@ impl Engine for Redis {
             return Reply::now(Attempt::NotAsked(Failure::Unavailable("not connected".into())));
         }
         if claim.held == 0 && !claim.steal && claim.spot.target.kind != Kind::Spin {
-            let busy = |retry_in| Reply::now(Attempt::Busy { retry_in, holder: None });
+            let busy = |retry_in| Reply::now(Attempt::Busy(Busy { retry_in, ..Busy::default() }));
             match self.hints.may_ask(&claim.spot, turn, begun) {
                 MayTake::Yes => {}
                 MayTake::In(wait) => return busy(Some(wait)),
@@ -108,27 +115,37 @@ impl Engine for Redis {
         let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(&claim.term), begun);
         let length = kept.length(begun);
         let answer = self.pipe().step(claim.spot.clone(), calls::acquire(claim, length));
-        let (steal, fenced) = (claim.steal, claim.fenced);
-        let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
+        let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
+        let (keeper, hints, beats) =
+            (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats));
         Reply::later(async move {
             match answer.await? {
                 Value::Int(0) => Ok(Attempt::Gone),
                 Value::Int(token) => {
                     let until = kept.until(begun, length);
+                    beats.remove(&kept.spot);
                     keeper.keep(kept, steal);
                     Ok(Attempt::Granted(until, fenced.then_some(token.unsigned_abs())))
                 }
                 Value::Array(busy) => {
-                    let (left, holder) = match busy.as_slice() {
-                        [Value::Int(left), Value::BulkString(holder)] => (*left, parse_owner(holder)),
-                        [Value::Int(left), ..] => (*left, None),
+                    let (left, holder, place) = match busy.as_slice() {
+                        [Value::Int(left), Value::BulkString(holder)] => (*left, parse_owner(holder), 0),
+                        [Value::Int(left), Value::BulkString(holder), Value::Int(place)] => {
+                            (*left, parse_owner(holder), *place)
+                        }
+                        [Value::Int(left), ..] => (*left, None, 0),
                         _ => return Err(nonsense(&Value::Array(busy))),
                     };
-                    // One more, because the server rounds down.
+                    let position = usize::try_from(place).ok().filter(|place| *place > 0);
+                    if let (Some(queueing), Some(position)) = (queue, position) {
+                        beats.add(&kept.spot, queueing, position);
+                    }
+                    // One more, because the server rounds down. Only the next one has anything to look for then.
                     let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
+                    let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
                     let poll = hints.is_denied().then(|| jittered(POLL));
                     let retry_in = [retry_in, poll].into_iter().flatten().min();
-                    Ok(Attempt::Busy { retry_in, holder })
+                    Ok(Attempt::Busy(Busy { retry_in, holder, position }))
                 }
                 other => Err(nonsense(&other)),
             }
@@ -240,6 +257,22 @@ impl Engine for Redis {
         })
     }
 
+    fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
+        let answer = self.pipe().send(calls::queue(target));
+        Reply::later(async move {
+            match answer.await? {
+                Value::Array(owners) => Ok(owners
+                    .iter()
+                    .filter_map(|owner| match owner {
+                        Value::BulkString(owner) => parse_owner(owner).map(Owner::from),
+                        _ => None,
+                    })
+                    .collect()),
+                other => Err(nonsense(&other)),
+            }
+        })
+    }
+
     fn listen(&self, spot: &Spot) -> Ticket {
         self.hints.listen(spot)
     }
@@ -258,6 +291,11 @@ impl Engine for Redis {
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {
         self.hints.leave(spot, ticket);
+        if self.beats.remove(spot) {
+            // It did not get the lock, and must not stand in the queue any more. What the same owner may hold by way of
+            // somebody else stays.
+            self.abandon(spot, u32::MAX, Lease::Fixed(MARK));
+        }
     }
 
     fn retire(&self, _client: ClientId) -> usize {

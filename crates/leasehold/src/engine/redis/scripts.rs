@@ -21,11 +21,24 @@ impl Script {
     }
 }
 
+/// A script that knows how the queue of a fair lock is kept.
+macro_rules! fair {
+    ($file:literal) => {
+        Script::new(concat!(include_str!("scripts/fair_queue.lua"), include_str!(concat!("scripts/", $file))))
+    };
+}
+
 pub(super) static ACQUIRE: Script = Script::new(include_str!("scripts/acquire.lua"));
 pub(super) static RELEASE: Script = Script::new(include_str!("scripts/release.lua"));
 pub(super) static ABANDON: Script = Script::new(include_str!("scripts/abandon.lua"));
 pub(super) static RENEW: Script = Script::new(include_str!("scripts/renew.lua"));
 pub(super) static QUERY: Script = Script::new(include_str!("scripts/query.lua"));
+pub(super) static FAIR_ACQUIRE: Script = fair!("fair_acquire.lua");
+pub(super) static FAIR_RELEASE: Script = fair!("fair_release.lua");
+pub(super) static FAIR_ABANDON: Script = fair!("fair_abandon.lua");
+pub(super) static FAIR_FORCE: Script = fair!("fair_force.lua");
+pub(super) static FAIR_BEAT: Script = fair!("fair_beat.lua");
+pub(super) static QUEUE: Script = Script::new(include_str!("scripts/queue.lua"));
 pub(super) static TOKEN: Script = Script::new(include_str!("scripts/token.lua"));
 pub(super) static FORCE: Script = Script::new(include_str!("scripts/force.lua"));
 

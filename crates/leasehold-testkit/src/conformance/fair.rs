@@ -1,0 +1,223 @@
+//! The fair lock: first come, first served, whoever they are.
+
+use std::future::IntoFuture as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::{AcquireError, FairLock, Invalid, Loss, Owner};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::Outcome;
+use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_nearly, soon};
+use crate::bench::Bench;
+
+async fn fair_lock(bench: &Bench) -> FairLock {
+    bench.client().await.fair_lock(bench.name("lock"))
+}
+
+/// Waits until so many stand in the queue.
+async fn queued(lock: &FairLock, number: usize) -> Outcome {
+    let begun = Instant::now();
+    while lock.queue().await?.len() != number {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{number} should stand in the queue");
+        sleep(Duration::from_millis(2)).await;
+    }
+    Ok(())
+}
+
+pub async fn a_lease_that_runs_out_keeps_the_order(bench: &Bench) -> Outcome {
+    let locks = [fair_lock(bench).await, fair_lock(bench).await];
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    let _first = locks[0].acquire().lease(LEASE).await?;
+    for number in 0..5 {
+        let (lock, order) = (locks[number % 2].clone(), Arc::clone(&order));
+        tasks.spawn(async move {
+            let guard = lock.acquire().wait(LONG_LEASE).lease(LEASE).await?;
+            order.lock().expect("nobody panics").push(number);
+            // Nobody releases: the next one gets it when the lease is over.
+            assert_eq!(guard.lost().await, Loss::Expired);
+            Ok(())
+        });
+        queued(&locks[0], number + 1).await?;
+    }
+    all_done(tasks).await?;
+    assert_eq!(*order.lock().expect("nobody panics"), [0, 1, 2, 3, 4]);
+    Ok(())
+}
+
+pub async fn waiters_of_many_clients_are_served_in_the_order_they_came(bench: &Bench) -> Outcome {
+    let held = fair_lock(bench).await.acquire().await?;
+    let watch = fair_lock(bench).await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut tasks = JoinSet::new();
+    for number in 0..12 {
+        let (lock, order) = (fair_lock(bench).await, Arc::clone(&order));
+        tasks.spawn(async move {
+            let guard = lock.acquire().await?;
+            order.lock().expect("nobody panics").push(number);
+            guard.release().await?;
+            Ok(())
+        });
+        queued(&watch, number + 1).await?;
+    }
+    held.release().await?;
+    all_done(tasks).await?;
+    assert_eq!(*order.lock().expect("nobody panics"), (0..12).collect::<Vec<_>>());
+    Ok(())
+}
+
+pub async fn many_waiters_all_get_their_turn(bench: &Bench) -> Outcome {
+    let locks = [fair_lock(bench).await, fair_lock(bench).await];
+    let value = Arc::new(Mutex::new(0));
+    let mut tasks = JoinSet::new();
+    for number in 0..100 {
+        let (lock, value) = (locks[number % 2].clone(), Arc::clone(&value));
+        tasks.spawn(async move {
+            let guard = lock.acquire().lease(LONG_LEASE).await?;
+            let seen = *value.lock().expect("nobody panics");
+            tokio::task::yield_now().await;
+            *value.lock().expect("nobody panics") = seen + 1;
+            guard.release().await?;
+            Ok(())
+        });
+    }
+    all_done(tasks).await?;
+    assert_eq!(*value.lock().expect("nobody panics"), 100);
+    Ok(())
+}
+
+pub async fn a_try_neither_queues_nor_overtakes(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await;
+    let held = lock.acquire().await?;
+    assert!(lock.try_acquire().await?.is_none());
+    assert!(lock.queue().await?.is_empty());
+    let waiter = tokio::spawn(fair_lock(bench).await.acquire().into_future());
+    queued(&lock, 1).await?;
+    assert!(lock.try_acquire().await?.is_none());
+    held.release().await?;
+    let served = soon(waiter).await??;
+    assert!(lock.try_acquire().await?.is_none());
+    served.release().await?;
+    drop(lock.try_acquire().await?.expect("nobody wants it"));
+    Ok(())
+}
+
+pub async fn a_waiter_that_gives_up_leaves_nothing_in_the_queue(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await;
+    let held = lock.acquire().await?;
+    let late = lock.acquire().wait(MOMENT).await;
+    assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
+    queued(&lock, 0).await?;
+    let cancelled = tokio::spawn(lock.acquire().into_future());
+    queued(&lock, 1).await?;
+    cancelled.abort();
+    queued(&lock, 0).await?;
+    held.release().await?;
+    drop(lock.try_acquire().await?.expect("nobody is before us"));
+    Ok(())
+}
+
+pub async fn who_leaves_the_queue_lets_the_next_one_in(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await;
+    let held = lock.acquire().await?;
+    let first = tokio::spawn(fair_lock(bench).await.acquire().into_future());
+    queued(&lock, 1).await?;
+    let second = tokio::spawn(fair_lock(bench).await.acquire().into_future());
+    queued(&lock, 2).await?;
+    first.abort();
+    held.release().await?;
+    drop(soon(second).await??);
+    Ok(())
+}
+
+pub async fn a_waiter_knows_its_place(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await;
+    let held = lock.acquire().await?;
+    let first = tokio::spawn(fair_lock(bench).await.acquire().into_future());
+    queued(&lock, 1).await?;
+    let me = Owner::unique();
+    let places = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&places);
+    let watcher = fair_lock(bench).await;
+    let watched =
+        watcher.acquire().as_owner(&me).on_queue(move |queued| seen.lock().expect("no panic").push(queued));
+    let second = tokio::spawn(watched.into_future());
+    queued(&lock, 2).await?;
+    held.release().await?;
+    let first = soon(first).await??;
+    let begun = Instant::now();
+    // Told by a beat at the latest.
+    while places.lock().expect("no panic").last().is_none_or(|queued| queued.position != 1) {
+        assert!(begun.elapsed() < Duration::from_secs(10), "{places:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    let first_in_line = lock.queue().await?;
+    assert_eq!(first_in_line.len(), 1);
+    first.release().await?;
+    let served = soon(second).await??;
+    assert_eq!(first_in_line, [served.owner()]);
+    let places = places.lock().expect("no panic");
+    let positions: Vec<_> = places.iter().map(|queued| queued.position).collect();
+    assert_eq!(positions, [2, 1]);
+    assert!(places.iter().all(|queued| !queued.requeued));
+    Ok(())
+}
+
+pub async fn an_owner_enters_a_fair_lock_again_at_once(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await;
+    let me = Owner::unique();
+    let outer = lock.acquire().as_owner(&me).lease(LONG_LEASE).await?;
+    let waiter = tokio::spawn(fair_lock(bench).await.acquire().into_future());
+    queued(&lock, 1).await?;
+    // The queue is for others.
+    let inner = soon(lock.acquire().as_owner(&me).lease(LONG_LEASE)).await?;
+    assert_eq!(lock.hold_count(&me).await?, 2);
+    assert!(is_nearly(lock.remain_time_to_live().await?.expect("it is held"), LONG_LEASE));
+    inner.release().await?;
+    assert!(!waiter.is_finished());
+    outer.release().await?;
+    drop(soon(waiter).await??);
+    Ok(())
+}
+
+pub async fn a_fair_lock_that_is_not_re_entered_says_so(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await.non_reentrant();
+    let me = Owner::unique();
+    let guard = lock.acquire().as_owner(&me).await?;
+    for again in [
+        lock.acquire().as_owner(&me).await.err(),
+        lock.acquire().as_owner(&me).wait(MOMENT).await.err(),
+        lock.try_acquire().as_owner(&me).await.err(),
+    ] {
+        assert!(matches!(again, Some(AcquireError::Invalid(Invalid::NotReentrant))), "{again:?}");
+    }
+    assert!(lock.queue().await?.is_empty());
+    assert_eq!(guard.release().await?.holds_left, 0);
+    Ok(())
+}
+
+pub async fn a_fair_and_a_plain_lock_of_one_name_are_one_lock(bench: &Bench) -> Outcome {
+    let (fair, plain) = (fair_lock(bench).await, bench.lock().await);
+    let guard = fair.acquire().fenced().await?;
+    assert!(plain.try_acquire().await?.is_none());
+    assert_eq!(plain.holder().await?.expect("it is held").owner, guard.owner());
+    let token = guard.token();
+    guard.release().await?;
+    let guard = plain.acquire().fenced().await?;
+    assert!(guard.token() > token);
+    assert!(fair.try_acquire().await?.is_none());
+    Ok(())
+}
+
+pub async fn force_unlock_lets_the_next_in_the_queue_in(bench: &Bench) -> Outcome {
+    let lock = fair_lock(bench).await;
+    let held = lock.acquire().await?;
+    let waiter = tokio::spawn(fair_lock(bench).await.acquire().into_future());
+    queued(&lock, 1).await?;
+    assert!(lock.force_unlock().await?);
+    assert_eq!(soon(held.lost()).await, Loss::ForceUnlocked);
+    drop(soon(waiter).await??);
+    Ok(())
+}

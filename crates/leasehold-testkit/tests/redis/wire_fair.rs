@@ -1,0 +1,228 @@
+//! What is written and read, byte for byte: the vectors of the fair lock, and how waiters of others are treated.
+
+#![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
+
+use std::time::Duration;
+
+use leasehold::{Client, FairLock, Owner};
+use leasehold_testkit::resp::Value;
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep};
+
+use crate::published::Published;
+use crate::{REDISSON, SECOND, Waiter, connect, granted, keys, ms, number, until};
+
+on_both! {
+    the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves
+    a_waiter_of_redisson_is_served_in_its_turn_and_not_thrown_out
+    a_waiter_of_redisson_that_is_presumed_dead_is_passed
+    a_waiter_that_lives_is_not_presumed_dead
+    waiters_of_a_client_share_one_beat
+    who_gives_up_lowers_the_time_of_those_behind
+}
+
+const QUEUE: &str = "redisson_lock_queue:{n}";
+const SCORES: &str = "redisson_lock_timeout:{n}";
+const MARKS: &str = "leasehold_lock_marks:{n}";
+const WAITS: &str = "leasehold_lock_waits:{n}";
+
+fn queue(server: &Server) -> Vec<String> {
+    let queue = server.cli(&["LRANGE", QUEUE, "0", "-1"]);
+    queue.elements().iter().map(|owner| owner.as_str().unwrap().to_owned()).collect()
+}
+
+fn score(server: &Server, owner: &str) -> i64 {
+    let score = server.cli(&["ZSCORE", SCORES, owner]);
+    let text = score.as_str().unwrap_or_else(|| panic!("{owner} has no score"));
+    text.parse().unwrap_or_else(|_| panic!("{text} is not integral"))
+}
+
+fn now(server: &Server) -> i64 {
+    let time = server.cli(&["TIME"]);
+    let part = |n: usize| time.elements()[n].as_str().unwrap().parse::<i64>().unwrap();
+    part(0) * 1000 + part(1) / 1000
+}
+
+/// A waiter of this owner, once it stands in the queue behind so many others.
+async fn queued(
+    server: &Server,
+    lock: &FairLock,
+    owner: &Owner,
+    wait: Option<Duration>,
+    before: usize,
+) -> Waiter {
+    let acquire = lock.acquire().as_owner(owner);
+    let acquire = if let Some(wait) = wait { acquire.wait(wait) } else { acquire };
+    let waiter = tokio::spawn(acquire.into_future());
+    until("it stands in the queue", || queue(server).len() == before + 1).await;
+    waiter
+}
+
+async fn the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let mut published = Published::on(&server);
+    let (a, b, c) = (connect(server.url()).await, connect(server.url()).await, connect(server.url()).await);
+    let lock = |client: &Client| client.fair_lock("n");
+    let owner = |number| Owner::number(number);
+    let name = |client: &Client, number: u32| format!("{}:{number}", client.id());
+    let (b_name, c_name) = (name(&b, 2), name(&c, 3));
+
+    let held = lock(&a).acquire().as_owner(&owner(1)).lease(SECOND * 30).await.unwrap();
+    assert_eq!(server.cli(&["HGETALL", "n"]).elements(), [name(&a, 1).as_str(), "1"]);
+    assert_eq!(keys(&server), ["n"]);
+
+    let before = now(&server);
+    let waiter_b = queued(&server, &lock(&b), &owner(2), None, 0).await;
+    let elapsed = now(&server) - before;
+    let score_b = score(&server, &b_name);
+    let expected = before + 330_000;
+    assert!((expected - 50 - elapsed..=expected + elapsed + 1).contains(&score_b), "{}", score_b - before);
+
+    let waiter_c = queued(&server, &lock(&c), &owner(3), Some(SECOND * 10), 1).await;
+    assert_eq!(queue(&server), [b_name.clone(), c_name.clone()]);
+    assert_eq!(score(&server, &c_name), score(&server, &b_name) + 10_000);
+    // What was there before, and our marks.
+    assert_eq!(keys(&server), [MARKS, WAITS, "n", QUEUE, SCORES]);
+    assert_eq!(published.take(), []);
+    until("both have looked again", || subscribers_of(&server, &[&b_name, &c_name]) == 2).await;
+
+    held.release().await.unwrap();
+    assert_eq!(published.take()[0], (format!("redisson_lock__channel:{{n}}:{b_name}"), "0".into()));
+    let guard = granted(waiter_b).await;
+    assert_eq!(queue(&server), std::slice::from_ref(&c_name));
+    let lowered = score(&server, &c_name) - score_b;
+    assert_eq!(lowered, 10_000 - 300_000, "lowered by the wait of whoever was served");
+
+    waiter_c.abort();
+    until("the queue is gone", || keys(&server) == ["n"]).await;
+    guard.release().await.unwrap();
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+fn subscribers_of(server: &Server, owners: &[&str]) -> i64 {
+    let count = |owner: &&str| {
+        let channel = format!("redisson_lock__channel:{{n}}:{owner}");
+        number(&server.cli(&["PUBSUB", "NUMSUB", channel.as_str()]).elements()[1])
+    };
+    owners.iter().map(count).sum()
+}
+
+/// Puts a waiter of Redisson into the queue, which is presumed dead after so long.
+fn queue_as_redisson(server: &Server, wait: Duration) {
+    let score = (now(server) + ms(wait)).to_string();
+    server.cli(&["ZADD", SCORES, &score, REDISSON]);
+    server.cli(&["RPUSH", QUEUE, REDISSON]);
+}
+
+async fn a_waiter_of_redisson_is_served_in_its_turn_and_not_thrown_out(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let mut published = Published::on(&server);
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("n");
+    let held = lock.acquire().await.unwrap();
+    queue_as_redisson(&server, SECOND * 60);
+    let waiter = queued(&server, &lock, &Owner::number(2), None, 1).await;
+    held.release().await.unwrap();
+    assert_eq!(published.take(), [(format!("redisson_lock__channel:{{n}}:{REDISSON}"), "0".to_owned())]);
+    // Longer than one of ours could be silent. It is told again and again that it is its turn, and nobody passes it.
+    let begun = Instant::now();
+    while begun.elapsed() < SECOND * 6 {
+        assert_eq!(queue(&server)[0], REDISSON);
+        assert!(!waiter.is_finished());
+        sleep(Duration::from_millis(100)).await;
+    }
+    // It goes as Redisson's waiters do: without a word. A beat tells whoever is next.
+    server.cli(&["ZREM", SCORES, REDISSON]);
+    server.cli(&["LREM", QUEUE, "0", REDISSON]);
+    granted(waiter).await.release().await.unwrap();
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+async fn a_waiter_of_redisson_that_is_presumed_dead_is_passed(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("n");
+    let held = lock.acquire().await.unwrap();
+    queue_as_redisson(&server, SECOND * 3);
+    let waiter = queued(&server, &lock, &Owner::number(2), None, 1).await;
+    let begun = now(&server);
+    held.release().await.unwrap();
+    drop(granted(waiter).await);
+    assert!(now(&server) - begun > 1500, "not before its time");
+    until("nothing is left", || keys(&server).is_empty()).await;
+}
+
+async fn a_waiter_that_lives_is_not_presumed_dead(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("n");
+    let held = lock.acquire().await.unwrap();
+    let me = format!("{}:2", client.id());
+    let waiter = queued(&server, &lock, &Owner::number(2), None, 0).await;
+    // As after many who were served before it with longer waits than it knew of.
+    server.cli(&["ZADD", SCORES, &(now(&server) + 3000).to_string(), &me]);
+    until("a beat sets that right", || score(&server, &me) > now(&server) + 290_000).await;
+    assert_eq!(queue(&server), [me]);
+    held.release().await.unwrap();
+    drop(granted(waiter).await);
+}
+
+async fn waiters_of_a_client_share_one_beat(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("n");
+    let held = lock.acquire().await.unwrap();
+    let mut waiters = Vec::new();
+    for number in 0..20 {
+        waiters.push(queued(&server, &lock, &Owner::number(number), None, number as usize).await);
+    }
+    sleep(SECOND).await;
+    let mut monitor = server.monitor();
+    let mut sent = 0;
+    let begun = Instant::now();
+    while begun.elapsed() < SECOND * 5 {
+        sent +=
+            monitor.take_sent().iter().filter(|command| format!("{command:?}").contains("EVALSHA")).count();
+        sleep(Duration::from_millis(100)).await;
+    }
+    // One every 0.75 s at most; nobody asks for itself.
+    assert!((2..=8).contains(&sent), "{sent} requests in five seconds");
+    held.release().await.unwrap();
+    for waiter in waiters {
+        granted(waiter).await.release().await.unwrap();
+    }
+    let nothing = Value::Array(Vec::new());
+    until("nothing is left", || server.cli(&["KEYS", "*"]) == nothing).await;
+}
+
+/// Whoever gives up takes its wait along, so that the times of those behind do not drift.
+async fn who_gives_up_lowers_the_time_of_those_behind(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("n");
+    let held = lock.acquire().await.unwrap();
+    let mut waiters = Vec::new();
+    for number in 0..4 {
+        waiters
+            .push(queued(&server, &lock, &Owner::number(number), Some(SECOND * 60), number as usize).await);
+    }
+    let name = |number: usize| format!("{}:{number}", client.id());
+    let scores = || [0, 2, 3].map(|number| score(&server, &name(number)));
+    let before = scores();
+    assert_eq!(before[2] - before[0], 180_000);
+    waiters[1].abort();
+    until("it has left the queue", || queue(&server) == [0, 2, 3].map(name)).await;
+    assert_eq!(scores(), [before[0], before[1] - 60_000, before[2] - 60_000]);
+
+    // Many who give up leave no trace either.
+    for _ in 0..20 {
+        lock.acquire().wait(Duration::from_millis(20)).await.unwrap_err();
+    }
+    until("they have left the queue", || queue(&server) == [0, 2, 3].map(name)).await;
+    assert_eq!(scores(), [before[0], before[1] - 60_000, before[2] - 60_000]);
+    held.release().await.unwrap();
+    drop(waiters.remove(1));
+    for waiter in waiters {
+        granted(waiter).await.release().await.unwrap();
+    }
+}

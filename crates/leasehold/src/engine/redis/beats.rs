@@ -1,0 +1,121 @@
+//! The heartbeat of those who wait for fair locks: one request a second or so for all of a client's.
+//!
+//! It tells the server that they live, so that those who do not can be thrown out of the queue long before Redisson's
+//! own time is over; and it learns where in the queue each stands.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::sync::Notify;
+
+use super::calls;
+use super::hints::Hints;
+use super::io::Pipe;
+use crate::engine::{Queueing, Spot, Target};
+use crate::owner::OwnerId;
+use crate::time::jittered;
+
+/// Who waits for a fair lock.
+#[derive(Debug, Default)]
+pub(super) struct Beats {
+    waiters: Mutex<HashMap<Spot, Waiter>>,
+    changed: Notify,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Waiter {
+    queueing: Queueing,
+    /// Its place in the queue when we last heard of it.
+    place: usize,
+}
+
+/// At most this long between two beats, and at least half of it. A mark lasts for 3 s: one beat may be lost.
+const PERIOD: Duration = Duration::from_millis(1500);
+/// How many waiters go into one request.
+const BATCH: usize = 100;
+
+impl Beats {
+    /// Somebody stands in the queue now, at this place.
+    pub(super) fn add(&self, spot: &Spot, queueing: Queueing, place: usize) {
+        let before = self.waiters().insert(spot.clone(), Waiter { queueing, place });
+        if before.is_none() {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Somebody has stopped waiting; false if it did not wait.
+    pub(super) fn remove(&self, spot: &Spot) -> bool {
+        self.waiters().remove(spot).is_some()
+    }
+
+    /// Beats until the client is gone.
+    pub(super) async fn run(self: Arc<Self>, pipe: Pipe, hints: Arc<Hints>) {
+        loop {
+            let changed = self.changed.notified();
+            if self.waiters().is_empty() {
+                changed.await;
+                continue;
+            }
+            tokio::time::sleep(jittered(PERIOD)).await;
+            for batch in self.batches() {
+                tokio::spawn(Arc::clone(&self).beat(batch, pipe.clone(), Arc::clone(&hints)));
+            }
+        }
+    }
+
+    /// All waiters, grouped by lock, in pieces that fit into a request.
+    fn batches(&self) -> Vec<Vec<Group>> {
+        let mut groups: HashMap<Target, Vec<(OwnerId, Duration)>> = HashMap::new();
+        for (spot, waiter) in self.waiters().iter() {
+            groups.entry(spot.target.clone()).or_default().push((spot.owner, waiter.queueing.wait));
+        }
+        let pieces = groups.into_iter().flat_map(|(target, waiters)| {
+            waiters.chunks(BATCH).map(|piece| (target.clone(), piece.to_vec())).collect::<Vec<_>>()
+        });
+        let mut batches: Vec<Vec<Group>> = Vec::new();
+        let mut full = BATCH;
+        for piece in pieces {
+            full += piece.1.len();
+            if full > BATCH {
+                batches.push(Vec::new());
+                full = piece.1.len();
+            }
+            batches.last_mut().expect("there is one now").push(piece);
+        }
+        batches
+    }
+
+    async fn beat(self: Arc<Self>, batch: Vec<Group>, pipe: Pipe, hints: Arc<Hints>) {
+        let places = match pipe.send(calls::beat(&batch)).await {
+            Ok(Value::Array(places)) => places,
+            other => return tracing::debug!(?other, "a beat without an answer"),
+        };
+        let spots = batch.into_iter().flat_map(|(target, waiters)| {
+            waiters.into_iter().map(move |(owner, _)| Spot { target: target.clone(), owner })
+        });
+        for (spot, place) in spots.zip(places) {
+            let Value::Int(place) = place else { continue };
+            let place = usize::try_from(place).unwrap_or_default();
+            if self.moved(&spot, place) {
+                hints.hint(&spot);
+            }
+        }
+    }
+
+    /// Notes a place, and tells whether its waiter has to look: it has none, or wants to know of every change.
+    fn moved(&self, spot: &Spot, place: usize) -> bool {
+        let mut waiters = self.waiters();
+        let Some(waiter) = waiters.get_mut(spot) else { return false };
+        let before = std::mem::replace(&mut waiter.place, place);
+        place == 0 || (waiter.queueing.watched && place != before)
+    }
+
+    fn waiters(&self) -> MutexGuard<'_, HashMap<Spot, Waiter>> {
+        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A lock and some who wait for it, with how long.
+type Group = (Target, Vec<(OwnerId, Duration)>);
