@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
 mod exclusion;
+mod fairness;
 mod holes;
 mod leaks;
 mod outcomes;
