@@ -18,6 +18,7 @@ use crate::fair::FairLock;
 use crate::fenced::FencedLock;
 use crate::hold::Hold;
 use crate::lock::Lock;
+use crate::multi_lock::MultiLock;
 use crate::name::Name;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
@@ -83,6 +84,12 @@ impl Client {
     pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
         let way = Way { spin: Some(BackOff::default()), ..Way::USUAL };
         self.lock_of(Kind::Spin, name.as_ref(), way)
+    }
+
+    /// The locks of these names as one: all of them or none. For locks of other kinds or clients, see
+    /// [`MultiLock::new`].
+    pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
+        MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }
 
     fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {

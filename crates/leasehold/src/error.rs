@@ -60,6 +60,12 @@ pub enum Invalid {
     /// The owner holds the lock already, and it is one that is not re-entered.
     #[error("the lock is held by this very owner, and a non-reentrant lock is not entered twice")]
     NotReentrant,
+    /// A lock over several locks has none.
+    #[error("a lock over several locks needs at least one")]
+    NoMembers,
+    /// One lock is a member twice: it would wait for itself.
+    #[error("{0:?} is a member twice")]
+    MemberTwice(String),
     /// The client was told to shut down, or already has.
     #[error("the client is shut down")]
     ShutDown,

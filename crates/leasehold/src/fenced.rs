@@ -92,6 +92,12 @@ impl FencedGuard {
     }
 }
 
+impl FencedGuard {
+    pub(crate) fn into_guard(self) -> Guard {
+        self.guard
+    }
+}
+
 impl Granted for FencedGuard {
     fn from_guard(guard: Guard) -> Self {
         let token = guard.token().expect("an engine mints what it was asked for");

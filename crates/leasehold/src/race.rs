@@ -1,7 +1,7 @@
-//! Waiting for the first of two futures.
+//! Waiting for the first of some futures, or for all of them.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 
 /// Which of the two futures was first.
@@ -21,4 +21,34 @@ pub(crate) async fn race<A: Future, B: Future>(left: A, right: B) -> First<A::Ou
         right.as_mut().poll(context).map(First::Right)
     })
     .await
+}
+
+/// The output of whichever is done first.
+pub(crate) async fn first<F: Future + Unpin>(mut futures: Vec<F>) -> F::Output {
+    poll_fn(|context| {
+        let ready = futures.iter_mut().find_map(|future| match Pin::new(future).poll(context) {
+            Poll::Ready(output) => Some(output),
+            Poll::Pending => None,
+        });
+        ready.map_or(Poll::Pending, Poll::Ready)
+    })
+    .await
+}
+
+/// The outputs of all, in order, when the last is done.
+pub(crate) async fn all<F: Future + Unpin>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output>
+where
+    F::Output: Unpin,
+{
+    let mut futures: Vec<_> = futures.into_iter().map(|future| (Some(future), None)).collect();
+    poll_fn(|context| {
+        for (future, output) in &mut futures {
+            if let Some(Poll::Ready(done)) = future.as_mut().map(|future| Pin::new(future).poll(context)) {
+                (*future, *output) = (None, Some(done));
+            }
+        }
+        if futures.iter().any(|(future, _)| future.is_some()) { Poll::Pending } else { Poll::Ready(()) }
+    })
+    .await;
+    futures.into_iter().filter_map(|(_, output)| output).collect()
 }

@@ -109,6 +109,13 @@ impl Future for Sleep {
     }
 }
 
+/// Runs something small in the background: on the runtime we are in, so that a test clock moves it, or on the thread that
+/// lends its timer.
+pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+    let handle = Handle::try_current().unwrap_or_else(|_| BORROWED_TIMER.clone());
+    handle.spawn(work);
+}
+
 /// The timer of a thread of our own, for futures polled by an executor that is not tokio's.
 static BORROWED_TIMER: LazyLock<Handle> = LazyLock::new(|| {
     let runtime =

@@ -18,6 +18,7 @@ pub mod fair;
 pub mod lease;
 pub mod lock;
 pub mod loss;
+pub mod multi;
 pub mod names;
 pub mod owner;
 pub mod reentry;
@@ -195,6 +196,17 @@ macro_rules! conformance_cases {
                 ["OWN-105"] => a_fair_lock_that_is_not_re_entered_says_so,
                 ["OWN-103"] => a_fair_and_a_plain_lock_of_one_name_are_one_lock,
                 ["OWN-104"] => force_unlock_lets_the_next_in_the_queue_in,
+            }
+            multi {
+                ["ML-01", "ML-05", "ML-08"] => all_members_are_held_and_released_together,
+                ["ML-02"] => one_of_many_who_try_gets_all,
+                ["ML-04", "ML-07", "ML-09"] => a_member_that_is_busy_leaves_the_others_free,
+                ["ML-06"] => a_multi_lock_needs_members_and_each_once,
+                ["ML-11"] => the_loss_of_a_member_is_the_loss_of_all,
+                ["OWN-110"] => a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing,
+                ["OWN-111"] => a_lease_begins_when_the_last_member_is_there,
+                ["OWN-112"] => kinds_and_clients_can_be_mixed,
+                ["OWN-113"] => those_who_want_some_of_the_same_locks_do_not_wait_in_a_circle,
             }
             shutdown {
                 ["LK-14"] => a_lock_left_behind_runs_out,

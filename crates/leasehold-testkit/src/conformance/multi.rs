@@ -1,0 +1,166 @@
+//! Several locks as one.
+
+use std::future::IntoFuture as _;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, Invalid, Loss, MultiLock};
+use tokio::task::JoinSet;
+use tokio::time::sleep;
+
+use super::Outcome;
+use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_free_for, is_nearly, soon};
+use crate::bench::Bench;
+
+const NAMES: [&str; 3] = ["c", "a", "b"];
+
+fn multi_lock(bench: &Bench, client: &Client) -> MultiLock {
+    client.multi_lock(NAMES.map(|name| bench.name(name)))
+}
+
+pub async fn all_members_are_held_and_released_together(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let lock = multi_lock(bench, &client);
+    let guard = lock.acquire().lease(LONG_LEASE).await?;
+    let owner = guard.members()[0].owner();
+    for name in NAMES {
+        let member = client.lock(bench.name(name));
+        assert!(member.is_locked().await? && member.is_held_by(&owner).await?, "{name}");
+        assert!(is_nearly(member.remain_time_to_live().await?.expect("held"), LONG_LEASE));
+    }
+    assert!(guard.is_held() && is_nearly(guard.remaining(), LONG_LEASE));
+    guard.release().await?;
+    for name in NAMES {
+        assert!(is_free_for(&client.lock(bench.name(name))).await?, "{name}");
+    }
+    Ok(())
+}
+
+pub async fn one_of_many_who_try_gets_all(bench: &Bench) -> Outcome {
+    let (client, winners) = (bench.client().await, Arc::new(Mutex::new(Vec::new())));
+    let mut tasks = JoinSet::new();
+    for _ in 0..10 {
+        let (lock, winners) = (multi_lock(bench, &client), Arc::clone(&winners));
+        tasks.spawn(async move {
+            if let Some(guard) = lock.try_acquire().await? {
+                winners.lock().expect("no panic").push(guard);
+            }
+            Ok(())
+        });
+    }
+    all_done(tasks).await?;
+    assert_eq!(winners.lock().expect("no panic").len(), 1);
+    Ok(())
+}
+
+pub async fn a_member_that_is_busy_leaves_the_others_free(bench: &Bench) -> Outcome {
+    let (client, other) = (bench.client().await, bench.client().await);
+    let busy = other.lock(bench.name("b")).acquire().await?;
+    let lock = multi_lock(bench, &client);
+    for _ in 0..2 {
+        assert!(lock.try_acquire().await?.is_none());
+        let late = lock.acquire().wait(MOMENT).await;
+        assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
+        for name in ["a", "c"] {
+            drop(soon(other.lock(bench.name(name)).acquire()).await?);
+        }
+    }
+    busy.release().await?;
+    drop(lock.try_acquire().await?.expect("all are free"));
+    Ok(())
+}
+
+pub async fn a_multi_lock_needs_members_and_each_once(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let none = client.multi_lock([""; 0]).acquire().await;
+    assert!(matches!(none, Err(AcquireError::Invalid(Invalid::NoMembers))), "{none:?}");
+    let twice = client.multi_lock([bench.name("a"), bench.name("b"), bench.name("a")]).acquire().await;
+    assert!(matches!(twice, Err(AcquireError::Invalid(Invalid::MemberTwice(_)))), "{twice:?}");
+    let unnamed = client.multi_lock([bench.name("a"), String::new()]).acquire().await;
+    assert!(matches!(unnamed, Err(AcquireError::Invalid(Invalid::EmptyName))), "{unnamed:?}");
+    Ok(())
+}
+
+pub async fn the_loss_of_a_member_is_the_loss_of_all(bench: &Bench) -> Outcome {
+    let client = bench.client_with(super::common::short_watchdog).await;
+    let guard = multi_lock(bench, &client).acquire().await?;
+    let watch = tokio::spawn(guard.lost());
+    bench.remove(&bench.name("b")).await;
+    assert_eq!(soon(watch).await?, Loss::Gone);
+    assert!(!guard.is_held() && guard.remaining().is_zero());
+    assert_eq!(guard.run(async {}).await, Err(Loss::Gone));
+    assert!(guard.release().await.is_err());
+    Ok(())
+}
+
+pub async fn a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing(bench: &Bench) -> Outcome {
+    let (client, other) = (bench.client().await, bench.client().await);
+    let busy = other.lock(bench.name("c")).acquire().await?;
+    let waiter = tokio::spawn(multi_lock(bench, &client).acquire().into_future());
+    let first = other.lock(bench.name("a"));
+    while !first.is_locked().await? {
+        sleep(Duration::from_millis(2)).await;
+    }
+    waiter.abort();
+    for name in ["a", "b"] {
+        drop(soon(other.lock(bench.name(name)).acquire()).await?);
+    }
+    assert!(busy.is_held());
+    Ok(())
+}
+
+pub async fn a_lease_begins_when_the_last_member_is_there(bench: &Bench) -> Outcome {
+    let (client, other) = (bench.client().await, bench.client().await);
+    let busy = other.lock(bench.name("c")).acquire().await?;
+    let waiter = tokio::spawn(multi_lock(bench, &client).acquire().lease(LEASE).into_future());
+    // Longer than the lease: what is held already must not run out meanwhile.
+    sleep(LEASE * 2).await;
+    busy.release().await?;
+    let guard = soon(waiter).await??;
+    assert!(guard.is_held() && guard.remaining() > LEASE / 2, "{:?}", guard.remaining());
+    assert_eq!(soon(guard.lost()).await, Loss::Expired);
+    Ok(())
+}
+
+pub async fn kinds_and_clients_can_be_mixed(bench: &Bench) -> Outcome {
+    let (one, other) = (bench.client().await, bench.client().await);
+    let locks = || {
+        let fair = one.fair_lock(bench.name("fair"));
+        [(*fair).clone(), other.lock(bench.name("plain")), one.spin_lock(bench.name("spin"))]
+    };
+    let guard = MultiLock::new(locks()).acquire().fenced().await?;
+    let tokens: Vec<_> = guard.tokens().map(|(name, token)| (name.to_owned(), token)).collect();
+    assert_eq!(tokens, ["fair", "plain", "spin"].map(|name| (bench.name(name), 1)));
+    assert!(MultiLock::new(locks()).try_acquire().await?.is_none());
+    guard.release().await?;
+    let guard = MultiLock::new(locks()).acquire().fenced().await?;
+    assert!(guard.tokens().all(|(_, token)| token == 2));
+    Ok(())
+}
+
+pub async fn those_who_want_some_of_the_same_locks_do_not_wait_in_a_circle(bench: &Bench) -> Outcome {
+    let clients = [bench.client().await, bench.client().await];
+    let values: Arc<[Mutex<u32>; 3]> = Arc::default();
+    let mut tasks = JoinSet::new();
+    for task in 0..6 {
+        let (client, values) = (clients[task % 2].clone(), Arc::clone(&values));
+        // Every pair, said in both orders.
+        let pair = [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]][task];
+        let lock = client.multi_lock(pair.map(|number| bench.name(NAMES[number])));
+        tasks.spawn(async move {
+            for _ in 0..20 {
+                let guard = lock.acquire().await?;
+                let seen = pair.map(|number| *values[number].lock().expect("no panic"));
+                tokio::task::yield_now().await;
+                for (number, seen) in pair.into_iter().zip(seen) {
+                    *values[number].lock().expect("no panic") = seen + 1;
+                }
+                guard.release().await?;
+            }
+            Ok(())
+        });
+    }
+    all_done(tasks).await?;
+    assert!(values.iter().all(|value| *value.lock().expect("no panic") == 80));
+    Ok(())
+}

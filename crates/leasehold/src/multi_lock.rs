@@ -1,0 +1,330 @@
+//! Several locks as one: all of them or none.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::engine::Target;
+use crate::error::{AcquireError, ExtendError, Invalid, ReleaseError};
+use crate::guard::Guard;
+use crate::lock::Lock;
+use crate::loss::Loss;
+use crate::operation::Operation;
+use crate::owner::Owner;
+use crate::race::{First, all, first, race};
+use crate::time::{self, Instant};
+
+/// Several locks that are held together or not at all: Redisson's `RMultiLock`.
+///
+/// The members may be locks of any kind and of any client. They are taken in the order of their names, whatever the order
+/// in which they were given, so that those who want some of the same locks do not wait for each other in a circle. A
+/// member that cannot be had in time gives all the others back, and so does dropping the future in the middle. All members
+/// are held in the name of one owner.
+///
+/// Members of the same name on different clients are taken in the order in which they were given: say them in the same
+/// order everywhere.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = leasehold::Client::connect("memory:").await?;
+/// // Move money between two accounts, whoever else moves some.
+/// let both = client.multi_lock(["account:7", "account:3"]);
+/// let guard = both.acquire().await?;
+/// assert!(client.lock("account:3").is_locked().await?);
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct MultiLock {
+    locks: Arc<[Lock]>,
+}
+
+impl MultiLock {
+    /// A lock over locks of any kind and of any client.
+    #[must_use]
+    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
+        let mut locks: Vec<_> = locks.into_iter().collect();
+        let order = |lock: &Lock| lock.target.as_ref().ok().map(|target| (target.name.clone(), target.kind));
+        locks.sort_by_cached_key(order);
+        Self { locks: locks.into() }
+    }
+
+    /// Waits for all of the locks. See [`AcquireAll`] for the options.
+    pub fn acquire(&self) -> AcquireAll {
+        let locks = Arc::clone(&self.locks);
+        AcquireAll { locks, wait: None, lease: None, max_hold: None, fenced: false, owner: None }
+    }
+
+    /// Tries once: `None` when somebody else has one of them.
+    pub fn try_acquire(&self) -> Operation<Result<Option<MultiGuard>, AcquireError>> {
+        let acquire = self.acquire().wait(Duration::ZERO);
+        Operation::new(async move {
+            match acquire.await {
+                Ok(guard) => Ok(Some(guard)),
+                Err(AcquireError::Timeout { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for MultiLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MultiLock").field(&self.locks).finish()
+    }
+}
+
+/// Several locks to be waited for: options first, then `.await` or [`block`](AcquireAll::block).
+///
+/// # Errors
+///
+/// As for [`Acquire`]; [`AcquireError::Invalid`] also if there is no member, or one is there twice.
+///
+/// # Cancel safety
+///
+/// Dropping the future at any point gives back what was taken, and leaves nothing behind.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
+pub struct AcquireAll {
+    locks: Arc<[Lock]>,
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    fenced: bool,
+    owner: Option<Owner>,
+}
+
+impl AcquireAll {
+    /// Waits at most this long for all of them together. Zero: one attempt at each.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// Holds all of them at least this long from the moment when the last is there, and does not renew them.
+    pub fn lease(mut self, length: Duration) -> Self {
+        self.lease = Some(length);
+        self
+    }
+
+    /// Ends each hold after this long even if the guard still lives.
+    pub fn max_hold(mut self, length: Duration) -> Self {
+        self.max_hold = Some(length);
+        self
+    }
+
+    /// Takes a fencing token with each of them. See [`MultiGuard::tokens`].
+    pub fn fenced(mut self) -> Self {
+        self.fenced = true;
+        self
+    }
+
+    /// Acquires all of them in the name of `owner`, which must not be another client's.
+    pub fn as_owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
+    /// Acquires from a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As for `.await`, see [`AcquireAll`].
+    pub fn block(self) -> Result<MultiGuard, AcquireError> {
+        self.into_future().block()
+    }
+
+    async fn run(self) -> Result<MultiGuard, AcquireError> {
+        self.check()?;
+        let deadline = self.wait.and_then(|wait| time::now().checked_add(wait));
+        let owner = self.owner.clone().unwrap_or_else(Owner::unique);
+        let mut guards: Vec<Guard> = Vec::with_capacity(self.locks.len());
+        for lock in self.locks.iter() {
+            let guard = self.take(lock, &owner, deadline, &guards).await?;
+            guards.push(guard);
+        }
+        self.even_out(&guards).await?;
+        Ok(MultiGuard { guards })
+    }
+
+    /// Waits for one more member while those before it are held.
+    async fn take(
+        &self,
+        lock: &Lock,
+        owner: &Owner,
+        deadline: Option<Instant>,
+        held: &[Guard],
+    ) -> Result<Guard, AcquireError> {
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(time::now()));
+            // Leases that are not renewed must not run out while we wait: look after them in between.
+            let slice = self.lease.filter(|_| !held.is_empty()).map(|lease| lease / 3);
+            let wait = match (self.wait, left) {
+                (Some(Duration::ZERO), _) => Some(Duration::ZERO),
+                _ => [left, slice].into_iter().flatten().min(),
+            };
+            let sliced = slice.is_some() && wait != left;
+            match self.member(lock, owner, wait).await {
+                Err(AcquireError::Timeout { .. }) if sliced => self.even_out(held).await?,
+                done => return done,
+            }
+        }
+    }
+
+    fn member(
+        &self,
+        lock: &Lock,
+        owner: &Owner,
+        wait: Option<Duration>,
+    ) -> Operation<Result<Guard, AcquireError>> {
+        let mut acquire: Acquire = lock.acquire().as_owner(owner);
+        if let Some(wait) = wait {
+            acquire = acquire.wait(wait);
+        }
+        if let Some(lease) = self.lease {
+            acquire = acquire.lease(lease);
+        }
+        if let Some(max_hold) = self.max_hold {
+            acquire = acquire.max_hold(max_hold);
+        }
+        if !self.fenced {
+            return acquire.into_future();
+        }
+        let fenced = acquire.fenced();
+        Operation::new(async move { fenced.await.map(crate::fenced::FencedGuard::into_guard) })
+    }
+
+    /// Lets all leases that are not renewed last as long as the one that was taken last.
+    async fn even_out(&self, guards: &[Guard]) -> Result<(), AcquireError> {
+        let Some(lease) = self.lease else { return Ok(()) };
+        for extended in all(guards.iter().map(|guard| guard.extend(lease))).await {
+            match extended {
+                Ok(_) => {}
+                Err(ExtendError::NotHeld(loss)) => return Err(loss.into()),
+                Err(ExtendError::Failure(failure)) => return Err(failure.into()),
+                Err(ExtendError::Invalid(invalid)) => return Err(invalid.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self) -> Result<(), Invalid> {
+        if self.locks.is_empty() {
+            return Err(Invalid::NoMembers);
+        }
+        for (number, lock) in self.locks.iter().enumerate() {
+            let Target { kind, name } = lock.target.clone()?;
+            let is_same = |other: &&Lock| {
+                let same_name = other
+                    .target
+                    .as_ref()
+                    .is_ok_and(|target| target.name == name && target.kind.family() == kind.family());
+                same_name && Arc::ptr_eq(&other.shared.engine, &lock.shared.engine)
+            };
+            if self.locks[..number].iter().any(|other| is_same(&other)) {
+                return Err(Invalid::MemberTwice(name.as_str().into()));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl IntoFuture for AcquireAll {
+    type Output = Result<MultiGuard, AcquireError>;
+    type IntoFuture = Operation<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Operation::new(self.run())
+    }
+}
+
+/// Several locks held together. It is lost as soon as one of them is.
+///
+/// Dropping it gives all of them back, as [`release`](MultiGuard::release) does.
+#[derive(Debug)]
+#[must_use = "the locks are released when the guard is dropped"]
+pub struct MultiGuard {
+    guards: Vec<Guard>,
+}
+
+impl MultiGuard {
+    /// Releases all of the locks and tells how it went.
+    ///
+    /// # Errors
+    ///
+    /// What [`Guard::release`] says of the first member that was not released as it should. All others are released
+    /// nevertheless.
+    ///
+    /// # Cancel safety
+    ///
+    /// All locks are released even if the future is dropped.
+    pub fn release(self) -> Operation<Result<(), ReleaseError>> {
+        let releases: Vec<_> = self.guards.into_iter().rev().map(Guard::release).collect();
+        Operation::new(
+            async move { all(releases).await.into_iter().find_map(Result::err).map_or(Ok(()), Err) },
+        )
+    }
+
+    /// Whether all locks are held now, by the clock.
+    #[must_use]
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// How long all locks are sure to be held if nothing renews them from now on; zero once one is lost.
+    #[must_use]
+    pub fn remaining(&self) -> Duration {
+        self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
+    }
+
+    /// Resolves with the cause when the first of the locks is lost. See [`Guard::lost`].
+    pub fn lost(&self) -> Operation<Loss> {
+        Operation::new(first(self.guards.iter().map(Guard::lost).collect()))
+    }
+
+    /// Makes all leases last at least `length` from now, and returns the time that is left then. See [`Guard::extend`].
+    ///
+    /// # Errors
+    ///
+    /// As for [`Guard::extend`], for the first member that was not extended.
+    pub fn extend(&self, length: Duration) -> Operation<Result<Duration, ExtendError>> {
+        let extensions: Vec<_> = self.guards.iter().map(|guard| guard.extend(length)).collect();
+        Operation::new(async move {
+            let left: Result<Vec<_>, _> = all(extensions).await.into_iter().collect();
+            left.map(|left| left.into_iter().min().unwrap_or_default())
+        })
+    }
+
+    /// Runs `work` as long as all locks are held, and drops it where it is when one is lost. See [`Guard::run`].
+    ///
+    /// # Errors
+    ///
+    /// The cause, when a lock was lost before the work was done.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the work; the locks stay held by the guard.
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
+        match race(self.lost(), work).await {
+            First::Left(loss) => Err(loss),
+            // The work may have kept the thread busy past a deadline: ask each once more.
+            First::Right(output) => match self.guards.iter().find(|guard| !guard.is_held()) {
+                Some(lost) => Err(lost.lost().await),
+                None => Ok(output),
+            },
+        }
+    }
+
+    /// The fencing token of each member with its name, if they were asked for by [`fenced`](AcquireAll::fenced).
+    pub fn tokens(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.guards.iter().filter_map(|guard| guard.token().map(|token| (guard.name(), token)))
+    }
+
+    /// The guards of the members, in the order of their names.
+    pub fn members(&self) -> &[Guard] {
+        &self.guards
+    }
+}

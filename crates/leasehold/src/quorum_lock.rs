@@ -1,0 +1,174 @@
+//! One lock on several independent servers: whoever has most of them has it.
+
+mod guard;
+mod round;
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::guard::QuorumGuard;
+use self::round::Round;
+use crate::back_off::BackOff;
+use crate::client::Client;
+use crate::error::{AcquireError, Invalid};
+use crate::lock::Lock;
+use crate::operation::Operation;
+use crate::time;
+
+/// A lock on several independent servers, held by whoever holds it on most of them: Redlock.
+///
+/// It goes on while a minority of the servers is down, slow or restarting, and is for those who have several servers that
+/// know nothing of each other. Each server is asked at the same time and with a short limit; fewer than a majority is
+/// nothing, and is given back. While the guard lives, its members are renewed, and those that were missing are taken as
+/// soon as they can be had.
+///
+/// **What it does not promise.** A server that restarts without its data within one lease has forgotten its vote, and may
+/// give it to somebody else: with two such servers out of five, two can hold the lock at once. Start a server that has
+/// lost its data no sooner than one lease later. Clocks must run at about the same speed. There is no fencing token: no
+/// number rises on all servers together. Nobody is told when it is free: waiters look again after a pause, in no order.
+/// If one server with a replica is enough for you, a [`fenced_lock`](Client::fenced_lock) there is simpler and safer.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use leasehold::{Client, QuorumLock};
+///
+/// # let (a, b, c) = ("memory:", "memory:", "memory:");
+/// let servers = [Client::connect(a).await?, Client::connect(b).await?, Client::connect(c).await?];
+/// let lock = QuorumLock::new(&servers, "nightly-report");
+/// let guard = lock.acquire().await?;
+/// assert!(guard.is_held());
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct QuorumLock {
+    members: Arc<[Lock]>,
+    limit: Duration,
+}
+
+/// How long a server may take to answer unless set.
+const LIMIT: Duration = Duration::from_millis(200);
+
+impl QuorumLock {
+    /// The lock of this name on all of these servers, each by a client of its own.
+    pub fn new<'a>(servers: impl IntoIterator<Item = &'a Client>, name: impl AsRef<str>) -> Self {
+        let members = servers.into_iter().map(|client| client.lock(name.as_ref())).collect();
+        Self { members, limit: LIMIT }
+    }
+
+    /// How long each server may take to answer before it counts as missing. 200 ms unless set; short against the lease.
+    #[must_use]
+    pub fn member_limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// On how many servers it has to be held.
+    #[must_use]
+    pub fn quorum(&self) -> usize {
+        self.members.len() / 2 + 1
+    }
+
+    /// Waits for the lock. See [`AcquireQuorum`] for the options.
+    pub fn acquire(&self) -> AcquireQuorum {
+        AcquireQuorum { lock: self.clone(), wait: None, lease: None }
+    }
+
+    /// Tries once: `None` when others have it on too many servers.
+    pub fn try_acquire(&self) -> Operation<Result<Option<QuorumGuard>, AcquireError>> {
+        let acquire = self.acquire().wait(Duration::ZERO);
+        Operation::new(async move {
+            match acquire.await {
+                Ok(guard) => Ok(Some(guard)),
+                Err(AcquireError::Timeout { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+}
+
+impl fmt::Debug for QuorumLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QuorumLock").field("members", &self.members).field("limit", &self.limit).finish()
+    }
+}
+
+/// A lock on several servers to be waited for: options first, then `.await` or [`block`](AcquireQuorum::block).
+///
+/// # Errors
+///
+/// [`AcquireError::Timeout`] if others had it on too many servers all the time; [`AcquireError::Failure`] if too many
+/// servers gave no answer, with what one of them said.
+///
+/// # Cancel safety
+///
+/// Dropping the future at any point gives back what was taken on each server.
+#[derive(Debug, Clone)]
+#[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
+pub struct AcquireQuorum {
+    lock: QuorumLock,
+    wait: Option<Duration>,
+    lease: Option<Duration>,
+}
+
+impl AcquireQuorum {
+    /// Waits at most this long. Zero: one attempt.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+
+    /// Holds the lock for this long and no longer: nothing is renewed, and nothing that is missing is taken later.
+    pub fn lease(mut self, length: Duration) -> Self {
+        self.lease = Some(length);
+        self
+    }
+
+    /// Acquires from a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As for `.await`, see [`AcquireQuorum`].
+    pub fn block(self) -> Result<QuorumGuard, AcquireError> {
+        self.into_future().block()
+    }
+
+    async fn run(self) -> Result<QuorumGuard, AcquireError> {
+        let Self { lock, wait, lease } = self;
+        if lock.members.is_empty() {
+            return Err(Invalid::NoMembers.into());
+        }
+        let begun = time::now();
+        let deadline = wait.and_then(|wait| begun.checked_add(wait));
+        // Those who failed together must not come back together, or nobody ever gets a majority.
+        let back_off = BackOff::exponential(Duration::from_millis(10), Duration::from_millis(250));
+        for failures in 0.. {
+            let error = match Round::begin(&lock, lease).run().await {
+                Ok(guard) => return Ok(guard),
+                Err(AcquireError::Timeout { holder, .. }) => {
+                    AcquireError::Timeout { waited: time::now().saturating_duration_since(begun), holder }
+                }
+                Err(error) => error,
+            };
+            let again = time::now() + time::jittered(back_off.pause(failures) * 2);
+            let is_over = deadline.is_some_and(|deadline| again >= deadline);
+            if is_over || !error.is_contended() {
+                return Err(error);
+            }
+            time::sleep_until(again).await;
+        }
+        unreachable!("there is no last of all numbers")
+    }
+}
+
+impl IntoFuture for AcquireQuorum {
+    type Output = Result<QuorumGuard, AcquireError>;
+    type IntoFuture = Operation<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Operation::new(self.run())
+    }
+}

@@ -1,0 +1,108 @@
+//! One round of asking all servers at once.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::{QuorumGuard, QuorumLock};
+use crate::error::{AcquireError, Failure};
+use crate::guard::Guard;
+use crate::lock::Lock;
+use crate::operation::Operation;
+use crate::owner::Owner;
+use crate::race::{First, race};
+use crate::time;
+
+/// The votes of one round. Dropping it gives back what was granted, and undoes what is not answered yet.
+pub(super) struct Round {
+    lock: QuorumLock,
+    owner: Owner,
+    lease: Option<Duration>,
+    votes: Vec<Vote>,
+}
+
+/// What one server says.
+enum Vote {
+    Asked(Operation<Result<Option<Guard>, AcquireError>>),
+    Yes(Guard),
+    No(AcquireError),
+}
+
+/// Asks one server, and takes no answer for an answer after a while: a yes that comes later is undone.
+pub(super) fn ask(
+    member: &Lock,
+    owner: &Owner,
+    lease: Option<Duration>,
+    limit: Duration,
+) -> Operation<Result<Option<Guard>, AcquireError>> {
+    let acquire = member.try_acquire().as_owner(owner);
+    let acquire = if let Some(lease) = lease { acquire.lease(lease) } else { acquire };
+    Operation::new(async move {
+        let late = time::sleep_until(time::now() + limit);
+        match race(acquire.into_future(), late).await {
+            First::Left(answer) => answer,
+            First::Right(()) => Err(Failure::Unavailable(format!("no answer within {limit:?}")).into()),
+        }
+    })
+}
+
+impl Round {
+    pub(super) fn begin(lock: &QuorumLock, lease: Option<Duration>) -> Self {
+        let owner = Owner::unique();
+        let votes = lock.members.iter().map(|member| Vote::Asked(ask(member, &owner, lease, lock.limit)));
+        Self { votes: votes.collect(), lock: lock.clone(), owner, lease }
+    }
+
+    /// Waits until a majority has said yes, or cannot any more.
+    pub(super) async fn run(mut self) -> Result<QuorumGuard, AcquireError> {
+        poll_fn(|context| self.poll(context)).await?;
+        let Self { lock, owner, lease, votes } = self;
+        // Those who have not answered yet are asked again by the guard: what they may still say is undone first.
+        let guards = votes.into_iter().map(|vote| match vote {
+            Vote::Yes(guard) => Some(guard),
+            Vote::Asked(_) | Vote::No(_) => None,
+        });
+        let guard = QuorumGuard::new(lock, owner, lease, guards.collect());
+        if guard.is_held() {
+            return Ok(guard);
+        }
+        Err(Failure::Unavailable("the answers took longer than the lease".into()).into())
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireError>> {
+        for vote in &mut self.votes {
+            if let Vote::Asked(question) = vote
+                && let Poll::Ready(answer) = Pin::new(question).poll(context)
+            {
+                *vote = match answer {
+                    Ok(Some(guard)) => Vote::Yes(guard),
+                    Ok(None) => Vote::No(AcquireError::Timeout { waited: Duration::ZERO, holder: None }),
+                    Err(error) => Vote::No(error),
+                };
+            }
+        }
+        let count = |is: fn(&Vote) -> bool| self.votes.iter().filter(|vote| is(vote)).count();
+        let quorum = self.lock.quorum();
+        if count(|vote| matches!(vote, Vote::Yes(_))) >= quorum {
+            return Poll::Ready(Ok(()));
+        }
+        if self.votes.len() - count(|vote| matches!(vote, Vote::No(_))) >= quorum {
+            return Poll::Pending;
+        }
+        Poll::Ready(Err(self.verdict()))
+    }
+
+    /// Why there is no majority: servers that are missing, if without them there could be one; else somebody else.
+    fn verdict(&self) -> AcquireError {
+        let errors = || {
+            self.votes.iter().filter_map(|vote| if let Vote::No(error) = vote { Some(error) } else { None })
+        };
+        let contended = errors().filter(|error| error.is_contended()).count();
+        let missing = errors().find(|error| !error.is_contended());
+        match missing {
+            Some(error) if self.votes.len() - contended >= self.lock.quorum() => error.clone(),
+            _ => AcquireError::Timeout { waited: Duration::ZERO, holder: None },
+        }
+    }
+}
