@@ -10,5 +10,6 @@ mod fairness;
 mod holes;
 mod leaks;
 mod outcomes;
+mod several;
 mod support;
 mod threads;

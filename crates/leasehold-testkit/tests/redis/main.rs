@@ -27,6 +27,7 @@ mod cost;
 mod outage;
 mod process;
 mod published;
+mod quorum;
 mod refusal;
 mod tampering;
 mod wire;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::QuorumLock;
-use super::round::ask;
-use crate::error::ReleaseError;
+use super::round::{Answer, ask, numbered};
+use crate::error::{ExtendError, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
 use crate::operation::Operation;
@@ -94,11 +94,19 @@ impl Members {
         }
     }
 
-    /// Takes those that are missing, as long as somebody has the guard and it holds a majority.
-    async fn heal(members: Weak<Self>, every: Duration) {
+    /// Takes in the answers that are still to come, and then those that are missing from time to time, as long as somebody
+    /// has the guard and it holds a majority.
+    async fn heal(members: Weak<Self>, mut questions: Vec<Operation<Answer>>, every: Option<Duration>) {
         loop {
+            for (number, answer) in all(questions).await {
+                // A guard that comes when the others are gone is given back by being dropped.
+                if let (Ok(Some(guard)), Some(members)) = (answer, members.upgrade()) {
+                    members.add(number, guard);
+                }
+            }
+            let Some(every) = every else { return };
             time::sleep_until(time::now() + every).await;
-            let questions: Vec<_> = {
+            questions = {
                 let Some(members) = members.upgrade().filter(|members| members.is_held()) else { return };
                 let guards = members.guards();
                 let missing = guards
@@ -107,18 +115,11 @@ impl Members {
                     .filter(|(_, guard)| !guard.as_ref().is_some_and(Guard::is_held));
                 missing
                     .map(|(number, _)| {
-                        let question =
-                            ask(&members.lock.members[number], &members.owner, None, members.lock.limit);
-                        Operation::new(async move { (number, question.await) })
+                        let member = &members.lock.members[number];
+                        numbered(number, ask(member, &members.owner, None, members.lock.limit))
                     })
                     .collect()
             };
-            for (number, answer) in all(questions).await {
-                // A guard that comes when the others are gone is given back by being dropped.
-                if let (Ok(Some(guard)), Some(members)) = (answer, members.upgrade()) {
-                    members.add(number, guard);
-                }
-            }
         }
     }
 }
@@ -136,6 +137,7 @@ impl QuorumGuard {
         owner: Owner,
         lease: Option<Duration>,
         guards: Vec<Option<Guard>>,
+        asked: Vec<Operation<Answer>>,
     ) -> Self {
         let shortest = lock.members.iter().map(|member| member.shared.watchdog).min().unwrap_or_default();
         let members = Members {
@@ -146,9 +148,8 @@ impl QuorumGuard {
             changed: Notify::new(),
         };
         let members = Arc::new(members);
-        if lease.is_none() {
-            time::spawn(Members::heal(Arc::downgrade(&members), shortest / 3));
-        }
+        let every = lease.is_none().then_some(shortest / 3);
+        time::spawn(Members::heal(Arc::downgrade(&members), asked, every));
         Self { members }
     }
 
@@ -171,6 +172,25 @@ impl QuorumGuard {
             match failed.into_iter().find_map(Result::err) {
                 Some(error) if released.len() < quorum => Err(error),
                 _ => Ok(()),
+            }
+        })
+    }
+
+    /// Makes the lease last at least `length` from now on all servers, and returns the time that is left on a majority.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Guard::extend`](crate::Guard::extend), if fewer than a majority was extended.
+    pub fn extend(&self, length: Duration) -> Operation<Result<Duration, ExtendError>> {
+        let members = Arc::clone(&self.members);
+        let extensions: Vec<_> =
+            members.guards().iter().flatten().map(|guard| guard.extend(length)).collect();
+        Operation::new(async move {
+            let (extended, failed): (Vec<_>, Vec<_>) =
+                all(extensions).await.into_iter().partition(Result::is_ok);
+            match failed.into_iter().find_map(Result::err) {
+                Some(error) if extended.len() < members.lock.quorum() => Err(error),
+                _ => Ok(members.remaining()),
             }
         })
     }

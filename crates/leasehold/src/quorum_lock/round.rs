@@ -47,6 +47,16 @@ pub(super) fn ask(
     })
 }
 
+/// An answer and whose it is.
+pub(super) type Answer = (usize, Result<Option<Guard>, AcquireError>);
+
+pub(super) fn numbered(
+    number: usize,
+    question: Operation<Result<Option<Guard>, AcquireError>>,
+) -> Operation<Answer> {
+    Operation::new(async move { (number, question.await) })
+}
+
 impl Round {
     pub(super) fn begin(lock: &QuorumLock, lease: Option<Duration>) -> Self {
         let owner = Owner::unique();
@@ -58,12 +68,18 @@ impl Round {
     pub(super) async fn run(mut self) -> Result<QuorumGuard, AcquireError> {
         poll_fn(|context| self.poll(context)).await?;
         let Self { lock, owner, lease, votes } = self;
-        // Those who have not answered yet are asked again by the guard: what they may still say is undone first.
-        let guards = votes.into_iter().map(|vote| match vote {
-            Vote::Yes(guard) => Some(guard),
-            Vote::Asked(_) | Vote::No(_) => None,
-        });
-        let guard = QuorumGuard::new(lock, owner, lease, guards.collect());
+        let (mut guards, mut asked) = (Vec::new(), Vec::new());
+        for (number, vote) in votes.into_iter().enumerate() {
+            guards.push(match vote {
+                Vote::Yes(guard) => Some(guard),
+                Vote::Asked(question) => {
+                    asked.push(numbered(number, question));
+                    None
+                }
+                Vote::No(_) => None,
+            });
+        }
+        let guard = QuorumGuard::new(lock, owner, lease, guards, asked);
         if guard.is_held() {
             return Ok(guard);
         }
@@ -93,16 +109,13 @@ impl Round {
         Poll::Ready(Err(self.verdict()))
     }
 
-    /// Why there is no majority: servers that are missing, if without them there could be one; else somebody else.
+    /// Why there is no majority: too many servers are missing, or somebody else has it on too many.
     fn verdict(&self) -> AcquireError {
-        let errors = || {
-            self.votes.iter().filter_map(|vote| if let Vote::No(error) = vote { Some(error) } else { None })
-        };
-        let contended = errors().filter(|error| error.is_contended()).count();
-        let missing = errors().find(|error| !error.is_contended());
-        match missing {
-            Some(error) if self.votes.len() - contended >= self.lock.quorum() => error.clone(),
-            _ => AcquireError::Timeout { waited: Duration::ZERO, holder: None },
-        }
+        let no = |vote: &Vote| if let Vote::No(error) = vote { Some(error.clone()) } else { None };
+        let missing: Vec<_> =
+            self.votes.iter().filter_map(no).filter(|error| !error.is_contended()).collect();
+        let impossible = self.votes.len() - missing.len() < self.lock.quorum();
+        let contended = AcquireError::Timeout { waited: Duration::ZERO, holder: None };
+        missing.into_iter().next().filter(|_| impossible).unwrap_or(contended)
     }
 }

@@ -1,0 +1,301 @@
+//! One lock on five servers, some of which hang, die and come back.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, ExtendError, Invalid, Loss, QuorumGuard, QuorumLock, ReleaseError};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::{SECOND, keys, soon, until};
+
+const WATCHDOG: Duration = Duration::from_secs(3);
+
+struct Stage {
+    servers: Vec<Server>,
+    clients: Vec<Client>,
+}
+
+impl Stage {
+    async fn new(number: usize) -> Self {
+        let servers: Vec<_> = (0..number).map(|_| Server::start(Flavour::Redis)).collect();
+        let clients = Self::clients(servers.iter().map(Server::url)).await;
+        Self { servers, clients }
+    }
+
+    async fn clients(urls: impl Iterator<Item = String>) -> Vec<Client> {
+        let mut clients = Vec::new();
+        for url in urls {
+            clients.push(Client::connect(url).watchdog(WATCHDOG).await.unwrap());
+        }
+        clients
+    }
+
+    fn lock(&self) -> QuorumLock {
+        QuorumLock::new(&self.clients, "n")
+    }
+
+    /// Another who wants the same, by clients of its own.
+    async fn other(&self) -> QuorumLock {
+        QuorumLock::new(&Self::clients(self.servers.iter().map(Server::url)).await, "n")
+    }
+
+    fn held_on(&self) -> usize {
+        self.servers.iter().filter(|server| !keys(server).is_empty()).count()
+    }
+
+    async fn all_free(&self) {
+        until("all votes are given back", || self.held_on() == 0).await;
+    }
+}
+
+async fn votes(guard: &QuorumGuard, number: usize) {
+    until(&format!("{number} votes"), || guard.votes() == number).await;
+}
+
+#[tokio::test]
+async fn one_holds_it_and_others_do_not() {
+    let stage = Stage::new(5).await;
+    let (lock, other) = (stage.lock(), stage.other().await);
+    assert_eq!(lock.quorum(), 3);
+    let guard = lock.acquire().await.unwrap();
+    assert!(other.try_acquire().await.unwrap().is_none());
+    let late = other.acquire().wait(SECOND / 2).await;
+    assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
+    // A majority is enough to begin with; the others follow.
+    votes(&guard, 5).await;
+    assert!(guard.is_held());
+    // Kept past its watchdog time.
+    sleep(WATCHDOG + SECOND).await;
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    stage.all_free().await;
+    drop(soon("the other gets it", other.acquire().into_future()).await.unwrap());
+    stage.all_free().await;
+}
+
+#[tokio::test]
+async fn a_minority_that_hangs_delays_nobody_and_is_taken_when_it_is_back() {
+    let stage = Stage::new(5).await;
+    stage.servers[0].pause();
+    stage.servers[1].pause();
+    let guard = soon("a majority", stage.lock().acquire().into_future()).await.unwrap();
+    assert_eq!(guard.votes(), 3);
+    stage.servers[0].resume();
+    stage.servers[1].resume();
+    // What they were asked while they hung is undone, and they are asked again.
+    votes(&guard, 5).await;
+    assert_eq!(stage.held_on(), 5);
+    guard.release().await.unwrap();
+    stage.all_free().await;
+}
+
+#[tokio::test]
+async fn a_majority_that_is_missing_is_an_outage_and_leaves_nothing() {
+    let mut stage = Stage::new(5).await;
+    for server in &mut stage.servers[..3] {
+        server.kill();
+    }
+    let begun = Instant::now();
+    let failed = stage.lock().acquire().wait(SECOND * 5).await;
+    assert!(failed.as_ref().is_err_and(AcquireError::is_unavailable), "{failed:?}");
+    assert!(begun.elapsed() < SECOND * 4, "it is clear long before the wait is over");
+    until("the others are given back", || stage.servers[3..].iter().all(|server| keys(server).is_empty()))
+        .await;
+}
+
+#[tokio::test]
+async fn exactly_half_is_no_majority() {
+    let mut stage = Stage::new(2).await;
+    assert_eq!(stage.lock().quorum(), 2);
+    stage.servers[0].kill();
+    let failed = stage.lock().try_acquire().await;
+    assert!(failed.as_ref().is_err_and(AcquireError::is_unavailable), "{failed:?}");
+    until("the other is given back", || keys(&stage.servers[1]).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_minority_that_dies_and_comes_back_empty_is_healed() {
+    let mut stage = Stage::new(5).await;
+    let guard = stage.lock().acquire().await.unwrap();
+    for number in [0, 1] {
+        stage.servers[number].kill();
+    }
+    sleep(WATCHDOG + SECOND).await;
+    assert!(guard.is_held() && guard.votes() == 3, "{}", guard.votes());
+    for number in [0, 1] {
+        stage.servers[number].restart();
+    }
+    votes(&guard, 5).await;
+    assert_eq!(stage.held_on(), 5);
+    assert!(stage.other().await.try_acquire().await.unwrap().is_none());
+    guard.release().await.unwrap();
+    stage.all_free().await;
+}
+
+#[tokio::test]
+async fn a_majority_that_dies_is_a_loss_in_time() {
+    let mut stage = Stage::new(5).await;
+    let guard = stage.lock().acquire().await.unwrap();
+    let lost = tokio::spawn(guard.lost());
+    let last = Instant::now();
+    for server in &mut stage.servers[..3] {
+        server.kill();
+    }
+    assert_eq!(soon("the loss is told", lost).await.unwrap(), Loss::Unreachable);
+    // No later than the leases that were renewed right before the end.
+    assert!(last.elapsed() < WATCHDOG, "{:?}", last.elapsed());
+    assert!(!guard.is_held() && guard.remaining().is_zero());
+    drop(guard);
+    until("the others are given back", || stage.servers[3..].iter().all(|server| keys(server).is_empty()))
+        .await;
+}
+
+#[tokio::test]
+async fn a_late_yes_is_no_vote() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start(Flavour::Redis)).collect();
+    let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
+    let clients = Stage::clients(proxies.iter().map(Proxy::url)).await;
+    let lock = QuorumLock::new(&clients, "n").member_limit(SECOND / 5);
+    for proxy in &proxies[..2] {
+        proxy.delay(Which::Command, SECOND / 2);
+    }
+    let failed = timeout(SECOND * 5, lock.try_acquire()).await.unwrap();
+    assert!(failed.as_ref().is_err_and(AcquireError::is_unavailable), "{failed:?}");
+    until("nothing is left", || servers.iter().all(|server| keys(server).is_empty())).await;
+    for proxy in &proxies {
+        proxy.heal();
+    }
+    // The answers that were too late do no harm to the next round, which may have to wait for them.
+    let guard = loop {
+        match soon("a round", lock.acquire().into_future()).await {
+            Ok(guard) => break guard,
+            Err(error) => assert!(error.is_unavailable(), "{error}"),
+        }
+    };
+    assert!(guard.is_held());
+    guard.release().await.unwrap();
+    until("nothing is left", || servers.iter().all(|server| keys(server).is_empty())).await;
+}
+
+#[tokio::test]
+async fn a_round_that_is_dropped_leaves_nothing() {
+    let stage = Stage::new(5).await;
+    for server in &stage.servers[..3] {
+        server.pause();
+    }
+    let begun = tokio::spawn(stage.lock().acquire().into_future());
+    until("the others have said yes", || stage.servers[3..].iter().all(|server| !keys(server).is_empty()))
+        .await;
+    begun.abort();
+    for server in &stage.servers[..3] {
+        server.resume();
+    }
+    stage.all_free().await;
+    let guard = soon("a majority", stage.other().await.acquire().into_future()).await.unwrap();
+    drop(guard);
+    stage.all_free().await;
+}
+
+/// Each adds one to a value by a read and a write that a second holder would break.
+#[tokio::test]
+async fn contenders_exclude_each_other_while_a_minority_comes_and_goes() {
+    let mut stage = Stage::new(5).await;
+    let store = Server::start(Flavour::Redis);
+    let turns = 15;
+    let mut contenders = Vec::new();
+    for _ in 0..4 {
+        let (lock, mut connection) = (stage.other().await, store.connect());
+        contenders.push(tokio::spawn(async move {
+            let mut done = 0;
+            while done < turns {
+                match lock.acquire().await {
+                    Ok(guard) => {
+                        let seen = connection.call(&["GET", "value"]).unwrap();
+                        let seen: u32 = seen.as_str().unwrap_or("0").parse().unwrap();
+                        sleep(Duration::from_millis(2)).await;
+                        assert!(guard.is_held());
+                        connection.call(&["SET", "value", &(seen + 1).to_string()]).unwrap();
+                        guard.release().await.ok();
+                        done += 1;
+                    }
+                    Err(error) => assert!(error.is_unavailable(), "{error}"),
+                }
+            }
+        }));
+    }
+    // A server that comes back without its data within a lease is outside of the promise: it stays away for that long.
+    for number in [0, 1] {
+        stage.servers[number].kill();
+    }
+    sleep(WATCHDOG + SECOND / 2).await;
+    for number in [0, 1] {
+        stage.servers[number].restart();
+    }
+    for contender in contenders {
+        timeout(SECOND * 60, contender).await.expect("all get their turns").unwrap();
+    }
+    assert_eq!(store.cli(&["GET", "value"]), (4 * turns).to_string().as_str());
+    stage.all_free().await;
+}
+
+#[tokio::test]
+async fn a_release_that_most_servers_do_not_answer_is_an_error() {
+    let mut stage = Stage::new(5).await;
+    let guard = stage.lock().acquire().await.unwrap();
+    votes(&guard, 5).await;
+    for server in &mut stage.servers[..3] {
+        server.kill();
+    }
+    let released = guard.release().await;
+    assert!(matches!(released, Err(ReleaseError::Unknown(_))), "{released:?}");
+    assert!(stage.servers[3..].iter().all(|server| keys(server).is_empty()), "released where it could be");
+}
+
+#[tokio::test]
+async fn an_extension_holds_on_a_majority_and_never_revives() {
+    let mut stage = Stage::new(3).await;
+    let (lock, other) = (stage.lock(), stage.other().await);
+    let guard = lock.acquire().lease(SECOND).await.unwrap();
+    votes(&guard, 3).await;
+    stage.servers[0].kill();
+    let left = guard.extend(SECOND * 2).await.unwrap();
+    assert!(left > SECOND, "{left:?}");
+    sleep(SECOND * 6 / 5).await;
+    assert!(guard.is_held());
+    assert!(other.try_acquire().await.is_ok_and(|tried| tried.is_none()));
+    assert_eq!(soon("the lease ends", guard.lost()).await, Loss::Expired);
+    let late = guard.extend(SECOND).await;
+    assert!(matches!(late, Err(ExtendError::NotHeld(Loss::Expired))), "{late:?}");
+    drop(soon("the other gets it", other.acquire().into_future()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_vote_that_is_deleted_is_taken_again() {
+    let stage = Stage::new(3).await;
+    let guard = stage.lock().acquire().await.unwrap();
+    votes(&guard, 3).await;
+    stage.servers[0].cli(&["DEL", "n"]);
+    until("it is noticed", || guard.votes() == 2).await;
+    assert!(guard.is_held());
+    votes(&guard, 3).await;
+    assert_eq!(stage.held_on(), 3);
+    let task = tokio::spawn(async move { guard.release().await });
+    task.await.unwrap().unwrap();
+    stage.all_free().await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_before_anything_is_sent() {
+    let stage = Stage::new(3).await;
+    let lock = stage.lock();
+    for (lease, expected) in [(Duration::from_millis(1), "short"), (Duration::MAX, "long")] {
+        let refused = lock.acquire().lease(lease).await.unwrap_err();
+        assert!(refused.to_string().contains(expected), "{refused}");
+    }
+    let none = QuorumLock::new(&[], "n").acquire().await;
+    assert!(matches!(none, Err(AcquireError::Invalid(Invalid::NoMembers))), "{none:?}");
+    assert_eq!(stage.held_on(), 0);
+}
