@@ -181,10 +181,11 @@ impl Shared {
         if let Some(hold) = self.engine.term(&spot).and_then(|term| term.hold()) {
             return hold;
         }
+        let key = spot.of_hold();
         let mut named = self.named();
-        named.get(&spot).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let hold = Arc::new(Hold::named(Arc::clone(self), spot.clone()));
-            named.insert(spot, Arc::downgrade(&hold));
+        named.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let hold = Arc::new(Hold::named(Arc::clone(self), spot));
+            named.insert(key, Arc::downgrade(&hold));
             hold
         })
     }
@@ -197,10 +198,11 @@ impl Shared {
 
     /// Forgets a named hold that nobody has any more.
     pub(crate) fn forget_hold(&self, spot: &Spot) {
+        let key = spot.of_hold();
         let mut named = self.named();
         // Somebody may have asked for it again in the meantime.
-        if named.get(spot).is_some_and(|hold| hold.strong_count() == 0) {
-            named.remove(spot);
+        if named.get(&key).is_some_and(|hold| hold.strong_count() == 0) {
+            named.remove(&key);
         }
     }
 

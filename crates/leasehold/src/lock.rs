@@ -41,7 +41,8 @@ impl Lock {
     /// The same lock, in a handle by which an owner that holds it does not enter again.
     ///
     /// A second acquire by the same owner fails with [`Invalid::NotReentrant`] at once, instead of counting, or of
-    /// waiting for itself.
+    /// waiting for itself; and so does [`Guard::reenter`](crate::Guard::reenter) of a guard it gave. Redisson's
+    /// `getNonReentrantLock`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -14,14 +14,17 @@ mod outcome;
 
 pub mod cancel;
 pub mod contention;
+pub mod fenced;
 pub mod lease;
 pub mod lock;
 pub mod loss;
 pub mod names;
+pub mod non_reentrant;
 pub mod owner;
 pub mod reentry;
 pub mod renewal;
 pub mod shutdown;
+pub mod spin;
 pub mod takeover;
 pub mod waiting;
 
@@ -181,6 +184,29 @@ macro_rules! conformance_cases {
                 ["RL-08"] => short_waits_wedge_nothing,
                 ["CX-03"] => no_client_starves,
                 ["CX-14"] => tries_alone_get_there,
+            }
+            spin {
+                ["SP-01"] => a_spinning_waiter_gets_the_lock_after_the_release,
+                ["SP-02", "OWN-40"] => a_spinning_wait_with_a_limit_ends_with_the_lock_or_in_time,
+                ["SP-04", "SP-05"] => a_try_of_a_spin_lock_does_not_wait,
+                ["OWN-41"] => a_spin_lock_is_the_plain_lock_of_that_name,
+                ["OWN-42"] => a_spinning_waiter_can_be_cancelled,
+                ["OWN-43"] => a_spinning_waiter_is_told_of_a_shutdown,
+                ["OWN-44"] => spinning_tasks_take_turns,
+            }
+            non_reentrant {
+                ["NR-01"] => others_wait_for_a_lock_that_is_not_reentrant,
+                ["NR-02", "NR-03"] => an_owner_does_not_enter_twice,
+                ["NR-04"] => an_owner_is_known_in_every_handle,
+                ["OWN-45"] => a_guard_of_a_handle_that_is_not_reentrant_does_not_enter_again,
+                ["OWN-46"] => an_owner_whose_lease_is_over_is_not_in,
+            }
+            fenced {
+                ["FE-01", "FE-02", "FE-03", "FE-04"] => tokens_count_from_one_whichever_way_the_lock_is_taken,
+                ["OWN-47"] => a_fenced_lock_is_the_plain_lock_of_that_name,
+                ["OWN-48"] => every_entry_of_a_fenced_lock_has_a_token_of_its_own,
+                ["OWN-49"] => tokens_rise_however_a_hold_ends,
+                ["OWN-50"] => tokens_are_in_the_order_of_the_holds,
             }
             shutdown {
                 ["LK-14"] => a_lock_left_behind_runs_out,

@@ -62,6 +62,11 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
         return Err("force_unlock".into());
     }
     drop((guard, stolen));
+    let fenced = client.fenced_lock(format!("lock:{name}"));
+    let token = fenced.acquire().await.map_err(|error| told("acquire with a token")(&error))?.token();
+    if fenced.last_token().await.map_err(|error| told("the last token")(&error))? != token {
+        return Err("the last token".into());
+    }
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
     // The drop is done when the next request is answered.
     match lock.is_locked().await {
@@ -109,6 +114,8 @@ async fn other_names_are_denied() {
     // A name with a tag of its own is under the same rule.
     client.lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
     assert_eq!(keys(&server), [""; 0]);
+    client.fenced_lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(keys(&server), ["redisson_lock_token:lock:{x}"]);
 }
 
 #[tokio::test]

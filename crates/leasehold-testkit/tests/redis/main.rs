@@ -6,9 +6,11 @@ mod access;
 mod address;
 mod cancellation;
 mod cost;
+mod fenced;
 mod outage;
 mod process;
 mod refusal;
+mod spin;
 mod tampering;
 mod wire;
 

@@ -21,6 +21,13 @@ impl Kind {
             Self::Lock | Self::Spin => Family::Lock,
         }
     }
+
+    /// The one that stands for all whose holds are the same thing: who has a spin lock has the plain one.
+    pub(crate) fn of_hold(self) -> Self {
+        match self {
+            Self::Lock | Self::Spin => Self::Lock,
+        }
+    }
 }
 
 /// Primitives that exclude each other under one name.
@@ -41,6 +48,25 @@ pub(crate) struct Target {
 pub(crate) struct Spot {
     pub(crate) target: Target,
     pub(crate) owner: OwnerId,
+}
+
+impl Spot {
+    /// The same for all spots at which there can be only one hold.
+    pub(crate) fn of_hold(&self) -> Self {
+        Self { target: self.target.of_hold(), owner: self.owner }
+    }
+}
+
+impl Target {
+    fn of_hold(&self) -> Self {
+        Self { kind: self.kind.of_hold(), name: self.name.clone() }
+    }
+
+    /// Whether what is held of one is held of the other.
+    #[cfg(feature = "redis")]
+    pub(crate) fn shares_holds_with(&self, other: &Self) -> bool {
+        self.kind.of_hold() == other.kind.of_hold() && self.name == other.name
+    }
 }
 
 impl fmt::Display for Target {

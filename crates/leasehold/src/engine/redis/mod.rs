@@ -113,7 +113,7 @@ impl Engine for Redis {
         Reply::later(async move {
             match answer.await? {
                 Value::Int(0) => Ok(Attempt::Gone),
-                Value::Int(token) => {
+                Value::Int(token @ 1..) => {
                     let until = kept.until(begun, length);
                     keeper.keep(kept, steal);
                     Ok(Attempt::Granted(until, fenced.then_some(token.unsigned_abs())))
@@ -204,7 +204,7 @@ impl Engine for Redis {
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.keeper.get(spot).map(|kept| kept.term)
+        self.keeper.term(spot)
     }
 
     fn query(&self, target: &Target) -> Reply<Option<Holding>> {
