@@ -79,6 +79,31 @@ impl Client {
         self.lock_of(Kind::Spin, name.as_ref(), way)
     }
 
+    /// The lock of this name as most other libraries write it: one `SET name value NX PX lease`.
+    ///
+    /// It contends with redis-py's `Lock`, with Lettuce, Spring's `setIfAbsent`, bsm/redislock and whatever else writes
+    /// such a key; and is the cheapest lock there is: one plain command to take it, one to give it back. What it lacks:
+    ///
+    /// - It is not re-entrant: the key has no count. A second acquire by the same owner, and
+    ///   [`Guard::reenter`](crate::Guard::reenter), fail with [`Invalid::NotReentrant`].
+    /// - Others who release it tell nobody. Our own releases wake our waiters; besides that the first waiter of a client
+    ///   looks five to ten times a second, and when the time to live that it saw is over.
+    /// - It is another lock than [`lock`](Client::lock) of that name: on a server both want the same key, and whoever comes
+    ///   second is told [`Failure::NotALock`](crate::Failure::NotALock).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// let guard = client.setnx_lock("import").acquire().await?;
+    /// // … what no Python worker does meanwhile …
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn setnx_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.lock_of(Kind::SetNx, name.as_ref(), Way { reentrant: false, ..Way::USUAL })
+    }
+
     fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {
         Lock::new(Arc::clone(&self.shared), self.target(kind, name), way)
     }

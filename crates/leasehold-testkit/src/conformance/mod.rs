@@ -23,6 +23,7 @@ pub mod non_reentrant;
 pub mod owner;
 pub mod reentry;
 pub mod renewal;
+pub mod setnx;
 pub mod shutdown;
 pub mod spin;
 pub mod takeover;
@@ -207,6 +208,19 @@ macro_rules! conformance_cases {
                 ["OWN-48"] => every_entry_of_a_fenced_lock_has_a_token_of_its_own,
                 ["OWN-49"] => tokens_rise_however_a_hold_ends,
                 ["OWN-50"] => tokens_are_in_the_order_of_the_holds,
+            }
+            setnx {
+                ["OWN-53"] => a_setnx_lock_is_held_by_one_and_waited_for,
+                ["OWN-54"] => a_setnx_lock_is_not_entered_twice,
+                ["OWN-55"] => a_setnx_lock_answers_all_questions,
+                ["OWN-56"] => a_setnx_lock_runs_out_and_is_told,
+                ["OWN-57"] => a_setnx_lock_is_kept_while_its_guard_lives,
+                ["OWN-58"] => a_setnx_lock_that_is_removed_is_lost_and_the_next_is_not_touched,
+                ["OWN-59"] => a_setnx_lock_can_be_forced_and_taken_over,
+                ["OWN-60"] => a_setnx_lock_has_tokens,
+                ["OWN-61"] => waiters_for_a_setnx_lock_can_be_cancelled,
+                ["OWN-62"] => tasks_take_turns_with_a_setnx_lock,
+                ["OWN-63"] => a_setnx_lock_can_be_extended,
             }
             shutdown {
                 ["LK-14"] => a_lock_left_behind_runs_out,

@@ -12,6 +12,8 @@ pub(crate) enum Kind {
     Lock,
     /// The same, released without a word.
     Spin,
+    /// One string, as `SET … NX` makes it.
+    SetNx,
 }
 
 impl Kind {
@@ -19,6 +21,7 @@ impl Kind {
     pub(crate) fn family(self) -> Family {
         match self {
             Self::Lock | Self::Spin => Family::Lock,
+            Self::SetNx => Family::SetNx,
         }
     }
 
@@ -26,6 +29,7 @@ impl Kind {
     pub(crate) fn of_hold(self) -> Self {
         match self {
             Self::Lock | Self::Spin => Self::Lock,
+            Self::SetNx => Self::SetNx,
         }
     }
 }
@@ -34,6 +38,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Family {
     Lock,
+    SetNx,
 }
 
 /// One primitive of one name.

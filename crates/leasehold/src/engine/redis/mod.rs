@@ -51,7 +51,7 @@ pub(crate) struct Redis {
     process: u32,
 }
 
-/// Where subscribing is denied, the head of a line looks about this often.
+/// Where nobody tells that a lock is free, the head of a line looks about this often.
 const POLL: Duration = Duration::from_millis(200);
 
 impl Redis {
@@ -109,29 +109,22 @@ impl Engine for Redis {
         let length = kept.length(begun);
         let answer = self.pipe().step(claim.spot.clone(), calls::acquire(claim, length));
         let (steal, fenced) = (claim.steal, claim.fenced);
-        let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
+        let (keeper, hints, pipe) = (Arc::clone(&self.keeper), Arc::clone(&self.hints), self.pipe());
         Reply::later(async move {
-            match answer.await? {
-                Value::Int(0) => Ok(Attempt::Gone),
-                Value::Int(token @ 1..) => {
-                    let until = kept.until(begun, length);
-                    keeper.keep(kept, steal);
-                    Ok(Attempt::Granted(until, fenced.then_some(token.unsigned_abs())))
-                }
-                Value::Array(busy) => {
-                    let (left, holder) = match busy.as_slice() {
-                        [Value::Int(left), Value::BulkString(holder)] => (*left, parse_owner(holder)),
-                        [Value::Int(left), ..] => (*left, None),
-                        _ => return Err(nonsense(&Value::Array(busy))),
-                    };
-                    // One more, because the server rounds down.
-                    let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
-                    let poll = hints.is_denied().then(|| jittered(POLL));
-                    let retry_in = [retry_in, poll].into_iter().flatten().min();
-                    Ok(Attempt::Busy { retry_in, holder })
-                }
-                other => Err(nonsense(&other)),
-            }
+            let answer = match answer.await? {
+                // A `SET … NX` that was refused tells nothing else: only whoever is refused pays for a question.
+                Value::Nil => pipe.send(calls::query(&kept.spot.target)).await?,
+                answer => answer,
+            };
+            let token = match answer {
+                Value::Int(0) => return Ok(Attempt::Gone),
+                Value::Int(token @ 1..) => fenced.then_some(token.unsigned_abs()),
+                Value::Okay => None,
+                busy => return busy_with(&busy, &kept.spot, &hints),
+            };
+            let until = kept.until(begun, length);
+            keeper.keep(kept, steal);
+            Ok(Attempt::Granted(until, token))
         })
     }
 
@@ -144,14 +137,17 @@ impl Engine for Redis {
             self.keeper.forget(spot);
         }
         let answer = self.pipe().step(spot.clone(), calls::release(spot, from, length));
+        let kind = spot.target.kind;
         Reply::later(async move {
             match answer.await {
-                Ok(Value::Int(left)) if left >= 0 => {
-                    let left = u32::try_from(left).unwrap_or(u32::MAX);
-                    let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
-                    Ok(Released::Left(left, until))
-                }
-                Ok(Value::Int(_)) | Err(Failure::NotALock) => Ok(Released::NotHeld),
+                Ok(Value::Int(answer)) => Ok(match calls::counts_left(kind, answer) {
+                    Some(left) => {
+                        let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
+                        Released::Left(left, until)
+                    }
+                    None => Released::NotHeld,
+                }),
+                Err(Failure::NotALock) => Ok(Released::NotHeld),
                 Ok(other) => Err(nonsense(&other)),
                 Err(failure) => Err(failure),
             }
@@ -209,6 +205,7 @@ impl Engine for Redis {
 
     fn query(&self, target: &Target) -> Reply<Option<Holding>> {
         let answer = self.pipe().send(calls::query(target));
+        let foreign = target.kind == Kind::SetNx;
         Reply::later(async move {
             match answer.await? {
                 Value::Nil => Ok(None),
@@ -216,7 +213,7 @@ impl Engine for Redis {
                     [Value::Int(left), Value::BulkString(owner), Value::BulkString(count)] => {
                         let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
                         match (parse_owner(owner), count) {
-                            (Some(owner), Some(count)) => {
+                            (owner, Some(count)) if owner.is_some() || foreign => {
                                 let remaining = milliseconds(*left).unwrap_or(Duration::MAX);
                                 Ok(Some(Holding { owner, count, remaining }))
                             }
@@ -263,6 +260,30 @@ impl Engine for Redis {
     fn retire(&self, _client: ClientId) -> usize {
         self.keeper.retire()
     }
+}
+
+/// What a claim comes to when `answer` tells how long the lock is held, and by whom.
+fn busy_with(answer: &Value, spot: &Spot, hints: &Hints) -> Result<Attempt, Failure> {
+    let busy = match answer {
+        Value::Array(busy) => busy.as_slice(),
+        // Free again since it was refused.
+        Value::Nil => return Ok(Attempt::Busy { retry_in: Some(Duration::ZERO), holder: None }),
+        other => return Err(nonsense(other)),
+    };
+    let (left, holder) = match busy {
+        [Value::Int(left), Value::BulkString(holder), ..] => (*left, parse_owner(holder)),
+        [Value::Int(left), ..] => (*left, None),
+        _ => return Err(nonsense(answer)),
+    };
+    if holder == Some(spot.owner) {
+        return Ok(Attempt::Gone);
+    }
+    // One more, because the server rounds down.
+    let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
+    // Others who release such a lock tell nobody.
+    let polls = spot.target.kind == Kind::SetNx || hints.is_denied();
+    let retry_in = [retry_in, polls.then(|| jittered(POLL))].into_iter().flatten().min();
+    Ok(Attempt::Busy { retry_in, holder })
 }
 
 fn parse_owner(field: &[u8]) -> Option<OwnerId> {
