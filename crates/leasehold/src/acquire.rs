@@ -59,9 +59,6 @@ impl Request {
     /// Checks everything that can be checked here, before anything is sent.
     fn prepare(self, wait: Option<Duration>) -> Result<(Arc<Hold>, Entry), Invalid> {
         let target = self.target?;
-        let watched = self.way.watcher.is_some();
-        let queue = fair::queueing(wait).filter(|_| target.kind == Kind::Fair);
-        let queue = queue.map(|wait| Queueing { wait, watched });
         let lease = match self.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),
             None => Lease::Kept(self.shared.watchdog),
@@ -76,6 +73,9 @@ impl Request {
             None => Arc::new(Hold::fresh(self.shared, target)),
         };
         let Self { steal, fenced, way, .. } = self;
+        let watched = way.watcher.is_some();
+        let queue = fair::queueing(wait).filter(|_| hold.spot.target.kind == Kind::Fair);
+        let queue = queue.map(|wait| Queueing { wait, watched });
         Ok((hold, Entry { lease, max_hold, steal, fenced, reentrant: way.reentrant, queue }))
     }
 }

@@ -92,6 +92,31 @@ impl Client {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }
 
+    /// The lock of this name as most other libraries write it: one `SET name value NX PX lease`.
+    ///
+    /// It contends with redis-py's `Lock`, with Lettuce, Spring's `setIfAbsent`, bsm/redislock and whatever else writes
+    /// such a key; and is the cheapest lock there is: one plain command to take it, one to give it back. What it lacks:
+    ///
+    /// - It is not re-entrant: the key has no count. A second acquire by the same owner, and
+    ///   [`Guard::reenter`](crate::Guard::reenter), fail with [`Invalid::NotReentrant`].
+    /// - Others who release it tell nobody. Our own releases wake our waiters; besides that the first waiter of a client
+    ///   looks five to ten times a second, and when the time to live that it saw is over.
+    /// - It is another lock than [`lock`](Client::lock) of that name: on a server both want the same key, and whoever comes
+    ///   second is told [`Failure::NotALock`](crate::Failure::NotALock).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// let guard = client.setnx_lock("import").acquire().await?;
+    /// // … what no Python worker does meanwhile …
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn setnx_lock(&self, name: impl AsRef<str>) -> Lock {
+        self.lock_of(Kind::SetNx, name.as_ref(), Way { reentrant: false, ..Way::USUAL })
+    }
+
     fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {
         Lock::new(Arc::clone(&self.shared), self.target(kind, name), way)
     }
@@ -194,10 +219,11 @@ impl Shared {
         if let Some(hold) = self.engine.term(&spot).and_then(|term| term.hold()) {
             return hold;
         }
+        let key = spot.of_hold();
         let mut named = self.named();
-        named.get(&spot).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let hold = Arc::new(Hold::named(Arc::clone(self), spot.clone()));
-            named.insert(spot, Arc::downgrade(&hold));
+        named.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
+            let hold = Arc::new(Hold::named(Arc::clone(self), spot));
+            named.insert(key, Arc::downgrade(&hold));
             hold
         })
     }
@@ -210,10 +236,11 @@ impl Shared {
 
     /// Forgets a named hold that nobody has any more.
     pub(crate) fn forget_hold(&self, spot: &Spot) {
+        let key = spot.of_hold();
         let mut named = self.named();
         // Somebody may have asked for it again in the meantime.
-        if named.get(spot).is_some_and(|hold| hold.strong_count() == 0) {
-            named.remove(spot);
+        if named.get(&key).is_some_and(|hold| hold.strong_count() == 0) {
+            named.remove(&key);
         }
     }
 

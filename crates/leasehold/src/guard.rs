@@ -155,7 +155,7 @@ impl Guard {
     /// # Errors
     ///
     /// [`AcquireError::Lost`] if the lock is lost; a failure of the server; [`AcquireError::Invalid`] if the client is
-    /// shut down.
+    /// shut down, or the lock was taken by a handle that is not re-entrant.
     ///
     /// # Cancel safety
     ///
@@ -165,7 +165,7 @@ impl Guard {
         let term = Arc::clone(&self.term);
         Operation::new(async move {
             hold.shared.check_open()?;
-            Ok(hold.reenter(&term).await??)
+            hold.reenter(&term).await
         })
     }
 

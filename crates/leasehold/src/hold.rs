@@ -39,6 +39,8 @@ struct Seat {
     lease: Lease,
     /// Whether every entry has a token.
     fenced: bool,
+    /// Whether it may be entered again by what is known of it, which is how it was entered last.
+    reentrant: bool,
 }
 
 /// How a hold is to be entered.
@@ -74,7 +76,13 @@ impl Hold {
     }
 
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
-        let seat = Seat { count: 0, term: None, lease: Lease::Kept(shared.watchdog), fenced: false };
+        let seat = Seat {
+            count: 0,
+            term: None,
+            lease: Lease::Kept(shared.watchdog),
+            fenced: false,
+            reentrant: true,
+        };
         Self { shared, spot, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
     }
 
@@ -112,10 +120,13 @@ impl Hold {
     }
 
     /// Enters again for a guard of `term`, with the lease that the hold has.
-    pub(crate) async fn reenter(self: &Arc<Self>, term: &Arc<Term>) -> Result<Result<Guard, Loss>, Failure> {
+    pub(crate) async fn reenter(self: &Arc<Self>, term: &Arc<Term>) -> Result<Guard, AcquireError> {
         let mut seat = self.sit().await;
         if let Some(loss) = seat.loss_of(term) {
-            return Ok(Err(loss));
+            return Err(loss.into());
+        }
+        if !seat.reentrant {
+            return Err(Invalid::NotReentrant.into());
         }
         let lease = match seat.lease {
             // Nothing that was extended is taken back.
@@ -125,11 +136,11 @@ impl Hold {
         let (fenced, reentrant) = (seat.fenced, true);
         let entry = Entry { lease, max_hold: None, steal: false, fenced, reentrant, queue: None };
         match self.step_in(&mut seat, term, entry, None).await? {
-            Attempt::Granted(_, token) => Ok(Ok(Guard::new(Arc::clone(self), Arc::clone(term), token))),
-            Attempt::NotAsked(failure) => Err(failure),
+            Attempt::Granted(_, token) => Ok(Guard::new(Arc::clone(self), Arc::clone(term), token)),
+            Attempt::NotAsked(failure) => Err(failure.into()),
             Attempt::Gone | Attempt::Busy(_) => {
                 term.lose(Loss::Gone);
-                Ok(Err(Loss::Gone))
+                Err(Loss::Gone.into())
             }
         }
     }
@@ -173,6 +184,7 @@ impl Hold {
             seat.term = Some(Arc::clone(term));
             seat.lease = entry.lease;
             seat.fenced = entry.fenced;
+            seat.reentrant = entry.reentrant;
         }
         undo.disarm();
         Ok(attempt)

@@ -41,7 +41,8 @@ impl Lock {
     /// The same lock, in a handle by which an owner that holds it does not enter again.
     ///
     /// A second acquire by the same owner fails with [`Invalid::NotReentrant`] at once, instead of counting, or of
-    /// waiting for itself.
+    /// waiting for itself; and so does [`Guard::reenter`](crate::Guard::reenter) of a guard it gave. Redisson's
+    /// `getNonReentrantLock`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -118,7 +119,7 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn is_held_by(&self, owner: &Owner) -> Operation<Result<bool, QueryError>> {
         let owner = owner.at(self.shared.id);
-        self.ask(move |holding| holding.is_some_and(|holding| holding.owner == owner))
+        self.ask(move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
     }
 
     /// How often `owner` holds the lock: zero if it does not.
@@ -129,7 +130,7 @@ impl Lock {
     pub fn hold_count(&self, owner: &Owner) -> Operation<Result<u32, QueryError>> {
         let owner = owner.at(self.shared.id);
         self.ask(move |holding| {
-            holding.filter(|holding| holding.owner == owner).map_or(0, |holding| holding.count)
+            holding.filter(|holding| holding.owner == Some(owner)).map_or(0, |holding| holding.count)
         })
     }
 
@@ -220,8 +221,9 @@ impl OwnedLock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Under which owner.
-    pub owner: Owner,
+    /// Under which owner; `None` if it is no client of ours or of Redisson's, as can be with a
+    /// [`setnx_lock`](crate::Client::setnx_lock).
+    pub owner: Option<Owner>,
     /// How often it was entered.
     pub holds: u32,
     /// How long it stays held if nobody renews or releases it.
@@ -230,6 +232,6 @@ pub struct Holder {
 
 impl From<Holding> for Holder {
     fn from(holding: Holding) -> Self {
-        Self { owner: holding.owner.into(), holds: holding.count, remaining: holding.remaining }
+        Self { owner: holding.owner.map(Into::into), holds: holding.count, remaining: holding.remaining }
     }
 }

@@ -36,7 +36,7 @@ use crate::client::Client;
 use crate::connect::Connect;
 use crate::engine::faulty::{Faulty, Script};
 use crate::engine::{Engine, Kind, Target, memory};
-use crate::error::{Failure, Invalid};
+use crate::error::Failure;
 use crate::guard::Guard;
 use crate::name::Name;
 
@@ -59,8 +59,11 @@ fn client_of(engine: Arc<dyn Engine>) -> Client {
     Connect::new(String::new()).client(engine).expect("the defaults are in range")
 }
 
-fn lock_target(name: &str) -> Result<Target, Invalid> {
-    Name::new("", name).map(|name| Target { kind: Kind::Lock, name })
+/// The locks that can have this name.
+fn targets(name: &str) -> impl Iterator<Item = Target> {
+    let name = Name::new("", name).ok();
+    let kinds = [Kind::Lock, Kind::SetNx].into_iter();
+    kinds.filter_map(move |kind| Some(Target { kind, name: name.clone()? }))
 }
 
 /// Makes things go wrong on one memory engine, for all its clients.
@@ -110,7 +113,8 @@ impl Faults {
     /// Removes a lock behind its holder's back, who is told [`Loss::Gone`](crate::Loss::Gone); false if nobody holds it.
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn lose_hold(&self, name: &str) -> bool {
-        lock_target(name).is_ok_and(|target| self.faulty.memory.remove(&target))
+        let remove = |target: &Target| self.faulty.memory.remove(target);
+        targets(name).filter(remove).count() > 0
     }
 
     /// Lets somebody else take a lock over; the holder is told [`Loss::TakenOver`](crate::Loss::TakenOver).
@@ -125,7 +129,7 @@ impl Faults {
     /// How many wait for a lock.
     #[must_use]
     pub fn waiters(&self, name: &str) -> usize {
-        lock_target(name).map_or(0, |target| self.faulty.memory.waiters(&target))
+        targets(name).map(|target| self.faulty.memory.waiters(&target)).sum()
     }
 
     /// How many names are held or waited for: zero when nothing is left behind.

@@ -201,7 +201,8 @@ impl<'a> Wait<'a> {
         let until = self.deadline.map_or(again, |deadline| deadline.min(again));
         match race(self.hold.shared.closed(), time::sleep_until(until)).await {
             First::Left(()) => Err(Invalid::ShutDown.into()),
-            First::Right(()) => Ok(()),
+            First::Right(()) if !self.is_over() => Ok(()),
+            First::Right(()) => Err(self.timed_out()),
         }
     }
 

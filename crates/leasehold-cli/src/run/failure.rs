@@ -181,7 +181,8 @@ pub(super) async fn held(lock: &Lock) -> String {
     match lock.holder().await {
         Ok(Some(Holder { owner, remaining, .. })) => {
             // The time first: on a narrow terminal the rest is cut off.
-            format!(", held for at least {} by {owner}", human(remaining))
+            let by = owner.map_or_else(|| "somebody else".into(), |owner| owner.to_string());
+            format!(", held for at least {} by {by}", human(remaining))
         }
         _ => String::new(),
     }

@@ -110,7 +110,7 @@ pub async fn all_questions_get_the_same_answer(bench: &Bench) -> Outcome {
 
     let outer = lock.acquire().as_owner(&owner).lease(LONG_LEASE).await?;
     let _inner = outer.reenter().await?;
-    let Some(Holder { owner: shown, holds: 2, remaining, .. }) = onlooker.holder().await? else {
+    let Some(Holder { owner: Some(shown), holds: 2, remaining, .. }) = onlooker.holder().await? else {
         panic!("one holder, two holds")
     };
     assert_eq!(shown, outer.owner());

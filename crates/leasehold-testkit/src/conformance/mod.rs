@@ -15,15 +15,19 @@ mod outcome;
 pub mod cancel;
 pub mod contention;
 pub mod fair;
+pub mod fenced;
 pub mod lease;
 pub mod lock;
 pub mod loss;
 pub mod multi;
 pub mod names;
+pub mod non_reentrant;
 pub mod owner;
 pub mod reentry;
 pub mod renewal;
+pub mod setnx;
 pub mod shutdown;
+pub mod spin;
 pub mod takeover;
 pub mod waiting;
 
@@ -207,6 +211,42 @@ macro_rules! conformance_cases {
                 ["OWN-111"] => a_lease_begins_when_the_last_member_is_there,
                 ["OWN-112"] => kinds_and_clients_can_be_mixed,
                 ["OWN-113"] => those_who_want_some_of_the_same_locks_do_not_wait_in_a_circle,
+            }
+            spin {
+                ["SP-01"] => a_spinning_waiter_gets_the_lock_after_the_release,
+                ["SP-02", "OWN-40"] => a_spinning_wait_with_a_limit_ends_with_the_lock_or_in_time,
+                ["SP-04", "SP-05"] => a_try_of_a_spin_lock_does_not_wait,
+                ["OWN-41"] => a_spin_lock_is_the_plain_lock_of_that_name,
+                ["OWN-42"] => a_spinning_waiter_can_be_cancelled,
+                ["OWN-43"] => a_spinning_waiter_is_told_of_a_shutdown,
+                ["OWN-44"] => spinning_tasks_take_turns,
+            }
+            non_reentrant {
+                ["NR-01"] => others_wait_for_a_lock_that_is_not_reentrant,
+                ["NR-02", "NR-03"] => an_owner_does_not_enter_twice,
+                ["NR-04"] => an_owner_is_known_in_every_handle,
+                ["OWN-45"] => a_guard_of_a_handle_that_is_not_reentrant_does_not_enter_again,
+                ["OWN-46"] => an_owner_whose_lease_is_over_is_not_in,
+            }
+            fenced {
+                ["FE-01", "FE-02", "FE-03", "FE-04"] => tokens_count_from_one_whichever_way_the_lock_is_taken,
+                ["OWN-47"] => a_fenced_lock_is_the_plain_lock_of_that_name,
+                ["OWN-48"] => every_entry_of_a_fenced_lock_has_a_token_of_its_own,
+                ["OWN-49"] => tokens_rise_however_a_hold_ends,
+                ["OWN-50"] => tokens_are_in_the_order_of_the_holds,
+            }
+            setnx {
+                ["OWN-53"] => a_setnx_lock_is_held_by_one_and_waited_for,
+                ["OWN-54"] => a_setnx_lock_is_not_entered_twice,
+                ["OWN-55"] => a_setnx_lock_answers_all_questions,
+                ["OWN-56"] => a_setnx_lock_runs_out_and_is_told,
+                ["OWN-57"] => a_setnx_lock_is_kept_while_its_guard_lives,
+                ["OWN-58"] => a_setnx_lock_that_is_removed_is_lost_and_the_next_is_not_touched,
+                ["OWN-59"] => a_setnx_lock_can_be_forced_and_taken_over,
+                ["OWN-60"] => a_setnx_lock_has_tokens,
+                ["OWN-61"] => waiters_for_a_setnx_lock_can_be_cancelled,
+                ["OWN-62"] => tasks_take_turns_with_a_setnx_lock,
+                ["OWN-63"] => a_setnx_lock_can_be_extended,
             }
             shutdown {
                 ["LK-14"] => a_lock_left_behind_runs_out,

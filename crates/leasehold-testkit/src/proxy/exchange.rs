@@ -62,7 +62,7 @@ impl Command {
     }
 
     fn sets_up(&self) -> bool {
-        ["HELLO", "AUTH", "CLIENT", "SELECT"].contains(&self.name.as_str())
+        ["HELLO", "AUTH", "CLIENT", "COMMAND", "SELECT"].contains(&self.name.as_str())
     }
 }
 

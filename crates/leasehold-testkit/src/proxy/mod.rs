@@ -96,8 +96,8 @@ impl Proxy {
 
     /// Loses the next reply: the server has executed the command, but the connection closes instead.
     ///
-    /// The replies to `HELLO`, `AUTH`, `CLIENT` and `SELECT`, by which clients set up connections, are never
-    /// lost.
+    /// The replies to `HELLO`, `AUTH`, `CLIENT`, `COMMAND` and `SELECT`, by which clients set up connections, are
+    /// never lost.
     pub fn lose_reply_once(&self, which: Which) {
         self.with(move |state| state.losses.next = Some(which));
     }

@@ -19,8 +19,8 @@ fn documented() -> Vec<&'static str> {
 }
 
 /// Commands that are used where they are allowed and not missed where they are not.
-const OPTIONAL: [&str; 6] =
-    ["+subscribe", "+unsubscribe", "+ping", "+client|id", "+client|kill", "+client|setname"];
+const OPTIONAL: [&str; 7] =
+    ["+subscribe", "+unsubscribe", "+ping", "+client|id", "+client|kill", "+client|setname", "+command|info"];
 
 /// Makes the user of the page under another name and without some of the words.
 fn make_user(server: &Server, name: &str, without: &[&str]) -> String {
@@ -62,12 +62,34 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
         return Err("force_unlock".into());
     }
     drop((guard, stolen));
+    let fenced = client.fenced_lock(format!("lock:{name}"));
+    let token = fenced.acquire().await.map_err(|error| told("acquire with a token")(&error))?.token();
+    if fenced.last_token().await.map_err(|error| told("the last token")(&error))? != token {
+        return Err("the last token".into());
+    }
+    do_everything_by_setnx(&client, &format!("lock:{name}:setnx")).await?;
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
     // The drop is done when the next request is answered.
     match lock.is_locked().await {
         Ok(false) => Ok(()),
         other => Err(format!("after a drop: {other:?}")),
     }
+}
+
+/// The same for a lock by `SET … NX`.
+async fn do_everything_by_setnx(client: &Client, name: &str) -> Result<(), String> {
+    let told = |what: &'static str| move |error: &dyn std::fmt::Debug| format!("setnx, {what}: {error:?}");
+    let lock = client.setnx_lock(name);
+    let guard = lock.acquire().await.map_err(|error| told("acquire")(&error))?;
+    if lock.try_acquire().await.map_err(|error| told("busy")(&error))?.is_some() {
+        return Err("setnx: two at once".into());
+    }
+    guard.extend(SECOND * 3).await.map_err(|error| told("extend")(&error))?;
+    guard.release().await.map_err(|error| told("release")(&error))?;
+    let guard = lock.acquire().fenced().await.map_err(|error| told("acquire with a token")(&error))?;
+    let stolen = lock.acquire().steal().await.map_err(|error| told("steal")(&error))?;
+    drop(guard);
+    stolen.release().await.map(drop).map_err(|error| told("release")(&error))
 }
 
 #[tokio::test]
@@ -109,6 +131,10 @@ async fn other_names_are_denied() {
     // A name with a tag of its own is under the same rule.
     client.lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
     assert_eq!(keys(&server), [""; 0]);
+    client.fenced_lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(keys(&server), ["redisson_lock_token:lock:{x}"]);
+    client.setnx_lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
+    assert_eq!(keys(&server), ["redisson_lock_token:lock:{x}"]);
 }
 
 #[tokio::test]

@@ -148,7 +148,8 @@ pub(crate) enum Renewed {
 /// A hold as anybody can see it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holding {
-    pub(crate) owner: OwnerId,
+    /// Unless it is somebody whose name is no owner.
+    pub(crate) owner: Option<OwnerId>,
     pub(crate) count: u32,
     pub(crate) remaining: Duration,
 }

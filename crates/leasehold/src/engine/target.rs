@@ -14,6 +14,8 @@ pub(crate) enum Kind {
     Spin,
     /// The same, with a queue of those who wait.
     Fair,
+    /// One string, as `SET … NX` makes it.
+    SetNx,
 }
 
 impl Kind {
@@ -21,6 +23,15 @@ impl Kind {
     pub(crate) fn family(self) -> Family {
         match self {
             Self::Lock | Self::Spin | Self::Fair => Family::Lock,
+            Self::SetNx => Family::SetNx,
+        }
+    }
+
+    /// The one that stands for all whose holds are the same thing: who has a spin lock has the plain one.
+    pub(crate) fn of_hold(self) -> Self {
+        match self {
+            Self::Lock | Self::Spin | Self::Fair => Self::Lock,
+            Self::SetNx => Self::SetNx,
         }
     }
 }
@@ -29,6 +40,7 @@ impl Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Family {
     Lock,
+    SetNx,
 }
 
 /// One primitive of one name.
@@ -43,6 +55,25 @@ pub(crate) struct Target {
 pub(crate) struct Spot {
     pub(crate) target: Target,
     pub(crate) owner: OwnerId,
+}
+
+impl Spot {
+    /// The same for all spots at which there can be only one hold.
+    pub(crate) fn of_hold(&self) -> Self {
+        Self { target: self.target.of_hold(), owner: self.owner }
+    }
+}
+
+impl Target {
+    fn of_hold(&self) -> Self {
+        Self { kind: self.kind.of_hold(), name: self.name.clone() }
+    }
+
+    /// Whether what is held of one is held of the other.
+    #[cfg(feature = "redis")]
+    pub(crate) fn shares_holds_with(&self, other: &Self) -> bool {
+        self.kind.of_hold() == other.kind.of_hold() && self.name == other.name
+    }
 }
 
 impl fmt::Display for Target {

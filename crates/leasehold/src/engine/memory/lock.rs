@@ -132,7 +132,7 @@ impl Machine for Lock {
     fn query(&mut self, _target: &Target, now: Instant) -> (Option<Holding>, Aftermath) {
         let freed = self.judge(now);
         let holding = self.held.as_ref().map(|held| Holding {
-            owner: held.owner,
+            owner: Some(held.owner),
             count: held.count,
             remaining: held.expires.map_or(held.lease.length(), |at| at.saturating_duration_since(now)),
         });

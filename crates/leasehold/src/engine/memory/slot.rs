@@ -22,7 +22,7 @@ pub(super) enum Slot {
 impl Slot {
     pub(super) fn new(family: Family) -> Self {
         match family {
-            Family::Lock => Self::Lock(Lock::default()),
+            Family::Lock | Family::SetNx => Self::Lock(Lock::default()),
         }
     }
 

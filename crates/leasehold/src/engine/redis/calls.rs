@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::keys;
 use super::scripts::{
     ABANDON, ACQUIRE, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE, FAIR_RELEASE, FORCE, QUERY,
-    QUEUE, RELEASE, RENEW, Script, TOKEN,
+    QUEUE, RELEASE, RENEW, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script, TOKEN,
 };
 use crate::engine::{Claim, Kind, Spot, Target};
 use crate::owner::OwnerId;
@@ -24,6 +24,15 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
             let call = if claim.fenced { call.key(&keys::token(target)) } else { call };
             let wait = claim.queue.map_or(0, |queue| queue.wait.as_millis());
             call.arg(owner).arg(whole(length)).arg(claim.held).arg(u8::from(claim.steal)).arg(wait)
+        }
+        Kind::SetNx if claim.fenced || claim.steal => {
+            let call = Call::new(&SETNX_ACQUIRE).key(target.name.as_str());
+            let call = if claim.fenced { call.key(&keys::token(target)) } else { call };
+            call.arg(owner).arg(whole(length)).arg(u8::from(claim.steal))
+        }
+        Kind::SetNx => {
+            let call = Call::command("SET").key(target.name.as_str());
+            call.arg(owner).arg("NX").arg("PX").arg(whole(length))
         }
     }
 }
@@ -46,6 +55,16 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
         Kind::Fair => {
             fair(&FAIR_RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(announcement(target))
         }
+        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
+    }
+}
+
+/// What the answer to a release says: how many counts are left, if there were any.
+pub(super) fn counts_left(kind: Kind, answer: i64) -> Option<u32> {
+    match kind {
+        // One was deleted, or none.
+        Kind::SetNx => (answer == 1).then_some(0),
+        Kind::Lock | Kind::Spin | Kind::Fair => u32::try_from(answer).ok(),
     }
 }
 
@@ -57,32 +76,37 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
             Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(announcement(target))
         }
         Kind::Fair => fair(&FAIR_ABANDON, target).arg(owner).arg(count).arg(announcement(target)),
+        // It is entered once or not at all, so whoever gives back, gives back everything.
+        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
     }
 }
 
 /// Renews holds of one kind, or only looks at those with no time.
 pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, Duration)>) -> Call {
-    match kind {
-        Kind::Lock | Kind::Spin | Kind::Fair => {
-            holds.into_iter().fold(Call::new(&RENEW), |call, (spot, length)| {
-                let Spot { target, owner } = spot;
-                call.key(target.name.as_str()).arg(owner).arg(length.as_millis())
-            })
-        }
-    }
+    let script = match kind {
+        Kind::Lock | Kind::Spin | Kind::Fair => &RENEW,
+        Kind::SetNx => &SETNX_RENEW,
+    };
+    holds.into_iter().fold(Call::new(script), |call, (spot, length)| {
+        let Spot { target, owner } = spot;
+        call.key(target.name.as_str()).arg(owner).arg(length.as_millis())
+    })
 }
 
 /// Tells who holds it.
 pub(super) fn query(target: &Target) -> Call {
     match target.kind {
         Kind::Lock | Kind::Spin | Kind::Fair => Call::new(&QUERY).key(target.name.as_str()),
+        Kind::SetNx => Call::new(&SETNX_QUERY).key(target.name.as_str()),
     }
 }
 
 /// Frees it, whoever holds it.
 pub(super) fn force(target: &Target) -> Call {
     match target.kind {
-        Kind::Lock | Kind::Spin => Call::new(&FORCE).key(target.name.as_str()).arg(announcement(target)),
+        Kind::Lock | Kind::Spin | Kind::SetNx => {
+            Call::new(&FORCE).key(target.name.as_str()).arg(announcement(target))
+        }
         Kind::Fair => fair(&FAIR_FORCE, target).arg(announcement(target)),
     }
 }

@@ -1,5 +1,6 @@
 //! The seam to the Redis client: opening a connection, sending on it, and what its errors mean to us.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -9,6 +10,7 @@ use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, ProtocolVersion, PushInf
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::time::Instant;
 
+use super::scripts::{Call, Deletes, Wording};
 use crate::error::Failure;
 
 /// Where and how to connect.
@@ -51,7 +53,13 @@ impl Settings {
         let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
         let connection = opened.map_err(|error| failure(&error))?;
         let heard = Arc::new(Mutex::new(Instant::now()));
-        let connection = Connection { pipeline: connection, timeout: self.response_timeout, heard };
+        let connection = Connection {
+            pipeline: connection,
+            timeout: self.response_timeout,
+            heard,
+            deletes: Deletes::ByScript,
+            denied: Arc::default(),
+        };
         if !self.label.is_empty() {
             // A name that the server does not like, or a server that allows none, is no reason not to lock.
             let name: String =
@@ -73,6 +81,9 @@ pub(super) struct Connection {
     timeout: Duration,
     /// When anything was last heard of the server.
     heard: Arc<Mutex<Instant>>,
+    deletes: Deletes,
+    /// The server has a command for it, and does not let us use it.
+    denied: Arc<AtomicBool>,
 }
 
 /// Why a command has no result.
@@ -109,6 +120,36 @@ impl Connection {
             Ok(answered) => answered,
             Err(_) => Err(Trouble::Refused(Failure::Unavailable(format!("no answer within {limit:?}")))),
         }
+    }
+
+    /// Runs a call. All of it is sent at the first poll.
+    pub(super) async fn run(&self, call: &Call, wording: Wording, limit: Duration) -> Result<Value, Trouble> {
+        let deletes = if self.denied.load(Ordering::Relaxed) { Deletes::ByScript } else { self.deletes };
+        let (command, after) = call.commands(wording, deletes);
+        let Some(after) = after else { return self.send_within(command, limit).await };
+        match tokio::join!(biased; self.send_within(command, limit), self.send(after)).0 {
+            // Nothing was done, and a script may do it.
+            Err(Trouble::Refused(Failure::Denied(_))) => {
+                self.denied.store(true, Ordering::Relaxed);
+                Err(Trouble::NoScript)
+            }
+            done => done,
+        }
+    }
+
+    /// Finds out what the server has in place of our scripts. Who may not ask uses the scripts.
+    pub(super) async fn learn(&mut self) -> Result<(), Failure> {
+        let ask = redis::cmd("COMMAND").arg("INFO").arg("DELEX").arg("DELIFEQ").clone();
+        self.deletes = match self.send(ask).await {
+            Ok(Value::Array(known)) => match known.as_slice() {
+                [Value::Array(_), _] => Deletes::Delex,
+                [_, Value::Array(_)] => Deletes::DelIfEq,
+                _ => Deletes::ByScript,
+            },
+            Err(Trouble::Broken(failure)) => return Err(failure),
+            _ => Deletes::ByScript,
+        };
+        Ok(())
     }
 
     pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), Trouble> {

@@ -17,7 +17,7 @@ use super::calls;
 use super::connection::{Connection, Settings, Trouble};
 use super::hints::Hints;
 use super::keeper::Keeper;
-use super::scripts::Call;
+use super::scripts::{Call, Wording};
 use super::subscriber;
 use crate::engine::Spot;
 use crate::error::Failure;
@@ -207,9 +207,12 @@ struct Link {
 impl Link {
     async fn open(settings: &Settings, number: u64, pipe: &Pipe) -> Result<Self, Failure> {
         let (push, pushes) = unbounded_channel();
-        let connection = settings.open(push).await?;
+        let mut connection = settings.open(push).await?;
         tokio::spawn(watch(pushes, number, pipe.clone()));
-        let id = connection.id().await?;
+        // Both questions in one round trip.
+        let asked = connection.clone();
+        let (id, learned) = tokio::join!(biased; asked.id(), connection.learn());
+        let (id, ()) = (id?, learned?);
         Ok(Self { number, connection, id })
     }
 
@@ -363,8 +366,8 @@ impl Supervisor {
         // Whatever was to be undone has to be before the next step, and never again after it: so by its text, which
         // the server understands at once.
         if let Some(before) = request.about.as_ref().and_then(|spot| self.unsettled.remove(spot)) {
-            let (connection, undo) = (link.connection.clone(), before.abandon.call().by_text());
-            tokio::spawn(async move { connection.send(undo).await });
+            let (connection, undo) = (link.connection.clone(), before.abandon.call());
+            tokio::spawn(async move { connection.run(&undo, Wording::Text, Duration::MAX).await });
         }
         link.run(request, &self.pipe);
     }
@@ -391,9 +394,9 @@ impl Supervisor {
         };
         let (connection, number, pipe) = (link.connection.clone(), link.number, self.pipe.clone());
         let call = unsettled.abandon.call();
-        let command = if unsettled.by_text { call.by_text() } else { call.by_hash() };
+        let wording = if unsettled.by_text { Wording::Text } else { Wording::Hash };
         tokio::spawn(async move {
-            let outcome = match connection.send(command).await {
+            let outcome = match connection.run(&call, wording, Duration::MAX).await {
                 // What may not be undone is not asked again.
                 Ok(_) | Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
                 Err(Trouble::NoScript) => Outcome::Unknown,
@@ -430,9 +433,9 @@ async fn open_after(pause: Duration, settings: Settings, number: u64, pipe: Pipe
 /// may be under way already.
 async fn run(connection: Connection, number: u64, request: Request, pipe: Pipe) {
     let Request { call, limit, answer, .. } = request;
-    let mut outcome = connection.send_within(call.by_hash(), limit).await;
+    let mut outcome = connection.run(&call, Wording::Hash, limit).await;
     if matches!(outcome, Err(Trouble::NoScript)) && !answer.is_closed() {
-        outcome = connection.send_within(call.by_text(), limit).await;
+        outcome = connection.run(&call, Wording::Text, limit).await;
     }
     if matches!(outcome, Err(Trouble::Broken(_))) {
         pipe.tell(Message::Broken(number));

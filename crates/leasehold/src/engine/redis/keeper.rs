@@ -113,6 +113,16 @@ impl Keeper {
         self.book().holds.get(&key(&spot.target))?.iter().find(|kept| kept.spot == *spot).cloned()
     }
 
+    /// The term of a hold, by whichever handle of the same lock it was taken.
+    pub(super) fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        let book = self.book();
+        let beside = book.holds.get(&key(&spot.target))?;
+        let kept = beside
+            .iter()
+            .find(|kept| kept.spot.owner == spot.owner && kept.spot.target.shares_holds_with(&spot.target));
+        kept.map(|kept| Arc::clone(&kept.term))
+    }
+
     /// What was held of a target, by whomever, is gone.
     pub(super) fn lose(&self, target: &Target, loss: Loss) {
         for lost in self.book().remove_all(target) {
@@ -279,8 +289,10 @@ impl Book {
 
     fn remove_all(&mut self, target: &Target) -> Vec<Kept> {
         let beside = self.holds.get(&key(target)).into_iter().flatten();
-        let spots: Vec<_> =
-            beside.map(|kept| kept.spot.clone()).filter(|spot| spot.target == *target).collect();
+        let spots: Vec<_> = beside
+            .map(|kept| kept.spot.clone())
+            .filter(|spot| spot.target.shares_holds_with(target))
+            .collect();
         spots.iter().filter_map(|spot| self.remove(spot)).collect()
     }
 

@@ -14,6 +14,7 @@ pub(super) fn channel(target: &Target) -> String {
     let tag = tagged(&target.name);
     match target.kind {
         Kind::Lock | Kind::Spin | Kind::Fair => format!("redisson_lock__channel:{tag}"),
+        Kind::SetNx => format!("leasehold_setnx__channel:{tag}"),
     }
 }
 

@@ -56,7 +56,7 @@ pub(crate) struct Redis {
 
 /// How long a waiter for a fair lock stands in its queue without saying that it lives.
 const MARK: Duration = Duration::from_secs(3);
-/// Where subscribing is denied, the head of a line looks about this often.
+/// Where nobody tells that a lock is free, the head of a line looks about this often.
 const POLL: Duration = Duration::from_millis(200);
 
 impl Redis {
@@ -116,39 +116,32 @@ impl Engine for Redis {
         let length = kept.length(begun);
         let answer = self.pipe().step(claim.spot.clone(), calls::acquire(claim, length));
         let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
-        let (keeper, hints, beats) =
-            (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats));
+        let (keeper, hints, beats, pipe) =
+            (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats), self.pipe());
         Reply::later(async move {
-            match answer.await? {
-                Value::Int(0) => Ok(Attempt::Gone),
-                Value::Int(token) => {
-                    let until = kept.until(begun, length);
-                    beats.remove(&kept.spot);
-                    keeper.keep(kept, steal);
-                    Ok(Attempt::Granted(until, fenced.then_some(token.unsigned_abs())))
-                }
-                Value::Array(busy) => {
-                    let (left, holder, place) = match busy.as_slice() {
-                        [Value::Int(left), Value::BulkString(holder)] => (*left, parse_owner(holder), 0),
-                        [Value::Int(left), Value::BulkString(holder), Value::Int(place)] => {
-                            (*left, parse_owner(holder), *place)
-                        }
-                        [Value::Int(left), ..] => (*left, None, 0),
-                        _ => return Err(nonsense(&Value::Array(busy))),
-                    };
-                    let position = usize::try_from(place).ok().filter(|place| *place > 0);
-                    if let (Some(queueing), Some(position)) = (queue, position) {
-                        beats.add(&kept.spot, queueing, position);
+            let answer = match answer.await? {
+                // A `SET … NX` that was refused tells nothing else: only whoever is refused pays for a question.
+                Value::Nil => pipe.send(calls::query(&kept.spot.target)).await?,
+                answer => answer,
+            };
+            let token = match answer {
+                Value::Int(0) => return Ok(Attempt::Gone),
+                Value::Int(token @ 1..) => fenced.then_some(token.unsigned_abs()),
+                Value::Okay => None,
+                busy => {
+                    let attempt = busy_with(&busy, &kept.spot, &hints)?;
+                    if let (Attempt::Busy(Busy { position: Some(position), .. }), Some(queueing)) =
+                        (&attempt, queue)
+                    {
+                        beats.add(&kept.spot, queueing, *position);
                     }
-                    // One more, because the server rounds down. Only the next one has anything to look for then.
-                    let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
-                    let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
-                    let poll = hints.is_denied().then(|| jittered(POLL));
-                    let retry_in = [retry_in, poll].into_iter().flatten().min();
-                    Ok(Attempt::Busy(Busy { retry_in, holder, position }))
+                    return Ok(attempt);
                 }
-                other => Err(nonsense(&other)),
-            }
+            };
+            let until = kept.until(begun, length);
+            beats.remove(&kept.spot);
+            keeper.keep(kept, steal);
+            Ok(Attempt::Granted(until, token))
         })
     }
 
@@ -161,14 +154,17 @@ impl Engine for Redis {
             self.keeper.forget(spot);
         }
         let answer = self.pipe().step(spot.clone(), calls::release(spot, from, length));
+        let kind = spot.target.kind;
         Reply::later(async move {
             match answer.await {
-                Ok(Value::Int(left)) if left >= 0 => {
-                    let left = u32::try_from(left).unwrap_or(u32::MAX);
-                    let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
-                    Ok(Released::Left(left, until))
-                }
-                Ok(Value::Int(_)) | Err(Failure::NotALock) => Ok(Released::NotHeld),
+                Ok(Value::Int(answer)) => Ok(match calls::counts_left(kind, answer) {
+                    Some(left) => {
+                        let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
+                        Released::Left(left, until)
+                    }
+                    None => Released::NotHeld,
+                }),
+                Err(Failure::NotALock) => Ok(Released::NotHeld),
                 Ok(other) => Err(nonsense(&other)),
                 Err(failure) => Err(failure),
             }
@@ -221,11 +217,12 @@ impl Engine for Redis {
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.keeper.get(spot).map(|kept| kept.term)
+        self.keeper.term(spot)
     }
 
     fn query(&self, target: &Target) -> Reply<Option<Holding>> {
         let answer = self.pipe().send(calls::query(target));
+        let foreign = target.kind == Kind::SetNx;
         Reply::later(async move {
             match answer.await? {
                 Value::Nil => Ok(None),
@@ -233,7 +230,7 @@ impl Engine for Redis {
                     [Value::Int(left), Value::BulkString(owner), Value::BulkString(count)] => {
                         let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
                         match (parse_owner(owner), count) {
-                            (Some(owner), Some(count)) => {
+                            (owner, Some(count)) if owner.is_some() || foreign => {
                                 let remaining = milliseconds(*left).unwrap_or(Duration::MAX);
                                 Ok(Some(Holding { owner, count, remaining }))
                             }
@@ -301,6 +298,36 @@ impl Engine for Redis {
     fn retire(&self, _client: ClientId) -> usize {
         self.keeper.retire()
     }
+}
+
+/// What a claim comes to when `answer` tells how long the lock is held, and by whom.
+fn busy_with(answer: &Value, spot: &Spot, hints: &Hints) -> Result<Attempt, Failure> {
+    let busy = match answer {
+        Value::Array(busy) => busy.as_slice(),
+        // Free again since it was refused.
+        Value::Nil => return Ok(Attempt::Busy(Busy { retry_in: Some(Duration::ZERO), ..Busy::default() })),
+        other => return Err(nonsense(other)),
+    };
+    let (left, holder, place) = match busy {
+        // Of a fair lock.
+        [Value::Int(left), Value::BulkString(holder), Value::Int(place)] => {
+            (*left, parse_owner(holder), *place)
+        }
+        [Value::Int(left), Value::BulkString(holder), ..] => (*left, parse_owner(holder), 0),
+        [Value::Int(left), ..] => (*left, None, 0),
+        _ => return Err(nonsense(answer)),
+    };
+    if holder == Some(spot.owner) {
+        return Ok(Attempt::Gone);
+    }
+    let position = usize::try_from(place).ok().filter(|place| *place > 0);
+    // One more, because the server rounds down. Of a queue only the first has anything to look for then.
+    let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
+    let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
+    // Others who release such a lock tell nobody.
+    let polls = spot.target.kind == Kind::SetNx || hints.is_denied();
+    let retry_in = [retry_in, polls.then(|| jittered(POLL))].into_iter().flatten().min();
+    Ok(Attempt::Busy(Busy { retry_in, holder, position }))
 }
 
 fn parse_owner(field: &[u8]) -> Option<OwnerId> {

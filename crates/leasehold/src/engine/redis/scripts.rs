@@ -41,18 +41,65 @@ pub(super) static FAIR_BEAT: Script = fair!("fair_beat.lua");
 pub(super) static QUEUE: Script = Script::new(include_str!("scripts/queue.lua"));
 pub(super) static TOKEN: Script = Script::new(include_str!("scripts/token.lua"));
 pub(super) static FORCE: Script = Script::new(include_str!("scripts/force.lua"));
+pub(super) static SETNX_ACQUIRE: Script = Script::new(include_str!("scripts/setnx_acquire.lua"));
+pub(super) static SETNX_RENEW: Script = Script::new(include_str!("scripts/setnx_renew.lua"));
+pub(super) static SETNX_QUERY: Script = Script::new(include_str!("scripts/setnx_query.lua"));
+static SETNX_RELEASE: Script = Script::new(include_str!("scripts/setnx_release.lua"));
 
-/// A script with its keys and arguments. Names and values are arguments, never script text.
+/// What to run, with its keys and arguments. Names and values are arguments, never script text.
 #[derive(Debug)]
 pub(super) struct Call {
-    script: &'static Script,
+    what: What,
     keys: Vec<String>,
     arguments: Vec<String>,
 }
 
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Script(&'static Script),
+    /// A command of the server's own, which needs no script.
+    Command(&'static str),
+    /// Deletes a key if it has the value of the first argument, and says so on the channel that the second names.
+    CompareAndDelete,
+}
+
+/// How a server deletes a key only if it has a given value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Deletes {
+    ByScript,
+    /// Redis from 8.4 on.
+    Delex,
+    /// Valkey from 9 on.
+    DelIfEq,
+}
+
+/// In which words a script is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wording {
+    /// By its hash, which is what a server that knows the script needs.
+    Hash,
+    /// In full, which makes the server know it.
+    Text,
+}
+
 impl Call {
     pub(super) fn new(script: &'static Script) -> Self {
-        Self { script, keys: Vec::new(), arguments: Vec::new() }
+        Self { what: What::Script(script), keys: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// A plain command: its key comes first, then its arguments.
+    pub(super) fn command(name: &'static str) -> Self {
+        Self { what: What::Command(name), keys: Vec::new(), arguments: Vec::new() }
+    }
+
+    /// Deletes a key that has a value, and announces it.
+    #[expect(clippy::needless_pass_by_value, reason = "as for the other arguments")]
+    pub(super) fn compare_and_delete(key: &str, value: impl ToString, channel: String) -> Self {
+        Self {
+            what: What::CompareAndDelete,
+            keys: vec![key.to_owned()],
+            arguments: vec![value.to_string(), channel],
+        }
     }
 
     pub(super) fn key(mut self, key: &str) -> Self {
@@ -66,19 +113,49 @@ impl Call {
         self
     }
 
-    /// The call by the script's hash, which is what a server that knows the script needs.
-    pub(super) fn by_hash(&self) -> Cmd {
-        self.command("EVALSHA", self.script.hash())
+    /// What is to be sent, and what is to be sent right behind it without anybody waiting for it.
+    ///
+    /// In full, a call is always a script where it can be one: that works on every server.
+    pub(super) fn commands(&self, wording: Wording, deletes: Deletes) -> (Cmd, Option<Cmd>) {
+        match (self.what, wording, deletes) {
+            (What::Script(script), ..) => (self.script(script, wording), None),
+            (What::Command(name), ..) => {
+                let mut command = redis::cmd(name);
+                command.arg(&self.keys).arg(&self.arguments);
+                (command, None)
+            }
+            (What::CompareAndDelete, Wording::Text, _) | (What::CompareAndDelete, _, Deletes::ByScript) => {
+                (self.script(&SETNX_RELEASE, wording), None)
+            }
+            (What::CompareAndDelete, Wording::Hash, Deletes::Delex) => {
+                let mut delete = redis::cmd("DELEX");
+                delete.arg(&self.keys).arg("IFEQ").arg(&self.arguments[0]);
+                (delete, Some(self.announcement()))
+            }
+            (What::CompareAndDelete, Wording::Hash, Deletes::DelIfEq) => {
+                let mut delete = redis::cmd("DELIFEQ");
+                delete.arg(&self.keys).arg(&self.arguments[0]);
+                (delete, Some(self.announcement()))
+            }
+        }
     }
 
-    /// The call with the script's text, which makes the server know it.
-    pub(super) fn by_text(&self) -> Cmd {
-        self.command("EVAL", self.script.text)
+    fn announcement(&self) -> Cmd {
+        let mut publish = redis::cmd("PUBLISH");
+        publish.arg(&self.arguments[1]).arg(0);
+        publish
     }
 
-    fn command(&self, command: &str, script: &str) -> Cmd {
-        let mut cmd = redis::cmd(command);
-        cmd.arg(script).arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
-        cmd
+    fn script(&self, script: &'static Script, wording: Wording) -> Cmd {
+        let mut command = match wording {
+            Wording::Hash => redis::cmd("EVALSHA"),
+            Wording::Text => redis::cmd("EVAL"),
+        };
+        command.arg(match wording {
+            Wording::Hash => script.hash(),
+            Wording::Text => script.text,
+        });
+        command.arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
+        command
     }
 }

@@ -16,13 +16,16 @@ if left ~= -2 and held == 0 then
     if ARGV[4] ~= '1' then
         return { left, redis.call('hkeys', key)[1] }
     end
-    redis.call('del', key)
 end
+-- Before anything is changed: it fails where something else has the name of the tokens.
 local token = 1
 if KEYS[2] then
     token = redis.call('incr', KEYS[2])
     -- A token that is forgotten comes again. Whoever put a time on it did not mean that.
     redis.call('persist', KEYS[2])
+end
+if left ~= -2 and held == 0 then
+    redis.call('del', key)
 end
 redis.call('hincrby', key, owner, 1)
 redis.call('pexpire', key, lease)

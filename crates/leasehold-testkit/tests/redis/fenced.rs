@@ -1,0 +1,134 @@
+//! What a fenced lock writes: Redisson's tokens, each handed out once.
+
+use leasehold::{AcquireError, Failure};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::sleep;
+
+use crate::{SECOND, connect, keys, pttl, soon, until};
+
+const TOKENS: &str = "redisson_lock_token:{n}";
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+#[tokio::test]
+async fn the_steps_of_a_fenced_lock_leave_the_state_that_redisson_leaves() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let mut messages = server.subscribe(&[CHANNEL]);
+        let client = connect(server.url()).await;
+        let lock = client.fenced_lock("n");
+        assert_eq!((lock.last_token().await.unwrap(), keys(&server)), (0, vec![]));
+
+        let outer = lock.acquire().await.unwrap();
+        let inner = outer.reenter().await.unwrap();
+        assert_eq!((outer.token(), inner.token()), (1, 2));
+        assert_eq!(server.cli(&["HGETALL", "n"]).elements(), [outer.owner().to_string().as_str(), "2"]);
+        assert_eq!(server.cli(&["GET", TOKENS]), "2");
+        assert_eq!(pttl(&server, TOKENS), -1, "tokens are there for good");
+        assert_eq!(keys(&server), ["n", TOKENS]);
+
+        // The release and the rest are those of the plain lock, and touch no token.
+        inner.release().await.unwrap();
+        outer.release().await.unwrap();
+        assert_eq!((keys(&server), messages.take().len()), (vec![TOKENS.to_owned()], 1));
+        drop(lock.acquire().await.unwrap());
+        until("it is given back", || keys(&server) == [TOKENS]).await;
+        assert_eq!(server.cli(&["GET", TOKENS]), "3");
+
+        // Whoever else mints, mints from the same count.
+        server.cli(&["INCR", TOKENS]);
+        assert_eq!(lock.last_token().await.unwrap(), 4);
+        assert_eq!(lock.acquire().await.unwrap().token(), 5);
+
+        // Names that have a tag of their own.
+        drop(client.fenced_lock("a{b}c").acquire().await.unwrap());
+        assert_eq!(server.cli(&["GET", "redisson_lock_token:a{b}c"]), "1");
+    }
+}
+
+#[tokio::test]
+async fn a_time_limit_found_on_the_tokens_is_taken_away() {
+    let server = Server::start(Flavour::Redis);
+    let lock = connect(server.url()).await.fenced_lock("n");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    server.cli(&["PEXPIRE", TOKENS, "60000"]);
+    assert_eq!(lock.acquire().await.unwrap().token(), 2);
+    assert_eq!(pttl(&server, TOKENS), -1);
+}
+
+#[tokio::test]
+async fn tokens_rise_after_expiry_force_and_a_restart() {
+    for flavour in Flavour::ALL {
+        let mut server = Server::builder(flavour).persistent().start();
+        let lock = connect(server.url()).await.fenced_lock("n");
+        let lease = SECOND / 5;
+        let stale = lock.acquire().lease(lease).await.unwrap();
+        let guard = soon("the lease ends", lock.acquire().into_future()).await.unwrap();
+        assert_eq!((stale.token(), guard.token()), (1, 2));
+        assert!(lock.force_unlock().await.unwrap());
+        let held = lock.acquire().await.unwrap();
+        assert_eq!(held.token(), 3);
+        held.release().await.unwrap();
+        server.restart();
+        let token = loop {
+            match soon("an acquire", lock.acquire().into_future()).await {
+                Ok(guard) => break guard.token(),
+                Err(error) => assert!(error.is_unavailable(), "{error:?}"),
+            }
+            sleep(SECOND / 100).await;
+        };
+        assert!(token > 3, "{token} after a restart");
+    }
+}
+
+/// What was minted for somebody who never heard of it is nobody's.
+#[tokio::test]
+async fn a_token_whose_answer_is_lost_is_not_handed_out_again() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let proxy = Proxy::start(server.port());
+        let (lock, other) = (connect(proxy.url()).await, connect(server.url()).await);
+        let (lock, other) = (lock.fenced_lock("n"), other.fenced_lock("n"));
+        // The server knows the scripts from here on, so that the first answer is that of an acquire.
+        let first = other.acquire().await.unwrap();
+        let mut last = first.token();
+        first.release().await.unwrap();
+        for round in 1..=5 {
+            proxy.lose_reply_once(Which::Command);
+            let error = lock.acquire().await.unwrap_err();
+            assert!(error.is_unavailable(), "{error:?}");
+            let minted = other.last_token().await.unwrap();
+            let next = soon("it is undone", other.acquire().into_future()).await.unwrap();
+            assert!(minted > last && next.token() > minted, "{last}, {minted}, {}", next.token());
+            next.release().await.unwrap();
+            until("there is a connection again", || keys(&server) == [TOKENS]).await;
+            let guard = loop {
+                match lock.acquire().await {
+                    Ok(guard) => break guard,
+                    Err(error) => assert!(error.is_unavailable(), "{error:?}"),
+                }
+                sleep(SECOND / 100).await;
+            };
+            last = guard.token();
+            // Not by dropping it, lest the next answer to be lost be that of the drop.
+            guard.release().await.unwrap();
+            assert!(last > minted + 1, "round {round}: {last} after {}", minted + 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
+    let server = Server::start(Flavour::Redis);
+    let (client, thief) = (connect(server.url()).await, connect(server.url()).await);
+    let held = client.lock("n").acquire().await.unwrap();
+    for (value, refused) in [("many", true), ("-1", true), ("-7", true), ("7", false)] {
+        server.cli(&["SET", TOKENS, value]);
+        let stolen = thief.fenced_lock("n").acquire().steal().await;
+        assert_eq!(stolen.is_err(), refused, "{value}: {stolen:?}");
+        if value == "many" {
+            assert!(matches!(stolen, Err(AcquireError::Failure(Failure::Denied(_)))), "{stolen:?}");
+            assert_eq!(server.cli(&["HEXISTS", "n", &held.owner().to_string()]), 1, "as before");
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! The lock by `SET … NX`: what it writes, what it costs, and how it gets on with others who write such keys.
+
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, Failure, Loss, Owner, ReleaseError};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep};
+
+use crate::{
+    SECOND, acquired, channels, connect, granted, keys, pttl, renewed, soon, subscribed, take_as_redisson,
+    until,
+};
+
+const CHANNEL: &str = "leasehold_setnx__channel:{n}";
+/// What another library puts there.
+const FOREIGN: &str = "0d5a3b8c11f04e9d9d1a";
+
+/// Takes the lock as other libraries do; false if it is taken.
+fn take_as_another(server: &Server, lease: Duration) -> bool {
+    let lease = lease.as_millis().to_string();
+    server.cli(&["SET", "n", FOREIGN, "NX", "PX", &lease]) == "OK"
+}
+
+#[tokio::test]
+async fn a_setnx_lock_is_one_string_with_its_owner() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let mut messages = server.subscribe(&[CHANNEL]);
+        let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
+        let lock = client.setnx_lock("n");
+        let guard = lock.acquire().as_owner(&Owner::number(7)).await.unwrap();
+        assert_eq!(server.cli(&["GET", "n"]), format!("{}:7", client.id()).as_str());
+        assert!((2_000..=3_000).contains(&pttl(&server, "n")));
+        renewed(&server, "n").await;
+        assert_eq!(keys(&server), ["n"]);
+        assert!(messages.take().is_empty());
+        guard.release().await.unwrap();
+        assert_eq!((keys(&server), messages.take().len()), (vec![], 1));
+        drop(lock.acquire().await.unwrap());
+        until("the dropped guard is given back", || keys(&server).is_empty()).await;
+        until("it is announced", || messages.take().len() == 1).await;
+        let _victim = lock.acquire().await.unwrap();
+        assert!(lock.force_unlock().await.unwrap());
+        assert_eq!((keys(&server), messages.take().len()), (vec![], 1));
+        let token = lock.acquire().fenced().await.unwrap().token();
+        assert_eq!((token, server.cli(&["GET", "redisson_lock_token:{n}"]) == "1"), (1, true));
+    }
+}
+
+#[tokio::test]
+async fn an_uncontended_acquire_is_one_plain_command_and_a_release_one_round_trip() {
+    for (flavour, release) in [
+        (Flavour::Redis, ["\"EVALSHA\""].as_slice()),
+        // Both at once: nobody waits for the second.
+        (Flavour::Valkey, &["\"DELIFEQ\"", "\"PUBLISH\""]),
+    ] {
+        let server = Server::start(flavour);
+        let client = connect(server.url()).await;
+        let lock = client.setnx_lock("n");
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let mut monitor = server.monitor();
+        let guard = lock.acquire().await.unwrap();
+        let sent = monitor.take_sent();
+        let owner = guard.owner();
+        assert_eq!(sent, [format!(r#""SET" "n" "{owner}" "NX" "PX" "30000""#)]);
+        guard.release().await.unwrap();
+        let sent = monitor.take_sent();
+        let names: Vec<_> = sent.iter().map(|line| line.split(' ').next().unwrap()).collect();
+        assert_eq!(names, release, "{sent:?}");
+    }
+}
+
+#[tokio::test]
+async fn our_releases_wake_our_waiters_in_other_processes() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let (client, other) = (connect(server.url()).await, connect(server.url()).await);
+        let (lock, elsewhere) = (client.setnx_lock("n"), other.setnx_lock("n"));
+        let mut slowest = Duration::ZERO;
+        for _ in 0..10 {
+            let held = lock.acquire().await.unwrap();
+            let waiter = tokio::spawn(elsewhere.acquire().into_future());
+            subscribed(&server, CHANNEL, 1).await;
+            let begun = Instant::now();
+            held.release().await.unwrap();
+            granted(waiter).await.release().await.unwrap();
+            slowest = slowest.max(begun.elapsed());
+            until("nobody waits", || channels(&server).is_empty()).await;
+        }
+        // The shortest pause between two looks is 100 ms: ten in a row are not luck.
+        assert!(slowest < Duration::from_millis(90), "{slowest:?}");
+    }
+}
+
+#[tokio::test]
+async fn what_another_library_holds_is_waited_for_without_its_help() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let lock = connect(server.url()).await.setnx_lock("n");
+        assert!(take_as_another(&server, SECOND * 60));
+        let holder = lock.holder().await.unwrap().unwrap();
+        assert_eq!((holder.owner, holder.holds), (None, 1));
+        assert!(lock.is_locked().await.unwrap() && lock.try_acquire().await.unwrap().is_none());
+        let over = lock.acquire().wait(SECOND / 4).await.unwrap_err();
+        assert!(matches!(over, AcquireError::Timeout { holder: None, .. }), "{over:?}");
+
+        // It is given back without a word.
+        let mut monitor = server.monitor();
+        let waiter = tokio::spawn(lock.acquire().into_future());
+        sleep(SECOND * 2).await;
+        let looks = monitor.take_sent().iter().filter(|line| line.starts_with("\"SET\"")).count();
+        assert!((5..=22).contains(&looks), "{looks} looks in 2 s");
+        server.cli(&["DEL", "n"]);
+        let begun = Instant::now();
+        let guard = granted(waiter).await;
+        assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+        assert!(!take_as_another(&server, SECOND), "they wait for us, too");
+        guard.release().await.unwrap();
+
+        // It runs out.
+        assert!(take_as_another(&server, SECOND / 2));
+        let guard = soon("the lock", lock.acquire().into_future()).await.unwrap();
+        assert!(take_as_another(&server, SECOND).eq(&false) && guard.is_held());
+        drop(guard);
+        until("it is given back", || keys(&server).is_empty()).await;
+
+        // It has no time to live at all.
+        assert_eq!(server.cli(&["SET", "n", FOREIGN]), "OK");
+        let waiter = tokio::spawn(lock.acquire().into_future());
+        sleep(SECOND / 4).await;
+        assert!(!waiter.is_finished());
+        server.cli(&["DEL", "n"]);
+        drop(granted(waiter).await);
+    }
+}
+
+#[tokio::test]
+async fn a_stale_guard_does_not_touch_what_another_library_took() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let client = Client::connect(server.url()).watchdog(SECOND).await.unwrap();
+        let lock = client.setnx_lock("n");
+        let (dropped, released) = (lock.acquire().await.unwrap(), client.setnx_lock("m"));
+        let released = released.acquire().await.unwrap();
+        for key in ["n", "m"] {
+            assert_eq!(server.cli(&["SET", key, FOREIGN, "PX", "60000"]), "OK");
+        }
+        // Before it knows, and after.
+        let error = released.release().await.unwrap_err();
+        assert!(matches!(error, ReleaseError::NotHeld(Loss::Gone)), "{error:?}");
+        assert_eq!(soon("the loss", dropped.lost()).await, Loss::TakenOver);
+        drop(dropped);
+        sleep(SECOND / 5).await;
+        for key in ["n", "m"] {
+            assert_eq!(server.cli(&["GET", key]), FOREIGN);
+            assert!(pttl(&server, key) > 50_000, "and nobody renews it");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_setnx_lock_and_a_plain_lock_of_one_name_are_told_of_each_other() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let client = connect(server.url()).await;
+        let not_a_lock = |error: AcquireError| {
+            assert!(matches!(error, AcquireError::Failure(Failure::NotALock)), "{error:?}");
+        };
+        take_as_redisson(&server, "n", SECOND * 60);
+        not_a_lock(client.setnx_lock("n").acquire().await.unwrap_err());
+        not_a_lock(client.setnx_lock("n").acquire().steal().await.unwrap_err());
+        not_a_lock(client.setnx_lock("n").acquire().fenced().await.unwrap_err());
+        assert_eq!(server.cli(&["TYPE", "n"]), "hash");
+        let guard = client.setnx_lock("m").acquire().await.unwrap();
+        not_a_lock(client.lock("m").acquire().await.unwrap_err());
+        // What has become something else is not held any more, and stays what it is.
+        server.cli(&["DEL", "m"]);
+        server.cli(&["HSET", "m", "some", "thing"]);
+        let error = guard.release().await.unwrap_err();
+        assert!(matches!(error, ReleaseError::NotHeld(Loss::Gone)), "{error:?}");
+        assert_eq!(server.cli(&["TYPE", "m"]), "hash");
+    }
+}
+
+#[tokio::test]
+async fn an_acquire_or_release_without_an_answer_is_undone_or_done() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let proxy = Proxy::start(server.port());
+        let client = connect(proxy.url()).await;
+        let (lock, owner) = (client.setnx_lock("n"), Owner::number(7));
+        acquired(&lock).await.release().await.unwrap();
+        for _ in 0..5 {
+            proxy.lose_reply_once(Which::Command);
+            let error = lock.acquire().as_owner(&owner).await.unwrap_err();
+            assert!(error.is_unavailable(), "{error:?}");
+            until("it is undone", || keys(&server).is_empty()).await;
+            let guard = acquired(&lock).await;
+            proxy.lose_reply_once(Which::Command);
+            let error = guard.release().await.unwrap_err();
+            assert!(matches!(error, ReleaseError::Unknown(_)), "{error:?}");
+            until("it is released", || keys(&server).is_empty()).await;
+            // The same owner again, whom an undo that is repeated must not hurt.
+            let guard = loop {
+                match lock.acquire().as_owner(&owner).await {
+                    Ok(guard) => break guard,
+                    Err(error) => assert!(error.is_unavailable(), "{error:?}"),
+                }
+                sleep(Duration::from_millis(1)).await;
+            };
+            sleep(SECOND / 5).await;
+            assert_eq!((guard.is_held(), keys(&server)), (true, vec!["n".to_owned()]));
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_command_that_is_denied_is_replaced_by_the_script() {
+    let server = Server::start(Flavour::Valkey);
+    server.cli(&["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all", "-delifeq"]);
+    let url = server.url().replace("redis://", "redis://worker:secret@");
+    let lock = connect(url).await.setnx_lock("n");
+    for _ in 0..3 {
+        lock.acquire().await.unwrap().release().await.unwrap();
+        assert_eq!(keys(&server), [""; 0]);
+        drop(lock.acquire().await.unwrap());
+        until("it is given back", || keys(&server).is_empty()).await;
+    }
+    let mut monitor = server.monitor();
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let sent = monitor.take_sent();
+    assert!(sent.len() == 2 && sent[1].starts_with("\"EVALSHA\""), "asked once: {sent:?}");
+}
+
+#[tokio::test]
+async fn a_full_server_lets_go_of_a_setnx_lock() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let lock = connect(server.url()).await.setnx_lock("n");
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let guard = lock.acquire().await.unwrap();
+        server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
+        guard.release().await.unwrap();
+        assert_eq!(keys(&server), [""; 0]);
+        assert!(lock.acquire().await.unwrap_err().is_unavailable());
+    }
+}

@@ -1,0 +1,17 @@
+-- Takes a lock that is one string, by force or with a token. Without either a plain SET does.
+-- KEYS: the lock, and its tokens if one is to be minted. ARGV: owner, lease in ms, 1 to take it from whoever has it.
+-- Returns the token, or 1, when it is ours; else {ms left or -1, who holds it}. Nothing is changed unless it is ours.
+local key, owner, lease = KEYS[1], ARGV[1], ARGV[2]
+local holder = redis.call('get', key)
+if holder and ARGV[3] ~= '1' then
+    return { redis.call('pttl', key), holder }
+end
+-- Before anything is changed: it fails where something else has the name of the tokens.
+local token = 1
+if KEYS[2] then
+    token = redis.call('incr', KEYS[2])
+    -- A token that is forgotten comes again. Whoever put a time on it did not mean that.
+    redis.call('persist', KEYS[2])
+end
+redis.call('set', key, owner, 'PX', lease)
+return token

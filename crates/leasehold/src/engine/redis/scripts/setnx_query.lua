@@ -1,0 +1,6 @@
+-- Who holds a lock that is one string. KEYS: the lock. Returns nil or {ms left or -1, owner, count}.
+local owner = redis.call('get', KEYS[1])
+if not owner then
+    return nil
+end
+return { redis.call('pttl', KEYS[1]), owner, '1' }

@@ -1,0 +1,9 @@
+-- Deletes a lock that has this owner, and tells one waiter. Harmless to repeat.
+-- Where the server has DELEX or DELIFEQ, that and a PUBLISH take its place.
+-- KEYS: the lock. ARGV: owner, channel. Returns 1 if it was deleted.
+if redis.call('get', KEYS[1]) ~= ARGV[1] then
+    return 0
+end
+redis.call('del', KEYS[1])
+redis.call('publish', ARGV[2], '0')
+return 1

@@ -1,0 +1,16 @@
+-- Renews or checks many locks at once, each of which is one string. A lease is never shortened.
+-- KEYS: the locks. ARGV: for each its owner and the lease in ms, 0 to check only.
+-- Returns for each: 1 held, 0 gone, 2 somebody else's.
+local held = {}
+for i, key in ipairs(KEYS) do
+    local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])
+    if redis.pcall('get', key) == owner then
+        if lease > 0 and redis.call('pttl', key) < lease then
+            redis.call('pexpire', key, lease)
+        end
+        held[i] = 1
+    else
+        held[i] = 2 * redis.call('exists', key)
+    end
+end
+return held
