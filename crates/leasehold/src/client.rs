@@ -13,8 +13,9 @@ use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
 use crate::engine::{Engine, Kind, Spot, Target};
-use crate::error::Invalid;
+use crate::error::{Invalid, WriteError};
 use crate::fair::FairLock;
+use crate::fence::Stale;
 use crate::fenced::FencedLock;
 use crate::hold::Hold;
 use crate::lock::Lock;
@@ -115,6 +116,51 @@ impl Client {
     /// ```
     pub fn setnx_lock(&self, name: impl AsRef<str>) -> Lock {
         self.lock_of(Kind::SetNx, name.as_ref(), Way { reentrant: false, ..Way::USUAL })
+    }
+
+    /// Writes a value on the same Redis unless somebody with a greater fencing token has: both in one step there.
+    ///
+    /// The value is an ordinary string that everybody can read; beside it stands the greatest token it was written with,
+    /// for good. The same token may write again. The key is one of yours, so the client's namespace is not put before it.
+    ///
+    /// It refuses a holder that was paused past its lease, but only if every writer of that key writes like this, with
+    /// tokens of one lock.
+    ///
+    /// # Errors
+    ///
+    /// [`WriteError::Stale`] with both tokens: nothing was written. [`WriteError::Failure`] if there was no answer; it is
+    /// safe to write again with the same token. [`Invalid::Unsupported`] on an engine that keeps no values: in memory, use
+    /// a [`Fence`](crate::Fence).
+    ///
+    /// # Cancel safety
+    ///
+    /// Once begun, the value may be written even if the future is dropped.
+    ///
+    /// ```no_run
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = leasehold::Client::connect("redis://127.0.0.1").await?;
+    /// let guard = client.fenced_lock("account:7").acquire().await?;
+    /// // … work out the new balance …
+    /// client.fenced_write("balance:7", guard.token(), "150").await?;
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn fenced_write(
+        &self,
+        key: impl AsRef<str>,
+        token: u64,
+        value: impl Into<Vec<u8>>,
+    ) -> Operation<Result<(), WriteError>> {
+        let shared = Arc::clone(&self.shared);
+        let (key, value) = (Name::new("", key.as_ref()), value.into());
+        Operation::new(async move {
+            let reply = shared.engine.fenced_write(&key?, token, &value);
+            match reply.ok_or(Invalid::Unsupported("a guarded write"))?.await? {
+                None => Ok(()),
+                Some(highest) => Err(Stale::new(token, highest).into()),
+            }
+        })
     }
 
     fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {

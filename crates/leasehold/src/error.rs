@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use crate::fence::Stale;
 use crate::loss::Loss;
 use crate::owner::Owner;
 
@@ -66,6 +67,9 @@ pub enum Invalid {
     /// One lock is a member twice: it would wait for itself.
     #[error("{0:?} is a member twice")]
     MemberTwice(String),
+    /// The engine of this client cannot do that at all.
+    #[error("{0} needs Redis or Valkey: this engine cannot do it")]
+    Unsupported(&'static str),
     /// The client was told to shut down, or already has.
     #[error("the client is shut down")]
     ShutDown,
@@ -195,6 +199,21 @@ pub enum ExtendError {
 #[non_exhaustive]
 pub enum QueryError {
     /// There was no answer, or a refusal.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// What was asked cannot be done.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// Why a guarded write was not made, as far as we know.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WriteError {
+    /// Somebody with a greater token has written since. Nothing was changed.
+    #[error(transparent)]
+    Stale(#[from] Stale),
+    /// There was no answer, or a refusal. The write may have been made; repeating it with the same token is safe.
     #[error(transparent)]
     Failure(#[from] Failure),
     /// What was asked cannot be done.

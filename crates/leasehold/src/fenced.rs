@@ -45,7 +45,8 @@ impl Deref for FencedLock {
 /// The token is minted in the same step that takes the lock, and is greater than every token of this name before. A
 /// holder that was paused past its lease does not know it, but its token does: let the place that is written to remember
 /// the greatest token it has seen and refuse smaller ones, and a late write does no harm. That holds only if every
-/// writer has a token, and commits before it releases.
+/// writer has a token, and commits before it releases. [`Fence`](crate::Fence) remembers it inside a process,
+/// [`fenced_write`](crate::Client::fenced_write) with a value on Redis, and a column with a row of a database.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -10,6 +10,7 @@ mod connect;
 mod engine;
 mod error;
 mod fair;
+mod fence;
 mod fenced;
 mod guard;
 mod hold;
@@ -36,8 +37,11 @@ pub use crate::acquire::{Acquire, TryAcquire};
 pub use crate::back_off::BackOff;
 pub use crate::client::{Client, Shutdown};
 pub use crate::connect::Connect;
-pub use crate::error::{AcquireError, ConnectError, ExtendError, Failure, Invalid, QueryError, ReleaseError};
+pub use crate::error::{
+    AcquireError, ConnectError, ExtendError, Failure, Invalid, QueryError, ReleaseError, WriteError,
+};
 pub use crate::fair::{FairLock, Queued};
+pub use crate::fence::{Fence, Stale};
 pub use crate::fenced::{FencedGuard, FencedLock};
 pub use crate::guard::{Guard, Released};
 pub use crate::lock::{Holder, Lock, OwnedLock};

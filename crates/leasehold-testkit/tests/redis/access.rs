@@ -67,6 +67,8 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
     if fenced.last_token().await.map_err(|error| told("the last token")(&error))? != token {
         return Err("the last token".into());
     }
+    let written = client.fenced_write(format!("lock:{name}:value"), token, "some value").await;
+    written.map_err(|error| told("a guarded write")(&error))?;
     do_everything_by_setnx(&client, &format!("lock:{name}:setnx")).await?;
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
     // The drop is done when the next request is answered.

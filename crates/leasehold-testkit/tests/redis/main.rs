@@ -24,6 +24,7 @@ mod access;
 mod address;
 mod cancellation;
 mod cost;
+mod fence;
 mod fenced;
 mod outage;
 mod process;

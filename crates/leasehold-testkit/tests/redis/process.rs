@@ -16,10 +16,10 @@ use tokio::time::Instant;
 use crate::{SECOND, alone, keys, pttl};
 
 /// Where the child finds the server.
-const URL: &str = "LEASEHOLD_TEST_URL";
+pub(crate) const URL: &str = "LEASEHOLD_TEST_URL";
 
 /// Starts this binary again to run nothing but `test`.
-fn child(test: &str, server: &Server) -> Child {
+pub(crate) fn child(test: &str, server: &Server) -> Child {
     Command::new(env::current_exe().expect("a test has a program"))
         .args(["--exact", test, "--nocapture"])
         .env(URL, server.url())
@@ -28,7 +28,7 @@ fn child(test: &str, server: &Server) -> Child {
         .expect("the program can be started again")
 }
 
-fn signal(name: &str, child: &Child) {
+pub(crate) fn signal(name: &str, child: &Child) {
     let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status();
     assert!(sent.is_ok_and(|status| status.success()), "no {name}");
 }

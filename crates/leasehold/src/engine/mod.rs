@@ -20,6 +20,7 @@ pub(crate) use self::target::{Family, Kind, Spot, Target};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
+use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 use crate::term::{Term, Until};
 use crate::time::Instant;
@@ -57,6 +58,12 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Who stands in the queue of a fair lock, the next one first.
     fn queue(&self, target: &Target) -> Reply<Vec<Owner>>;
+
+    /// Writes a value of the user's own, or tells the token that was there before and is greater. `None` from an engine
+    /// that keeps no values.
+    fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Option<Reply<Option<u64>>> {
+        None
+    }
 
     /// Joins the line of this target, at its end.
     fn listen(&self, spot: &Spot) -> Ticket;

@@ -4,10 +4,11 @@ use std::time::Duration;
 
 use super::keys;
 use super::scripts::{
-    ABANDON, ACQUIRE, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE, FAIR_RELEASE, FORCE, QUERY,
-    QUEUE, RELEASE, RENEW, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script, TOKEN,
+    ABANDON, ACQUIRE, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE, FAIR_RELEASE, FENCED_WRITE,
+    FORCE, QUERY, QUEUE, RELEASE, RENEW, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script, TOKEN,
 };
 use crate::engine::{Claim, Kind, Spot, Target};
+use crate::name::Name;
 use crate::owner::OwnerId;
 
 /// Takes or re-enters.
@@ -129,6 +130,11 @@ pub(super) fn queue(target: &Target) -> Call {
 /// The last token that was minted.
 pub(super) fn token(target: &Target) -> Call {
     Call::new(&TOKEN).key(&keys::token(target))
+}
+
+/// Writes a value unless a greater token has.
+pub(super) fn fenced_write(key: &Name, token: u64, value: &[u8]) -> Call {
+    Call::new(&FENCED_WRITE).key(key.as_str()).key(&keys::fence(key)).arg(token).bytes(value)
 }
 
 /// Where to say that it is free; nowhere if that is nobody's business.

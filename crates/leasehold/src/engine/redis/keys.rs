@@ -35,6 +35,11 @@ pub(super) fn token(target: &Target) -> String {
     format!("redisson_lock_token:{}", tagged(&target.name))
 }
 
+/// The key that has the greatest token with which a value was written.
+pub(super) fn fence(key: &Name) -> String {
+    format!("leasehold_fence:{}", tagged(key))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

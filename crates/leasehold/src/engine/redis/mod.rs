@@ -31,6 +31,7 @@ use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
 use crate::loss::Loss;
+use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time::{self, jittered};
@@ -268,6 +269,20 @@ impl Engine for Redis {
                 other => Err(nonsense(&other)),
             }
         })
+    }
+
+    fn fenced_write(&self, key: &Name, token: u64, value: &[u8]) -> Option<Reply<Option<u64>>> {
+        let answer = self.pipe().send(calls::fenced_write(key, token, value));
+        Some(Reply::later(async move {
+            match answer.await? {
+                Value::Nil => Ok(None),
+                Value::BulkString(seen) => {
+                    let seen = std::str::from_utf8(&seen).ok().and_then(|seen| seen.parse().ok());
+                    Ok(Some(seen.unwrap_or(u64::MAX)))
+                }
+                other => Err(nonsense(&other)),
+            }
+        }))
     }
 
     fn listen(&self, spot: &Spot) -> Ticket {

@@ -41,6 +41,7 @@ pub(super) static FAIR_BEAT: Script = fair!("fair_beat.lua");
 pub(super) static QUEUE: Script = Script::new(include_str!("scripts/queue.lua"));
 pub(super) static TOKEN: Script = Script::new(include_str!("scripts/token.lua"));
 pub(super) static FORCE: Script = Script::new(include_str!("scripts/force.lua"));
+pub(super) static FENCED_WRITE: Script = Script::new(include_str!("scripts/fenced_write.lua"));
 pub(super) static SETNX_ACQUIRE: Script = Script::new(include_str!("scripts/setnx_acquire.lua"));
 pub(super) static SETNX_RENEW: Script = Script::new(include_str!("scripts/setnx_renew.lua"));
 pub(super) static SETNX_QUERY: Script = Script::new(include_str!("scripts/setnx_query.lua"));
@@ -51,7 +52,7 @@ static SETNX_RELEASE: Script = Script::new(include_str!("scripts/setnx_release.l
 pub(super) struct Call {
     what: What,
     keys: Vec<String>,
-    arguments: Vec<String>,
+    arguments: Vec<Vec<u8>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -98,7 +99,7 @@ impl Call {
         Self {
             what: What::CompareAndDelete,
             keys: vec![key.to_owned()],
-            arguments: vec![value.to_string(), channel],
+            arguments: vec![value.to_string().into(), channel.into()],
         }
     }
 
@@ -109,7 +110,12 @@ impl Call {
 
     #[expect(clippy::needless_pass_by_value, reason = "numbers read better by value")]
     pub(super) fn arg(mut self, argument: impl ToString) -> Self {
-        self.arguments.push(argument.to_string());
+        self.arguments.push(argument.to_string().into());
+        self
+    }
+
+    pub(super) fn bytes(mut self, argument: &[u8]) -> Self {
+        self.arguments.push(argument.to_owned());
         self
     }
 

@@ -15,8 +15,8 @@ end
 if count ~= held then
     return 0
 end
+local steal = ARGV[4] == '1'
 if held == 0 then
-    local steal = ARGV[4] == '1'
     if not steal and (left ~= -2 or head and head ~= owner) then
         local place = 0
         if wait > 0 then
@@ -32,6 +32,14 @@ if held == 0 then
         end
         return { left, left ~= -2 and redis.call('hkeys', key)[1] or '', place }
     end
+end
+-- Before anything is taken from anybody: it fails where something else has the name of the tokens.
+local token = 1
+if KEYS[6] then
+    token = redis.call('incr', KEYS[6])
+    redis.call('persist', KEYS[6])
+end
+if held == 0 then
     if steal then
         redis.call('del', key)
     end
@@ -47,11 +55,6 @@ if held == 0 then
     else
         dequeue(queue, scores, marks, waits, owner)
     end
-end
-local token = 1
-if KEYS[6] then
-    token = redis.call('incr', KEYS[6])
-    redis.call('persist', KEYS[6])
 end
 redis.call('hincrby', key, owner, 1)
 redis.call('pexpire', key, lease)

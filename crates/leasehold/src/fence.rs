@@ -1,0 +1,134 @@
+//! Fencing at the resource: who checks the tokens, and what a late one is told.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use thiserror::Error;
+
+/// The greatest fencing token that a resource inside this process has seen.
+///
+/// A lease can end while its holder is paused, and the holder cannot know it in time. The resource can: it refuses every
+/// token below the greatest it has seen. The mark only rises, and any number of threads may share it.
+///
+/// That protects only if every writer has a token (see [`FencedGuard`](crate::FencedGuard)), and commits before it
+/// releases the lock. [`check`](Fence::check) and the write belong together: keep the fence behind the same mutex as the
+/// data, or let a database do both in one statement, as `examples/fencing` does. A mark in memory is forgotten when the
+/// process ends; [`starting_at`](Fence::starting_at) takes up one that was stored.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = leasehold::Client::connect("memory:").await?;
+/// use std::sync::Mutex;
+/// use leasehold::{Fence, Stale};
+///
+/// struct Account { fence: Fence, balance: i64 }
+///
+/// fn write(account: &Mutex<Account>, token: u64, balance: i64) -> Result<(), Stale> {
+///     let mut account = account.lock().unwrap();
+///     account.fence.check(token)?;
+///     account.balance = balance;
+///     Ok(())
+/// }
+///
+/// let account = Mutex::new(Account { fence: Fence::new(), balance: 100 });
+/// let lock = client.fenced_lock("account:7");
+/// let paused = lock.acquire().await?.token();  // its lease is over …
+/// let next = lock.acquire().await?.token();    // … when the next one comes
+/// write(&account, next, 150)?;
+/// let late = write(&account, paused, 90).unwrap_err();
+/// assert_eq!((late.token, late.highest), (1, 2));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Default)]
+pub struct Fence {
+    highest: AtomicU64,
+}
+
+impl Fence {
+    /// A fence that has seen no token.
+    #[must_use]
+    pub const fn new() -> Self {
+        Self::starting_at(0)
+    }
+
+    /// A fence that has seen this token, which was stored with the data.
+    #[must_use]
+    pub const fn starting_at(token: u64) -> Self {
+        Self { highest: AtomicU64::new(token) }
+    }
+
+    /// Lets a token pass unless a greater one has been here before. The same one may come again.
+    ///
+    /// # Errors
+    ///
+    /// [`Stale`] with both numbers: whoever has this token lost its lock to somebody who has written already.
+    pub fn check(&self, token: u64) -> Result<(), Stale> {
+        let highest = self.highest.fetch_max(token, Ordering::SeqCst);
+        if token < highest { Err(Stale { token, highest }) } else { Ok(()) }
+    }
+
+    /// The greatest token seen so far; zero if there was none.
+    #[must_use]
+    pub fn highest(&self) -> u64 {
+        self.highest.load(Ordering::SeqCst)
+    }
+}
+
+/// A fencing token that came after a greater one: the lock it stands for has been somebody else's since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+#[error("the fencing token {token} is stale: {highest} has been here before")]
+#[non_exhaustive]
+pub struct Stale {
+    /// The one that came.
+    pub token: u64,
+    /// The greatest one seen before it.
+    pub highest: u64,
+}
+
+impl Stale {
+    pub(crate) fn new(token: u64, highest: u64) -> Self {
+        Self { token, highest }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mark_rises_and_lets_nothing_below_it_pass() {
+        let fence = Fence::new();
+        for (token, passes) in [(1, true), (1, true), (3, true), (2, false), (3, true), (u64::MAX, true)] {
+            assert_eq!(fence.check(token).is_ok(), passes, "{token}");
+        }
+        let late = fence.check(7).unwrap_err();
+        assert_eq!((late.token, late.highest), (7, u64::MAX));
+        assert_eq!(
+            late.to_string(),
+            "the fencing token 7 is stale: 18446744073709551615 has been here before"
+        );
+        assert!(Fence::starting_at(5).check(4).is_err() && Fence::starting_at(5).check(5).is_ok());
+    }
+
+    #[test]
+    fn threads_share_one_mark() {
+        let fence = Fence::new();
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let fence = &fence;
+                scope.spawn(move || {
+                    let mut last = 0;
+                    for turn in 0..10_000 {
+                        let token = turn * 4 + thread;
+                        match fence.check(token) {
+                            Ok(()) => last = token,
+                            Err(stale) => assert!(stale.highest > token && stale.highest > last),
+                        }
+                        assert!(fence.highest() >= token);
+                    }
+                });
+            }
+        });
+        assert_eq!(fence.highest(), 39_999);
+    }
+}
