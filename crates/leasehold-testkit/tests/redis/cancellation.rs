@@ -9,7 +9,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use leasehold::{Client, Guard, Owner};
+use leasehold::{Client, Guard, Lock, Owner};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{sleep, timeout};
@@ -67,9 +67,40 @@ enum Weather {
 
 const LATE: Duration = Duration::from_millis(4);
 const NAME: &str = "n";
-const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+/// Which lock it is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    /// On Valkey, which deletes by a command.
+    SetNx,
+}
+
+impl Kind {
+    fn lock(self, client: &Client) -> Lock {
+        match self {
+            Self::Plain => client.lock(NAME),
+            Self::SetNx => client.setnx_lock(NAME),
+        }
+    }
+
+    fn channel(self) -> &'static str {
+        match self {
+            Self::Plain => "redisson_lock__channel:{n}",
+            Self::SetNx => "leasehold_setnx__channel:{n}",
+        }
+    }
+
+    fn flavour(self) -> Flavour {
+        match self {
+            Self::Plain => Flavour::Redis,
+            Self::SetNx => Flavour::Valkey,
+        }
+    }
+}
 
 struct Stage {
+    kind: Kind,
     server: Server,
     proxy: Proxy,
     /// Behind the proxy: whose futures are cut off.
@@ -80,20 +111,29 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new(weather: Weather) -> Self {
-        let server = Server::start(Flavour::Redis);
+    async fn new(kind: Kind, weather: Weather) -> Self {
+        let server = Server::start(kind.flavour());
         let proxy = Proxy::start(server.port());
         let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
-        let stage = Self { server, proxy, client, other, weather };
+        let stage = Self { kind, server, proxy, client, other, weather };
         // The connection for messages is there, and the scripts are known.
         stage.begin_with_messages().await;
         stage
     }
 
+    /// In the hands of the client whose futures are cut off.
+    fn lock(&self) -> Lock {
+        self.kind.lock(&self.client)
+    }
+
+    fn others_lock(&self) -> Lock {
+        self.kind.lock(&self.other)
+    }
+
     async fn begin_with_messages(&self) {
-        let held = self.other.lock(NAME).acquire().await.expect("a free lock");
-        let waiter = tokio::spawn(self.client.lock(NAME).acquire().into_future());
-        subscribed(&self.server, CHANNEL, 1).await;
+        let held = self.others_lock().acquire().await.expect("a free lock");
+        let waiter = tokio::spawn(self.lock().acquire().into_future());
+        subscribed(&self.server, self.kind.channel(), 1).await;
         drop(held);
         drop(granted(waiter).await);
         self.nothing_is_left("the beginning").await;
@@ -110,7 +150,7 @@ impl Stage {
     /// The count of an owner on the server, once everything is done that was sent before.
     async fn count(&self, owner: &Owner) -> u32 {
         loop {
-            if let Ok(count) = self.client.lock(NAME).hold_count(owner).await {
+            if let Ok(count) = self.lock().hold_count(owner).await {
                 return count;
             }
             sleep(LATE).await;
@@ -119,11 +159,11 @@ impl Stage {
 
     /// The lock is free, nobody listens, and the client that was cut off gets it at the first try.
     async fn nothing_is_left(&self, what: impl Debug) {
-        let what = format!("{:?}, {what:?}", self.weather);
+        let what = format!("{:?}, {:?}, {what:?}", self.kind, self.weather);
         until(&format!("no key: {what}"), || keys(&self.server).is_empty()).await;
         until(&format!("no channel: {what}"), || channels(&self.server).is_empty()).await;
         self.proxy.heal();
-        let lock = self.client.lock(NAME);
+        let lock = self.lock();
         let tried = loop {
             match lock.try_acquire().await {
                 Ok(tried) => break tried,
@@ -138,10 +178,11 @@ impl Stage {
     }
 }
 
-/// Runs a case in every weather and with every cut. The case tells whether it was cut off.
-async fn everywhere(case: impl AsyncFn(&Stage, Cut) -> bool) {
-    for weather in [Weather::Late, Weather::EachLostOnce] {
-        let stage = Stage::new(weather).await;
+/// Runs a case with these locks, in every weather and with every cut. The case tells whether it was cut off.
+async fn everywhere(kinds: &[Kind], case: impl AsyncFn(&Stage, Cut) -> bool) {
+    let weathers = kinds.iter().flat_map(|kind| [(*kind, Weather::Late), (*kind, Weather::EachLostOnce)]);
+    for (kind, weather) in weathers {
+        let stage = Stage::new(kind, weather).await;
         for kind in [Cut::After, Cut::InPlaceOf] {
             let mut polls = 1;
             while case(&stage, kind(polls)).await {
@@ -155,11 +196,13 @@ async fn everywhere(case: impl AsyncFn(&Stage, Cut) -> bool) {
     }
 }
 
+const BOTH: &[Kind] = &[Kind::Plain, Kind::SetNx];
+
 #[tokio::test]
 async fn a_free_lock() {
-    everywhere(async |stage, cut| {
+    everywhere(BOTH, async |stage, cut| {
         stage.storm();
-        let ended = cut_off(cut, stage.client.lock(NAME).acquire().into_future()).await;
+        let ended = cut_off(cut, stage.lock().acquire().into_future()).await;
         let was_cut = ended.is_none();
         drop(ended);
         stage.nothing_is_left(cut).await;
@@ -170,10 +213,10 @@ async fn a_free_lock() {
 
 #[tokio::test]
 async fn one_try_at_a_busy_lock() {
-    everywhere(async |stage, cut| {
-        let held = stage.other.lock(NAME).acquire().await.unwrap();
+    everywhere(BOTH, async |stage, cut| {
+        let held = stage.others_lock().acquire().await.unwrap();
         stage.storm();
-        let ended = cut_off(cut, stage.client.lock(NAME).try_acquire().into_future()).await;
+        let ended = cut_off(cut, stage.lock().try_acquire().into_future()).await;
         assert!(!matches!(ended, Some(Ok(Some(_)))));
         assert!(held.is_held());
         held.release().await.unwrap();
@@ -186,18 +229,18 @@ async fn one_try_at_a_busy_lock() {
 /// A waiter that is cut off, and another one, in another client, that gets the lock whatever became of the first.
 #[tokio::test]
 async fn a_busy_lock_that_is_released() {
-    everywhere(async |stage, cut| {
-        let held = stage.other.lock(NAME).acquire().await.unwrap();
-        let second = stage.other.lock(NAME).acquire().into_future();
+    everywhere(BOTH, async |stage, cut| {
+        let held = stage.others_lock().acquire().await.unwrap();
+        let second = stage.others_lock().acquire().into_future();
         let second = tokio::spawn(async move { second.await.map(drop) });
-        subscribed(&stage.server, CHANNEL, 1).await;
+        subscribed(&stage.server, stage.kind.channel(), 1).await;
         if matches!(stage.weather, Weather::Late) {
             stage.storm();
         }
-        let acquire = stage.client.lock(NAME).acquire().into_future();
+        let acquire = stage.lock().acquire().into_future();
         let first = tokio::spawn(cut_off(cut, acquire));
         until("the first waits or is cut off", || {
-            first.is_finished() || subscribers(&stage.server, CHANNEL) == 2
+            first.is_finished() || subscribers(&stage.server, stage.kind.channel()) == 2
         })
         .await;
         // What is lost is lost to a waiter that has seen the lock busy.
@@ -215,13 +258,13 @@ async fn a_busy_lock_that_is_released() {
 
 #[tokio::test]
 async fn a_wait_that_times_out() {
-    everywhere(async |stage, cut| {
-        let held = stage.other.lock(NAME).acquire().await.unwrap();
+    everywhere(BOTH, async |stage, cut| {
+        let held = stage.others_lock().acquire().await.unwrap();
         let wait = Duration::from_millis(20);
         if matches!(stage.weather, Weather::Late) {
             stage.storm();
         }
-        let ended = cut_off(cut, stage.client.lock(NAME).acquire().wait(wait).into_future()).await;
+        let ended = cut_off(cut, stage.lock().acquire().wait(wait).into_future()).await;
         assert!(!matches!(ended, Some(Ok(_))));
         stage.storm();
         held.release().await.unwrap();
@@ -232,14 +275,14 @@ async fn a_wait_that_times_out() {
 }
 
 async fn entered_twice(stage: &Stage) -> (Guard, Guard) {
-    let outer = stage.client.lock(NAME).acquire().await.expect("a free lock");
+    let outer = stage.lock().acquire().await.expect("a free lock");
     let inner = outer.reenter().await.expect("a held lock");
     (outer, inner)
 }
 
 #[tokio::test]
 async fn a_re_entry() {
-    everywhere(async |stage, cut| {
+    everywhere(&[Kind::Plain], async |stage, cut| {
         let (outer, inner) = entered_twice(stage).await;
         stage.storm();
         let ended = cut_off(cut, outer.reenter()).await;
@@ -256,7 +299,7 @@ async fn a_re_entry() {
 
 #[tokio::test]
 async fn a_release_of_one_of_two_holds() {
-    everywhere(async |stage, cut| {
+    everywhere(&[Kind::Plain], async |stage, cut| {
         let (outer, inner) = entered_twice(stage).await;
         stage.storm();
         let was_cut = cut_off(cut, inner.release()).await.is_none();
@@ -272,16 +315,20 @@ async fn a_release_of_one_of_two_holds() {
 /// An undo whose answer is lost is repeated. What it undoes is not what its owner took since.
 #[tokio::test]
 async fn an_undo_does_not_end_the_next_hold_of_its_owner() {
-    let stage = Stage::new(Weather::EachLostOnce).await;
+    for kind in BOTH {
+        undo_and_come_again(*kind).await;
+    }
+}
+
+async fn undo_and_come_again(kind: Kind) {
+    let stage = Stage::new(kind, Weather::EachLostOnce).await;
     let owner = Owner::number(7);
-    for round in 0..20 {
+    for round in 0..10 {
         stage.storm();
         let cut = Cut::After(1);
-        assert!(
-            cut_off(cut, stage.client.lock(NAME).acquire().as_owner(&owner).into_future()).await.is_none()
-        );
+        assert!(cut_off(cut, stage.lock().acquire().as_owner(&owner).into_future()).await.is_none());
         let guard = loop {
-            let again = stage.client.lock(NAME).acquire().wait(SECOND).as_owner(&owner);
+            let again = stage.lock().acquire().wait(SECOND).as_owner(&owner);
             if let Ok(guard) = again.await {
                 break guard;
             }
@@ -300,13 +347,13 @@ async fn an_undo_does_not_end_the_next_hold_of_its_owner() {
 /// The same when the server has forgotten the script of the undo, which then goes out once more, later.
 #[tokio::test]
 async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_its_owner() {
-    let stage = Stage::new(Weather::Late).await;
-    let (lock, owner) = (stage.client.lock(NAME), Owner::number(7));
+    let stage = Stage::new(Kind::Plain, Weather::Late).await;
+    let (lock, owner) = (stage.lock(), Owner::number(7));
     for round in 0..3 {
-        let held = stage.other.lock(NAME).acquire().await.unwrap();
+        let held = stage.others_lock().acquire().await.unwrap();
         stage.server.cli(&["SCRIPT", "FLUSH"]);
         // The acquire is known again, and nothing else is.
-        assert!(stage.other.lock(NAME).try_acquire().await.unwrap().is_none());
+        assert!(stage.others_lock().try_acquire().await.unwrap().is_none());
         stage.proxy.delay(Which::Command, Duration::from_millis(200));
         let mut monitor = stage.server.monitor();
         assert!(cut_off(Cut::After(1), lock.acquire().as_owner(&owner).into_future()).await.is_none());

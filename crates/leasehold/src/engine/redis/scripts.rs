@@ -165,3 +165,49 @@ impl Call {
         command
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The words of what is sent, without the script.
+    fn words(command: &Cmd) -> Vec<String> {
+        command
+            .args_iter()
+            .map(|word| match word {
+                redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
+                _ => unreachable!("nothing here scans"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn a_key_is_compared_and_deleted_in_the_words_of_the_server() {
+        let call = Call::compare_and_delete("n", "me", "channel".into());
+        let sent = |wording, deletes| {
+            let (first, then) = call.commands(wording, deletes);
+            (words(&first), then.as_ref().map(words))
+        };
+        let publish = Some(["PUBLISH", "channel", "0"].map(String::from).to_vec());
+        let (first, then) = sent(Wording::Hash, Deletes::Delex);
+        assert_eq!(
+            (first.as_slice(), &then),
+            (&["DELEX", "n", "IFEQ", "me"].map(String::from)[..], &publish)
+        );
+        let (first, then) = sent(Wording::Hash, Deletes::DelIfEq);
+        assert_eq!((first.as_slice(), &then), (&["DELIFEQ", "n", "me"].map(String::from)[..], &publish));
+        for (wording, deletes, command) in [
+            (Wording::Hash, Deletes::ByScript, "EVALSHA"),
+            (Wording::Text, Deletes::ByScript, "EVAL"),
+            // What is told in full is always the script, which every server can run.
+            (Wording::Text, Deletes::Delex, "EVAL"),
+            (Wording::Text, Deletes::DelIfEq, "EVAL"),
+        ] {
+            let (first, then) = sent(wording, deletes);
+            assert_eq!(
+                (first[0].as_str(), &first[2..], then),
+                (command, &["1", "n", "me", "channel"].map(String::from)[..], None)
+            );
+        }
+    }
+}
