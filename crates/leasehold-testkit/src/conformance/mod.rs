@@ -247,6 +247,7 @@ macro_rules! conformance_cases {
                 ["OWN-61"] => waiters_for_a_setnx_lock_can_be_cancelled,
                 ["OWN-62"] => tasks_take_turns_with_a_setnx_lock,
                 ["OWN-63"] => a_setnx_lock_can_be_extended,
+                ["OWN-71"] => a_setnx_lock_can_be_one_of_several,
             }
             shutdown {
                 ["LK-14"] => a_lock_left_behind_runs_out,

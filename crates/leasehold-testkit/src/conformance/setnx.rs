@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use leasehold::{AcquireError, Connect, Invalid, Lock, Loss, Owner, ReleaseError};
+use leasehold::{AcquireError, Connect, Invalid, Lock, Loss, MultiLock, Owner, ReleaseError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -196,6 +196,19 @@ pub async fn tasks_take_turns_with_a_setnx_lock(bench: &Bench) -> Outcome {
     }
     all_done(tasks).await?;
     assert_eq!(tally.count(), 4 * 4 * 4);
+    Ok(())
+}
+
+pub async fn a_setnx_lock_can_be_one_of_several(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let (plain, setnx) = (client.lock(bench.name("other")), client.setnx_lock(bench.name("lock")));
+    let all = MultiLock::new([plain.clone(), setnx.clone()]);
+    let guard = soon(all.acquire()).await?;
+    assert!(plain.is_locked().await? && setnx.is_locked().await?);
+    guard.release().await?;
+    let held = taken(&setnx).await?;
+    assert!(all.try_acquire().await?.is_none() && !plain.is_locked().await?);
+    held.release().await?;
     Ok(())
 }
 
