@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Kind, Queueing, Spot, Target};
+use crate::engine::{Kind, Queueing, RwOptions, Spot, Target};
 use crate::error::{AcquireError, Invalid};
 use crate::fair::{self, Queued, Watcher};
 use crate::fenced::FencedGuard;
@@ -17,6 +17,7 @@ use crate::hold::{Entry, Hold};
 use crate::lease::{self, Lease};
 use crate::operation::Operation;
 use crate::owner::Owner;
+use crate::rw_lock::WriteGuard;
 use crate::waiting::{Patience, wait_for};
 
 /// What both ways of asking have in common.
@@ -40,10 +41,12 @@ pub(crate) struct Way {
     pub(crate) spin: Option<BackOff>,
     /// Whom to tell about the place in the queue.
     pub(crate) watcher: Option<Watcher>,
+    /// Writers that wait bar new readers.
+    pub(crate) prefer_writers: bool,
 }
 
 impl Way {
-    pub(crate) const USUAL: Self = Self { reentrant: true, spin: None, watcher: None };
+    pub(crate) const USUAL: Self = Self { reentrant: true, spin: None, watcher: None, prefer_writers: false };
 }
 
 impl fmt::Debug for Way {
@@ -51,6 +54,7 @@ impl fmt::Debug for Way {
         f.debug_struct("Way")
             .field("reentrant", &self.reentrant)
             .field("spin", &self.spin)
+            .field("prefer_writers", &self.prefer_writers)
             .finish_non_exhaustive()
     }
 }
@@ -76,7 +80,9 @@ impl Request {
         let watched = way.watcher.is_some();
         let queue = fair::queueing(wait).filter(|_| hold.spot.target.kind == Kind::Fair);
         let queue = queue.map(|wait| Queueing { wait, watched });
-        Ok((hold, Entry { lease, max_hold, steal, fenced, reentrant: way.reentrant, queue }))
+        let rw = RwOptions { upgrade: false, prefer_writers: way.prefer_writers };
+        let reentrant = way.reentrant;
+        Ok((hold, Entry { max_hold, steal, fenced, reentrant, queue, rw, ..Entry::new(lease) }))
     }
 }
 
@@ -134,6 +140,15 @@ impl Acquire {
     pub fn fenced(mut self) -> Acquire<FencedGuard> {
         self.request.fenced = true;
         self.giving()
+    }
+}
+
+impl Acquire<WriteGuard> {
+    /// Takes a fencing token with the lock, which [`Guard::token`] tells: a number that rises with every such
+    /// acquisition of this name. See [`FencedGuard`].
+    pub fn fenced(mut self) -> Self {
+        self.request.fenced = true;
+        self
     }
 }
 
@@ -259,6 +274,14 @@ impl TryAcquire {
     /// [`FencedGuard`].
     pub fn fenced(self) -> TryAcquire<FencedGuard> {
         TryAcquire(self.0.fenced())
+    }
+}
+
+impl TryAcquire<WriteGuard> {
+    /// Takes a fencing token with the lock, which [`Guard::token`] tells: a number that rises with every such
+    /// acquisition of this name. See [`FencedGuard`].
+    pub fn fenced(self) -> Self {
+        Self(self.0.fenced())
     }
 }
 

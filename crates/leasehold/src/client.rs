@@ -24,6 +24,7 @@ use crate::name::Name;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
+use crate::rw_lock::RwLock;
 use crate::time;
 
 /// A connection to one lock engine. Cheap to clone; all clones are one client.
@@ -161,6 +162,12 @@ impl Client {
                 Some(highest) => Err(Stale::new(token, highest).into()),
             }
         })
+    }
+
+    /// The read-write lock of this name: many readers or one writer, Redisson's `RReadWriteLock`.
+    pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
+        let half = |kind| self.lock_of(kind, name.as_ref(), Way::USUAL);
+        RwLock::new(half(Kind::Read), half(Kind::Write))
     }
 
     fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {

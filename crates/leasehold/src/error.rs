@@ -10,7 +10,7 @@ use crate::fence::Stale;
 use crate::loss::Loss;
 use crate::owner::Owner;
 
-/// What was asked cannot be done by any engine. Nothing was sent.
+/// What was asked cannot be done by any engine. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Invalid {
@@ -70,6 +70,12 @@ pub enum Invalid {
     /// The engine of this client cannot do that at all.
     #[error("{0} needs Redis or Valkey: this engine cannot do it")]
     Unsupported(&'static str),
+    /// The owner reads what it wants to write, and would wait for itself.
+    #[error(
+        "this very owner reads the lock that it wants to write, and would wait for itself: release the read lock first, \
+         or use try_upgrade"
+    )]
+    OnlyReads,
     /// The client was told to shut down, or already has.
     #[error("the client is shut down")]
     ShutDown,
@@ -126,6 +132,15 @@ pub enum AcquireError {
         /// Who held it when it was last looked at.
         holder: Option<Owner>,
     },
+    /// A read lock cannot be upgraded while others read, too.
+    #[error(
+        "others read, too, so this read lock cannot become a write lock{}: release it and acquire for writing",
+        held_by(reader.as_ref())
+    )]
+    OtherReaders {
+        /// One of them.
+        reader: Option<Owner>,
+    },
     /// There was no answer, or a refusal. If the request reached the server after all, it is undone.
     #[error(transparent)]
     Failure(#[from] Failure),
@@ -145,7 +160,7 @@ impl AcquireError {
     /// Whether somebody else has the lock: worth another try later.
     #[must_use]
     pub fn is_contended(&self) -> bool {
-        matches!(self, Self::Timeout { .. })
+        matches!(self, Self::Timeout { .. } | Self::OtherReaders { .. })
     }
 
     /// Whether the server could not be reached: nothing is known about the lock.

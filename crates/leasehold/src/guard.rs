@@ -5,12 +5,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::{Kind, RwOptions, Spot, Target};
 use crate::error::{AcquireError, ExtendError, ReleaseError};
-use crate::hold::Hold;
+use crate::hold::{Entry, Hold, Tried};
 use crate::lease;
 use crate::loss::Loss;
 use crate::operation::Operation;
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::term::Term;
 
@@ -186,6 +187,30 @@ impl Guard {
     #[must_use]
     pub fn name(&self) -> &str {
         self.hold.spot.target.name.as_str()
+    }
+
+    /// Enters the other half of a read-write lock as the same owner, until this ends at the latest. The inner error is
+    /// somebody else who is in the way.
+    pub(crate) fn enter_beside(
+        &self,
+        kind: Kind,
+        upgrade: bool,
+    ) -> impl Future<Output = Result<Result<Self, Option<OwnerId>>, AcquireError>> + Send + use<> {
+        let hold = Arc::clone(&self.hold);
+        let term = Arc::clone(&self.term);
+        async move {
+            if upgrade {
+                hold.shared.check_open()?;
+            }
+            let Spot { target, owner } = &hold.spot;
+            let spot = Spot { target: Target { kind, name: target.name.clone() }, owner: *owner };
+            let rw = RwOptions { upgrade, prefer_writers: false };
+            let entry = Entry { rw, ..hold.entry_beside(&term).await? };
+            match hold.shared.named_hold(spot).enter(entry, None).await? {
+                Tried::Granted(guard) => Ok(Ok(guard)),
+                Tried::Busy(busy) => Ok(Err(busy.holder)),
+            }
+        }
     }
 
     /// Makes the guard forget its hold, for somebody who gives it back otherwise.

@@ -6,14 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::client::Shared;
-use crate::engine::{Attempt, Busy, Claim, Queueing, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{
+    Attempt, Busy, Claim, Family, Kind, Queueing, Released, Renewed, RwOptions, Spot, Target, Ticket,
+};
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time;
+use crate::time::{self, Instant};
 
 /// One owner of one target, as this client knows it.
 ///
@@ -37,6 +39,8 @@ struct Seat {
     /// The term that is running, if the hold is entered.
     term: Option<Arc<Term>>,
     lease: Lease,
+    /// When it must end, however often it is renewed.
+    limit: Option<Instant>,
     /// Whether every entry has a token.
     fenced: bool,
     /// Whether it may be entered again by what is known of it, which is how it was entered last.
@@ -54,6 +58,22 @@ pub(crate) struct Entry {
     pub(crate) reentrant: bool,
     /// Stand in the queue of a fair lock.
     pub(crate) queue: Option<Queueing>,
+    pub(crate) rw: RwOptions,
+}
+
+impl Entry {
+    /// The usual way to enter, with this lease.
+    pub(crate) fn new(lease: Lease) -> Self {
+        Self {
+            lease,
+            max_hold: None,
+            steal: false,
+            fenced: false,
+            reentrant: true,
+            queue: None,
+            rw: RwOptions::default(),
+        }
+    }
 }
 
 /// What one try to enter came to.
@@ -76,13 +96,8 @@ impl Hold {
     }
 
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
-        let seat = Seat {
-            count: 0,
-            term: None,
-            lease: Lease::Kept(shared.watchdog),
-            fenced: false,
-            reentrant: true,
-        };
+        let lease = Lease::Kept(shared.watchdog);
+        let seat = Seat { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true };
         Self { shared, spot, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
     }
 
@@ -104,6 +119,8 @@ impl Hold {
                     return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
                 }
                 Attempt::Busy(busy) => return Ok(Tried::Busy(busy)),
+                Attempt::Misfit if entry.rw.upgrade => return Err(Loss::Gone.into()),
+                Attempt::Misfit => return Err(Invalid::OnlyReads.into()),
                 Attempt::NotAsked(failure) => return Err(failure.into()),
                 Attempt::Gone if seat.count == 0 => {
                     self.abandon(0, entry.lease);
@@ -133,12 +150,11 @@ impl Hold {
             Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
             kept @ Lease::Kept(_) => kept,
         };
-        let (fenced, reentrant) = (seat.fenced, true);
-        let entry = Entry { lease, max_hold: None, steal: false, fenced, reentrant, queue: None };
+        let entry = Entry { fenced: seat.fenced, ..Entry::new(lease) };
         match self.step_in(&mut seat, term, entry, None).await? {
             Attempt::Granted(_, token) => Ok(Guard::new(Arc::clone(self), Arc::clone(term), token)),
             Attempt::NotAsked(failure) => Err(failure.into()),
-            Attempt::Gone | Attempt::Busy(_) => {
+            Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) => {
                 term.lose(Loss::Gone);
                 Err(Loss::Gone.into())
             }
@@ -154,6 +170,7 @@ impl Hold {
         turn: Option<Ticket>,
     ) -> Result<Attempt, Failure> {
         let begun = time::now();
+        let entry = Entry { lease: seat.lease_with(entry.lease, &self.spot), ..entry };
         if let Some(term) = &seat.term {
             // The engine is about to shorten the hold, perhaps without our hearing of it.
             if let Lease::Fixed(length) = entry.lease {
@@ -163,14 +180,19 @@ impl Hold {
                 term.lasts_at_most(begun + length - margin(length), Loss::MaxHold);
             }
         }
+        let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
+        // A writer that only looks bars nobody.
+        let is_serious = turn.is_some() || self.spot.target.kind == Kind::Read;
+        let prefer_writers = entry.rw.prefer_writers && is_serious;
         let claim = Claim {
             spot: self.spot.clone(),
             held: seat.count,
             lease: entry.lease,
-            limit: entry.max_hold.and_then(|length| begun.checked_add(length)),
+            limit,
             steal: entry.steal,
             fenced: entry.fenced,
             queue: entry.queue,
+            rw: RwOptions { prefer_writers, ..entry.rw },
             term: Arc::clone(term),
         };
         let undo = Undo { hold: self, count: seat.count, lease: entry.lease };
@@ -180,6 +202,8 @@ impl Hold {
             if term.loss().is_some() {
                 return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
             }
+            let before = seat.limit.filter(|_| seat.count > 0);
+            seat.limit = [before, limit].into_iter().flatten().min();
             seat.count += 1;
             seat.term = Some(Arc::clone(term));
             seat.lease = entry.lease;
@@ -287,6 +311,20 @@ impl Hold {
         Err(ExtendError::NotHeld(loss))
     }
 
+    /// How to enter the other half of a read-write lock so that it ends when what the guard of `term` holds does.
+    pub(crate) async fn entry_beside(&self, term: &Arc<Term>) -> Result<Entry, Loss> {
+        let seat = self.sit().await;
+        if let Some(loss) = seat.loss_of(term) {
+            return Err(loss);
+        }
+        let lease = match seat.lease {
+            Lease::Fixed(_) => Lease::Fixed(term.remaining().max(Invalid::SHORTEST_LEASE)),
+            kept @ Lease::Kept(_) => kept,
+        };
+        let max_hold = seat.limit.map(|limit| limit.saturating_duration_since(time::now()));
+        Ok(Entry { max_hold, ..Entry::new(lease) })
+    }
+
     async fn sit(&self) -> Seated<'_> {
         // There before the seat is: a future that is given the seat and then dropped has to settle too.
         let mut seated = Seated { hold: self, seat: None };
@@ -324,6 +362,19 @@ impl Seated<'_> {
     fn loss_of(&self, term: &Arc<Term>) -> Option<Loss> {
         let current = self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term));
         term.loss().or_else(|| (!current).then_some(Loss::Gone))
+    }
+
+    /// The lease of the whole hold when it is entered with `lease`.
+    ///
+    /// That of a plain lock is replaced. A read-write lock lets nothing be shortened: the longer one stays.
+    fn lease_with(&self, lease: Lease, spot: &Spot) -> Lease {
+        let Some(term) = self.term.as_ref().filter(|_| spot.target.kind.family() == Family::Rw) else {
+            return lease;
+        };
+        match (self.lease, lease) {
+            (kept @ Lease::Kept(_), _) | (_, kept @ Lease::Kept(_)) => kept,
+            (Lease::Fixed(_), Lease::Fixed(length)) => Lease::Fixed(length.max(term.remaining())),
+        }
     }
 
     /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.

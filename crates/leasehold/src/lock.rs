@@ -11,7 +11,7 @@ use crate::engine::{Holding, Spot, Target};
 use crate::error::{Invalid, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnerId};
 
 /// A lock by name: exclusive, re-entrant by owner, with a lease. Redisson's `RLock`.
 ///
@@ -74,6 +74,11 @@ impl Lock {
         self.acquire_as()
     }
 
+    pub(crate) fn with_way(mut self, way: Way) -> Self {
+        self.way = way;
+        self
+    }
+
     pub(crate) fn acquire_as<G>(&self) -> Acquire<G> {
         Acquire::new(Arc::clone(&self.shared), self.target.clone(), self.way.clone())
     }
@@ -100,7 +105,7 @@ impl Lock {
     ///
     /// A question changes nothing.
     pub fn holder(&self) -> Operation<Result<Option<Holder>, QueryError>> {
-        self.ask(|holding| holding.map(Holder::from))
+        self.ask(None, |holding| holding.map(Holder::from))
     }
 
     /// Whether anybody holds the lock.
@@ -109,7 +114,7 @@ impl Lock {
     ///
     /// As for [`holder`](Lock::holder).
     pub fn is_locked(&self) -> Operation<Result<bool, QueryError>> {
-        self.ask(|holding| holding.is_some())
+        self.ask(None, |holding| holding.is_some())
     }
 
     /// Whether `owner` holds the lock. Redisson's `isHeldByThread`.
@@ -119,7 +124,7 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn is_held_by(&self, owner: &Owner) -> Operation<Result<bool, QueryError>> {
         let owner = owner.at(self.shared.id);
-        self.ask(move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
+        self.ask(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
     }
 
     /// How often `owner` holds the lock: zero if it does not.
@@ -129,7 +134,7 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn hold_count(&self, owner: &Owner) -> Operation<Result<u32, QueryError>> {
         let owner = owner.at(self.shared.id);
-        self.ask(move |holding| {
+        self.ask(Some(owner), move |holding| {
             holding.filter(|holding| holding.owner == Some(owner)).map_or(0, |holding| holding.count)
         })
     }
@@ -140,7 +145,7 @@ impl Lock {
     ///
     /// As for [`holder`](Lock::holder).
     pub fn remain_time_to_live(&self) -> Operation<Result<Option<Duration>, QueryError>> {
-        self.ask(|holding| holding.map(|holding| holding.remaining))
+        self.ask(None, |holding| holding.map(|holding| holding.remaining))
     }
 
     /// The last fencing token that was minted for this name, by whomever; zero if none was.
@@ -172,10 +177,11 @@ impl Lock {
 
     fn ask<T>(
         &self,
+        owner: Option<OwnerId>,
         answer: impl FnOnce(Option<Holding>) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
         let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
-        Operation::new(async move { Ok(answer(shared.engine.query(&target?).await?)) })
+        Operation::new(async move { Ok(answer(shared.engine.query(&target?, owner).await?)) })
     }
 }
 

@@ -62,7 +62,7 @@ fn client_of(engine: Arc<dyn Engine>) -> Client {
 /// The locks that can have this name.
 fn targets(name: &str) -> impl Iterator<Item = Target> {
     let name = Name::new("", name).ok();
-    let kinds = [Kind::Lock, Kind::SetNx].into_iter();
+    let kinds = [Kind::Lock, Kind::SetNx, Kind::Write].into_iter();
     kinds.filter_map(move |kind| Some(Target { kind, name: name.clone()? }))
 }
 

@@ -15,6 +15,8 @@ pub(crate) struct Aftermath {
     pub(crate) also_wake: Vec<Waker>,
     pub(crate) discard: Option<Waker>,
     pub(crate) announce: Option<Arc<Term>>,
+    /// Two of them, where one change has many effects.
+    pub(crate) both: Option<Box<(Self, Self)>>,
 }
 
 impl Aftermath {
@@ -26,5 +28,26 @@ impl Aftermath {
             waker.wake();
         }
         drop(self.discard);
+        if let Some(both) = self.both {
+            both.0.run();
+            both.1.run();
+        }
+    }
+
+    /// This, and then the other.
+    pub(crate) fn and(self, other: Self) -> Self {
+        match (self.is_empty(), other.is_empty()) {
+            (true, _) => other,
+            (_, true) => self,
+            _ => Self { both: Some(Box::new((self, other))), ..Self::default() },
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.wake.is_none()
+            && self.also_wake.is_empty()
+            && self.discard.is_none()
+            && self.announce.is_none()
+            && self.both.is_none()
     }
 }

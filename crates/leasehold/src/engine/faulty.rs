@@ -9,7 +9,7 @@ use super::{Attempt, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Tar
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time;
 
@@ -88,8 +88,8 @@ impl Engine for Faulty {
         self.memory.term(spot)
     }
 
-    fn query(&self, target: &Target) -> Reply<Option<Holding>> {
-        self.answer(|memory| memory.query(target))
+    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>> {
+        self.answer(|memory| memory.query(target, owner))
     }
 
     fn token(&self, target: &Target) -> Reply<u64> {

@@ -136,6 +136,11 @@ impl Line {
         }
     }
 
+    /// The lock is taken by somebody who does not stand in this line: nobody's turn, and nobody's fault.
+    pub(crate) fn withdraw(&mut self) {
+        self.promised = None;
+    }
+
     pub(crate) fn is_promised(&self) -> bool {
         self.promised.is_some()
     }

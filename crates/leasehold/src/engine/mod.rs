@@ -50,8 +50,8 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The term of a hold, if it is one of ours.
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
 
-    /// Who holds a target.
-    fn query(&self, target: &Target) -> Reply<Option<Holding>>;
+    /// Who holds a target. Of several, `owner` if it is one of them.
+    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>>;
 
     /// The last token that was minted for a target; zero if none was.
     fn token(&self, target: &Target) -> Reply<u64>;
@@ -81,6 +81,18 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 /// A place in the line of one target. Smaller came earlier.
 pub(crate) type Ticket = u64;
 
+/// What matters to a read-write lock only.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct RwOptions {
+    /// The write half is for an owner that reads, and only if nobody else does.
+    pub(crate) upgrade: bool,
+    /// A writer: bar new readers while this is not granted. A reader: let such a writer bar us.
+    pub(crate) prefer_writers: bool,
+}
+
+/// How long a writer that waits bars new readers if nothing more is heard of it. It is heard of three times as often.
+pub(crate) const BARRED: Duration = Duration::from_secs(2);
+
 /// What an attempt asks for.
 #[derive(Debug)]
 pub(crate) struct Claim {
@@ -96,6 +108,7 @@ pub(crate) struct Claim {
     pub(crate) fenced: bool,
     /// Stand in the queue of a fair lock if it is not to be had now.
     pub(crate) queue: Option<Queueing>,
+    pub(crate) rw: RwOptions,
     /// Whom to tell when the hold is lost.
     pub(crate) term: Arc<Term>,
 }
@@ -108,6 +121,8 @@ pub(crate) enum Attempt {
     Busy(Busy),
     /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.
     Gone,
+    /// The owner reads what it wants to write; or it wants to upgrade and does not read.
+    Misfit,
     /// There was no way to ask, so there is nothing to undo.
     #[cfg_attr(
         not(feature = "redis"),

@@ -16,6 +16,10 @@ pub(crate) enum Kind {
     Fair,
     /// One string, as `SET … NX` makes it.
     SetNx,
+    /// The half of a read-write lock that many have at once.
+    Read,
+    /// Its other half, which one owner has alone.
+    Write,
 }
 
 impl Kind {
@@ -24,6 +28,7 @@ impl Kind {
         match self {
             Self::Lock | Self::Spin | Self::Fair => Family::Lock,
             Self::SetNx => Family::SetNx,
+            Self::Read | Self::Write => Family::Rw,
         }
     }
 
@@ -31,7 +36,7 @@ impl Kind {
     pub(crate) fn of_hold(self) -> Self {
         match self {
             Self::Lock | Self::Spin | Self::Fair => Self::Lock,
-            Self::SetNx => Self::SetNx,
+            Self::SetNx | Self::Read | Self::Write => self,
         }
     }
 }
@@ -41,6 +46,7 @@ impl Kind {
 pub(crate) enum Family {
     Lock,
     SetNx,
+    Rw,
 }
 
 /// One primitive of one name.

@@ -5,15 +5,16 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::fair::Fair;
+use super::held::Held;
 use super::slot::Machine;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
 use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
-use crate::lease::{Lease, margin};
+use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::{Owner, OwnerId};
-use crate::term::{Term, Until};
+use crate::term::Term;
 use crate::time::Instant;
 
 #[derive(Debug, Default)]
@@ -23,17 +24,6 @@ pub(super) struct Lock {
     fair: Fair,
     /// The last one minted.
     token: u64,
-}
-
-/// One hold.
-#[derive(Debug)]
-struct Held {
-    owner: OwnerId,
-    count: u32,
-    lease: Lease,
-    limit: Option<Instant>,
-    expires: Option<Instant>,
-    term: Arc<Term>,
 }
 
 impl Machine for Lock {
@@ -129,14 +119,14 @@ impl Machine for Lock {
         self.held.as_ref().filter(|held| held.owner == spot.owner).map(|held| Arc::clone(&held.term))
     }
 
-    fn query(&mut self, _target: &Target, now: Instant) -> (Option<Holding>, Aftermath) {
+    fn query(
+        &mut self,
+        _target: &Target,
+        _owner: Option<OwnerId>,
+        now: Instant,
+    ) -> (Option<Holding>, Aftermath) {
         let freed = self.judge(now);
-        let holding = self.held.as_ref().map(|held| Holding {
-            owner: Some(held.owner),
-            count: held.count,
-            remaining: held.expires.map_or(held.lease.length(), |at| at.saturating_duration_since(now)),
-        });
-        (holding, freed)
+        (self.held.as_ref().map(|held| held.holding(now)), freed)
     }
 
     fn queue(&self) -> Vec<Owner> {
@@ -161,21 +151,17 @@ impl Machine for Lock {
         }
     }
 
-    fn retire(&mut self, client: ClientId, now: Instant) -> (bool, Aftermath) {
+    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
         let mut after = self.judge(now);
         match &mut self.held {
             Some(held) if held.owner.client == client => {
-                // What a server would do after the last renewal.
-                if let Lease::Kept(length) = held.lease {
-                    let before = held.expires;
-                    held.lease = Lease::Fixed(length);
-                    held.prolong(now);
-                    after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
-                }
+                let before = held.expires;
+                held.retire(now);
+                after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
                 after.announce = Some(held.lose(Loss::Shutdown));
-                (true, after)
+                (1, after)
             }
-            _ => (false, after),
+            _ => (0, after),
         }
     }
 
@@ -233,64 +219,5 @@ impl Lock {
         let announce = self.held.take().map(|held| held.lose(loss));
         let also_wake = self.fair.line.promise(now).into_iter().collect();
         Aftermath { announce, wake: self.line.promise(now), also_wake, ..Aftermath::default() }
-    }
-}
-
-impl Held {
-    fn new(claim: &Claim, now: Instant) -> (Self, Until) {
-        let mut held = Self {
-            owner: claim.spot.owner,
-            count: 1,
-            lease: claim.lease,
-            limit: claim.limit,
-            expires: None,
-            term: Arc::clone(&claim.term),
-        };
-        let until = held.prolong(now);
-        (held, until)
-    }
-
-    fn reenter(&mut self, claim: &Claim, now: Instant) -> Until {
-        self.count += 1;
-        self.lease = claim.lease;
-        self.limit = [self.limit, claim.limit].into_iter().flatten().min();
-        self.term = Arc::clone(&claim.term);
-        self.prolong(now)
-    }
-
-    /// Begins the lease anew.
-    fn prolong(&mut self, now: Instant) -> Until {
-        let lease_ends = match self.lease {
-            Lease::Kept(_) => None,
-            Lease::Fixed(length) => Some(now + length),
-        };
-        self.expires = [lease_ends, self.limit].into_iter().flatten().min();
-        self.until(now)
-    }
-
-    fn extend(&mut self, length: Duration, now: Instant) -> Until {
-        if let Some(expires) = self.expires {
-            let wanted = expires.max(now + length);
-            self.expires = Some(self.limit.map_or(wanted, |limit| wanted.min(limit)));
-        }
-        self.until(now)
-    }
-
-    fn until(&self, now: Instant) -> Until {
-        let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
-        let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
-        let left = expires.saturating_duration_since(now);
-        let length = match self.lease {
-            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
-            Lease::Kept(length) => length.min(left),
-            Lease::Fixed(_) => left,
-        };
-        Until::Deadline(expires - margin(length), loss)
-    }
-
-    /// Tells the guards, from now on; whoever listens is to be woken afterwards.
-    fn lose(&self, loss: Loss) -> Arc<Term> {
-        self.term.condemn(loss);
-        Arc::clone(&self.term)
     }
 }

@@ -4,7 +4,9 @@
 //! their caller's timer until it is over, or until a release hints at the head of the line.
 
 mod fair;
+mod held;
 mod lock;
+mod rw;
 mod shared;
 mod slot;
 
@@ -25,7 +27,7 @@ use super::{Attempt, Claim, Engine, Family, Holding, Released, Renewed, Reply, S
 use crate::client_id::ClientId;
 use crate::lease::Lease;
 use crate::name::Name;
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time::{self, Instant};
 
@@ -140,8 +142,8 @@ impl Engine for Memory {
         self.with(&spot.target, |machine, _| (machine.term(spot), Aftermath::default()))
     }
 
-    fn query(&self, target: &Target) -> Reply<Option<Holding>> {
-        Reply::now(self.with(target, |machine, now| machine.query(target, now)))
+    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>> {
+        Reply::now(self.with(target, |machine, now| machine.query(target, owner, now)))
     }
 
     fn token(&self, target: &Target) -> Reply<u64> {
@@ -181,7 +183,7 @@ impl Engine for Memory {
                 !machine.is_idle()
             });
             for (held, aftermath) in after {
-                retired += usize::from(held);
+                retired += held;
                 aftermath.run();
             }
         }

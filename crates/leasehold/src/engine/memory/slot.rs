@@ -5,11 +5,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::lock::Lock;
+use super::rw::Rw;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::{Attempt, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time::Instant;
 
@@ -17,18 +18,21 @@ use crate::time::Instant;
 #[derive(Debug)]
 pub(super) enum Slot {
     Lock(Lock),
+    Rw(Rw),
 }
 
 impl Slot {
     pub(super) fn new(family: Family) -> Self {
         match family {
             Family::Lock | Family::SetNx => Self::Lock(Lock::default()),
+            Family::Rw => Self::Rw(Rw::default()),
         }
     }
 
     pub(super) fn machine(&mut self) -> &mut dyn Machine {
         match self {
             Self::Lock(lock) => lock,
+            Self::Rw(rw) => rw,
         }
     }
 }
@@ -49,7 +53,12 @@ pub(super) trait Machine {
     fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath);
     fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath;
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
-    fn query(&mut self, target: &Target, now: Instant) -> (Option<Holding>, Aftermath);
+    fn query(
+        &mut self,
+        target: &Target,
+        owner: Option<OwnerId>,
+        now: Instant,
+    ) -> (Option<Holding>, Aftermath);
 
     fn token(&self) -> u64;
 
@@ -62,10 +71,10 @@ pub(super) trait Machine {
     fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath);
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath;
 
-    /// The client stops keeping what it holds here; false if that is nothing.
-    fn retire(&mut self, client: ClientId, now: Instant) -> (bool, Aftermath);
+    /// The client stops keeping what it holds here; how much that was.
+    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath);
 
-    /// The hold is removed behind everybody's back; false if there is none.
+    /// What is held is removed behind everybody's back; false if there is none.
     #[cfg(feature = "test-util")]
     fn remove(&mut self, now: Instant) -> (bool, Aftermath);
 

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::keys;
 use super::scripts::{
     ABANDON, ACQUIRE, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE, FAIR_RELEASE, FENCED_WRITE,
     FORCE, QUERY, QUEUE, RELEASE, RENEW, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script, TOKEN,
 };
+use super::{keys, rw_calls};
 use crate::engine::{Claim, Kind, Spot, Target};
 use crate::name::Name;
 use crate::owner::OwnerId;
@@ -35,6 +35,8 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
             let call = Call::command("SET").key(target.name.as_str());
             call.arg(owner).arg("NX").arg("PX").arg(whole(length))
         }
+        Kind::Read => rw_calls::read(claim, length),
+        Kind::Write => rw_calls::write(claim, length),
     }
 }
 
@@ -57,6 +59,7 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
             fair(&FAIR_RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(announcement(target))
         }
         Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
+        Kind::Read | Kind::Write => rw_calls::release(spot, from, length),
     }
 }
 
@@ -65,7 +68,7 @@ pub(super) fn counts_left(kind: Kind, answer: i64) -> Option<u32> {
     match kind {
         // One was deleted, or none.
         Kind::SetNx => (answer == 1).then_some(0),
-        Kind::Lock | Kind::Spin | Kind::Fair => u32::try_from(answer).ok(),
+        Kind::Lock | Kind::Spin | Kind::Fair | Kind::Read | Kind::Write => u32::try_from(answer).ok(),
     }
 }
 
@@ -79,6 +82,7 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
         Kind::Fair => fair(&FAIR_ABANDON, target).arg(owner).arg(count).arg(announcement(target)),
         // It is entered once or not at all, so whoever gives back, gives back everything.
         Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
+        Kind::Read | Kind::Write => rw_calls::abandon(spot, count),
     }
 }
 
@@ -87,6 +91,7 @@ pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, D
     let script = match kind {
         Kind::Lock | Kind::Spin | Kind::Fair => &RENEW,
         Kind::SetNx => &SETNX_RENEW,
+        Kind::Read | Kind::Write => return rw_calls::renew(kind, holds),
     };
     holds.into_iter().fold(Call::new(script), |call, (spot, length)| {
         let Spot { target, owner } = spot;
@@ -94,11 +99,12 @@ pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, D
     })
 }
 
-/// Tells who holds it.
-pub(super) fn query(target: &Target) -> Call {
+/// Tells who holds it: of several, `owner` if it is one of them.
+pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
     match target.kind {
         Kind::Lock | Kind::Spin | Kind::Fair => Call::new(&QUERY).key(target.name.as_str()),
         Kind::SetNx => Call::new(&SETNX_QUERY).key(target.name.as_str()),
+        Kind::Read | Kind::Write => rw_calls::query(target, owner),
     }
 }
 
@@ -109,6 +115,7 @@ pub(super) fn force(target: &Target) -> Call {
             Call::new(&FORCE).key(target.name.as_str()).arg(announcement(target))
         }
         Kind::Fair => fair(&FAIR_FORCE, target).arg(announcement(target)),
+        Kind::Read | Kind::Write => rw_calls::force(target),
     }
 }
 
@@ -143,6 +150,6 @@ fn announcement(target: &Target) -> String {
 }
 
 /// In milliseconds, and never none: a key without a time to live would stay for ever.
-fn whole(length: Duration) -> u128 {
+pub(super) fn whole(length: Duration) -> u128 {
     length.as_millis().max(1)
 }

@@ -429,12 +429,12 @@ async fn open_after(pause: Duration, settings: Settings, number: u64, pipe: Pipe
     Link::open(&settings, number, &pipe).await
 }
 
-/// Runs one call. A script that the server has forgotten is told again, unless nobody waits any more: then an undo
-/// may be under way already.
+/// Runs one call. A script that the server has forgotten is told again, unless it is a step and nobody waits any more:
+/// then an undo may be under way already.
 async fn run(connection: Connection, number: u64, request: Request, pipe: Pipe) {
-    let Request { call, limit, answer, .. } = request;
+    let Request { about, call, limit, answer } = request;
     let mut outcome = connection.run(&call, Wording::Hash, limit).await;
-    if matches!(outcome, Err(Trouble::NoScript)) && !answer.is_closed() {
+    if matches!(outcome, Err(Trouble::NoScript)) && (about.is_none() || !answer.is_closed()) {
         outcome = connection.run(&call, Wording::Text, limit).await;
     }
     if matches!(outcome, Err(Trouble::Broken(_))) {

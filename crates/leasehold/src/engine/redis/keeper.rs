@@ -60,7 +60,8 @@ impl Kept {
 
     /// Whether both cannot be held at once.
     fn excludes(&self, other: &Self) -> bool {
-        self.spot.owner != other.spot.owner
+        let both_read = self.spot.target.kind == Kind::Read && other.spot.target.kind == Kind::Read;
+        self.spot.owner != other.spot.owner && !both_read
     }
 
     fn due(&self) -> Due {
@@ -123,7 +124,15 @@ impl Keeper {
         kept.map(|kept| Arc::clone(&kept.term))
     }
 
-    /// What was held of a target, by whomever, is gone.
+    /// Whether the owner holds anything under this name, be it another half of it.
+    pub(super) fn is_inside(&self, spot: &Spot) -> bool {
+        let book = self.book();
+        book.holds
+            .get(&key(&spot.target))
+            .is_some_and(|all| all.iter().any(|kept| kept.spot.owner == spot.owner))
+    }
+
+    /// What was held under the name of a target, by whomever, is gone.
     pub(super) fn lose(&self, target: &Target, loss: Loss) {
         for lost in self.book().remove_all(target) {
             lost.term.lose(loss);
@@ -288,12 +297,11 @@ impl Book {
     }
 
     fn remove_all(&mut self, target: &Target) -> Vec<Kept> {
-        let beside = self.holds.get(&key(target)).into_iter().flatten();
-        let spots: Vec<_> = beside
-            .map(|kept| kept.spot.clone())
-            .filter(|spot| spot.target.shares_holds_with(target))
-            .collect();
-        spots.iter().filter_map(|spot| self.remove(spot)).collect()
+        let all = self.holds.remove(&key(target)).unwrap_or_default();
+        for kept in &all {
+            self.due.remove(&kept.due());
+        }
+        all
     }
 
     /// Takes out of the order what is due now, or so soon that it saves a request of its own.

@@ -4,7 +4,7 @@ use crate::engine::{Kind, Spot, Target};
 use crate::name::Name;
 
 /// The name as a part of other names: in braces, so that all of them live in one slot of a cluster.
-fn tagged(name: &Name) -> String {
+pub(super) fn tagged(name: &Name) -> String {
     let name = name.as_str();
     if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") }
 }
@@ -15,6 +15,7 @@ pub(super) fn channel(target: &Target) -> String {
     match target.kind {
         Kind::Lock | Kind::Spin | Kind::Fair => format!("redisson_lock__channel:{tag}"),
         Kind::SetNx => format!("leasehold_setnx__channel:{tag}"),
+        Kind::Read | Kind::Write => format!("redisson_rwlock:{tag}"),
     }
 }
 
@@ -38,6 +39,11 @@ pub(super) fn token(target: &Target) -> String {
 /// The key that has the greatest token with which a value was written.
 pub(super) fn fence(key: &Name) -> String {
     format!("leasehold_fence:{}", tagged(key))
+}
+
+/// The key that says that a writer waits and new readers should not come in. Redisson has none.
+pub(super) fn mark(target: &Target) -> String {
+    format!("leasehold_rwlock_waiting:{}", tagged(&target.name))
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod hints;
 mod io;
 mod keeper;
 mod keys;
+mod marks;
+mod rw_calls;
 mod scripts;
 mod subscriber;
 
@@ -25,8 +27,12 @@ use self::connection::Settings;
 use self::hints::Hints;
 use self::io::{Abandon, Pipe, Thread};
 use self::keeper::{Keeper, Kept};
+use self::marks::Marks;
 use super::line::MayTake;
-use super::{Attempt, Busy, Claim, Engine, Holding, Kind, Released, Renewed, Reply, Spot, Target, Ticket};
+use super::{
+    Attempt, BARRED, Busy, Claim, Engine, Family, Holding, Kind, Released, Renewed, Reply, Spot, Target,
+    Ticket,
+};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
@@ -51,6 +57,7 @@ pub(crate) struct Redis {
     hints: Arc<Hints>,
     keeper: Arc<Keeper>,
     beats: Arc<Beats>,
+    marks: Arc<Marks>,
     /// Where it was made. A fork has no thread, but a copy of everything else.
     process: u32,
 }
@@ -69,7 +76,7 @@ impl Redis {
         let beats = Arc::new(Beats::default());
         let parts = (Arc::clone(&hints), Arc::clone(&keeper), Arc::clone(&beats));
         let thread = Thread::start(settings, parts.0, parts.1, parts.2, linger).await?;
-        Ok(Self { thread, hints, keeper, beats, process: std::process::id() })
+        Ok(Self { thread, hints, keeper, beats, marks: Arc::default(), process: std::process::id() })
     }
 
     fn pipe(&self) -> Pipe {
@@ -103,7 +110,11 @@ impl Engine for Redis {
         if self.hints.is_outage() {
             return Reply::now(Attempt::NotAsked(Failure::Unavailable("not connected".into())));
         }
-        if claim.held == 0 && !claim.steal && claim.spot.target.kind != Kind::Spin {
+        let Target { kind, .. } = claim.spot.target;
+        let in_line = claim.held == 0 && !claim.steal && kind != Kind::Spin;
+        // Whoever is inside and wants the other half, too, does not wait behind those who wait for it to leave.
+        let is_inside = || kind.family() == Family::Rw && self.keeper.is_inside(&claim.spot);
+        if in_line && !is_inside() {
             let busy = |retry_in| Reply::now(Attempt::Busy(Busy { retry_in, ..Busy::default() }));
             match self.hints.may_ask(&claim.spot, turn, begun) {
                 MayTake::Yes => {}
@@ -119,28 +130,41 @@ impl Engine for Redis {
         let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
         let (keeper, hints, beats, pipe) =
             (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats), self.pipe());
+        let marks = rw_calls::marks(claim).then(|| Arc::clone(&self.marks));
+        if let Some(marks) = &marks {
+            marks.add(&claim.spot);
+        }
         Reply::later(async move {
             let answer = match answer.await? {
                 // A `SET … NX` that was refused tells nothing else: only whoever is refused pays for a question.
-                Value::Nil => pipe.send(calls::query(&kept.spot.target)).await?,
+                Value::Nil => pipe.send(calls::query(&kept.spot.target, None)).await?,
                 answer => answer,
             };
             let token = match answer {
                 Value::Int(0) => return Ok(Attempt::Gone),
+                Value::Int(-1) => return Ok(Attempt::Misfit),
                 Value::Int(token @ 1..) => fenced.then_some(token.unsigned_abs()),
                 Value::Okay => None,
                 busy => {
-                    let attempt = busy_with(&busy, &kept.spot, &hints)?;
+                    let mut attempt = busy_with(&busy, &kept.spot, &hints)?;
                     if let (Attempt::Busy(Busy { position: Some(position), .. }), Some(queueing)) =
                         (&attempt, queue)
                     {
                         beats.add(&kept.spot, queueing, *position);
+                    }
+                    if let (Attempt::Busy(Busy { retry_in, .. }), Some(_)) = (&mut attempt, marks) {
+                        // To leave the mark again.
+                        *retry_in = Some(retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
                     }
                     return Ok(attempt);
                 }
             };
             let until = kept.until(begun, length);
             beats.remove(&kept.spot);
+            if let Some(marks) = marks {
+                // The script took the mark away.
+                marks.take(&kept.spot);
+            }
             keeper.keep(kept, steal);
             Ok(Attempt::Granted(until, token))
         })
@@ -221,8 +245,8 @@ impl Engine for Redis {
         self.keeper.term(spot)
     }
 
-    fn query(&self, target: &Target) -> Reply<Option<Holding>> {
-        let answer = self.pipe().send(calls::query(target));
+    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>> {
+        let answer = self.pipe().send(calls::query(target, owner));
         let foreign = target.kind == Kind::SetNx;
         Reply::later(async move {
             match answer.await? {
@@ -307,6 +331,10 @@ impl Engine for Redis {
             // It did not get the lock, and must not stand in the queue any more. What the same owner may hold by way of
             // somebody else stays.
             self.abandon(spot, u32::MAX, Lease::Fixed(MARK));
+        }
+        if spot.target.kind == Kind::Write && self.marks.take(spot) {
+            // Nobody waits for the answer: without it the mark goes by itself, a little later.
+            drop(self.pipe().send(rw_calls::unmark(spot)));
         }
     }
 

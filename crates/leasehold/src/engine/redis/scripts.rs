@@ -47,6 +47,21 @@ pub(super) static SETNX_RENEW: Script = Script::new(include_str!("scripts/setnx_
 pub(super) static SETNX_QUERY: Script = Script::new(include_str!("scripts/setnx_query.lua"));
 static SETNX_RELEASE: Script = Script::new(include_str!("scripts/setnx_release.lua"));
 
+/// A script of the read-write lock, behind what they have in common.
+macro_rules! rw_script {
+    ($file:literal) => {
+        Script::new(concat!(include_str!("scripts/rw/common.lua"), include_str!($file)))
+    };
+}
+
+pub(super) static RW_READ: Script = rw_script!("scripts/rw/read.lua");
+pub(super) static RW_WRITE: Script = rw_script!("scripts/rw/write.lua");
+pub(super) static RW_LEAVE: Script = rw_script!("scripts/rw/leave.lua");
+pub(super) static RW_RENEW: Script = rw_script!("scripts/rw/renew.lua");
+pub(super) static RW_QUERY: Script = rw_script!("scripts/rw/query.lua");
+pub(super) static RW_FORCE: Script = rw_script!("scripts/rw/force.lua");
+pub(super) static RW_UNMARK: Script = Script::new(include_str!("scripts/rw/unmark.lua"));
+
 /// What to run, with its keys and arguments. Names and values are arguments, never script text.
 #[derive(Debug)]
 pub(super) struct Call {

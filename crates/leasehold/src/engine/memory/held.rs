@@ -1,0 +1,95 @@
+//! One hold in memory: who, how often and how long.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::engine::{Claim, Holding};
+use crate::lease::{Lease, margin};
+use crate::loss::Loss;
+use crate::owner::OwnerId;
+use crate::term::{Term, Until};
+use crate::time::Instant;
+
+/// One hold.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) owner: OwnerId,
+    pub(super) count: u32,
+    pub(super) lease: Lease,
+    limit: Option<Instant>,
+    pub(super) expires: Option<Instant>,
+    pub(super) term: Arc<Term>,
+}
+
+impl Held {
+    pub(super) fn new(claim: &Claim, now: Instant) -> (Self, Until) {
+        let mut held = Self {
+            owner: claim.spot.owner,
+            count: 1,
+            lease: claim.lease,
+            limit: claim.limit,
+            expires: None,
+            term: Arc::clone(&claim.term),
+        };
+        let until = held.prolong(now);
+        (held, until)
+    }
+
+    pub(super) fn reenter(&mut self, claim: &Claim, now: Instant) -> Until {
+        self.count += 1;
+        self.lease = claim.lease;
+        self.limit = [self.limit, claim.limit].into_iter().flatten().min();
+        self.term = Arc::clone(&claim.term);
+        self.prolong(now)
+    }
+
+    /// Begins the lease anew.
+    fn prolong(&mut self, now: Instant) -> Until {
+        let lease_ends = match self.lease {
+            Lease::Kept(_) => None,
+            Lease::Fixed(length) => Some(now + length),
+        };
+        self.expires = [lease_ends, self.limit].into_iter().flatten().min();
+        self.until(now)
+    }
+
+    pub(super) fn extend(&mut self, length: Duration, now: Instant) -> Until {
+        if let Some(expires) = self.expires {
+            let wanted = expires.max(now + length);
+            self.expires = Some(self.limit.map_or(wanted, |limit| wanted.min(limit)));
+        }
+        self.until(now)
+    }
+
+    /// Stops keeping it: what a server would do after the last renewal.
+    pub(super) fn retire(&mut self, now: Instant) {
+        if let Lease::Kept(length) = self.lease {
+            self.lease = Lease::Fixed(length);
+            self.prolong(now);
+        }
+    }
+
+    /// What anybody can see of it.
+    pub(super) fn holding(&self, now: Instant) -> Holding {
+        let remaining = self.expires.map_or(self.lease.length(), |at| at.saturating_duration_since(now));
+        Holding { owner: Some(self.owner), count: self.count, remaining }
+    }
+
+    fn until(&self, now: Instant) -> Until {
+        let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
+        let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
+        let left = expires.saturating_duration_since(now);
+        let length = match self.lease {
+            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
+            Lease::Kept(length) => length.min(left),
+            Lease::Fixed(_) => left,
+        };
+        Until::Deadline(expires - margin(length), loss)
+    }
+
+    /// Tells the guards, from now on; whoever listens is to be woken afterwards.
+    pub(super) fn lose(&self, loss: Loss) -> Arc<Term> {
+        self.term.condemn(loss);
+        Arc::clone(&self.term)
+    }
+}

@@ -1,0 +1,332 @@
+//! The read-write lock in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::held::Held;
+use super::slot::Machine;
+use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::{Line, MayTake};
+use crate::engine::{Attempt, BARRED, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::Lease;
+use crate::loss::Loss;
+use crate::owner::OwnerId;
+use crate::term::Term;
+use crate::time::Instant;
+
+/// Many readers or one writer, who may read as well.
+#[derive(Debug, Default)]
+pub(super) struct Rw {
+    writer: Option<Held>,
+    /// While somebody writes, nobody but the writer is in here.
+    readers: HashMap<OwnerId, Held>,
+    reads: Line,
+    writes: Line,
+    /// Writers in line that bar new readers, and when each was last heard of.
+    barring: BTreeMap<Ticket, Instant>,
+    /// The last one minted.
+    token: u64,
+}
+
+impl Machine for Rw {
+    fn is_used(&self) -> bool {
+        self.is_held() || !self.reads.is_empty() || !self.writes.is_empty()
+    }
+
+    fn token(&self) -> u64 {
+        self.token
+    }
+
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+        let after = self.judge(now);
+        let before = self.end();
+        let (attempt, more) = match self.held(&claim.spot) {
+            Some(held) if held.count == claim.held => {
+                let until = held.reenter(claim, now);
+                (Attempt::Granted(until, self.mint(claim)), self.hint_if_sooner(before))
+            }
+            None if claim.held == 0 => match claim.spot.target.kind {
+                Kind::Write => self.write(claim, turn, now),
+                _ => self.read(claim, turn, now),
+            },
+            _ => (Attempt::Gone, Aftermath::default()),
+        };
+        (attempt, after.and(more))
+    }
+
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
+        let after = self.judge(now);
+        match self.held(spot) {
+            Some(held) if held.count == from => {
+                held.count -= 1;
+                if held.count == 0 {
+                    return (Released::Left(0, None), after.and(self.free(spot, now)));
+                }
+                (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
+            }
+            _ => (Released::NotHeld, after),
+        }
+    }
+
+    fn force(&mut self, target: &Target, now: Instant) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        let held = match target.kind {
+            Kind::Write => self.writer.is_some(),
+            _ => self.writer.is_none() && !self.readers.is_empty(),
+        };
+        if held {
+            (true, after.and(self.free_all(Loss::ForceUnlocked)).and(self.hint(now)))
+        } else {
+            (false, after)
+        }
+    }
+
+    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+        let after = self.judge(now);
+        let held = self.held(spot);
+        (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
+    }
+
+    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath {
+        let after = self.judge(now);
+        match self.held(spot) {
+            Some(held) if held.count > count => {
+                held.count = count;
+                if count == 0 { after.and(self.free(spot, now)) } else { after }
+            }
+            _ => after,
+        }
+    }
+
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        let held = match spot.target.kind {
+            Kind::Write => self.writer.as_ref().filter(|held| held.owner == spot.owner),
+            _ => self.readers.get(&spot.owner),
+        };
+        held.map(|held| Arc::clone(&held.term))
+    }
+
+    fn query(
+        &mut self,
+        target: &Target,
+        owner: Option<OwnerId>,
+        now: Instant,
+    ) -> (Option<Holding>, Aftermath) {
+        let after = self.judge(now);
+        let held = match target.kind {
+            Kind::Write => self.writer.as_ref(),
+            _ => owner.and_then(|owner| self.readers.get(&owner)).or_else(|| self.readers.values().next()),
+        };
+        // The lock is there as long as anybody holds it.
+        let all = self.all().map(|held| held.holding(now).remaining).max().unwrap_or_default();
+        (held.map(|held| Holding { remaining: all, ..held.holding(now) }), after)
+    }
+
+    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
+        self.line(spot).join(ticket);
+    }
+
+    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        self.line(spot).poll_hint(ticket, context)
+    }
+
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        let left = self.line(spot).leave(ticket, now);
+        let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
+        let wake = if last_bar && self.writer.is_none() { self.reads.promise(now) } else { None };
+        left.and(Aftermath { wake, ..Aftermath::default() }).and(self.hint(now))
+    }
+
+    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
+        let mut after = self.judge(now);
+        let before = self.end();
+        let mut retired = 0;
+        let all = self.writer.iter_mut().chain(self.readers.values_mut());
+        for held in all.filter(|held| held.owner.client == client) {
+            held.retire(now);
+            retired += 1;
+            after = after.and(lost(held, Loss::Shutdown));
+        }
+        (retired, after.and(self.hint_if_sooner(before)))
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.is_held() {
+            (true, after.and(self.free_all(Loss::Gone)).and(self.hint(now)))
+        } else {
+            (false, after)
+        }
+    }
+
+    #[cfg(feature = "test-util")]
+    fn waiters(&self) -> usize {
+        self.reads.len() + self.writes.len()
+    }
+}
+
+impl Rw {
+    /// Takes the read half for somebody who does not have it.
+    fn read(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+        let mut after = Aftermath::default();
+        match &self.writer {
+            Some(writer) if writer.owner == claim.spot.owner => {}
+            Some(_) if claim.steal => after = self.free_all(Loss::TakenOver),
+            Some(writer) => return (Attempt::Busy(busy(writer.expires, writer.owner, now)), after),
+            None if claim.steal => {}
+            None => {
+                if claim.rw.prefer_writers && self.is_barred(now) {
+                    return (Attempt::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }), after);
+                }
+                if let Some(not_yet) = not_yet(self.reads.may_take(turn, now)) {
+                    return (not_yet, after);
+                }
+            }
+        }
+        self.reads.taken(turn);
+        self.writes.withdraw();
+        let (held, until) = Held::new(claim, now);
+        self.readers.insert(held.owner, held);
+        (Attempt::Granted(until, self.mint(claim)), after)
+    }
+
+    /// Takes the write half for somebody who does not have it.
+    fn write(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+        let mut after = Aftermath::default();
+        if self.readers.contains_key(&claim.spot.owner) != claim.rw.upgrade {
+            return (Attempt::Misfit, after);
+        }
+        let other = self.all().find(|held| held.owner != claim.spot.owner).map(|held| held.owner);
+        match other {
+            Some(_) if claim.steal => after = self.free_all(Loss::TakenOver),
+            Some(other) => {
+                let mut busy = busy(self.end(), other, now);
+                if let (true, Some(turn)) = (claim.rw.prefer_writers, turn) {
+                    self.barring.insert(turn, now);
+                    busy.retry_in = Some(busy.retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
+                }
+                return (Attempt::Busy(busy), after);
+            }
+            None if claim.steal || claim.rw.upgrade => {}
+            None => {
+                if let Some(not_yet) = not_yet(self.writes.may_take(turn, now)) {
+                    return (not_yet, after);
+                }
+            }
+        }
+        self.writes.taken(turn);
+        self.reads.withdraw();
+        let (held, until) = Held::new(claim, now);
+        self.writer = Some(held);
+        (Attempt::Granted(until, self.mint(claim)), after)
+    }
+
+    fn mint(&mut self, claim: &Claim) -> Option<u64> {
+        claim.fenced.then(|| {
+            self.token += 1;
+            self.token
+        })
+    }
+
+    /// Whether a writer that waits keeps new readers out. One whose future is left lying about does not.
+    fn is_barred(&self, now: Instant) -> bool {
+        self.barring.values().any(|heard| now.saturating_duration_since(*heard) < BARRED)
+    }
+
+    fn is_held(&self) -> bool {
+        self.writer.is_some() || !self.readers.is_empty()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Held> {
+        self.writer.iter().chain(self.readers.values())
+    }
+
+    fn held(&mut self, spot: &Spot) -> Option<&mut Held> {
+        match spot.target.kind {
+            Kind::Write => self.writer.as_mut().filter(|held| held.owner == spot.owner),
+            _ => self.readers.get_mut(&spot.owner),
+        }
+    }
+
+    fn line(&mut self, spot: &Spot) -> &mut Line {
+        if spot.target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
+    }
+
+    /// When the last of those who hold it now is gone, if all of them ever are.
+    fn end(&self) -> Option<Instant> {
+        self.all().map(|held| held.expires).try_fold(None, |last, end| Some(last.max(Some(end?)))).flatten()
+    }
+
+    /// Takes away what has run out. There is no timer: whoever looks next does it.
+    fn judge(&mut self, now: Instant) -> Aftermath {
+        let is_over = |held: &Held| held.expires.is_some_and(|at| now >= at);
+        let mut after = Aftermath::default();
+        if let Some(writer) = self.writer.take_if(|held| is_over(held)) {
+            after = after.and(lost(&writer, Loss::Expired));
+        }
+        for (_, reader) in self.readers.extract_if(|_, held| is_over(held)) {
+            after = after.and(lost(&reader, Loss::Expired));
+        }
+        after.and(self.hint(now))
+    }
+
+    /// Ends one hold.
+    fn free(&mut self, spot: &Spot, now: Instant) -> Aftermath {
+        let freed = match spot.target.kind {
+            Kind::Write => self.writer.take(),
+            _ => self.readers.remove(&spot.owner),
+        };
+        // If its guards do not know that yet, for whatever reason, they do from now on.
+        let after = freed.map(|held| lost(&held, Loss::Gone)).unwrap_or_default();
+        after.and(self.hint(now))
+    }
+
+    /// Ends all holds. Whose turn it is then, the caller says.
+    fn free_all(&mut self, loss: Loss) -> Aftermath {
+        let all = self.writer.take().into_iter().chain(self.readers.drain().map(|(_, held)| held));
+        all.fold(Aftermath::default(), |after, held| after.and(lost(&held, loss)))
+    }
+
+    /// Tells the heads of the lines whose turn has come.
+    fn hint(&mut self, now: Instant) -> Aftermath {
+        let mut after = Aftermath::default();
+        if self.writer.is_none() && !self.reads.is_promised() {
+            after.wake = self.reads.promise(now);
+        }
+        if !self.is_held() && !self.writes.is_promised() {
+            after = after.and(Aftermath { wake: self.writes.promise(now), ..Aftermath::default() });
+        }
+        after
+    }
+
+    /// Lets the heads look if what they saw as lasting until `before` ends sooner.
+    fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
+        let end = self.end();
+        let wake = self.writes.hint_if_sooner(before, end);
+        let readers = Aftermath { wake: self.reads.hint_if_sooner(before, end), ..Aftermath::default() };
+        Aftermath { wake, ..Aftermath::default() }.and(readers)
+    }
+}
+
+/// Tells the guards, from now on; whoever listens is to be woken afterwards.
+fn lost(held: &Held, loss: Loss) -> Aftermath {
+    Aftermath { announce: Some(held.lose(loss)), ..Aftermath::default() }
+}
+
+fn busy(end: Option<Instant>, holder: OwnerId, now: Instant) -> Busy {
+    let retry_in = end.map(|at| at.saturating_duration_since(now));
+    Busy { retry_in, holder: Some(holder), ..Busy::default() }
+}
+
+/// What to say to somebody whose turn it is not.
+fn not_yet(may_take: MayTake) -> Option<Attempt> {
+    match may_take {
+        MayTake::Yes => None,
+        MayTake::In(wait) => Some(Attempt::Busy(Busy { retry_in: Some(wait), ..Busy::default() })),
+        MayTake::WhenHinted => Some(Attempt::Busy(Busy::default())),
+    }
+}

@@ -1,0 +1,27 @@
+//! Which writers of this client may have left a mark that keeps new readers out.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::engine::Spot;
+
+#[derive(Debug, Default)]
+pub(super) struct Marks {
+    spots: Mutex<HashSet<Spot>>,
+}
+
+impl Marks {
+    /// A mark is about to be left.
+    pub(super) fn add(&self, spot: &Spot) {
+        self.spots().insert(spot.clone());
+    }
+
+    /// Whether there may be a mark, which the caller takes care of.
+    pub(super) fn take(&self, spot: &Spot) -> bool {
+        self.spots().remove(spot)
+    }
+
+    fn spots(&self) -> MutexGuard<'_, HashSet<Spot>> {
+        self.spots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
