@@ -10,7 +10,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Client, Connect, Lock};
+use leasehold::{Client, Connect, Lock, RwLock};
 use tokio::time::{Instant, sleep};
 
 pub use self::memory::Memory;
@@ -82,6 +82,16 @@ impl Bench {
     /// The case's lock, in the hands of a new client with options.
     pub async fn lock_with(&self, options: impl FnOnce(Connect) -> Connect) -> Lock {
         self.client_with(options).await.lock(self.name("lock"))
+    }
+
+    /// The case's read-write lock, in the hands of a new client.
+    pub async fn rw_lock(&self) -> RwLock {
+        self.rw_lock_with(|connect| connect).await
+    }
+
+    /// The case's read-write lock, in the hands of a new client with options.
+    pub async fn rw_lock_with(&self, options: impl FnOnce(Connect) -> Connect) -> RwLock {
+        self.client_with(options).await.rw_lock(self.name("lock"))
     }
 
     /// Removes what is held under a full name behind everybody's back.

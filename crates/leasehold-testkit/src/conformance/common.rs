@@ -3,7 +3,7 @@
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
 
-use leasehold::{Acquire, AcquireError, Connect, Guard, Lock};
+use leasehold::{AcquireError, Connect, Guard, Lock};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -70,11 +70,13 @@ pub(super) async fn all_done(mut tasks: JoinSet<Outcome>) -> Outcome {
 
 /// Somebody who waits for a lock in a task of its own.
 #[derive(Debug)]
-pub(super) struct Waiter(JoinHandle<Result<Guard, AcquireError>>);
+pub(super) struct Waiter<G = Guard>(JoinHandle<Result<G, AcquireError>>);
 
-impl Waiter {
+impl<G: Send + 'static> Waiter<G> {
     /// Begins to wait, with a moment to get in line.
-    pub(super) async fn begin(acquire: Acquire) -> Self {
+    pub(super) async fn begin(
+        acquire: impl IntoFuture<Output = Result<G, AcquireError>, IntoFuture: Send + 'static>,
+    ) -> Self {
         let waiter = Self(tokio::spawn(acquire.into_future()));
         sleep(MOMENT).await;
         waiter
@@ -86,7 +88,7 @@ impl Waiter {
     }
 
     /// What becomes of it, which it has to learn some time.
-    pub(super) async fn outcome(self) -> Result<Guard, AcquireError> {
+    pub(super) async fn outcome(self) -> Result<G, AcquireError> {
         soon(self.0).await.expect("a waiter does not panic")
     }
 
@@ -96,7 +98,7 @@ impl Waiter {
     }
 
     /// Waits until it has gone away.
-    pub(super) async fn gone(self) -> Result<Result<Guard, AcquireError>, JoinError> {
+    pub(super) async fn gone(self) -> Result<Result<G, AcquireError>, JoinError> {
         soon(self.0).await
     }
 }

@@ -25,6 +25,10 @@ pub mod non_reentrant;
 pub mod owner;
 pub mod reentry;
 pub mod renewal;
+pub mod rw;
+pub mod rw_lease;
+pub mod rw_owner;
+pub mod rw_turns;
 pub mod setnx;
 pub mod shutdown;
 pub mod spin;
@@ -257,6 +261,53 @@ macro_rules! conformance_cases {
                 ["OWN-31"] => work_that_ends_after_shutdown_frees_its_lock,
                 ["OWN-38"] => a_waiter_in_line_gets_what_a_shutdown_leaves,
                 ["OWN-32"] => a_client_shut_down_refuses_new_locks_and_others_go_on,
+            }
+            rw {
+                ["RW-29"] => many_read_or_one_writes,
+                ["RW-03"] => the_write_half_is_free_after_the_last_reader,
+                ["RW-04", "RW-05"] => force_unlock_frees_its_own_half_only,
+                ["RW-06", "RW-07"] => nobody_reads_while_somebody_else_writes,
+                ["RW-25", "RW-32"] => rw_names_can_be_almost_anything,
+                ["RW-31"] => rw_lengths_out_of_range_are_refused,
+                ["RW-35"] => a_dropped_reader_lets_the_writer_in,
+                ["OWN-120"] => readers_never_see_half_of_what_is_written,
+                ["OWN-121"] => threads_read_and_write_by_turns,
+                ["OWN-122"] => a_writer_can_have_a_token,
+                ["OWN-123"] => both_halves_can_be_taken_over,
+                ["OWN-124"] => what_is_removed_is_lost_for_readers_and_writers,
+                ["OWN-125"] => shutdown_counts_readers_and_writers,
+            }
+            rw_lease {
+                ["RW-15"] => entering_again_shortens_no_lease,
+                ["RW-17"] => a_reader_that_leaves_does_not_prolong_another,
+                ["RW-18"] => readers_come_in_when_the_lease_of_a_writer_is_over,
+                ["RW-20"] => many_readers_are_kept,
+                ["RW-21"] => a_writer_that_reads_is_kept_on_both_halves,
+                ["RW-23"] => a_reader_waits_for_no_other_reader,
+                ["RW-24"] => a_writer_whose_lease_is_over_has_lost,
+                ["RW-34"] => a_reader_is_kept_while_a_writer_waits,
+                ["OWN-126"] => a_dead_reader_frees_only_itself,
+                ["OWN-127"] => leases_of_readers_do_not_touch_each_other,
+            }
+            rw_owner {
+                ["RW-08"] => a_writer_may_read_too,
+                ["RW-09"] => a_writer_that_reads_goes_on_reading,
+                ["RW-12"] => a_nested_read_frees_nothing,
+                ["RW-13"] => the_halves_are_asked_separately,
+                ["OWN-128"] => who_only_reads_cannot_wait_to_write,
+                ["OWN-129"] => the_only_reader_can_upgrade,
+                ["OWN-130"] => nobody_upgrades_beside_other_readers,
+                ["OWN-131"] => a_downgrade_lets_readers_in_and_no_writer,
+                ["OWN-132"] => what_was_downgraded_or_upgraded_ends_when_it_would_have,
+                ["OWN-133"] => two_acquires_of_one_task_wait_for_each_other,
+            }
+            rw_turns {
+                ["RW-14"] => all_readers_come_in_after_the_writer,
+                ["RW-30"] => a_waiting_writer_bars_new_readers_if_told_so,
+                ["OWN-134"] => a_preferred_writer_does_not_starve,
+                ["OWN-135"] => a_writer_that_gives_up_lets_readers_in,
+                ["OWN-136"] => a_writer_that_is_not_heard_of_bars_nobody_for_long,
+                ["OWN-137"] => cancelled_readers_and_writers_leave_nothing,
             }
         }
     };

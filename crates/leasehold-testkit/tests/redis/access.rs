@@ -70,6 +70,7 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
     let written = client.fenced_write(format!("lock:{name}:value"), token, "some value").await;
     written.map_err(|error| told("a guarded write")(&error))?;
     do_everything_by_setnx(&client, &format!("lock:{name}:setnx")).await?;
+    read_and_write(&client, &format!("lock:rw:{name}")).await?;
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
     // The drop is done when the next request is answered.
     match lock.is_locked().await {
@@ -92,6 +93,35 @@ async fn do_everything_by_setnx(client: &Client, name: &str) -> Result<(), Strin
     let stolen = lock.acquire().steal().await.map_err(|error| told("steal")(&error))?;
     drop(guard);
     stolen.release().await.map(drop).map_err(|error| told("release")(&error))
+}
+
+/// Does everything that a read-write lock can do, but for tokens.
+async fn read_and_write(client: &Client, name: &str) -> Result<(), String> {
+    let told = |what: &'static str| move |error: &dyn std::fmt::Debug| format!("{what}: {error:?}");
+    let lock = client.rw_lock(name).prefer_writers();
+    let guard = lock.read().acquire().await.map_err(|error| told("read")(&error))?;
+    let inner = guard.reenter().await.map_err(|error| told("re-enter to read")(&error))?;
+    let writer = tokio::spawn(lock.write().acquire().into_future());
+    // Waits, and leaves its mark.
+    sleep(SECOND).await;
+    let read = lock.read().is_locked().await.map_err(|error| told("question")(&error))?;
+    if !read || writer.is_finished() || lock.read().try_acquire().await.is_ok_and(|guard| guard.is_some()) {
+        return Err("reading".into());
+    }
+    inner.release().await.map_err(|error| told("release of a reader")(&error))?;
+    let upgraded = guard.try_upgrade().await.map_err(|error| told("upgrade")(&error))?;
+    let guard = upgraded.downgrade().await.map_err(|error| told("downgrade")(&error))?;
+    drop(guard);
+    if !lock.read().force_unlock().await.map_err(|error| told("force_unlock")(&error))? {
+        return Err("force_unlock".into());
+    }
+    let written =
+        soon("the writer", writer).await.expect("no panic").map_err(|error| told("wait")(&error))?;
+    drop(written);
+    match lock.write().is_locked().await {
+        Ok(false) => Ok(()),
+        other => Err(format!("after a drop: {other:?}")),
+    }
 }
 
 #[tokio::test]

@@ -37,6 +37,7 @@ mod spin;
 mod tampering;
 mod wire;
 mod wire_fair;
+mod wire_rw;
 
 use std::future::Future;
 use std::time::Duration;

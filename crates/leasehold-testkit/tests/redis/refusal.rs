@@ -45,6 +45,31 @@ async fn a_full_server_still_lets_go() {
 }
 
 #[tokio::test]
+async fn a_full_server_still_lets_readers_and_writers_go() {
+    let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
+    let client = Client::connect(server.url()).watchdog(SECOND * 2).await.unwrap();
+    let lock = |name: &str| client.rw_lock(name);
+    let outer = lock("n").read().acquire().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    let written = lock("m").write().acquire().await.unwrap();
+    let also_read = lock("m").read().acquire().as_owner(&written.owner()).await.unwrap();
+    let dropped = (lock("d").write().acquire().await.unwrap(), lock("e").read().acquire().await.unwrap());
+    set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+
+    assert!(lock("o").read().acquire().await.is_err_and(|error| error.is_unavailable()));
+    assert!(outer.try_upgrade().await.is_err_and(|error| error.is_unavailable()));
+    sleep(SECOND * 3).await;
+    assert!(outer.is_held() && written.is_held(), "they are renewed");
+    assert_eq!(inner.release().await.unwrap().holds_left, 1);
+    assert_eq!(outer.release().await.unwrap().holds_left, 0);
+    assert_eq!(written.release().await.unwrap().holds_left, 0);
+    assert!(!lock("m").write().is_locked().await.unwrap() && also_read.is_held());
+    assert!(lock("m").read().force_unlock().await.unwrap());
+    drop(dropped);
+    until("everything is given back", || keys(&server).is_empty()).await;
+}
+
+#[tokio::test]
 async fn a_full_server_goes_on_renewing() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
     let client = Client::connect(server.url()).watchdog(SECOND).await.unwrap();

@@ -14,25 +14,25 @@ use tokio::time::{Instant, sleep, timeout};
 
 /// Where the future is dropped.
 #[derive(Clone, Copy, Debug)]
-enum Cut {
+pub(crate) enum Cut {
     After(usize),
     InPlaceOf(usize),
 }
 
 /// Polls a future until it is done or cut off.
-struct CutOff<F> {
+pub(crate) struct CutOff<F> {
     future: Pin<Box<F>>,
     cut: Cut,
     polls: usize,
 }
 
-fn cut_off<F: Future>(cut: Cut, future: F) -> CutOff<F> {
+pub(crate) fn cut_off<F: Future>(cut: Cut, future: F) -> CutOff<F> {
     CutOff { future: Box::pin(future), cut, polls: 0 }
 }
 
 /// How a future ended.
 #[derive(Debug, PartialEq)]
-enum Ended<T> {
+pub(crate) enum Ended<T> {
     Done(T),
     Cut,
 }
@@ -57,7 +57,7 @@ impl<F: Future> Future for CutOff<F> {
 
 /// What the answers of the engine are like.
 #[derive(Clone, Copy, Debug)]
-enum Answers {
+pub(crate) enum Answers {
     AtOnce,
     Late,
     FirstLost,
@@ -68,7 +68,7 @@ const LATE: Duration = Duration::from_millis(10);
 const NAME: &str = "n";
 
 impl Answers {
-    fn arrange(self, faults: &Faults) {
+    pub(crate) fn arrange(self, faults: &Faults) {
         match self {
             Self::AtOnce => {}
             Self::Late => faults.delay(LATE),
@@ -79,7 +79,7 @@ impl Answers {
 }
 
 /// Runs `case` for every way to answer and every place to cut, until the cut comes too late.
-async fn everywhere<C, F>(case: C)
+pub(crate) async fn everywhere<C, F>(case: C)
 where
     C: Fn(Answers, Cut) -> F,
     F: Future<Output = bool>,

@@ -10,3 +10,4 @@ mod exclusion;
 mod line;
 mod outage;
 mod runtimes;
+mod rw_cancellation;

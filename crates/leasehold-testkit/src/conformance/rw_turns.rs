@@ -1,0 +1,159 @@
+//! Who comes in when at a read-write lock.
+
+use std::future::{IntoFuture, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::Barrier;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::Outcome;
+use super::common::{MOMENT, Waiter, all_done, soon};
+use crate::bench::Bench;
+
+pub async fn all_readers_come_in_after_the_writer(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
+    let writes = lock.write().acquire().await?;
+    // Nobody leaves before all are in.
+    let together = Arc::new(Barrier::new(20));
+    let mut readers = JoinSet::new();
+    for n in 0..20 {
+        let reader = if n % 2 == 0 { lock.read() } else { elsewhere.read() };
+        let together = Arc::clone(&together);
+        readers.spawn(async move {
+            let guard = reader.acquire().await?;
+            together.wait().await;
+            guard.release().await?;
+            Ok(())
+        });
+    }
+    sleep(MOMENT).await;
+    assert!(readers.try_join_next().is_none());
+    writes.release().await?;
+    all_done(readers).await
+}
+
+pub async fn a_waiting_writer_bars_new_readers_if_told_so(bench: &Bench) -> Outcome {
+    let lock = bench.rw_lock().await.prefer_writers();
+    let elsewhere = bench.rw_lock().await.prefer_writers();
+    let reads = lock.read().acquire().await?;
+    // One that only looks bars nobody.
+    assert!(elsewhere.write().try_acquire().await?.is_none());
+    assert!(elsewhere.read().try_acquire().await?.is_some());
+    let writer = Waiter::begin(lock.write().acquire()).await;
+    for handle in [&lock, &elsewhere] {
+        assert!(handle.read().try_acquire().await?.is_none());
+    }
+    let reader = Waiter::begin(elsewhere.read().acquire()).await;
+    // Longer than a mark lasts that is not left again.
+    sleep(Duration::from_secs(3)).await;
+    assert!(reader.waits() && writer.waits());
+    assert!(elsewhere.read().try_acquire().await?.is_none());
+    // Those who read already may enter again, and those without the option do not care.
+    let again = lock.read().try_acquire().as_owner(&reads.owner()).await?.expect("it reads already");
+    let careless = bench.rw_lock().await.read().try_acquire().await?.expect("it does not care");
+    drop((again, careless));
+    reads.release().await?;
+    let written = writer.outcome().await?;
+    assert!(reader.waits());
+    let nested = lock.read().try_acquire().as_owner(&written.owner()).await?.expect("it writes");
+    drop(nested);
+    written.release().await?;
+    assert!(reader.outcome().await?.is_held());
+    Ok(())
+}
+
+pub async fn a_preferred_writer_does_not_starve(bench: &Bench) -> Outcome {
+    let stop = Arc::new(AtomicBool::new(false));
+    let mut readers = JoinSet::new();
+    for n in 0..6 {
+        let (lock, stop) = (bench.rw_lock().await.prefer_writers(), Arc::clone(&stop));
+        readers.spawn(async move {
+            sleep(Duration::from_millis(3) * n).await;
+            // There is always somebody who reads.
+            while !stop.load(Ordering::SeqCst) {
+                let guard = lock.read().acquire().await?;
+                sleep(Duration::from_millis(20)).await;
+                guard.release().await?;
+            }
+            Ok(())
+        });
+    }
+    sleep(MOMENT).await;
+    let lock = bench.rw_lock().await.prefer_writers();
+    for _ in 0..3 {
+        drop(soon(lock.write().acquire()).await?);
+    }
+    stop.store(true, Ordering::SeqCst);
+    all_done(readers).await
+}
+
+pub async fn a_writer_that_gives_up_lets_readers_in(bench: &Bench) -> Outcome {
+    let lock = bench.rw_lock().await.prefer_writers();
+    let elsewhere = bench.rw_lock().await.prefer_writers();
+    let reads = lock.read().acquire().await?;
+    let writer = Waiter::begin(lock.write().acquire()).await;
+    let reader = Waiter::begin(elsewhere.read().acquire()).await;
+    assert!(reader.waits());
+    let begun = Instant::now();
+    writer.cancel();
+    assert!(writer.gone().await.is_err());
+    drop(reader.outcome().await?);
+    assert!(begun.elapsed() < Duration::from_secs(1), "before its mark would have gone by itself");
+
+    let patient = Waiter::begin(lock.write().acquire().wait(MOMENT * 4)).await;
+    let reader = Waiter::begin(elsewhere.read().acquire()).await;
+    assert!(reader.waits());
+    assert!(patient.outcome().await.is_err_and(|error| error.is_contended()));
+    drop(reader.outcome().await?);
+    assert!(reads.is_held());
+    Ok(())
+}
+
+pub async fn a_writer_that_is_not_heard_of_bars_nobody_for_long(bench: &Bench) -> Outcome {
+    let lock = bench.rw_lock().await.prefer_writers();
+    let reads = lock.read().acquire().await?;
+    let mut writer = pin!(lock.write().acquire().into_future());
+    // It waits, and then nobody asks it any more.
+    let begun = Instant::now();
+    while begun.elapsed() < MOMENT {
+        poll_fn(|context| Poll::Ready(writer.as_mut().poll(context).is_ready())).await;
+        sleep(Duration::from_millis(1)).await;
+    }
+    assert!(lock.read().try_acquire().await?.is_none());
+    let reader = soon(bench.rw_lock().await.prefer_writers().read().acquire()).await?;
+    assert!(reads.is_held() && reader.is_held());
+    Ok(())
+}
+
+pub async fn cancelled_readers_and_writers_leave_nothing(bench: &Bench) -> Outcome {
+    for preferred in [false, true] {
+        let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
+        let (lock, elsewhere) =
+            if preferred { (lock.prefer_writers(), elsewhere.prefer_writers()) } else { (lock, elsewhere) };
+        let writes = lock.write().acquire().await?;
+        let mut waiters = JoinSet::new();
+        for n in 0..40 {
+            let handle = if n % 3 == 0 { &lock } else { &elsewhere };
+            if n % 2 == 0 {
+                let waiter = handle.read().acquire().into_future();
+                waiters.spawn(async move { waiter.await.map(drop) });
+            } else {
+                let waiter = handle.write().acquire().into_future();
+                waiters.spawn(async move { waiter.await.map(drop) });
+            }
+        }
+        sleep(MOMENT).await;
+        // Some of them may just be coming in.
+        writes.release().await?;
+        waiters.abort_all();
+        while soon(waiters.join_next()).await.is_some() {}
+        soon(lock.write().acquire()).await?.release().await?;
+        bench.nothing_is_left().await;
+    }
+    Ok(())
+}
