@@ -122,6 +122,10 @@ async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
     let server = Server::start(Flavour::Redis);
     let (client, thief) = (connect(server.url()).await, connect(server.url()).await);
     let held = client.lock("n").acquire().await.unwrap();
+    server.cli(&["SET", TOKENS, "many"]);
+    let stolen = thief.fair_lock("n").acquire().fenced().steal().await;
+    assert!(matches!(stolen, Err(AcquireError::Failure(Failure::Denied(_)))), "{stolen:?}");
+    assert_eq!(server.cli(&["HEXISTS", "n", &held.owner().to_string()]), 1, "as before");
     for (value, refused) in [("many", true), ("-1", true), ("-7", true), ("7", false)] {
         server.cli(&["SET", TOKENS, value]);
         let stolen = thief.fenced_lock("n").acquire().steal().await;
