@@ -72,7 +72,7 @@ impl Request {
         let hold = match self.owner {
             Some(owner) => {
                 let owner = self.shared.own(&owner)?;
-                self.shared.named_hold(Spot { target, owner })
+                self.shared.named_hold(Spot { target, owner, amount: 1 })
             }
             None => Arc::new(Hold::fresh(self.shared, target)),
         };

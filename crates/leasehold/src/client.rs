@@ -18,6 +18,8 @@ use crate::fair::FairLock;
 use crate::fence::Stale;
 use crate::fenced::FencedLock;
 use crate::hold::Hold;
+use crate::latch::Latch;
+use crate::leased_semaphore::LeasedSemaphore;
 use crate::lock::Lock;
 use crate::multi_lock::MultiLock;
 use crate::name::Name;
@@ -25,6 +27,7 @@ use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::rw_lock::RwLock;
+use crate::semaphore::Semaphore;
 use crate::time;
 
 /// A connection to one lock engine. Cheap to clone; all clones are one client.
@@ -168,6 +171,22 @@ impl Client {
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         let half = |kind| self.lock_of(kind, name.as_ref(), Way::USUAL);
         RwLock::new(half(Kind::Read), half(Kind::Write))
+    }
+
+    /// The semaphore of this name: permits that are only counted, Redisson's `RSemaphore`.
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        Semaphore::new(Arc::clone(&self.shared), self.target(Kind::Semaphore, name.as_ref()))
+    }
+
+    /// The semaphore of this name whose permits have a lease: Redisson's `RPermitExpirableSemaphore`, and the one to
+    /// choose.
+    pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
+        LeasedSemaphore::new(Arc::clone(&self.shared), self.target(Kind::Permits, name.as_ref()))
+    }
+
+    /// The count-down latch of this name, Redisson's `RCountDownLatch`.
+    pub fn latch(&self, name: impl AsRef<str>) -> Latch {
+        Latch::new(Arc::clone(&self.shared), self.target(Kind::Latch, name.as_ref()))
     }
 
     fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {

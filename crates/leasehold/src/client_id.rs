@@ -15,6 +15,11 @@ impl ClientId {
         Self(u128::from_be_bytes(bytes))
     }
 
+    /// The first eight bytes.
+    pub(crate) fn first_half(self) -> u64 {
+        u64::try_from(self.0 >> 64).expect("half of the bits")
+    }
+
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits: String = text.split('-').collect();
         let id = Self(u128::from_str_radix(&digits, 16).ok()?);

@@ -58,6 +58,15 @@ pub enum Invalid {
         "{0} belongs to another client, which alone can lock and release in its name; to free its lock, use force_unlock"
     )]
     ForeignOwner(Owner),
+    /// More permits than Redisson can count: two to the power of 31, less one.
+    #[error("{given} permits are more than a semaphore counts: the most are {}", i32::MAX)]
+    TooManyPermits {
+        /// What was given.
+        given: u32,
+    },
+    /// No permits were asked for where each has an id.
+    #[error("no permits were asked for, so there is nothing to hold")]
+    NoPermits,
     /// The owner holds the lock already, and it is one that is not re-entered.
     #[error("the lock is held by this very owner, and a non-reentrant lock is not entered twice")]
     NotReentrant,
@@ -207,6 +216,50 @@ pub enum ExtendError {
     /// What was asked cannot be done.
     #[error(transparent)]
     Invalid(#[from] Invalid),
+}
+
+/// Why a wait has ended without what it waited for.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// It did not happen within the whole wait. The server was there.
+    #[error("it did not happen within the wait of {waited:?}")]
+    Timeout {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// There was no answer, or a refusal.
+    #[error(transparent)]
+    Failure(#[from] Failure),
+    /// What was asked cannot be done.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+/// Why a count was not changed that we know of.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ChangeError {
+    /// It was sent, and the answer is missing: it was carried out once, or not at all.
+    #[error("whether the count has changed is not known: {0}")]
+    Unknown(Failure),
+    /// One of the permits is not taken, or its lease is over. Nothing has changed.
+    #[error("one of the permits is not taken, or its lease is over")]
+    NotTaken,
+    /// It was refused, or there was no server to send it to. Nothing has changed.
+    #[error(transparent)]
+    Failure(Failure),
+    /// What was asked cannot be done.
+    #[error(transparent)]
+    Invalid(#[from] Invalid),
+}
+
+impl ChangeError {
+    /// Whether the server could not be reached, or gave no answer.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unknown(_) | Self::Failure(Failure::Unavailable(_)))
+    }
 }
 
 /// Why a question about a lock has no answer.

@@ -12,6 +12,7 @@ use crate::lease;
 use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
+use crate::permit_id::PermitId;
 use crate::race::{First, race};
 use crate::term::Term;
 
@@ -202,8 +203,8 @@ impl Guard {
             if upgrade {
                 hold.shared.check_open()?;
             }
-            let Spot { target, owner } = &hold.spot;
-            let spot = Spot { target: Target { kind, name: target.name.clone() }, owner: *owner };
+            let Spot { target, owner, .. } = &hold.spot;
+            let spot = Spot { target: Target { kind, name: target.name.clone() }, owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
             match hold.shared.named_hold(spot).enter(entry, None).await? {
@@ -211,6 +212,21 @@ impl Guard {
                 Tried::Busy(busy) => Ok(Err(busy.holder)),
             }
         }
+    }
+
+    /// How much of what it guards.
+    pub(crate) fn amount(&self) -> u32 {
+        self.hold.spot.amount
+    }
+
+    /// The ids of what it guards, if that has ids.
+    pub(crate) fn permit_ids(&self) -> Vec<PermitId> {
+        PermitId::of(self.hold.spot.owner, self.hold.spot.amount).collect()
+    }
+
+    /// Leaves what it guards as it is, for whoever gives it back otherwise.
+    pub(crate) fn let_go(self) {
+        Arc::clone(&self.hold).let_go(self);
     }
 
     /// Makes the guard forget its hold, for somebody who gives it back otherwise.

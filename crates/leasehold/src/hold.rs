@@ -76,10 +76,10 @@ impl Entry {
     }
 }
 
-/// What one try to enter came to.
+/// What one try came to.
 #[derive(Debug)]
-pub(crate) enum Tried {
-    Granted(Guard),
+pub(crate) enum Tried<T = Guard> {
+    Granted(T),
     Busy(Busy),
 }
 
@@ -91,8 +91,13 @@ impl Hold {
 
     /// A hold of an owner that nobody else is.
     pub(crate) fn fresh(shared: Arc<Shared>, target: Target) -> Self {
-        let owner = OwnerId::fresh(shared.id);
-        Self::new(shared, Spot { target, owner }, false)
+        Self::of_parts(shared, target, 1)
+    }
+
+    /// The same for so many parts of a target.
+    pub(crate) fn of_parts(shared: Arc<Shared>, target: Target, amount: u32) -> Self {
+        let owner = OwnerId::fresh(shared.id, amount);
+        Self::new(shared, Spot { target, owner, amount }, false)
     }
 
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
@@ -268,6 +273,12 @@ impl Hold {
                 Err(ReleaseError::NotHeld(Loss::Gone))
             }
         }
+    }
+
+    /// Leaves what is held to whoever gives it back otherwise.
+    pub(crate) fn let_go(&self, mut guard: Guard) {
+        guard.disarm().release();
+        self.shared.engine.let_go(&self.spot);
     }
 
     /// Gives back what a dropped guard held, without waiting for anything.

@@ -21,6 +21,12 @@ impl Lease {
     }
 }
 
+/// The lease of permits that are only counted: how long their record outlives a client that is gone.
+pub(crate) const COUNTED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The lease of a permit that has none: so many ms are written where others have the time of their end.
+pub(crate) const PERMANENT: Duration = Duration::from_millis(922_337_203_685_477);
+
 /// How long before the engine's expiry a guard calls itself lost.
 ///
 /// It covers what our clock and the engine's may drift apart during that time.

@@ -47,7 +47,7 @@ impl Owner {
     /// An owner that nobody else is.
     #[must_use]
     pub fn unique() -> Self {
-        Self(Repr::Here(draw()))
+        Self(Repr::Here(draw(1)))
     }
 
     /// The owner of the calling thread, as in Java: the same for every call on one thread, and for no other.
@@ -57,7 +57,7 @@ impl Owner {
     #[must_use]
     pub fn this_thread() -> Self {
         thread_local! {
-            static NUMBER: u64 = draw();
+            static NUMBER: u64 = draw(1);
         }
         Self(Repr::Here(NUMBER.with(|number| *number)))
     }
@@ -129,9 +129,9 @@ pub(crate) struct OwnerId {
 }
 
 impl OwnerId {
-    /// An owner that holds nothing yet and never did.
-    pub(crate) fn fresh(client: ClientId) -> Self {
-        Self { client, number: draw() }
+    /// An owner that holds nothing yet and never did. The `numbers` from its own on are nobody else's.
+    pub(crate) fn fresh(client: ClientId, numbers: u32) -> Self {
+        Self { client, number: draw(numbers) }
     }
 }
 
@@ -147,10 +147,10 @@ impl fmt::Display for OwnerId {
     }
 }
 
-/// A number never drawn before in this process, and above every number a caller can choose.
-fn draw() -> u64 {
+/// The first of some numbers never drawn before in this process, and above every number a caller can choose.
+fn draw(numbers: u32) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    NEXT.fetch_add(numbers.into(), Ordering::Relaxed)
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn text_and_back() {
-        let full = Owner::from(OwnerId::fresh(ClientId::random()));
+        let full = Owner::from(OwnerId::fresh(ClientId::random(), 1));
         assert_eq!(full.to_string().parse(), Ok(full));
         assert_eq!("7".parse(), Ok(Owner::number(7)));
         let of_java: Owner = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42".parse().unwrap();

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::acquire::Way;
-use crate::engine::{Busy, Ticket};
+use crate::client::Shared;
+use crate::engine::{Busy, Spot, Ticket};
 use crate::error::{AcquireError, Failure, Invalid};
 use crate::fair::{Queued, Watcher};
 use crate::guard::Guard;
@@ -42,6 +43,53 @@ const SAFETY_CAP: Duration = Duration::from_secs(30);
 /// A wait may be shorter than a round trip. Only an answer that takes longer than this is missing.
 const SLOW: Duration = Duration::from_millis(500);
 
+/// What somebody waits for.
+pub(crate) trait Awaited: Sync {
+    type Got: Send;
+
+    fn shared(&self) -> &Shared;
+
+    /// Whose place in which line.
+    fn spot(&self) -> &Spot;
+
+    /// Whether it has a queue that everybody stands in.
+    fn queues(&self) -> bool {
+        false
+    }
+
+    /// Tries once.
+    fn attempt(
+        &self,
+        turn: Option<Ticket>,
+    ) -> impl Future<Output = Result<Tried<Self::Got>, AcquireError>> + Send;
+}
+
+/// A hold to be entered.
+struct Entering<'a> {
+    hold: &'a Arc<Hold>,
+    entry: Entry,
+}
+
+impl Awaited for Entering<'_> {
+    type Got = Guard;
+
+    fn shared(&self) -> &Shared {
+        &self.hold.shared
+    }
+
+    fn spot(&self) -> &Spot {
+        &self.hold.spot
+    }
+
+    fn queues(&self) -> bool {
+        self.entry.queue.is_some()
+    }
+
+    async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried, AcquireError> {
+        self.hold.enter(self.entry, turn).await
+    }
+}
+
 /// Waits for a lock, and leaves nothing behind when dropped.
 pub(crate) async fn wait_for(
     hold: &Arc<Hold>,
@@ -49,20 +97,29 @@ pub(crate) async fn wait_for(
     patience: Patience,
     way: Way,
 ) -> Result<Guard, AcquireError> {
-    let mut wait = Wait::new(hold, patience, way.watcher);
+    wait(&Entering { hold, entry }, patience, way).await
+}
+
+/// Waits for anything, and leaves nothing behind when dropped.
+pub(crate) async fn wait<A: Awaited>(
+    awaited: &A,
+    patience: Patience,
+    way: Way,
+) -> Result<A::Got, AcquireError> {
+    let mut wait = Wait::new(awaited.shared(), awaited.spot(), patience, way.watcher);
     let mut turn: Option<Turn<'_>> = None;
     let mut failures = 0;
     loop {
         let ticket = turn.as_ref().map(|turn| turn.ticket);
-        let pause = match wait.bounded(hold.enter(entry, ticket)).await? {
-            Ok(Tried::Granted(guard)) => {
+        let pause = match wait.bounded(awaited.attempt(ticket)).await? {
+            Ok(Tried::Granted(got)) => {
                 // Whoever shuts down may have looked for guards before this one was there.
-                hold.shared.check_open()?;
-                return Ok(guard);
+                awaited.shared().check_open()?;
+                return Ok(got);
             }
             Ok(Tried::Busy(busy)) => {
                 wait.busy(busy)?;
-                if busy.position.is_none() && entry.queue.is_some() {
+                if busy.position.is_none() && awaited.queues() {
                     // It was not there when its turn came, and others have passed: the place is gone.
                     turn = None;
                 }
@@ -79,7 +136,7 @@ pub(crate) async fn wait_for(
         match &turn {
             // What changed before we stood in line was hinted to others: look once more.
             None => {
-                let taken = turn.insert(Turn::take(hold));
+                let taken = turn.insert(Turn::take(awaited.shared(), awaited.spot()));
                 wait.listening(taken).await?;
             }
             Some(turn) => wait.sleep(turn, pause).await?,
@@ -89,7 +146,8 @@ pub(crate) async fn wait_for(
 
 /// One waiter's clock and what it has seen.
 struct Wait<'a> {
-    hold: &'a Hold,
+    shared: &'a Shared,
+    spot: &'a Spot,
     start: Instant,
     /// When to give up; the far future counts as never.
     deadline: Option<Instant>,
@@ -111,7 +169,7 @@ struct Outage {
 }
 
 impl<'a> Wait<'a> {
-    fn new(hold: &'a Hold, patience: Patience, watcher: Option<Watcher>) -> Self {
+    fn new(shared: &'a Shared, spot: &'a Spot, patience: Patience, watcher: Option<Watcher>) -> Self {
         let start = time::now();
         let (deadline, one_try) = match patience {
             Patience::OneTry => (None, true),
@@ -119,7 +177,7 @@ impl<'a> Wait<'a> {
             Patience::Unlimited => (None, false),
         };
         let (seen_busy, holder, outage, position) = (false, None, None, None);
-        Self { hold, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
+        Self { shared, spot, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
     }
 
     /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
@@ -149,7 +207,7 @@ impl<'a> Wait<'a> {
         let requeued = self.position.is_some_and(|before| before < position);
         self.position = Some(position);
         if requeued {
-            tracing::warn!(lock = %self.hold.spot.target, position, "silent for too long: at the end of the queue again");
+            tracing::warn!(lock = %self.spot.target, position, "silent for too long: at the end of the queue again");
         }
         if let Some(watcher) = &self.watcher {
             watcher(Queued { position, requeued });
@@ -163,7 +221,7 @@ impl<'a> Wait<'a> {
         let pause = time::jittered(outage.pause);
         outage.pause = (outage.pause * 2).min(LONGEST_PAUSE);
         let limit = match self.deadline {
-            None => self.hold.shared.outage_limit.saturating_sub(now.saturating_duration_since(outage.since)),
+            None => self.shared.outage_limit.saturating_sub(now.saturating_duration_since(outage.since)),
             Some(deadline) => deadline.saturating_duration_since(now),
         };
         if !self.seen_busy || limit.is_zero() || matches!(failure, Failure::Denied(_)) {
@@ -174,7 +232,7 @@ impl<'a> Wait<'a> {
 
     /// Waits until hints can come, so that nothing is missed between the next try and the sleep after it.
     async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
-        let listening = race(self.hold.shared.closed(), self.hold.shared.engine.listening(&turn.hold.spot));
+        let listening = race(self.shared.closed(), self.shared.engine.listening(turn.spot));
         match race(listening, time::sleep_until_or_forever(self.deadline)).await {
             First::Left(First::Left(())) => Err(Invalid::ShutDown.into()),
             First::Left(First::Right(_)) => Ok(()),
@@ -187,7 +245,7 @@ impl<'a> Wait<'a> {
         let again = time::now() + length.min(SAFETY_CAP);
         let until = self.deadline.map_or(again, |deadline| deadline.min(again));
         let hint = race(turn.hint(), time::sleep_until(until));
-        match race(self.hold.shared.closed(), hint).await {
+        match race(self.shared.closed(), hint).await {
             First::Left(()) => Err(Invalid::ShutDown.into()),
             First::Right(First::Left(())) => Ok(()),
             First::Right(First::Right(())) if !self.is_over() => Ok(()),
@@ -199,7 +257,7 @@ impl<'a> Wait<'a> {
     async fn pause(&self, length: Duration) -> Result<(), AcquireError> {
         let again = time::now() + length;
         let until = self.deadline.map_or(again, |deadline| deadline.min(again));
-        match race(self.hold.shared.closed(), time::sleep_until(until)).await {
+        match race(self.shared.closed(), time::sleep_until(until)).await {
             First::Left(()) => Err(Invalid::ShutDown.into()),
             First::Right(()) if !self.is_over() => Ok(()),
             First::Right(()) => Err(self.timed_out()),
@@ -230,22 +288,23 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// A place in the line, given up when dropped.
 struct Turn<'a> {
-    hold: &'a Hold,
+    shared: &'a Shared,
+    spot: &'a Spot,
     ticket: Ticket,
 }
 
 impl<'a> Turn<'a> {
-    fn take(hold: &'a Hold) -> Self {
-        Self { hold, ticket: hold.shared.engine.listen(&hold.spot) }
+    fn take(shared: &'a Shared, spot: &'a Spot) -> Self {
+        Self { shared, spot, ticket: shared.engine.listen(spot) }
     }
 
     async fn hint(&self) {
-        poll_fn(|context| self.hold.shared.engine.poll_hint(&self.hold.spot, self.ticket, context)).await;
+        poll_fn(|context| self.shared.engine.poll_hint(self.spot, self.ticket, context)).await;
     }
 }
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.hold.shared.engine.leave(&self.hold.spot, self.ticket);
+        self.shared.engine.leave(self.spot, self.ticket);
     }
 }

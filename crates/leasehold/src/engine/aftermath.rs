@@ -15,13 +15,14 @@ pub(crate) struct Aftermath {
     pub(crate) also_wake: Vec<Waker>,
     pub(crate) discard: Option<Waker>,
     pub(crate) announce: Option<Arc<Term>>,
+    pub(crate) announce_all: Vec<Arc<Term>>,
     /// Two of them, where one change has many effects.
     pub(crate) both: Option<Box<(Self, Self)>>,
 }
 
 impl Aftermath {
     pub(crate) fn run(self) {
-        if let Some(term) = self.announce {
+        for term in self.announce.into_iter().chain(self.announce_all) {
             term.announce();
         }
         for waker in self.wake.into_iter().chain(self.also_wake) {
@@ -48,6 +49,7 @@ impl Aftermath {
             && self.also_wake.is_empty()
             && self.discard.is_none()
             && self.announce.is_none()
+            && self.announce_all.is_empty()
             && self.both.is_none()
     }
 }

@@ -5,7 +5,9 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::memory::Memory;
-use super::{Attempt, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target, Ticket};
+use super::{
+    Adjusted, Attempt, Change, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target, Ticket,
+};
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::Lease;
@@ -98,6 +100,14 @@ impl Engine for Faulty {
 
     fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
         self.answer(|memory| memory.queue(target))
+    }
+
+    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
+        self.answer(|memory| memory.adjust(target, change))
+    }
+
+    fn let_go(&self, spot: &Spot) {
+        self.memory.let_go(spot);
     }
 
     fn listen(&self, spot: &Spot) -> Ticket {

@@ -117,7 +117,6 @@ impl Line {
     }
 
     /// Lets everybody look. Nobody's turn begins or ends by it.
-    #[cfg(feature = "redis")]
     pub(crate) fn hint_all(&mut self) -> Vec<Waker> {
         self.waiters
             .values_mut()

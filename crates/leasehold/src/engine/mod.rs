@@ -1,5 +1,6 @@
 //! What an engine does for the faces: six verbs, and nothing about waiting loops, guards or options.
 
+mod adjust;
 mod aftermath;
 #[cfg(feature = "test-util")]
 pub(crate) mod faulty;
@@ -16,6 +17,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 pub(crate) use self::target::{Family, Kind, Spot, Target};
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -65,12 +67,22 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// Counts up, down or anew, or tells a count. What is repeated because its answer is missing counts once.
+    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted>;
+
+    /// Stops looking after a hold and leaves it as it is.
+    fn let_go(&self, spot: &Spot);
+
     /// Joins the line of this target, at its end.
     fn listen(&self, spot: &Spot) -> Ticket;
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
     fn listening(&self, spot: &Spot) -> Reply<()>;
     /// Ready when this place in the line should try again.
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
+    /// How often to look where nothing is ever hinted; never where it is.
+    fn look_every(&self) -> Option<Duration> {
+        None
+    }
     /// Leaves the line. A hint that was meant for this place goes to the next one.
     fn leave(&self, spot: &Spot, ticket: Ticket);
 

@@ -20,6 +20,12 @@ pub(crate) enum Kind {
     Read,
     /// Its other half, which one owner has alone.
     Write,
+    /// Permits that are only counted.
+    Semaphore,
+    /// Permits that have a lease.
+    Permits,
+    /// A count that goes down to zero.
+    Latch,
 }
 
 impl Kind {
@@ -29,6 +35,9 @@ impl Kind {
             Self::Lock | Self::Spin | Self::Fair => Family::Lock,
             Self::SetNx => Family::SetNx,
             Self::Read | Self::Write => Family::Rw,
+            Self::Semaphore => Family::Semaphore,
+            Self::Permits => Family::Permits,
+            Self::Latch => Family::Latch,
         }
     }
 
@@ -36,7 +45,7 @@ impl Kind {
     pub(crate) fn of_hold(self) -> Self {
         match self {
             Self::Lock | Self::Spin | Self::Fair => Self::Lock,
-            Self::SetNx | Self::Read | Self::Write => self,
+            other => other,
         }
     }
 }
@@ -47,6 +56,9 @@ pub(crate) enum Family {
     Lock,
     SetNx,
     Rw,
+    Semaphore,
+    Permits,
+    Latch,
 }
 
 /// One primitive of one name.
@@ -61,12 +73,14 @@ pub(crate) struct Target {
 pub(crate) struct Spot {
     pub(crate) target: Target,
     pub(crate) owner: OwnerId,
+    /// How much of it: one, unless the target can be had in parts.
+    pub(crate) amount: u32,
 }
 
 impl Spot {
     /// The same for all spots at which there can be only one hold.
     pub(crate) fn of_hold(&self) -> Self {
-        Self { target: self.target.of_hold(), owner: self.owner }
+        Self { target: self.target.of_hold(), ..self.clone() }
     }
 }
 

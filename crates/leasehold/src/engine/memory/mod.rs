@@ -5,8 +5,11 @@
 
 mod fair;
 mod held;
+mod latch;
 mod lock;
+mod permits;
 mod rw;
+mod semaphore;
 mod shared;
 mod slot;
 
@@ -23,7 +26,9 @@ pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
 use self::slot::{Machine, Slot};
 use super::aftermath::Aftermath;
-use super::{Attempt, Claim, Engine, Family, Holding, Released, Renewed, Reply, Spot, Target, Ticket};
+use super::{
+    Adjusted, Attempt, Change, Claim, Engine, Family, Holding, Released, Renewed, Reply, Spot, Target, Ticket,
+};
 use crate::client_id::ClientId;
 use crate::lease::Lease;
 use crate::name::Name;
@@ -152,6 +157,15 @@ impl Engine for Memory {
 
     fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
         Reply::now(self.with(target, |machine, _| (machine.queue(), Aftermath::default())))
+    }
+
+    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
+        let told = self.with(target, |machine, now| machine.adjust(&change.adjust, now));
+        Reply::now(Adjusted::Done(told))
+    }
+
+    fn let_go(&self, spot: &Spot) {
+        self.with(&spot.target, |machine, now| ((), machine.let_go(spot, now)));
     }
 
     fn listen(&self, spot: &Spot) -> Ticket {

@@ -4,11 +4,14 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::latch::Latch;
 use super::lock::Lock;
+use super::permits::Permits;
 use super::rw::Rw;
+use super::semaphore::Semaphore;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::{Attempt, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Adjust, Attempt, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
@@ -19,6 +22,9 @@ use crate::time::Instant;
 pub(super) enum Slot {
     Lock(Lock),
     Rw(Rw),
+    Semaphore(Semaphore),
+    Permits(Permits),
+    Latch(Latch),
 }
 
 impl Slot {
@@ -26,6 +32,9 @@ impl Slot {
         match family {
             Family::Lock | Family::SetNx => Self::Lock(Lock::default()),
             Family::Rw => Self::Rw(Rw::default()),
+            Family::Semaphore => Self::Semaphore(Semaphore::default()),
+            Family::Permits => Self::Permits(Permits::default()),
+            Family::Latch => Self::Latch(Latch::default()),
         }
     }
 
@@ -33,6 +42,9 @@ impl Slot {
         match self {
             Self::Lock(lock) => lock,
             Self::Rw(rw) => rw,
+            Self::Semaphore(semaphore) => semaphore,
+            Self::Permits(permits) => permits,
+            Self::Latch(latch) => latch,
         }
     }
 }
@@ -60,7 +72,19 @@ pub(super) trait Machine {
         now: Instant,
     ) -> (Option<Holding>, Aftermath);
 
-    fn token(&self) -> u64;
+    fn token(&self) -> u64 {
+        0
+    }
+
+    /// For those that count.
+    fn adjust(&mut self, _adjust: &Adjust, _now: Instant) -> (i64, Aftermath) {
+        unreachable!("a lock has no counter")
+    }
+
+    /// Forgets who holds it, but not that it is held. For those that can be held without a guard.
+    fn let_go(&mut self, _spot: &Spot, _now: Instant) -> Aftermath {
+        unreachable!("a lock is held by its guards alone")
+    }
 
     /// Those who stand in the queue of a fair lock.
     fn queue(&self) -> Vec<Owner> {

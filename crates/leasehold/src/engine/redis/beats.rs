@@ -93,7 +93,7 @@ impl Beats {
             other => return tracing::debug!(?other, "a beat without an answer"),
         };
         let spots = batch.into_iter().flat_map(|(target, waiters)| {
-            waiters.into_iter().map(move |(owner, _)| Spot { target: target.clone(), owner })
+            waiters.into_iter().map(move |(owner, _)| Spot { target: target.clone(), owner, amount: 1 })
         });
         for (spot, place) in spots.zip(places) {
             let Value::Int(place) = place else { continue };

@@ -3,17 +3,20 @@
 use std::time::Duration;
 
 use super::scripts::{
-    ABANDON, ACQUIRE, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE, FAIR_RELEASE, FENCED_WRITE,
-    FORCE, QUERY, QUEUE, RELEASE, RENEW, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script, TOKEN,
+    ABANDON, ACQUIRE, COUNT, COUNT_LEASED, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE,
+    FAIR_RELEASE, FENCED_WRITE, FORCE, GIVE_LEASED, GIVE_PERMITS, KEEP_PERMITS, LATCH, LEASED, QUERY, QUEUE,
+    RELEASE, RENEW, RENEW_LEASED, SEMAPHORE, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script, TAKE_LEASED,
+    TAKE_PERMITS, TOKEN,
 };
 use super::{keys, rw_calls};
-use crate::engine::{Claim, Kind, Spot, Target};
+use crate::engine::{Adjust, Change, Claim, Kind, Spot, Target};
+use crate::lease::{COUNTED, PERMANENT};
 use crate::name::Name;
 use crate::owner::OwnerId;
 
 /// Takes or re-enters.
 pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
-    let Spot { target, owner } = &claim.spot;
+    let Spot { target, owner, amount } = &claim.spot;
     match target.kind {
         Kind::Lock | Kind::Spin => {
             let call = Call::new(&ACQUIRE).key(target.name.as_str());
@@ -37,6 +40,9 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
         }
         Kind::Read => rw_calls::read(claim, length),
         Kind::Write => rw_calls::write(claim, length),
+        Kind::Semaphore => counter(&TAKE_PERMITS, target).arg(owner).arg(whole(length)).arg(amount),
+        Kind::Permits => ids(leased(&TAKE_LEASED, target), &claim.spot).arg(lease(Some(length))),
+        Kind::Latch => unreachable!("a latch is not held"),
     }
 }
 
@@ -47,7 +53,7 @@ fn fair(script: &'static Script, target: &Target) -> Call {
 
 /// Gives back one of `from` counts.
 pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
-    let Spot { target, owner } = spot;
+    let Spot { target, owner, .. } = spot;
     match target.kind {
         Kind::Lock | Kind::Spin => Call::new(&RELEASE)
             .key(target.name.as_str())
@@ -60,6 +66,9 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
         }
         Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
         Kind::Read | Kind::Write => rw_calls::release(spot, from, length),
+        Kind::Semaphore => give(spot),
+        Kind::Permits => ids(leased(&GIVE_LEASED, target), spot),
+        Kind::Latch => unreachable!("a latch is not held"),
     }
 }
 
@@ -68,13 +77,13 @@ pub(super) fn counts_left(kind: Kind, answer: i64) -> Option<u32> {
     match kind {
         // One was deleted, or none.
         Kind::SetNx => (answer == 1).then_some(0),
-        Kind::Lock | Kind::Spin | Kind::Fair | Kind::Read | Kind::Write => u32::try_from(answer).ok(),
+        _ => u32::try_from(answer).ok(),
     }
 }
 
 /// Sees to it that there are at most `count`.
 pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
-    let Spot { target, owner } = spot;
+    let Spot { target, owner, .. } = spot;
     match target.kind {
         Kind::Lock | Kind::Spin => {
             Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(announcement(target))
@@ -83,19 +92,31 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
         // It is entered once or not at all, so whoever gives back, gives back everything.
         Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
         Kind::Read | Kind::Write => rw_calls::abandon(spot, count),
+        Kind::Semaphore => give(spot),
+        Kind::Permits => ids(leased(&GIVE_LEASED, target), spot),
+        Kind::Latch => unreachable!("a latch is not held"),
     }
 }
 
 /// Renews holds of one kind, or only looks at those with no time.
 pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, Duration)>) -> Call {
-    let script = match kind {
-        Kind::Lock | Kind::Spin | Kind::Fair => &RENEW,
-        Kind::SetNx => &SETNX_RENEW,
-        Kind::Read | Kind::Write => return rw_calls::renew(kind, holds),
-    };
+    match kind {
+        Kind::Lock | Kind::Spin | Kind::Fair => by_owner(&RENEW, holds),
+        Kind::SetNx => by_owner(&SETNX_RENEW, holds),
+        Kind::Read | Kind::Write => rw_calls::renew(kind, holds),
+        Kind::Semaphore => holds.into_iter().fold(Call::new(&KEEP_PERMITS), |call, (spot, length)| {
+            call.key(&keys::record(&spot.target)).arg(spot.owner).arg(whole(length))
+        }),
+        Kind::Permits => holds.into_iter().fold(Call::new(&RENEW_LEASED), |call, (spot, length)| {
+            ids(call.key(&keys::permits(&spot.target)), spot).arg(length.as_millis())
+        }),
+        Kind::Latch => unreachable!("a latch is not held"),
+    }
+}
+
+fn by_owner<'a>(script: &'static Script, holds: impl IntoIterator<Item = (&'a Spot, Duration)>) -> Call {
     holds.into_iter().fold(Call::new(script), |call, (spot, length)| {
-        let Spot { target, owner } = spot;
-        call.key(target.name.as_str()).arg(owner).arg(length.as_millis())
+        call.key(spot.target.name.as_str()).arg(spot.owner).arg(length.as_millis())
     })
 }
 
@@ -105,6 +126,7 @@ pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
         Kind::Lock | Kind::Spin | Kind::Fair => Call::new(&QUERY).key(target.name.as_str()),
         Kind::SetNx => Call::new(&SETNX_QUERY).key(target.name.as_str()),
         Kind::Read | Kind::Write => rw_calls::query(target, owner),
+        Kind::Semaphore | Kind::Permits | Kind::Latch => unreachable!("there is no one holder"),
     }
 }
 
@@ -116,6 +138,7 @@ pub(super) fn force(target: &Target) -> Call {
         }
         Kind::Fair => fair(&FAIR_FORCE, target).arg(announcement(target)),
         Kind::Read | Kind::Write => rw_calls::force(target),
+        Kind::Semaphore | Kind::Permits | Kind::Latch => unreachable!("there is no one holder"),
     }
 }
 
@@ -142,6 +165,66 @@ pub(super) fn token(target: &Target) -> Call {
 /// Writes a value unless a greater token has.
 pub(super) fn fenced_write(key: &Name, token: u64, value: &[u8]) -> Call {
     Call::new(&FENCED_WRITE).key(key.as_str()).key(&keys::fence(key)).arg(token).bytes(value)
+}
+
+/// Changes or tells a count.
+pub(super) fn adjust(target: &Target, change: &Change) -> Call {
+    let question = || match target.kind {
+        Kind::Permits => leased(&COUNT_LEASED, target),
+        _ => Call::new(&COUNT).key(target.name.as_str()),
+    };
+    let script = match target.kind {
+        Kind::Semaphore => &SEMAPHORE,
+        Kind::Permits => &LEASED,
+        Kind::Latch => &LATCH,
+        _ => unreachable!("a lock has no counter"),
+    };
+    let call = counter(script, target);
+    let call = if target.kind == Kind::Permits { call.key(&keys::permits(target)) } else { call };
+    let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::channel(target));
+    match &change.adjust {
+        Adjust::TrySet { count, ttl: None } => call.arg("set").arg(count),
+        Adjust::TrySet { count, ttl: Some(ttl) } => call.arg("set").arg(count).arg(whole(*ttl)),
+        Adjust::Set(count) => call.arg("reset").arg(count),
+        Adjust::Add(permits) => call.arg("add").arg(permits),
+        Adjust::Give { count, create: true } => call.arg("give").arg(count),
+        Adjust::Give { count, create: false } => call.arg("give to one that exists").arg(count),
+        Adjust::GiveIds(ids) => ids.iter().fold(call.arg("give"), Call::arg),
+        Adjust::SetLease(id, length) => call.arg("lease").arg(id).arg(lease(*length)),
+        Adjust::Drain => call.arg("drain"),
+        Adjust::CountDown => call.arg("count down"),
+        Adjust::Delete => call.arg("delete"),
+        Adjust::Count => question().arg("free"),
+        Adjust::Taken => question().arg("taken"),
+        Adjust::Total => question().arg("total"),
+        Adjust::LeaseOf(id) => question().arg("lease").arg(id),
+    }
+}
+
+/// A script on a semaphore whose permits have a lease.
+fn leased(script: &'static Script, target: &Target) -> Call {
+    Call::new(script).key(target.name.as_str()).key(&keys::permits(target)).arg(keys::channel(target))
+}
+
+/// The ids of a hold, which the server derives as we do.
+fn ids(call: Call, Spot { owner, amount, .. }: &Spot) -> Call {
+    call.arg(format!("{:016x}", owner.client.first_half())).arg(owner.number).arg(amount)
+}
+
+/// The lease of a permit; none is minus one.
+fn lease(length: Option<Duration>) -> String {
+    let length = length.filter(|length| *length < PERMANENT);
+    length.map_or_else(|| "-1".into(), |length| whole(length).to_string())
+}
+
+/// A script on a counter and the record beside it.
+fn counter(script: &'static Script, target: &Target) -> Call {
+    Call::new(script).key(target.name.as_str()).key(&keys::record(target))
+}
+
+/// Gives back all that is held.
+fn give(Spot { target, owner, .. }: &Spot) -> Call {
+    counter(&GIVE_PERMITS, target).arg(owner).arg(keys::channel(target))
 }
 
 /// Where to say that it is free; nowhere if that is nobody's business.

@@ -6,7 +6,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
@@ -160,7 +160,7 @@ impl Hints {
         let Some(line) = state.line(spot) else { return };
         let was_head = line.is_head(ticket);
         let mut aftermath = line.leave(ticket, time::now());
-        if was_head && aftermath.wake.is_none() {
+        if was_head && aftermath.wake.is_none() && spot.target.kind != Kind::Latch {
             aftermath.wake = line.promise(time::now());
         }
         let empty = line.is_empty();
@@ -191,10 +191,6 @@ impl Hints {
 
     /// A message has come.
     pub(super) fn message(&self, channel: &str, payload: &[u8]) {
-        // Redisson's payloads: 0 frees a lock, 1 frees it for many. Anything else is not for us.
-        if payload != b"0" && payload != b"1" {
-            return;
-        }
         let wakers: Vec<_> = {
             let mut state = self.state();
             let State { lines, channels, .. } = &mut *state;
@@ -202,7 +198,9 @@ impl Hints {
             topics
                 .into_iter()
                 .flatten()
-                .filter_map(|topic| lines.get_mut(topic)?.line.promise(time::now()))
+                .filter(|(target, _)| means_something(target.kind, payload))
+                .filter_map(|topic| Some(wake(topic.0.kind, &mut lines.get_mut(topic)?.line, time::now())))
+                .flatten()
                 .collect()
         };
         for waker in wakers {
@@ -222,7 +220,9 @@ impl Hints {
     pub(super) fn wake_all(&self) {
         let wakers: Vec<_> = {
             let now = time::now();
-            self.state().lines.values_mut().filter_map(|queue| queue.line.promise(now)).collect()
+            let mut state = self.state();
+            let lines = state.lines.iter_mut().map(|((target, _), queue)| (target.kind, &mut queue.line));
+            lines.flat_map(|(kind, line)| wake(kind, line, now)).collect()
         };
         for waker in wakers {
             waker.wake();
@@ -313,4 +313,20 @@ impl Hints {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a message can be one of Redisson's. Anything else is not for us.
+fn means_something(kind: Kind, payload: &[u8]) -> bool {
+    match kind {
+        // How many permits there are.
+        Kind::Semaphore | Kind::Permits => std::str::from_utf8(payload)
+            .is_ok_and(|payload| payload.parse::<i64>().is_ok_and(|permits| permits >= 1)),
+        // 0 frees a lock, 1 frees it for many; 0 opens a latch, 1 sets or deletes it.
+        _ => matches!(payload, b"0" | b"1"),
+    }
+}
+
+/// Whose turn it is when something may have changed: the head's, and at a latch everybody's.
+fn wake(kind: Kind, line: &mut Line, now: Instant) -> Vec<Waker> {
+    if kind == Kind::Latch { line.hint_all() } else { line.promise(now).into_iter().collect() }
 }

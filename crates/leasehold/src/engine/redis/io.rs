@@ -17,13 +17,14 @@ use super::calls;
 use super::connection::{Connection, Settings, Trouble};
 use super::hints::Hints;
 use super::keeper::Keeper;
+use super::lasting::{Lasting, NotAsked, Note};
 use super::scripts::{Call, Wording};
 use super::subscriber;
-use crate::engine::Spot;
+use crate::engine::{Kind, Spot};
 use crate::error::Failure;
 use crate::time::{self, Instant, jittered};
 
-type Answer = Result<Value, Failure>;
+pub(super) type Answer = Result<Value, Failure>;
 
 /// A way to the thread.
 #[derive(Debug, Clone)]
@@ -33,6 +34,14 @@ pub(super) struct Pipe(WeakUnboundedSender<Message>);
 enum Message {
     /// Run this and tell how it went.
     Call(Request),
+    /// Run this once, however often it has to be sent.
+    Last(Lasting),
+    /// A try of that has come to nothing.
+    Again(Lasting),
+    /// Take this note off the record.
+    Forget(Note),
+    /// What began with one of those has ended.
+    Ended,
     /// See to it that this is undone, now or later.
     Abandon(Abandon),
     /// A try of this abandon has come to something, or to nothing.
@@ -117,6 +126,21 @@ impl Pipe {
         let (answer, answered) = oneshot::channel();
         self.tell(Message::Call(Request { about, call, limit, answer }));
         async move { answered.await.unwrap_or_else(|_| Err(closed())) }
+    }
+
+    /// Sends a call that is recognised when it is repeated, until it is answered or its time is over.
+    pub(super) fn last(
+        &self,
+        lasting: Lasting,
+    ) -> impl Future<Output = Result<Answer, NotAsked>> + Send + use<> {
+        let (lasting, outcome) = lasting.outcome();
+        self.tell(Message::Last(lasting));
+        outcome
+    }
+
+    /// Takes a note off the record, without anybody waiting for it.
+    pub(super) fn forget(&self, note: Note) {
+        self.tell(Message::Forget(note));
     }
 
     pub(super) fn abandon(&self, abandon: Abandon) {
@@ -247,17 +271,25 @@ struct Supervisor {
     owed: Vec<Unsettled>,
     /// How many abandons there were.
     abandons: u64,
+    /// Calls that last and wait for a connection.
+    waiting: Vec<Lasting>,
+    /// How many calls that last and notes there are.
+    open: usize,
     closing: Option<oneshot::Sender<()>>,
+    /// Whether every connection that broke was ended on the server, too.
+    no_ghosts: bool,
     /// The server's numbers of dead connections that may still have something of ours to do.
     dead: Vec<i64>,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A server that is there and cannot, because it is loading or full, is not asked without a pause.
-const BETWEEN_ABANDONS: Duration = Duration::from_millis(100);
+/// A server that is there and cannot, because it is loading or full, is not asked again without a pause.
+const BETWEEN_TRIES: Duration = Duration::from_millis(100);
 /// Where a dead connection cannot be ended, what it may still do is undone this often.
 const AGAIN: Duration = Duration::from_millis(500);
+/// Nothing is under way for longer than this on a connection that broke.
+const LONGEST_GHOST: Duration = Duration::from_secs(60);
 
 impl Supervisor {
     fn new(settings: Settings, pipe: Pipe, keeper: Arc<Keeper>, hints: Arc<Hints>, link: Link) -> Self {
@@ -271,7 +303,10 @@ impl Supervisor {
             unsettled: HashMap::new(),
             owed: Vec::new(),
             abandons: 0,
+            waiting: Vec::new(),
+            open: 0,
             closing: None,
+            no_ghosts: true,
             dead: Vec::new(),
         }
     }
@@ -310,6 +345,22 @@ impl Supervisor {
     fn handle(&mut self, message: Message) {
         match message {
             Message::Call(request) => self.call(request),
+            Message::Last(lasting) => {
+                self.open += 1;
+                self.last(lasting);
+            }
+            Message::Again(lasting) => self.last(lasting),
+            Message::Forget(note) => {
+                // Without a connection it goes when the record does.
+                let Some(link) = &self.link else { return };
+                let (connection, pipe) = (link.connection.clone(), self.pipe.clone());
+                self.open += 1;
+                tokio::spawn(async move {
+                    drop(connection.send(note.removal()).await);
+                    pipe.tell(Message::Ended);
+                });
+            }
+            Message::Ended => self.open -= 1,
             Message::Abandon(mut abandon) => {
                 self.abandons += 1;
                 // What was to be undone before still is.
@@ -324,7 +375,9 @@ impl Supervisor {
             Message::Broken(number) => {
                 if self.link.as_ref().is_some_and(|link| link.number == number) {
                     tracing::debug!("the connection is replaced");
-                    self.dead.extend(self.link.take().and_then(|link| link.id));
+                    let id = self.link.take().and_then(|link| link.id);
+                    self.no_ghosts &= id.is_some();
+                    self.dead.extend(id);
                     self.hints.outage(true);
                 }
             }
@@ -349,10 +402,19 @@ impl Supervisor {
             }
             self.dead.pop();
         }
+        self.no_ghosts &= ended;
         self.link = Some(link);
         for mut unsettled in std::mem::take(&mut self.owed) {
             unsettled.repeat |= !ended;
+            if !ended && matches!(unsettled.abandon.spot.target.kind, Kind::Semaphore | Kind::Permits) {
+                // What is only counted, or taken for good, has no lease to wait for.
+                let at_last = time::now() + LONGEST_GHOST;
+                unsettled.abandon.until = unsettled.abandon.until.min(at_last);
+            }
             self.tried(unsettled, Outcome::Missing);
+        }
+        for lasting in std::mem::take(&mut self.waiting) {
+            self.last(lasting);
         }
         self.keeper.check_all();
         self.hints.outage(false);
@@ -370,6 +432,41 @@ impl Supervisor {
             tokio::spawn(async move { connection.run(&undo, Wording::Text, Duration::MAX).await });
         }
         link.run(request, &self.pipe);
+    }
+
+    /// Sends a call that lasts, or keeps it until there is a connection.
+    fn last(&mut self, mut lasting: Lasting) {
+        let Some(link) = &self.link else {
+            self.waiting.push(lasting);
+            return;
+        };
+        if !lasting.begin() {
+            self.open -= 1;
+            return;
+        }
+        // A dead connection that still acts would not recognise what is taken off the record.
+        let forget = self.no_ghosts || lasting.is_first();
+        let (connection, number, pipe) = (link.connection.clone(), link.number, self.pipe.clone());
+        tokio::spawn(async move {
+            match lasting.send(&connection).await {
+                Ok(answer) => {
+                    let forget = forget && answer.is_ok();
+                    let note = lasting.answer(answer);
+                    if forget {
+                        drop(connection.send(note.removal()).await);
+                    }
+                    pipe.tell(Message::Ended);
+                }
+                Err(Trouble::Broken(_)) => {
+                    pipe.tell(Message::Broken(number));
+                    pipe.tell(Message::Again(lasting));
+                }
+                Err(_) => {
+                    tokio::time::sleep(jittered(BETWEEN_TRIES)).await;
+                    pipe.tell(Message::Again(lasting));
+                }
+            }
+        });
     }
 
     /// Goes on with an abandon, unless it is done, its lease is over, or a later step has taken care of it.
@@ -401,7 +498,7 @@ impl Supervisor {
                 Ok(_) | Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
                 Err(Trouble::NoScript) => Outcome::Unknown,
                 Err(Trouble::Refused(_)) => {
-                    tokio::time::sleep(jittered(BETWEEN_ABANDONS)).await;
+                    tokio::time::sleep(jittered(BETWEEN_TRIES)).await;
                     Outcome::Missing
                 }
                 Err(Trouble::Broken(_)) => {
@@ -418,7 +515,7 @@ impl Supervisor {
     }
 
     fn end_if_settled(&mut self) {
-        if self.closing.is_some() && self.unsettled.is_empty() {
+        if self.closing.is_some() && self.unsettled.is_empty() && self.open == 0 {
             self.closing.take().map(|done| done.send(()));
         }
     }

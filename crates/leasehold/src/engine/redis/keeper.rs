@@ -58,10 +58,17 @@ impl Kept {
         key(&self.spot.target)
     }
 
+    /// Many may hold permits of one name, so what tells most of them apart comes first.
+    fn is_of(&self, spot: &Spot) -> bool {
+        self.spot.owner.number == spot.owner.number && self.spot == *spot
+    }
+
     /// Whether both cannot be held at once.
     fn excludes(&self, other: &Self) -> bool {
-        let both_read = self.spot.target.kind == Kind::Read && other.spot.target.kind == Kind::Read;
-        self.spot.owner != other.spot.owner && !both_read
+        match (self.spot.target.kind, other.spot.target.kind) {
+            (Kind::Semaphore | Kind::Permits, _) | (Kind::Read, Kind::Read) => false,
+            _ => self.spot.owner != other.spot.owner,
+        }
     }
 
     fn due(&self) -> Due {
@@ -70,6 +77,9 @@ impl Kept {
 
     /// Until when a hold lasts whose lease of `length` was begun at `begun`.
     pub(super) fn until(&self, begun: Instant, length: Duration) -> Until {
+        if self.spot.target.kind == Kind::Semaphore {
+            return Until::Kept(length);
+        }
         let end = begun + length;
         let loss = match self.lease {
             _ if self.limit.is_some_and(|limit| limit <= end) => Loss::MaxHold,
@@ -111,7 +121,7 @@ impl Keeper {
     }
 
     pub(super) fn get(&self, spot: &Spot) -> Option<Kept> {
-        self.book().holds.get(&key(&spot.target))?.iter().find(|kept| kept.spot == *spot).cloned()
+        self.book().holds.get(&key(&spot.target))?.iter().find(|kept| kept.is_of(spot)).cloned()
     }
 
     /// The term of a hold, by whichever handle of the same lock it was taken.
@@ -288,7 +298,7 @@ impl Book {
     fn remove(&mut self, spot: &Spot) -> Option<Kept> {
         let key = key(&spot.target);
         let beside = self.holds.get_mut(&key)?;
-        let kept = beside.swap_remove(beside.iter().position(|kept| kept.spot == *spot)?);
+        let kept = beside.swap_remove(beside.iter().position(|kept| kept.is_of(spot))?);
         if beside.is_empty() {
             self.holds.remove(&key);
         }
@@ -323,7 +333,7 @@ impl Book {
 
     fn put_off(&mut self, spot: &Spot, due: Instant) {
         let Some(beside) = self.holds.get_mut(&key(&spot.target)) else { return };
-        if let Some(kept) = beside.iter_mut().find(|kept| kept.spot == *spot) {
+        if let Some(kept) = beside.iter_mut().find(|kept| kept.is_of(spot)) {
             self.due.remove(&kept.due());
             kept.due = due;
             self.due.insert(kept.due());

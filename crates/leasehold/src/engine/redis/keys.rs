@@ -16,6 +16,9 @@ pub(super) fn channel(target: &Target) -> String {
         Kind::Lock | Kind::Spin | Kind::Fair => format!("redisson_lock__channel:{tag}"),
         Kind::SetNx => format!("leasehold_setnx__channel:{tag}"),
         Kind::Read | Kind::Write => format!("redisson_rwlock:{tag}"),
+        Kind::Semaphore | Kind::Permits => format!("redisson_sc:{tag}"),
+        // In braces of its own, whatever is in the name. Redisson's other channels are not so.
+        Kind::Latch => format!("redisson_countdownlatch__channel__{{{}}}", target.name),
     }
 }
 
@@ -46,6 +49,22 @@ pub(super) fn mark(target: &Target) -> String {
     format!("leasehold_rwlock_waiting:{}", tagged(&target.name))
 }
 
+/// The key of the permits that are taken, and until when.
+pub(super) fn permits(target: &Target) -> String {
+    format!("{}:timeout", tagged(&target.name))
+}
+
+/// The record of who has how many permits, and of requests that may have to be answered once more. Ours alone: others
+/// count without it.
+pub(super) fn record(target: &Target) -> String {
+    let tag = tagged(&target.name);
+    if target.kind == Kind::Latch {
+        format!("leasehold_latch:{tag}")
+    } else {
+        format!("leasehold_permits:{tag}")
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -58,6 +77,17 @@ mod tests {
             ("{x}:y", "redisson_lock__channel:{x}:y"),
         ] {
             let target = Target { kind: Kind::Lock, name: Name::new("", name).unwrap() };
+            assert_eq!(channel(&target), expected);
+        }
+    }
+
+    #[test]
+    fn the_channel_of_a_latch_has_its_own_braces() {
+        for (name, expected) in [
+            ("foo", "redisson_countdownlatch__channel__{foo}"),
+            ("{a}b", "redisson_countdownlatch__channel__{{a}b}"),
+        ] {
+            let target = Target { kind: Kind::Latch, name: Name::new("", name).unwrap() };
             assert_eq!(channel(&target), expected);
         }
     }

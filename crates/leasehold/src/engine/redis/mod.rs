@@ -10,6 +10,7 @@ mod hints;
 mod io;
 mod keeper;
 mod keys;
+mod lasting;
 mod marks;
 mod rw_calls;
 mod scripts;
@@ -27,11 +28,12 @@ use self::connection::Settings;
 use self::hints::Hints;
 use self::io::{Abandon, Pipe, Thread};
 use self::keeper::{Keeper, Kept};
+use self::lasting::{Lasting, Note};
 use self::marks::Marks;
 use super::line::MayTake;
 use super::{
-    Attempt, BARRED, Busy, Claim, Engine, Family, Holding, Kind, Released, Renewed, Reply, Spot, Target,
-    Ticket,
+    Adjust, Adjusted, Attempt, BARRED, Busy, Change, Claim, Engine, Family, Holding, Kind, Released, Renewed,
+    Reply, Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -82,6 +84,14 @@ impl Redis {
     fn pipe(&self) -> Pipe {
         self.thread.pipe()
     }
+
+    fn check_process(&self) -> Result<(), Failure> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let text = "this process was forked: make a client of its own in the child";
+        Err(Failure::Unavailable(text.into()))
+    }
 }
 
 impl fmt::Debug for Redis {
@@ -103,9 +113,8 @@ fn milliseconds(number: i64) -> Option<Duration> {
 impl Engine for Redis {
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         let begun = time::now();
-        if self.process != std::process::id() {
-            let text = "this process was forked: make a client of its own in the child";
-            return Reply::now(Attempt::NotAsked(Failure::Unavailable(text.into())));
+        if let Err(failure) = self.check_process() {
+            return Reply::now(Attempt::NotAsked(failure));
         }
         if self.hints.is_outage() {
             return Reply::now(Attempt::NotAsked(Failure::Unavailable("not connected".into())));
@@ -309,6 +318,43 @@ impl Engine for Redis {
         }))
     }
 
+    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
+        if let Err(failure) = self.check_process() {
+            return Reply::now(Adjusted::NotAsked(failure));
+        }
+        let number = |value| match value {
+            Value::Int(number) => Ok(Adjusted::Done(number)),
+            other => Err(nonsense(&other)),
+        };
+        let call = calls::adjust(target, change);
+        if change.adjust.is_question() {
+            let answer = self.pipe().send(call);
+            return Reply::later(async move { number(answer.await?) });
+        }
+        let until = time::now().checked_add(change.patience);
+        let note = Note { record: keys::record(target), field: change.request };
+        let answer = self.pipe().last(Lasting::new(call, note, until));
+        let (keeper, target) = (Arc::clone(&self.keeper), target.clone());
+        let deletes = matches!(change.adjust, Adjust::Delete);
+        Reply::later(async move {
+            let answer = match answer.await {
+                Ok(answer) => answer?,
+                Err(not_asked) => return Ok(Adjusted::NotAsked(not_asked)),
+            };
+            if deletes {
+                keeper.lose(&target, Loss::Gone);
+            }
+            number(answer)
+        })
+    }
+
+    fn let_go(&self, spot: &Spot) {
+        self.keeper.forget(spot);
+        if spot.target.kind == Kind::Semaphore {
+            self.pipe().forget(Note { record: keys::record(&spot.target), field: spot.owner });
+        }
+    }
+
     fn listen(&self, spot: &Spot) -> Ticket {
         self.hints.listen(spot)
     }
@@ -323,6 +369,10 @@ impl Engine for Redis {
 
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         self.hints.poll_hint(spot, ticket, context)
+    }
+
+    fn look_every(&self) -> Option<Duration> {
+        self.hints.is_denied().then(|| jittered(POLL))
     }
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {

@@ -10,7 +10,7 @@ use crate::owner::OwnerId;
 
 /// Takes or re-enters the read half.
 pub(super) fn read(claim: &Claim, length: Duration) -> Call {
-    let Spot { target, owner } = &claim.spot;
+    let Spot { target, owner, .. } = &claim.spot;
     let call = on(&RW_READ, target);
     let call = if claim.rw.prefer_writers { call.key(&keys::mark(target)) } else { call };
     call.arg(owner).arg(whole(length)).arg(claim.held).arg(u8::from(claim.steal))
@@ -18,7 +18,7 @@ pub(super) fn read(claim: &Claim, length: Duration) -> Call {
 
 /// Takes or re-enters the write half.
 pub(super) fn write(claim: &Claim, length: Duration) -> Call {
-    let Spot { target, owner } = &claim.spot;
+    let Spot { target, owner, .. } = &claim.spot;
     let call = on(&RW_WRITE, target);
     let call = if marks(claim) { call.key(&keys::mark(target)) } else { call };
     let call = if claim.fenced { call.key(&keys::token(target)) } else { call };
@@ -42,7 +42,7 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
 }
 
 fn leave(spot: &Spot, from: &str, to: u32, length: Duration) -> Call {
-    let Spot { target, owner } = spot;
+    let Spot { target, owner, .. } = spot;
     let call = on(&RW_LEAVE, target).arg(owner).arg(half(target.kind)).arg(from).arg(to);
     call.arg(length.as_millis()).arg(keys::channel(target))
 }
@@ -50,7 +50,7 @@ fn leave(spot: &Spot, from: &str, to: u32, length: Duration) -> Call {
 /// Renews holds of one half, or only looks at those with no time.
 pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, Duration)>) -> Call {
     holds.into_iter().fold(Call::new(&RW_RENEW).arg(half(kind)), |call, (spot, length)| {
-        let Spot { target, owner } = spot;
+        let Spot { target, owner, .. } = spot;
         call.key(target.name.as_str()).arg(keys::tagged(&target.name)).arg(owner).arg(length.as_millis())
     })
 }
@@ -68,7 +68,7 @@ pub(super) fn force(target: &Target) -> Call {
 
 /// Takes away the mark of a writer that waits no longer.
 pub(super) fn unmark(spot: &Spot) -> Call {
-    let Spot { target, owner } = spot;
+    let Spot { target, owner, .. } = spot;
     Call::new(&RW_UNMARK).key(&keys::mark(target)).arg(owner).arg(keys::channel(target))
 }
 

@@ -28,6 +28,17 @@ macro_rules! fair {
     };
 }
 
+/// A script of permits with a lease, after what all of them have in common.
+macro_rules! leased {
+    ($script:literal) => {
+        concat!(
+            include_str!("scripts/tell.lua"),
+            include_str!("scripts/leased_prelude.lua"),
+            include_str!($script)
+        )
+    };
+}
+
 pub(super) static ACQUIRE: Script = Script::new(include_str!("scripts/acquire.lua"));
 pub(super) static RELEASE: Script = Script::new(include_str!("scripts/release.lua"));
 pub(super) static ABANDON: Script = Script::new(include_str!("scripts/abandon.lua"));
@@ -46,6 +57,24 @@ pub(super) static SETNX_ACQUIRE: Script = Script::new(include_str!("scripts/setn
 pub(super) static SETNX_RENEW: Script = Script::new(include_str!("scripts/setnx_renew.lua"));
 pub(super) static SETNX_QUERY: Script = Script::new(include_str!("scripts/setnx_query.lua"));
 static SETNX_RELEASE: Script = Script::new(include_str!("scripts/setnx_release.lua"));
+pub(super) static COUNT: Script = Script::new(include_str!("scripts/count.lua"));
+pub(super) static TAKE_PERMITS: Script = Script::new(include_str!("scripts/semaphore_take.lua"));
+pub(super) static GIVE_PERMITS: Script =
+    Script::new(concat!(include_str!("scripts/tell.lua"), include_str!("scripts/semaphore_give.lua")));
+pub(super) static KEEP_PERMITS: Script = Script::new(include_str!("scripts/semaphore_keep.lua"));
+pub(super) static TAKE_LEASED: Script = Script::new(leased!("scripts/leased_take.lua"));
+pub(super) static GIVE_LEASED: Script = Script::new(leased!("scripts/leased_give.lua"));
+pub(super) static RENEW_LEASED: Script = Script::new(leased!("scripts/leased_renew.lua"));
+pub(super) static COUNT_LEASED: Script = Script::new(leased!("scripts/leased_count.lua"));
+pub(super) static LEASED: Script =
+    Script::new(concat!(include_str!("scripts/once.lua"), leased!("scripts/leased.lua")));
+pub(super) static LATCH: Script =
+    Script::new(concat!(include_str!("scripts/once.lua"), include_str!("scripts/latch.lua")));
+pub(super) static SEMAPHORE: Script = Script::new(concat!(
+    include_str!("scripts/once.lua"),
+    include_str!("scripts/tell.lua"),
+    include_str!("scripts/semaphore.lua")
+));
 
 /// A script of the read-write lock, behind what they have in common.
 macro_rules! rw_script {

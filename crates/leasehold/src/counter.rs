@@ -1,0 +1,67 @@
+//! A count by name, as semaphores and latches use it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::client::Shared;
+use crate::engine::{Adjust, Adjusted, Change, Target};
+use crate::error::{ChangeError, Failure, Invalid, QueryError};
+use crate::operation::Operation;
+use crate::owner::OwnerId;
+
+/// The count of one target, in the hands of one client.
+#[derive(Clone)]
+pub(crate) struct Counter {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) target: Result<Target, Invalid>,
+}
+
+impl Counter {
+    /// Changes the count, once, however often it has to be sent.
+    pub(crate) fn change<T>(
+        &self,
+        adjust: Result<Adjust, Invalid>,
+        tell: impl FnOnce(i64) -> T + Send + 'static,
+    ) -> Operation<Result<T, ChangeError>> {
+        let counter = self.clone();
+        Operation::new(async move {
+            match counter.adjust(adjust?)?.await {
+                Ok(Adjusted::Done(number)) => Ok(tell(number)),
+                Err(failure @ Failure::Unavailable(_)) => Err(ChangeError::Unknown(failure)),
+                Ok(Adjusted::NotAsked(failure)) | Err(failure) => Err(ChangeError::Failure(failure)),
+            }
+        })
+    }
+
+    /// Asks for a number.
+    pub(crate) fn ask<T>(
+        &self,
+        question: Adjust,
+        tell: impl FnOnce(i64) -> T + Send + 'static,
+    ) -> Operation<Result<T, QueryError>> {
+        let counter = self.clone();
+        Operation::new(async move {
+            match counter.adjust(question)?.await? {
+                Adjusted::Done(number) => Ok(tell(number)),
+                Adjusted::NotAsked(failure) => Err(failure.into()),
+            }
+        })
+    }
+
+    fn adjust(&self, adjust: Adjust) -> Result<crate::engine::Reply<Adjusted>, Invalid> {
+        let request = OwnerId::fresh(self.shared.id, 1);
+        let change = Change { request, adjust, patience: self.shared.outage_limit };
+        Ok(self.shared.engine.adjust(self.target.as_ref().map_err(Clone::clone)?, &change))
+    }
+}
+
+/// Checks a number of permits: Redisson counts them in 32 bits with a sign.
+pub(crate) fn checked(permits: u32) -> Result<u32, Invalid> {
+    if i32::try_from(permits).is_ok() { Ok(permits) } else { Err(Invalid::TooManyPermits { given: permits }) }
+}
+
+impl fmt::Debug for Counter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.target.as_ref().map(|target| target.name.as_str()).fmt(f)
+    }
+}

@@ -1,0 +1,122 @@
+//! The count-down latch in memory.
+
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::slot::Machine;
+use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::Line;
+use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::Lease;
+use crate::owner::OwnerId;
+use crate::term::Term;
+use crate::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Latch {
+    /// None when it was never set, or has been opened.
+    count: Option<u32>,
+    line: Line,
+}
+
+impl Machine for Latch {
+    fn is_used(&self) -> bool {
+        !self.line.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_used() && self.count.is_none()
+    }
+
+    fn adjust(&mut self, adjust: &Adjust, _now: Instant) -> (i64, Aftermath) {
+        let nothing = Aftermath::default();
+        match *adjust {
+            Adjust::TrySet { .. } if self.count.is_some() => (0, nothing),
+            Adjust::TrySet { count, .. } => {
+                self.count = Some(count);
+                (1, nothing)
+            }
+            Adjust::CountDown => {
+                self.count = self.count.and_then(|count| count.checked_sub(1)).filter(|left| *left > 0);
+                let left = self.count.unwrap_or(0);
+                (left.into(), if left == 0 { self.open() } else { nothing })
+            }
+            Adjust::Delete => (self.count.take().is_some().into(), self.open()),
+            Adjust::Count => (self.count.unwrap_or(0).into(), nothing),
+            _ => unreachable!("that is for a semaphore"),
+        }
+    }
+
+    fn listen(&mut self, _spot: &Spot, ticket: Ticket) {
+        self.line.join(ticket);
+    }
+
+    fn poll_hint(
+        &mut self,
+        _spot: &Spot,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> (Poll<()>, Aftermath) {
+        self.line.poll_hint(ticket, context)
+    }
+
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        self.line.leave(ticket, now)
+    }
+
+    fn attempt(&mut self, _claim: &Claim, _turn: Option<Ticket>, _now: Instant) -> (Attempt, Aftermath) {
+        unreachable!("a latch is not held")
+    }
+
+    fn release(&mut self, _spot: &Spot, _from: u32, _lease: Lease, _now: Instant) -> (Released, Aftermath) {
+        unreachable!("a latch is not held")
+    }
+
+    fn force(&mut self, _target: &Target, _now: Instant) -> (bool, Aftermath) {
+        unreachable!("a latch is not held")
+    }
+
+    fn renew(&mut self, _spot: &Spot, _length: Duration, _now: Instant) -> (Renewed, Aftermath) {
+        unreachable!("a latch is not held")
+    }
+
+    fn abandon(&mut self, _spot: &Spot, _count: u32, _now: Instant) -> Aftermath {
+        unreachable!("a latch is not held")
+    }
+
+    fn term(&self, _spot: &Spot) -> Option<Arc<Term>> {
+        None
+    }
+
+    fn query(
+        &mut self,
+        _target: &Target,
+        _owner: Option<OwnerId>,
+        _now: Instant,
+    ) -> (Option<Holding>, Aftermath) {
+        unreachable!("a latch is not held")
+    }
+
+    fn retire(&mut self, _client: ClientId, _now: Instant) -> (usize, Aftermath) {
+        (0, Aftermath::default())
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, _now: Instant) -> (bool, Aftermath) {
+        (self.count.take().is_some(), self.open())
+    }
+
+    #[cfg(feature = "test-util")]
+    fn waiters(&self) -> usize {
+        self.line.len()
+    }
+}
+
+impl Latch {
+    /// Lets everybody look.
+    fn open(&mut self) -> Aftermath {
+        Aftermath { also_wake: self.line.hint_all(), ..Aftermath::default() }
+    }
+}

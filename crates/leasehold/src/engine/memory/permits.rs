@@ -1,0 +1,324 @@
+//! The semaphore whose permits have a lease, in memory.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use super::slot::Machine;
+use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::{Line, MayTake};
+use crate::engine::{Adjust, Attempt, Busy, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::{Lease, PERMANENT, margin};
+use crate::loss::Loss;
+use crate::owner::OwnerId;
+use crate::permit_id::PermitId;
+use crate::term::{Term, Until};
+use crate::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Permits {
+    /// None until somebody sets some.
+    free: Option<i64>,
+    taken: BTreeMap<PermitId, Permit>,
+    holds: HashMap<OwnerId, Held>,
+    line: Line,
+}
+
+/// A taken permit.
+#[derive(Debug)]
+struct Permit {
+    /// Never, if it is kept by its guard or has no lease.
+    ends: Option<Instant>,
+    /// Whose guard it belongs to.
+    owner: Option<OwnerId>,
+}
+
+/// Permits in the hands of a guard.
+#[derive(Debug)]
+struct Held {
+    amount: u32,
+    lease: Lease,
+    term: Arc<Term>,
+}
+
+impl Machine for Permits {
+    fn is_used(&self) -> bool {
+        !self.taken.is_empty() || !self.line.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_used() && self.free.is_none()
+    }
+
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+        let after = self.judge(now);
+        let Spot { owner, amount, .. } = claim.spot;
+        let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
+        if self.holds.contains_key(&owner) {
+            return (Attempt::Gone, after);
+        }
+        if self.free.unwrap_or(0) < i64::from(amount) {
+            // A head that finds too little has had its turn: nobody else may take what it waits for.
+            if turn.is_some_and(|ticket| self.line.is_head(ticket)) {
+                self.line.taken(turn);
+            }
+            let next = self.taken.values().filter_map(|permit| permit.ends).min();
+            return (busy(next.map(|ends| ends.saturating_duration_since(now))), after);
+        }
+        match self.line.may_take(turn, now) {
+            // A head that sleeps is not late: it knows when to look.
+            MayTake::In(wait) if self.line.is_promised() => return (busy(Some(wait)), after),
+            MayTake::In(_) | MayTake::WhenHinted => return (busy(None), after),
+            MayTake::Yes => {}
+        }
+        self.line.taken(turn);
+        self.free = self.free.map(|free| free - i64::from(amount));
+        let ends = match claim.lease {
+            Lease::Kept(_) | Lease::Fixed(PERMANENT) => None,
+            Lease::Fixed(length) => Some(now + length),
+        };
+        for id in PermitId::of(owner, amount) {
+            self.taken.insert(id, Permit { ends, owner: Some(owner) });
+        }
+        self.holds.insert(owner, Held { amount, lease: claim.lease, term: Arc::clone(&claim.term) });
+        (Attempt::Granted(until(claim.lease, ends, now), None), after)
+    }
+
+    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: Instant) -> (Released, Aftermath) {
+        let mut after = self.judge(now);
+        let all = self.give(spot, &mut after, now);
+        (if all { Released::Left(0, None) } else { Released::NotHeld }, after)
+    }
+
+    fn force(&mut self, _target: &Target, _now: Instant) -> (bool, Aftermath) {
+        unreachable!("there is no one holder")
+    }
+
+    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+        let after = self.judge(now);
+        let Some(held) = self.holds.get(&spot.owner) else { return (Renewed::Gone, after) };
+        let mut first = None;
+        for id in PermitId::of(spot.owner, spot.amount) {
+            if let Some(ends) = self.taken.get_mut(&id).and_then(|permit| permit.ends.as_mut()) {
+                *ends = (*ends).max(now + length);
+                first = first.into_iter().chain([*ends]).min();
+            }
+        }
+        (Renewed::Until(until(held.lease, first, now)), after)
+    }
+
+    fn abandon(&mut self, spot: &Spot, _count: u32, now: Instant) -> Aftermath {
+        let mut after = self.judge(now);
+        self.give(spot, &mut after, now);
+        after
+    }
+
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.holds.get(&spot.owner).map(|held| Arc::clone(&held.term))
+    }
+
+    fn query(
+        &mut self,
+        _target: &Target,
+        _owner: Option<OwnerId>,
+        _now: Instant,
+    ) -> (Option<Holding>, Aftermath) {
+        unreachable!("there is no one holder")
+    }
+
+    fn adjust(&mut self, adjust: &Adjust, now: Instant) -> (i64, Aftermath) {
+        let mut after = self.judge(now);
+        let free = self.free.unwrap_or(0);
+        let told = match adjust {
+            Adjust::TrySet { .. } if self.free.is_some() => 0,
+            Adjust::TrySet { count, .. } => {
+                self.add((*count).into(), &mut after, now);
+                1
+            }
+            Adjust::Set(count) => {
+                let total = if self.free.is_some() { self.total() } else { 0 };
+                self.add(i64::from(*count) - total, &mut after, now);
+                0
+            }
+            Adjust::Add(permits) => {
+                self.add((*permits).into(), &mut after, now);
+                self.free.unwrap_or(0)
+            }
+            Adjust::GiveIds(ids) if ids.iter().any(|id| !self.taken.contains_key(id)) => 0,
+            Adjust::GiveIds(ids) => {
+                let owners =
+                    ids.iter().filter_map(|id| self.taken.remove(id)).filter_map(|permit| permit.owner);
+                for owner in owners.collect::<Vec<_>>() {
+                    self.lose(owner, Loss::Gone, &mut after, now);
+                }
+                let given = i64::try_from(ids.len()).unwrap_or(i64::MAX);
+                self.add(given, &mut after, now);
+                given
+            }
+            Adjust::SetLease(id, length) => {
+                let Some(permit) = self.taken.get_mut(id) else { return (0, after) };
+                permit.ends = length.map(|length| now + length);
+                after.wake = self.line.hint_if_sooner(None, permit.ends).or(after.wake);
+                1
+            }
+            Adjust::Delete => {
+                let existed = self.free.take().is_some();
+                self.taken.clear();
+                for owner in self.holds.keys().copied().collect::<Vec<_>>() {
+                    self.lose(owner, Loss::Gone, &mut after, now);
+                }
+                existed.into()
+            }
+            Adjust::Count => free,
+            Adjust::Taken => self.total() - free,
+            Adjust::Total if self.free.is_none() => 0,
+            Adjust::Total => self.total(),
+            Adjust::LeaseOf(id) => self.lease_of(id, now),
+            Adjust::Give { .. } | Adjust::Drain | Adjust::CountDown => {
+                unreachable!("that is for a bare number")
+            }
+        };
+        (told, after)
+    }
+
+    fn let_go(&mut self, spot: &Spot, now: Instant) -> Aftermath {
+        let mut after = Aftermath::default();
+        self.detach(spot.owner, &mut after, now);
+        after
+    }
+
+    fn listen(&mut self, _spot: &Spot, ticket: Ticket) {
+        self.line.join(ticket);
+    }
+
+    fn poll_hint(
+        &mut self,
+        _spot: &Spot,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> (Poll<()>, Aftermath) {
+        self.line.poll_hint(ticket, context)
+    }
+
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        let was_head = self.line.is_head(ticket);
+        let mut after = self.line.leave(ticket, now);
+        // The next one has to know when to look, also if there is nothing to take.
+        if was_head && after.wake.is_none() {
+            after.wake = self.line.promise(now);
+        }
+        after
+    }
+
+    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
+        let mut after = self.judge(now);
+        let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
+        let ours: Vec<_> = ours.map(|(owner, _)| *owner).collect();
+        for owner in &ours {
+            self.lose(*owner, Loss::Shutdown, &mut after, now);
+        }
+        (ours.len(), after)
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+        let (existed, after) = self.adjust(&Adjust::Delete, now);
+        (existed != 0, after)
+    }
+
+    #[cfg(feature = "test-util")]
+    fn waiters(&self) -> usize {
+        self.line.len()
+    }
+}
+
+impl Permits {
+    /// Takes back what has lapsed. There is no timer: whoever looks next does it.
+    fn judge(&mut self, now: Instant) -> Aftermath {
+        let mut after = Aftermath::default();
+        let mut lapsed = Vec::new();
+        self.taken.retain(|_, permit| {
+            let over = permit.ends.is_some_and(|ends| ends <= now);
+            if over {
+                lapsed.push(permit.owner);
+            }
+            !over
+        });
+        if !lapsed.is_empty() {
+            self.add(i64::try_from(lapsed.len()).unwrap_or(i64::MAX), &mut after, now);
+            for owner in lapsed.into_iter().flatten() {
+                self.lose(owner, Loss::Expired, &mut after, now);
+            }
+        }
+        after
+    }
+
+    fn add(&mut self, permits: i64, after: &mut Aftermath, now: Instant) {
+        self.free = Some(self.free.unwrap_or(0).saturating_add(permits));
+        let waker: Option<Waker> =
+            if self.free.is_some_and(|free| free > 0) { self.line.promise(now) } else { None };
+        after.wake = waker.or(after.wake.take());
+    }
+
+    /// Takes back what is left of a hold, and tells whether that is all of it.
+    fn give(&mut self, spot: &Spot, after: &mut Aftermath, now: Instant) -> bool {
+        let ids = PermitId::of(spot.owner, spot.amount);
+        let given = ids.filter(|id| self.taken.remove(id).is_some()).count();
+        self.holds.remove(&spot.owner);
+        if given > 0 {
+            self.add(i64::try_from(given).unwrap_or(i64::MAX), after, now);
+        }
+        u32::try_from(given) == Ok(spot.amount)
+    }
+
+    /// Tells a guard that it has not all its permits any more.
+    fn lose(&mut self, owner: OwnerId, loss: Loss, after: &mut Aftermath, now: Instant) {
+        if let Some(term) = self.detach(owner, after, now) {
+            term.condemn(loss);
+            after.announce_all.push(term);
+        }
+    }
+
+    /// Leaves the permits of a guard to themselves. What it kept ends as on a server, where nobody renews it now.
+    fn detach(&mut self, owner: OwnerId, after: &mut Aftermath, now: Instant) -> Option<Arc<Term>> {
+        let held = self.holds.remove(&owner)?;
+        let ends = match held.lease {
+            Lease::Kept(length) => Some(now + length),
+            Lease::Fixed(_) => None,
+        };
+        for id in PermitId::of(owner, held.amount) {
+            if let Some(permit) = self.taken.get_mut(&id) {
+                permit.ends = permit.ends.or(ends);
+                permit.owner = None;
+            }
+        }
+        after.wake = self.line.hint_if_sooner(None, ends).or(after.wake.take());
+        Some(held.term)
+    }
+
+    fn total(&self) -> i64 {
+        let taken = i64::try_from(self.taken.len()).unwrap_or(i64::MAX);
+        self.free.unwrap_or(0).saturating_add(taken)
+    }
+
+    fn lease_of(&self, id: &PermitId, now: Instant) -> i64 {
+        let Some(permit) = self.taken.get(id) else { return -2 };
+        let held = permit.owner.and_then(|owner| self.holds.get(&owner));
+        let left = match (permit.ends, held.map(|held| held.lease)) {
+            (Some(ends), _) => ends.saturating_duration_since(now),
+            (None, Some(Lease::Kept(length))) => length,
+            (None, _) => return -1,
+        };
+        i64::try_from(left.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// Until when a hold lasts whose first permit ends then.
+fn until(lease: Lease, ends: Option<Instant>, now: Instant) -> Until {
+    match ends {
+        None => Until::Kept(lease.length()),
+        Some(ends) => Until::Deadline(ends - margin(ends.saturating_duration_since(now)), Loss::Expired),
+    }
+}

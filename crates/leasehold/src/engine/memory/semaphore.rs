@@ -1,0 +1,209 @@
+//! The counting semaphore in memory.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::slot::Machine;
+use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::{Line, MayTake};
+use crate::engine::{Adjust, Attempt, Busy, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::Lease;
+use crate::loss::Loss;
+use crate::owner::OwnerId;
+use crate::term::{Term, Until};
+use crate::time::Instant;
+
+#[derive(Debug, Default)]
+pub(super) struct Semaphore {
+    /// None until somebody sets or gives some.
+    free: Option<i64>,
+    /// When the count is forgotten by itself.
+    ends: Option<Instant>,
+    holds: HashMap<OwnerId, Held>,
+    line: Line,
+}
+
+/// Permits in the hands of a guard.
+#[derive(Debug)]
+struct Held {
+    amount: u32,
+    term: Arc<Term>,
+}
+
+impl Machine for Semaphore {
+    fn is_used(&self) -> bool {
+        !self.holds.is_empty() || !self.line.is_empty()
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.is_used() && self.free.is_none()
+    }
+
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+        self.judge(now);
+        let Spot { owner, amount, .. } = claim.spot;
+        let busy = |retry_in| (Attempt::Busy(Busy { retry_in, ..Busy::default() }), Aftermath::default());
+        if self.holds.contains_key(&owner) {
+            return (Attempt::Gone, Aftermath::default());
+        }
+        if self.free.unwrap_or(0) < i64::from(amount) {
+            // A head that finds too little has had its turn: nobody else may take what it waits for.
+            if turn.is_some_and(|ticket| self.line.is_head(ticket)) {
+                self.line.taken(turn);
+            }
+            return busy(None);
+        }
+        match self.line.may_take(turn, now) {
+            // A head that sleeps is not late: it knows when to look.
+            MayTake::In(wait) if self.line.is_promised() => return busy(Some(wait)),
+            MayTake::In(_) | MayTake::WhenHinted => return busy(None),
+            MayTake::Yes => {}
+        }
+        self.line.taken(turn);
+        self.free = self.free.map(|free| free - i64::from(amount));
+        self.holds.insert(owner, Held { amount, term: Arc::clone(&claim.term) });
+        (Attempt::Granted(Until::Kept(claim.lease.length()), None), Aftermath::default())
+    }
+
+    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: Instant) -> (Released, Aftermath) {
+        match self.holds.remove(&spot.owner) {
+            Some(held) => (Released::Left(0, None), self.add(held.amount.into(), now)),
+            None => (Released::NotHeld, Aftermath::default()),
+        }
+    }
+
+    fn force(&mut self, _target: &Target, _now: Instant) -> (bool, Aftermath) {
+        unreachable!("there is no one holder")
+    }
+
+    fn renew(&mut self, spot: &Spot, length: Duration, _now: Instant) -> (Renewed, Aftermath) {
+        let held = self.holds.contains_key(&spot.owner);
+        (if held { Renewed::Until(Until::Kept(length)) } else { Renewed::Gone }, Aftermath::default())
+    }
+
+    fn abandon(&mut self, spot: &Spot, _count: u32, now: Instant) -> Aftermath {
+        self.holds
+            .remove(&spot.owner)
+            .map_or_else(Aftermath::default, |held| self.add(held.amount.into(), now))
+    }
+
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.holds.get(&spot.owner).map(|held| Arc::clone(&held.term))
+    }
+
+    fn query(
+        &mut self,
+        _target: &Target,
+        _owner: Option<OwnerId>,
+        _now: Instant,
+    ) -> (Option<Holding>, Aftermath) {
+        unreachable!("there is no one holder")
+    }
+
+    fn adjust(&mut self, adjust: &Adjust, now: Instant) -> (i64, Aftermath) {
+        self.judge(now);
+        let (free, nothing) = (self.free, Aftermath::default());
+        match *adjust {
+            Adjust::TrySet { .. } if free.is_some() => (0, nothing),
+            Adjust::TrySet { count, ttl } => {
+                let after = self.add(count.into(), now);
+                self.ends = ttl.map(|ttl| now + ttl);
+                (1, after)
+            }
+            Adjust::Add(permits) => {
+                let after = self.add(permits.into(), now);
+                self.ends = None;
+                (self.free.unwrap_or(0), after)
+            }
+            Adjust::Give { create: false, .. } if free.is_none() => (0, nothing),
+            Adjust::Give { count, .. } => (1, self.add(count.into(), now)),
+            Adjust::Drain => {
+                self.free = free.map(|_| 0);
+                self.ends = None;
+                (free.unwrap_or(0), nothing)
+            }
+            Adjust::Delete => (free.is_some().into(), self.delete()),
+            Adjust::Count => (free.unwrap_or(0), nothing),
+            _ => unreachable!("that is not for permits that are only counted"),
+        }
+    }
+
+    fn let_go(&mut self, spot: &Spot, _now: Instant) -> Aftermath {
+        self.holds.remove(&spot.owner);
+        Aftermath::default()
+    }
+
+    fn listen(&mut self, _spot: &Spot, ticket: Ticket) {
+        self.line.join(ticket);
+    }
+
+    fn poll_hint(
+        &mut self,
+        _spot: &Spot,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> (Poll<()>, Aftermath) {
+        self.line.poll_hint(ticket, context)
+    }
+
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        let was_head = self.line.is_head(ticket);
+        let mut after = self.line.leave(ticket, now);
+        // One after the other, as long as there is something to take.
+        if was_head && after.wake.is_none() {
+            after.wake = self.promise(now);
+        }
+        after
+    }
+
+    fn retire(&mut self, client: ClientId, _now: Instant) -> (usize, Aftermath) {
+        let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
+        let announce_all: Vec<_> = ours.map(|(_, held)| Arc::clone(&held.term)).collect();
+        for term in &announce_all {
+            term.condemn(Loss::Shutdown);
+        }
+        (announce_all.len(), Aftermath { announce_all, ..Aftermath::default() })
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, _now: Instant) -> (bool, Aftermath) {
+        (self.free.is_some(), self.delete())
+    }
+
+    #[cfg(feature = "test-util")]
+    fn waiters(&self) -> usize {
+        self.line.len()
+    }
+}
+
+impl Semaphore {
+    /// Forgets a count whose time is over.
+    fn judge(&mut self, now: Instant) {
+        if self.ends.is_some_and(|at| at <= now) {
+            (self.free, self.ends) = (None, None);
+        }
+    }
+
+    fn add(&mut self, permits: i64, now: Instant) -> Aftermath {
+        self.judge(now);
+        self.free = Some(self.free.unwrap_or(0).saturating_add(permits));
+        Aftermath { wake: self.promise(now), ..Aftermath::default() }
+    }
+
+    /// If there is something to take, it is the head's turn.
+    fn promise(&mut self, now: Instant) -> Option<std::task::Waker> {
+        if self.free.is_some_and(|free| free > 0) { self.line.promise(now) } else { None }
+    }
+
+    fn delete(&mut self) -> Aftermath {
+        (self.free, self.ends) = (None, None);
+        let announce_all: Vec<_> = self.holds.drain().map(|(_, held)| held.term).collect();
+        for term in &announce_all {
+            term.condemn(Loss::Gone);
+        }
+        Aftermath { announce_all, ..Aftermath::default() }
+    }
+}

@@ -1,0 +1,101 @@
+//! A call that changes a counter: sent as often as it takes, carried out once.
+//!
+//! It has a number of its own, under which the script notes the result. A repetition finds the note and is answered by
+//! it. When the answer has come, the note goes; the record has a time to live for those that nobody removes.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use redis::Cmd;
+use tokio::sync::oneshot;
+
+use super::connection::{Connection, Trouble};
+use super::io::Answer;
+use super::scripts::{Call, Wording};
+use crate::error::Failure;
+use crate::owner::OwnerId;
+use crate::race::{First, race};
+use crate::time::{self, Instant};
+
+/// Never sent: nothing has changed.
+pub(super) type NotAsked = Failure;
+
+/// A line of the record.
+#[derive(Debug)]
+pub(super) struct Note {
+    pub(super) record: String,
+    pub(super) field: OwnerId,
+}
+
+impl Note {
+    pub(super) fn removal(&self) -> Cmd {
+        redis::cmd("HDEL").arg(&self.record).arg(self.field.to_string()).clone()
+    }
+}
+
+/// A call, where its result is noted, and until when it is worth another try.
+#[derive(Debug)]
+pub(super) struct Lasting {
+    call: Call,
+    note: Note,
+    until: Option<Instant>,
+    tries: u32,
+    /// Whether it was sent, or given up before it could be: the first to say so decides.
+    sent: Arc<OnceLock<bool>>,
+    answer: Option<oneshot::Sender<Answer>>,
+}
+
+impl Lasting {
+    pub(super) fn new(call: Call, note: Note, until: Option<Instant>) -> Self {
+        Self { call, note, until, tries: 0, sent: Arc::default(), answer: None }
+    }
+
+    /// What becomes of it, within its time.
+    pub(super) fn outcome(mut self) -> (Self, impl Future<Output = Result<Answer, NotAsked>> + Send + use<>) {
+        let (answer, answered) = oneshot::channel();
+        self.answer = Some(answer);
+        let (until, sent) = (self.until, Arc::clone(&self.sent));
+        let outcome = async move {
+            if let First::Left(Ok(answer)) = race(answered, time::sleep_until_or_forever(until)).await {
+                return Ok(answer);
+            }
+            let failure = |text: &str| Failure::Unavailable(text.into());
+            if *sent.get_or_init(|| false) {
+                Ok(Err(failure("no answer for as long as an outage may last")))
+            } else {
+                Err(failure("not connected for as long as an outage may last"))
+            }
+        };
+        (self, outcome)
+    }
+
+    /// Begins another try, unless it is too late for one.
+    pub(super) fn begin(&mut self) -> bool {
+        self.tries += 1;
+        self.until.is_none_or(|until| time::now() < until) && *self.sent.get_or_init(|| true)
+    }
+
+    pub(super) fn is_first(&self) -> bool {
+        self.tries == 1
+    }
+
+    /// Sends it and waits for an answer that is one. A server that cannot for the moment gives none.
+    pub(super) async fn send(&self, connection: &Connection) -> Result<Answer, Trouble> {
+        let mut outcome = connection.run(&self.call, Wording::Hash, Duration::MAX).await;
+        if matches!(outcome, Err(Trouble::NoScript)) {
+            outcome = connection.run(&self.call, Wording::Text, Duration::MAX).await;
+        }
+        match outcome {
+            Ok(value) => Ok(Ok(value)),
+            Err(Trouble::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => Ok(Err(refusal)),
+            Err(trouble) => Err(trouble),
+        }
+    }
+
+    /// Tells the answer, and what is noted of it.
+    pub(super) fn answer(self, answer: Answer) -> Note {
+        // Whoever wanted it may be gone. It is done all the same.
+        self.answer.map(|wanted| wanted.send(answer));
+        self.note
+    }
+}

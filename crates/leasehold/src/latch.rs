@@ -1,0 +1,195 @@
+//! The count-down latch.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::Way;
+use crate::client::Shared;
+use crate::counter::Counter;
+use crate::engine::{Adjust, Busy, Spot, Target, Ticket};
+use crate::error::{AcquireError, ChangeError, Invalid, QueryError, WaitError};
+use crate::hold::Tried;
+use crate::operation::Operation;
+use crate::owner::OwnerId;
+use crate::waiting::{Awaited, Patience, wait};
+
+/// A count by name that goes down to zero, and those who wait for that. Redisson's `RCountDownLatch`.
+///
+/// It is open when it is at zero, was never set, or was deleted; whoever waits then goes on at once. It can be set again
+/// when it has been opened.
+///
+/// | Redisson | here |
+/// |---|---|
+/// | `trySetCount(n)` | `try_set_count(n)` |
+/// | `countDown()`, `getCount()` | `count_down()`, `count()` |
+/// | `await()`, `await(limit)` | `wait()`, `wait().within(limit)` |
+/// | `delete()` | `delete()`, which here lets those go on who wait |
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = leasehold::Client::connect("memory:").await?;
+/// let parts = client.latch("parts of the report");
+/// parts.try_set_count(2).await?;
+/// for _ in 0..2 {
+///     let parts = parts.clone();
+///     tokio::spawn(async move { parts.count_down().await }); // from any machine
+/// }
+/// parts.wait().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct Latch {
+    counter: Counter,
+}
+
+impl Latch {
+    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
+        Self { counter: Counter { shared, target } }
+    }
+
+    /// Sets the count; false if it is set already.
+    ///
+    /// A latch set to zero is open, and stays set until it is counted down once more, or deleted.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError::Unknown`] if there was no answer for the client's
+    /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
+    /// was changed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once begun, it is carried out even if the future is dropped, and never twice. The same holds for every change
+    /// below.
+    pub fn try_set_count(&self, count: u32) -> Operation<Result<bool, ChangeError>> {
+        self.counter.change(Ok(Adjust::TrySet { count, ttl: None }), |set| set != 0)
+    }
+
+    /// Counts down by one, and returns what is left. At zero all who wait go on. Below zero it never goes.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_count`](Latch::try_set_count).
+    pub fn count_down(&self) -> Operation<Result<u64, ChangeError>> {
+        self.counter.change(Ok(Adjust::CountDown), i64::unsigned_abs)
+    }
+
+    /// The count: zero when it is open.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Failure`] if there was no answer; [`QueryError::Invalid`] for a name that cannot be.
+    ///
+    /// # Cancel safety
+    ///
+    /// A question changes nothing.
+    pub fn count(&self) -> Operation<Result<u64, QueryError>> {
+        self.counter.ask(Adjust::Count, |count| u64::try_from(count).unwrap_or(0))
+    }
+
+    /// Waits until it is open. See [`LatchWait`].
+    pub fn wait(&self) -> LatchWait {
+        LatchWait { counter: self.counter.clone(), limit: None }
+    }
+
+    /// Removes the latch; false if there was none. All who wait here go on; waiters of Redisson do not.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_count`](Latch::try_set_count).
+    pub fn delete(&self) -> Operation<Result<bool, ChangeError>> {
+        self.counter.change(Ok(Adjust::Delete), |existed| existed != 0)
+    }
+}
+
+/// A wait for a latch: options first, then `.await` or [`block`](LatchWait::block).
+///
+/// # Errors
+///
+/// [`WaitError::Timeout`] if it was not opened [`within`](LatchWait::within) the limit; [`WaitError::Failure`] if there
+/// was no server to ask; [`WaitError::Invalid`] if the name cannot be, or the client is shut down.
+///
+/// # Cancel safety
+///
+/// Dropping the future at any point leaves nothing behind.
+///
+/// # When the server is unreachable
+///
+/// The first look fails at once. A waiter that has seen the latch closed rides through an outage until its limit is
+/// over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
+#[derive(Debug, Clone)]
+#[must_use = "nothing is waited for until this is awaited or `.block()` is called"]
+pub struct LatchWait {
+    counter: Counter,
+    limit: Option<Duration>,
+}
+
+impl LatchWait {
+    /// Waits at most this long, then gives up with [`WaitError::Timeout`]. Zero: one look.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = Some(limit);
+        self
+    }
+
+    /// Waits on a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As for `.await`, see [`LatchWait`].
+    pub fn block(self) -> Result<(), WaitError> {
+        self.into_future().block()
+    }
+}
+
+impl IntoFuture for LatchWait {
+    type Output = Result<(), WaitError>;
+    type IntoFuture = Operation<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Operation::new(async move {
+            let Counter { shared, target } = &self.counter;
+            shared.check_open()?;
+            let (target, owner) = (target.clone()?, OwnerId::fresh(shared.id, 1));
+            let opening = Opening { counter: &self.counter, spot: Spot { target, owner, amount: 1 } };
+            wait(&opening, Patience::from_wait(self.limit), Way::USUAL).await.map_err(|error| match error {
+                AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
+                AcquireError::Failure(failure) => failure.into(),
+                AcquireError::Invalid(invalid) => invalid.into(),
+                AcquireError::Lost(_) | AcquireError::OtherReaders { .. } => {
+                    unreachable!("a latch is not held")
+                }
+            })
+        })
+    }
+}
+
+/// The opening of a latch.
+struct Opening<'a> {
+    counter: &'a Counter,
+    spot: Spot,
+}
+
+impl Awaited for Opening<'_> {
+    type Got = ();
+
+    fn shared(&self) -> &Shared {
+        &self.counter.shared
+    }
+
+    fn spot(&self) -> &Spot {
+        &self.spot
+    }
+
+    async fn attempt(&self, _turn: Option<Ticket>) -> Result<Tried<()>, AcquireError> {
+        match self.counter.ask(Adjust::Count, |count| count <= 0).await {
+            Ok(true) => Ok(Tried::Granted(())),
+            Ok(false) => {
+                Ok(Tried::Busy(Busy { retry_in: self.shared().engine.look_every(), ..Busy::default() }))
+            }
+            Err(QueryError::Failure(failure)) => Err(failure.into()),
+            Err(QueryError::Invalid(invalid)) => Err(invalid.into()),
+        }
+    }
+}

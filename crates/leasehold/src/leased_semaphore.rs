@@ -1,0 +1,322 @@
+//! The semaphore whose permits have a lease.
+
+use std::collections::BTreeSet;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::client::Shared;
+use crate::counter::{Counter, checked};
+use crate::engine::{Adjust, Target};
+use crate::error::{ChangeError, Invalid, QueryError, ReleaseError};
+use crate::guard::Guard;
+use crate::lease::{self, Lease, PERMANENT};
+use crate::operation::Operation;
+use crate::permit_id::PermitId;
+use crate::permits::{AcquirePermits, Granted, TryAcquirePermits};
+
+/// A number of permits by name, each of which is taken for a lease. Redisson's `RPermitExpirableSemaphore`.
+///
+/// This is the semaphore to choose: what a holder that died has taken comes back when its lease is over, once. Waiters
+/// of one process are served in the order in which they came, so one who wants many is not starved by those behind it
+/// who want few.
+///
+/// Permits are held by a guard, [`LeasedPermits`], which renews them while it lives or keeps to the
+/// [`lease`](AcquirePermits::lease) that was given, and knows when they are lost. Each has an id, by which anybody
+/// can release it or change its lease. Do not use a [`Semaphore`](crate::Semaphore) of the same name: both count in the
+/// same place, and only one knows of leases.
+///
+/// | Redisson | here |
+/// |---|---|
+/// | `acquire(n, lease)` | `acquire(n).lease(l)` |
+/// | `acquire(n)` | `acquire(n).permanent()` for bare ids; `acquire(n)` renews while the guard lives |
+/// | `tryAcquire(n, wait, lease)` | `acquire(n).wait(w).lease(l)` |
+/// | `release(ids)`, `tryRelease(ids)` | `permits.release()`, `release(ids)`, `try_release(ids)` |
+/// | `updateLeaseTime`, `getLeaseTime` | `update_lease`, `make_permanent`, `lease_of` |
+/// | `trySetPermits`, `setPermits`, `addPermits` | `try_set_permits`, `set_permits`, `add_permits` |
+/// | `availablePermits`, `acquiredPermits`, `getPermits` | `available`, `acquired`, `permits` |
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = leasehold::Client::connect("memory:").await?;
+/// let licences = client.leased_semaphore("licences");
+/// licences.try_set_permits(5).await?;
+///
+/// let two = licences.acquire(2).await?;
+/// let done = two.run(async { "rendered" }).await?; // stops the work if the permits are lost
+/// two.release().await?; // or drop them
+/// # assert_eq!((done, licences.available().await?), ("rendered", 5));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug, Clone)]
+pub struct LeasedSemaphore {
+    counter: Counter,
+}
+
+impl LeasedSemaphore {
+    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
+        Self { counter: Counter { shared, target } }
+    }
+
+    /// Waits for so many permits, all at once. See [`AcquirePermits`] for the options.
+    pub fn acquire(&self, permits: u32) -> AcquirePermits<LeasedPermits> {
+        AcquirePermits::new(self.counter.clone(), permits)
+    }
+
+    /// Tries once to take so many permits: `None` when there are fewer, or others are before us.
+    pub fn try_acquire(&self, permits: u32) -> TryAcquirePermits<LeasedPermits> {
+        TryAcquirePermits::new(self.acquire(permits))
+    }
+
+    /// Begins with so many permits; false if there is such a semaphore already.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError::Unknown`] if there was no answer for the client's
+    /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
+    /// was changed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once begun, it is carried out even if the future is dropped, and never twice. The same holds for every change
+    /// below.
+    pub fn try_set_permits(&self, permits: u32) -> Operation<Result<bool, ChangeError>> {
+        let adjust = checked(permits).map(|count| Adjust::TrySet { count, ttl: None });
+        self.counter.change(adjust, |set| set != 0)
+    }
+
+    /// Makes it so many permits altogether, free and taken ones.
+    ///
+    /// If more are taken, the number of free ones is less than zero until enough were given back.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    pub fn set_permits(&self, permits: u32) -> Operation<Result<(), ChangeError>> {
+        self.counter.change(checked(permits).map(Adjust::Set), drop)
+    }
+
+    /// Changes the number of free permits, and returns what it is then. It may become less than zero.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    pub fn add_permits(&self, permits: i32) -> Operation<Result<i64, ChangeError>> {
+        self.counter.change(Ok(Adjust::Add(permits)), |free| free)
+    }
+
+    /// How many permits are free. Those whose lease is over are.
+    ///
+    /// # Errors
+    ///
+    /// [`QueryError::Failure`] if there was no answer; [`QueryError::Invalid`] for a name that cannot be. The same holds
+    /// for every question below.
+    ///
+    /// # Cancel safety
+    ///
+    /// A question changes nothing.
+    pub fn available(&self) -> Operation<Result<i64, QueryError>> {
+        self.counter.ask(Adjust::Count, |free| free)
+    }
+
+    /// How many permits are taken.
+    ///
+    /// # Errors
+    ///
+    /// As for [`available`](LeasedSemaphore::available).
+    pub fn acquired(&self) -> Operation<Result<i64, QueryError>> {
+        self.counter.ask(Adjust::Taken, |taken| taken)
+    }
+
+    /// How many permits there are, free and taken ones; zero if there is no such semaphore.
+    ///
+    /// # Errors
+    ///
+    /// As for [`available`](LeasedSemaphore::available).
+    pub fn permits(&self) -> Operation<Result<i64, QueryError>> {
+        self.counter.ask(Adjust::Total, |total| total)
+    }
+
+    /// Gives back permits by their ids, whoever took them: all of them, or none.
+    ///
+    /// A guard of theirs that is still out is lost.
+    ///
+    /// # Errors
+    ///
+    /// [`ChangeError::NotTaken`] if one of them is not taken, or its lease is over: nothing was given back. Otherwise as
+    /// for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    pub fn release(&self, ids: impl IntoIterator<Item = PermitId>) -> Operation<Result<(), ChangeError>> {
+        let released = self.try_release(ids);
+        Operation::new(async move { if released.await? { Ok(()) } else { Err(ChangeError::NotTaken) } })
+    }
+
+    /// The same; false if one of them is not taken, or its lease is over.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    pub fn try_release(
+        &self,
+        ids: impl IntoIterator<Item = PermitId>,
+    ) -> Operation<Result<bool, ChangeError>> {
+        let ids: BTreeSet<_> = ids.into_iter().collect();
+        if ids.is_empty() {
+            return Operation::new(async { Ok(true) });
+        }
+        self.counter.change(Ok(Adjust::GiveIds(ids.into_iter().collect())), |given| given != 0)
+    }
+
+    /// Lets the lease of a permit end this long from now; false if it is not taken, or its lease is over.
+    ///
+    /// For those who hold it by its id: a guard has [`extend`](Guard::extend), and notices at its next look if the
+    /// lease was made shorter than it knows.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    pub fn update_lease(&self, id: PermitId, length: Duration) -> Operation<Result<bool, ChangeError>> {
+        let length = lease::checked("lease", length);
+        self.counter.change(length.map(|length| Adjust::SetLease(id, Some(length))), |done| done != 0)
+    }
+
+    /// Takes the lease of a permit away, so that it stays taken until somebody releases it.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    pub fn make_permanent(&self, id: PermitId) -> Operation<Result<bool, ChangeError>> {
+        self.counter.change(Ok(Adjust::SetLease(id, None)), |done| done != 0)
+    }
+
+    /// How long a permit stays taken if nobody does anything: [`Duration::MAX`] without a lease, `None` if it is not
+    /// taken.
+    ///
+    /// # Errors
+    ///
+    /// As for [`available`](LeasedSemaphore::available).
+    pub fn lease_of(&self, id: PermitId) -> Operation<Result<Option<Duration>, QueryError>> {
+        self.counter.ask(Adjust::LeaseOf(id), |left| match left {
+            -1 => Some(Duration::MAX),
+            left => u64::try_from(left).ok().map(Duration::from_millis),
+        })
+    }
+
+    /// Removes the semaphore; false if there was none. Permits that are out are lost.
+    ///
+    /// # Errors
+    ///
+    /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    pub fn delete(&self) -> Operation<Result<bool, ChangeError>> {
+        self.counter.change(Ok(Adjust::Delete), |existed| existed != 0)
+    }
+}
+
+/// Permits of a [`LeasedSemaphore`]. Everything about their lease is that of [`Guard`], to which this dereferences.
+#[derive(Debug)]
+#[must_use = "the permits are given back when this is dropped"]
+pub struct LeasedPermits {
+    guard: Guard,
+}
+
+impl LeasedPermits {
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.guard.amount()
+    }
+
+    /// The id of each of them.
+    #[must_use]
+    pub fn ids(&self) -> Vec<PermitId> {
+        self.guard.permit_ids()
+    }
+
+    /// Gives them back and tells how it went.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::NotHeld`] with the cause if one of them was lost before. [`ReleaseError::Unknown`] if the server
+    /// gave no answer: it goes on in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// The permits are given back even if the future is dropped, before or after its first poll, and never twice.
+    pub fn release(self) -> Operation<Result<(), ReleaseError>> {
+        Operation::new(async move { self.guard.release().await.map(drop) })
+    }
+
+    /// Keeps them taken without a guard, until their lease is over or somebody releases them by their ids.
+    ///
+    /// Nobody renews them from now on. To keep them longer, see [`LeasedSemaphore::make_permanent`].
+    #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
+    pub fn forget(self) -> Vec<PermitId> {
+        let ids = self.ids();
+        self.guard.let_go();
+        ids
+    }
+}
+
+impl Deref for LeasedPermits {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.guard
+    }
+}
+
+impl AcquirePermits<LeasedPermits> {
+    /// Holds the permits for this long and no longer, however long the work takes: no renewal.
+    pub fn lease(mut self, length: Duration) -> Self {
+        self.lease = Some(length);
+        self
+    }
+
+    /// Takes them without a lease and without a guard, as ids: somebody has to release them.
+    pub fn permanent(self) -> AcquirePermits<Vec<PermitId>> {
+        self.giving()
+    }
+}
+
+impl TryAcquirePermits<LeasedPermits> {
+    /// Holds the permits for this long and no longer, however long the work takes: no renewal.
+    pub fn lease(self, length: Duration) -> Self {
+        Self(self.0.lease(length))
+    }
+
+    /// Takes them without a lease and without a guard, as ids: somebody has to release them.
+    pub fn permanent(self) -> TryAcquirePermits<Vec<PermitId>> {
+        TryAcquirePermits(self.0.permanent())
+    }
+}
+
+impl Granted for LeasedPermits {
+    fn lease(given: Option<Duration>, watchdog: Duration) -> Result<Lease, Invalid> {
+        match given {
+            Some(length) => lease::checked("lease", length).map(Lease::Fixed),
+            None => Ok(Lease::Kept(watchdog)),
+        }
+    }
+
+    fn none() -> Result<Self, Invalid> {
+        Err(Invalid::NoPermits)
+    }
+
+    fn some(guard: Guard) -> Self {
+        Self { guard }
+    }
+}
+
+impl Granted for Vec<PermitId> {
+    fn lease(_given: Option<Duration>, _watchdog: Duration) -> Result<Lease, Invalid> {
+        Ok(Lease::Fixed(PERMANENT))
+    }
+
+    fn none() -> Result<Self, Invalid> {
+        Ok(Self::new())
+    }
+
+    fn some(guard: Guard) -> Self {
+        LeasedPermits { guard }.forget()
+    }
+}

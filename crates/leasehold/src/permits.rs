@@ -1,0 +1,251 @@
+//! Permits of a semaphore, and how they are asked for.
+
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::acquire::Way;
+use crate::counter::{Counter, checked};
+use crate::error::{AcquireError, Invalid, ReleaseError};
+use crate::guard::Guard;
+use crate::hold::{Entry, Hold};
+use crate::lease::{COUNTED, Lease};
+use crate::operation::Operation;
+use crate::waiting::{Patience, wait_for};
+
+/// Permits of a [`Semaphore`](crate::Semaphore), given back when dropped.
+///
+/// They have no lease: if the process dies, nobody gives them back.
+#[derive(Debug)]
+#[must_use = "the permits are given back when this is dropped"]
+pub struct Permits {
+    /// None for no permits at all.
+    guard: Option<Guard>,
+    count: u32,
+}
+
+impl Permits {
+    /// How many they are.
+    #[must_use]
+    pub fn count(&self) -> u32 {
+        self.count
+    }
+
+    /// Gives them back and tells how it went.
+    ///
+    /// # Errors
+    ///
+    /// [`ReleaseError::NotHeld`] if the semaphore was deleted since: there is nothing to give back.
+    /// [`ReleaseError::Unknown`] if the server gave no answer: it goes on in the background.
+    ///
+    /// # Cancel safety
+    ///
+    /// The permits are given back even if the future is dropped, before or after its first poll, and never twice.
+    pub fn release(self) -> Operation<Result<(), ReleaseError>> {
+        Operation::new(async move {
+            match self.guard {
+                Some(guard) => guard.release().await.map(drop),
+                None => Ok(()),
+            }
+        })
+    }
+
+    /// Keeps them taken without a guard, and returns how many they are: for somebody, perhaps elsewhere, who gives them
+    /// back by [`Semaphore::release`](crate::Semaphore::release).
+    #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
+    pub fn forget(self) -> u32 {
+        if let Some(guard) = self.guard {
+            guard.let_go();
+        }
+        self.count
+    }
+}
+
+/// What granted permits are handed out as.
+pub(crate) trait Granted: Sized + Send + 'static {
+    /// How long they are held.
+    fn lease(given: Option<Duration>, watchdog: Duration) -> Result<Lease, Invalid>;
+
+    /// What somebody gets who wants none.
+    fn none() -> Result<Self, Invalid>;
+
+    fn some(guard: Guard) -> Self;
+}
+
+impl Granted for Permits {
+    fn lease(_given: Option<Duration>, _watchdog: Duration) -> Result<Lease, Invalid> {
+        Ok(Lease::Kept(COUNTED))
+    }
+
+    fn none() -> Result<Self, Invalid> {
+        Ok(Self { guard: None, count: 0 })
+    }
+
+    fn some(guard: Guard) -> Self {
+        Self { count: guard.amount(), guard: Some(guard) }
+    }
+}
+
+/// Permits to be waited for: options first, then `.await` or [`block`](AcquirePermits::block).
+///
+/// Without options it waits as long as it takes, and the permits are held as long as their guard lives. Nothing is taken
+/// before there are enough for the whole number. No permits at all are had at once, and nobody is asked for them; where
+/// permits have ids they are refused.
+///
+/// # Errors
+///
+/// [`AcquireError::Timeout`] if there were not enough for the whole [`wait`](AcquirePermits::wait);
+/// [`AcquireError::Failure`] if there was no server to ask; [`AcquireError::Invalid`] if an option or the name cannot
+/// be, or the client is shut down.
+///
+/// # Cancel safety
+///
+/// Dropping the future at any point leaves nothing behind: no permit, no place in the line, and no wake-up that somebody
+/// else should have had. A new call waits at the end of the line.
+///
+/// # When the server is unreachable
+///
+/// The first attempt fails at once. A waiter that has seen too few permits rides through an outage until its wait is
+/// over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
+#[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
+pub struct AcquirePermits<G = Permits> {
+    counter: Counter,
+    permits: u32,
+    pub(crate) lease: Option<Duration>,
+    wait: Option<Duration>,
+    gives: PhantomData<fn() -> G>,
+}
+
+impl<G> AcquirePermits<G> {
+    pub(crate) fn new(counter: Counter, permits: u32) -> Self {
+        Self { counter, permits, lease: None, wait: None, gives: PhantomData }
+    }
+
+    /// The same, handed out as something else.
+    pub(crate) fn giving<H>(self) -> AcquirePermits<H> {
+        let Self { counter, permits, lease, wait, .. } = self;
+        AcquirePermits { counter, permits, lease, wait, gives: PhantomData }
+    }
+
+    /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
+    pub fn wait(mut self, limit: Duration) -> Self {
+        self.wait = Some(limit);
+        self
+    }
+}
+
+#[expect(private_bounds, reason = "which guards there are is not for others to add to")]
+impl<G: Granted> AcquirePermits<G> {
+    /// Acquires from a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As for `.await`, see [`AcquirePermits`].
+    pub fn block(self) -> Result<G, AcquireError> {
+        self.into_future().block()
+    }
+
+    /// Checks everything that can be checked here, before anything is sent.
+    fn prepare(&self) -> Result<(Arc<Hold>, Entry), Invalid> {
+        let (shared, target) = (Arc::clone(&self.counter.shared), self.counter.target.clone()?);
+        let lease = G::lease(self.lease, shared.watchdog)?;
+        shared.check_open()?;
+        let hold = Hold::of_parts(shared, target, checked(self.permits)?);
+        let entry = Entry { reentrant: false, ..Entry::new(lease) };
+        Ok((Arc::new(hold), entry))
+    }
+}
+
+impl<G: Granted> IntoFuture for AcquirePermits<G> {
+    type Output = Result<G, AcquireError>;
+    type IntoFuture = Operation<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Operation::new(async move {
+            if self.permits == 0 {
+                return Ok(G::none()?);
+            }
+            let (hold, entry) = self.prepare()?;
+            wait_for(&hold, entry, Patience::from_wait(self.wait), Way::USUAL).await.map(G::some)
+        })
+    }
+}
+
+impl<G> Clone for AcquirePermits<G> {
+    fn clone(&self) -> Self {
+        Self { counter: self.counter.clone(), gives: PhantomData, ..*self }
+    }
+}
+
+impl<G> fmt::Debug for AcquirePermits<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AcquirePermits")
+            .field("semaphore", &self.counter)
+            .field("permits", &self.permits)
+            .field("lease", &self.lease)
+            .field("wait", &self.wait)
+            .finish()
+    }
+}
+
+/// One attempt at permits: options first, then `.await` or [`block`](TryAcquirePermits::block).
+///
+/// Gives `None` if there are not enough, or others are before us in the line.
+///
+/// # Errors
+///
+/// [`AcquireError::Failure`] if there was no server to ask; [`AcquireError::Invalid`] if an option or the name cannot
+/// be, or the client is shut down.
+///
+/// # Cancel safety
+///
+/// Dropping the future at any point leaves nothing behind.
+#[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
+pub struct TryAcquirePermits<G = Permits>(pub(crate) AcquirePermits<G>);
+
+impl<G> TryAcquirePermits<G> {
+    pub(crate) fn new(acquire: AcquirePermits<G>) -> Self {
+        Self(acquire)
+    }
+}
+
+#[expect(private_bounds, reason = "which guards there are is not for others to add to")]
+impl<G: Granted> TryAcquirePermits<G> {
+    /// Tries from a plain thread.
+    ///
+    /// # Errors
+    ///
+    /// As for `.await`, see [`TryAcquirePermits`].
+    pub fn block(self) -> Result<Option<G>, AcquireError> {
+        self.into_future().block()
+    }
+}
+
+impl<G: Granted> IntoFuture for TryAcquirePermits<G> {
+    type Output = Result<Option<G>, AcquireError>;
+    type IntoFuture = Operation<Self::Output>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Operation::new(async move {
+            match self.0.wait(Duration::ZERO).await {
+                Ok(permits) => Ok(Some(permits)),
+                Err(AcquireError::Timeout { .. }) => Ok(None),
+                Err(error) => Err(error),
+            }
+        })
+    }
+}
+
+impl<G> Clone for TryAcquirePermits<G> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<G> fmt::Debug for TryAcquirePermits<G> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TryAcquirePermits").field(&self.0).finish()
+    }
+}
