@@ -16,7 +16,9 @@ pub mod cancel;
 pub mod contention;
 pub mod fair;
 pub mod fenced;
+pub mod latch;
 pub mod lease;
+pub mod leased_semaphore;
 pub mod lock;
 pub mod loss;
 pub mod multi;
@@ -29,6 +31,7 @@ pub mod rw;
 pub mod rw_lease;
 pub mod rw_owner;
 pub mod rw_turns;
+pub mod semaphore;
 pub mod setnx;
 pub mod shutdown;
 pub mod spin;
@@ -252,6 +255,72 @@ macro_rules! conformance_cases {
                 ["OWN-62"] => tasks_take_turns_with_a_setnx_lock,
                 ["OWN-63"] => a_setnx_lock_can_be_extended,
                 ["OWN-71"] => a_setnx_lock_can_be_one_of_several,
+            }
+            semaphore {
+                ["SE-01"] => permits_are_set_once,
+                ["SE-02"] => a_semaphore_with_a_time_is_forgotten,
+                ["SE-03"] => permits_can_be_added,
+                ["SE-04"] => permits_can_be_taken_away,
+                ["SE-05", "SE-26"] => permits_go_and_come_back,
+                ["SE-06", "SE-07"] => giving_back_makes_a_semaphore,
+                ["SE-08"] => giving_back_only_where_there_is_one,
+                ["SE-10"] => no_permits_are_had_at_once,
+                ["SE-11"] => a_waiter_gets_what_is_given_back,
+                ["SE-12"] => a_waiter_for_many_waits_for_all_of_them,
+                ["SE-15"] => one_permit_excludes_in_one_client,
+                ["SE-16", "SE-17"] => one_permit_excludes_among_clients,
+                ["SE-18"] => all_and_one_at_random_all_get_there,
+                ["SE-21"] => handles_share_what_is_there,
+                ["SE-22"] => a_hundred_permits_of_a_long_name,
+                ["SE-23"] => as_many_work_at_once_as_there_are_permits,
+                ["SE-24"] => what_no_semaphore_can_be_is_refused,
+                ["SE-31"] => a_cancelled_waiter_for_permits_passes_its_turn_on,
+                ["SE-30"] => a_wait_for_permits_ends_when_its_time_is_over,
+                ["OWN-80"] => dropped_permits_are_given_back,
+                ["OWN-81"] => forgotten_permits_stay_taken,
+                ["OWN-82"] => who_wants_many_is_not_starved,
+                ["OWN-83"] => as_many_wake_as_there_are_permits,
+                ["OWN-84"] => setting_permits_wakes_those_who_wait,
+                ["OWN-85"] => permits_of_a_deleted_semaphore_are_nobodys,
+                ["OWN-86"] => cancellation_racing_with_release_loses_no_permit,
+                ["OWN-87"] => permits_can_be_had_by_threads,
+            }
+            leased_semaphore {
+                ["PS-01", "PS-02"] => leased_permits_are_set_once,
+                ["PS-03", "PS-04"] => the_number_of_leased_permits_can_be_set_anew,
+                ["PS-05"] => leased_permits_can_be_added,
+                ["PS-06", "PS-07"] => a_permit_is_had_by_its_id,
+                ["PS-08", "PS-09", "PS-11"] => many_permits_are_had_and_given_back_together,
+                ["PS-12", "PS-13"] => a_list_of_ids_is_given_back_wholly_or_not_at_all,
+                ["PS-14", "PS-21"] => an_unknown_id_is_refused,
+                ["PS-15"] => a_permit_whose_lease_is_over_is_not_given_back_twice,
+                ["PS-16", "PS-17"] => a_waiter_gets_a_permit_when_its_lease_is_over,
+                ["PS-18", "PS-19", "PS-20"] => lapsed_permits_are_counted_as_free,
+                ["PS-23"] => the_lease_of_a_permit_can_be_changed,
+                ["PS-24"] => the_lease_of_a_permit_can_be_asked_for,
+                ["PS-26"] => what_has_lapsed_can_be_taken_again,
+                ["PS-28", "PS-30"] => lapsed_ids_in_a_list_change_nothing_but_what_has_lapsed,
+                ["PS-32"] => a_waiter_for_two_is_woken_by_the_release_of_one,
+                ["PS-33", "PS-34"] => one_leased_permit_excludes,
+                ["OWN-120"] => permits_are_kept_while_their_guard_lives,
+                ["OWN-121"] => permits_of_a_client_that_is_gone_come_back,
+                ["OWN-122"] => a_guard_of_permits_knows_when_their_lease_is_over,
+                ["OWN-123"] => dropped_leased_permits_are_given_back,
+                ["OWN-124"] => what_is_released_by_id_is_lost_to_its_guard,
+                ["OWN-125"] => who_wants_many_leased_permits_is_not_starved,
+                ["OWN-126"] => thousands_of_permits_lapse_at_once,
+                ["OWN-127"] => cancellation_racing_with_release_loses_no_leased_permit,
+                ["OWN-128"] => leased_permits_can_be_had_by_threads,
+            }
+            latch {
+                ["CD-01", "CD-02"] => a_count_is_set_once,
+                ["CD-03", "CD-04"] => a_latch_counts_down_to_zero_and_no_further,
+                ["CD-05"] => a_latch_that_was_never_set_is_open,
+                ["CD-06"] => a_wait_for_a_latch_keeps_its_limit,
+                ["CD-08", "CD-10", "CD-11"] => all_who_wait_go_on_at_zero,
+                ["CD-09", "OWN-90"] => deleting_a_latch_lets_those_go_on_who_wait,
+                ["OWN-91"] => a_latch_can_be_waited_for_by_threads,
+                ["OWN-92"] => a_shutdown_ends_the_wait_for_a_latch,
             }
             shutdown {
                 ["LK-14"] => a_lock_left_behind_runs_out,

@@ -1,0 +1,135 @@
+//! Counts that go down to zero, and those who wait for that.
+
+use std::future::IntoFuture;
+
+use leasehold::{Invalid, Latch, WaitError};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::Outcome;
+use super::common::{LEASE, MOMENT, all_done, on_a_thread, soon};
+use crate::bench::Bench;
+
+async fn latch(bench: &Bench) -> Latch {
+    bench.client().await.latch(bench.name("latch"))
+}
+
+pub async fn a_count_is_set_once(bench: &Bench) -> Outcome {
+    let latch = latch(bench).await;
+    assert_eq!(latch.count().await?, 0);
+    assert!(latch.try_set_count(1).await?);
+    assert!(!latch.try_set_count(2).await?);
+    assert_eq!(latch.count().await?, 1);
+    assert!(latch.delete().await?);
+    Ok(())
+}
+
+pub async fn a_latch_counts_down_to_zero_and_no_further(bench: &Bench) -> Outcome {
+    let latch = latch(bench).await;
+    assert!(latch.try_set_count(2).await?);
+    assert_eq!(latch.count().await?, 2);
+    for (left, closed) in [(1, true), (0, false), (0, false), (0, false)] {
+        assert_eq!(latch.count_down().await?, left);
+        assert_eq!(latch.count().await?, left);
+        assert_eq!(soon(latch.wait().within(MOMENT)).await.is_err(), closed);
+    }
+    soon(latch.wait()).await?;
+    Ok(())
+}
+
+pub async fn a_latch_that_was_never_set_is_open(bench: &Bench) -> Outcome {
+    let latch = latch(bench).await;
+    soon(latch.wait()).await?;
+    assert_eq!(latch.count_down().await?, 0);
+    soon(latch.wait()).await?;
+    assert!(latch.try_set_count(0).await?, "counting below zero leaves nothing behind");
+    soon(latch.wait()).await?;
+    assert!(!latch.try_set_count(1).await?, "a latch set to zero is set");
+    assert_eq!(latch.count_down().await?, 0);
+    assert!(latch.try_set_count(1).await?, "once it was opened, it can be set again");
+    assert_eq!(latch.count_down().await?, 0);
+    Ok(())
+}
+
+pub async fn a_wait_for_a_latch_keeps_its_limit(bench: &Bench) -> Outcome {
+    let (latch, elsewhere) = (latch(bench).await, latch(bench).await);
+    assert!(latch.try_set_count(1).await?);
+    let begun = Instant::now();
+    let over = soon(latch.wait().within(LEASE)).await;
+    assert!(matches!(over, Err(WaitError::Timeout { waited }) if waited >= LEASE), "{over:?}");
+    assert!(begun.elapsed() >= LEASE);
+    let waiter = tokio::spawn(latch.wait().within(LEASE * 20).into_future());
+    sleep(MOMENT).await;
+    elsewhere.count_down().await?;
+    soon(waiter).await??;
+    Ok(())
+}
+
+pub async fn all_who_wait_go_on_at_zero(bench: &Bench) -> Outcome {
+    let (first, second) = (latch(bench).await, latch(bench).await);
+    assert!(first.try_set_count(6).await?);
+    let mut waiters = JoinSet::new();
+    for latch in [&first, &second, &first, &first, &second, &first] {
+        let latch = latch.clone();
+        waiters.spawn(async move {
+            soon(latch.wait()).await?;
+            assert_eq!(latch.count().await?, 0);
+            Ok(())
+        });
+    }
+    sleep(MOMENT).await;
+    assert!(waiters.try_join_next().is_none());
+    let mut counters = JoinSet::new();
+    for latch in [&first, &second, &first, &second, &first, &second] {
+        let latch = latch.clone();
+        counters.spawn(async move {
+            latch.count_down().await?;
+            Ok(())
+        });
+    }
+    all_done(counters).await?;
+    all_done(waiters).await
+}
+
+pub async fn deleting_a_latch_lets_those_go_on_who_wait(bench: &Bench) -> Outcome {
+    let (latch, elsewhere) = (latch(bench).await, latch(bench).await);
+    assert!(!latch.delete().await?);
+    assert!(latch.try_set_count(3).await?);
+    let mut waiters = JoinSet::new();
+    for latch in [&latch, &elsewhere, &latch] {
+        let wait = latch.wait().into_future();
+        waiters.spawn(async move { Ok(wait.await?) });
+    }
+    sleep(MOMENT).await;
+    assert!(latch.delete().await?);
+    all_done(waiters).await?;
+    assert_eq!(latch.count().await?, 0);
+    Ok(())
+}
+
+pub async fn a_latch_can_be_waited_for_by_threads(bench: &Bench) -> Outcome {
+    let latch = latch(bench).await;
+    assert!(latch.try_set_count(1).await?);
+    let blocked = {
+        let latch = latch.clone();
+        tokio::spawn(on_a_thread(move || latch.wait().block()))
+    };
+    // The thread lives by the system's clock: there is no sleeping beside it.
+    tokio::task::yield_now().await;
+    latch.count_down().await?;
+    blocked.await??;
+    Ok(())
+}
+
+pub async fn a_shutdown_ends_the_wait_for_a_latch(bench: &Bench) -> Outcome {
+    let (client, other) = (bench.client().await, latch(bench).await);
+    assert!(other.try_set_count(1).await?);
+    let latch = client.latch(bench.name("latch"));
+    let waiter = tokio::spawn(latch.wait().into_future());
+    sleep(MOMENT).await;
+    client.shutdown(LEASE).await;
+    assert_eq!(soon(waiter).await?, Err(WaitError::Invalid(Invalid::ShutDown)));
+    assert_eq!(soon(latch.wait()).await, Err(WaitError::Invalid(Invalid::ShutDown)));
+    assert!(other.delete().await?);
+    Ok(())
+}

@@ -1,0 +1,459 @@
+//! Permits that are only counted.
+
+use std::future::IntoFuture;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use leasehold::{AcquireError, ChangeError, Invalid, Loss, Permits, QueryError, ReleaseError, Semaphore};
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+
+use super::common::{LEASE, MOMENT, all_done, is_pending_for, on_a_thread, soon};
+use super::{Failed, Outcome};
+use crate::bench::Bench;
+use crate::tally::Tally;
+
+/// The case's semaphore, in the hands of a new client.
+async fn semaphore(bench: &Bench) -> Semaphore {
+    bench.client().await.semaphore(bench.name("semaphore"))
+}
+
+/// The same, with so many permits.
+async fn with(bench: &Bench, permits: u32) -> Result<Semaphore, Failed> {
+    let semaphore = semaphore(bench).await;
+    assert!(semaphore.try_set_permits(permits).await?);
+    Ok(semaphore)
+}
+
+/// Removes a semaphore that has to be there: it would stay for ever.
+async fn remove(semaphore: &Semaphore) -> Outcome {
+    assert!(semaphore.delete().await?);
+    Ok(())
+}
+
+/// Takes permits that are there, as a bare number.
+async fn take(semaphore: &Semaphore, permits: u32) -> Result<(), AcquireError> {
+    semaphore.try_acquire(permits).await?.expect("they are there").forget();
+    Ok(())
+}
+
+/// Somebody who waits in a task, with a moment to get in line.
+async fn waiter(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Permits, AcquireError>> {
+    let waiter = tokio::spawn(semaphore.acquire(permits).into_future());
+    sleep(MOMENT).await;
+    waiter
+}
+
+pub async fn permits_are_set_once(bench: &Bench) -> Outcome {
+    let semaphore = semaphore(bench).await;
+    assert_eq!(semaphore.available().await?, 0);
+    assert!(semaphore.try_set_permits(10).await?);
+    assert_eq!(semaphore.available().await?, 10);
+    assert!(!semaphore.try_set_permits(15).await?);
+    assert_eq!(semaphore.available().await?, 10);
+    remove(&semaphore).await
+}
+
+pub async fn a_semaphore_with_a_time_is_forgotten(bench: &Bench) -> Outcome {
+    let semaphore = semaphore(bench).await;
+    assert!(semaphore.try_set_permits(1).ttl(LEASE).await?);
+    assert_eq!(semaphore.available().await?, 1);
+    sleep(LEASE + MOMENT).await;
+    assert_eq!(semaphore.available().await?, 0);
+    assert!(!semaphore.release_if_exists(1).await?);
+    assert!(semaphore.try_set_permits(2).ttl(LEASE * 20).await?, "it is set anew");
+    // Neither takes the time to live away, and both of these do.
+    assert_eq!(semaphore.drain().await?, 2);
+    assert_eq!(semaphore.add_permits(3).await?, 3);
+    remove(&semaphore).await
+}
+
+pub async fn permits_can_be_added(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 10).await?;
+    take(&semaphore, 10).await?;
+    assert_eq!(semaphore.add_permits(4).await?, 4);
+    assert_eq!(semaphore.available().await?, 4);
+    semaphore.release(10).await?;
+    assert_eq!(semaphore.available().await?, 14, "what was set at first is no bound");
+    take(&semaphore, 5).await?;
+    assert_eq!(semaphore.available().await?, 9);
+    remove(&semaphore).await
+}
+
+pub async fn permits_can_be_taken_away(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 10).await?;
+    take(&semaphore, 10).await?;
+    assert_eq!(semaphore.add_permits(-5).await?, -5);
+    assert_eq!(semaphore.available().await?, -5);
+    semaphore.release(10).await?;
+    assert_eq!(semaphore.available().await?, 5);
+    take(&semaphore, 5).await?;
+    assert_eq!(semaphore.available().await?, 0);
+    assert_eq!(semaphore.add_permits(-7).await?, -7);
+    assert_eq!(semaphore.drain().await?, -7);
+    assert_eq!(semaphore.available().await?, 0);
+    remove(&semaphore).await
+}
+
+pub async fn permits_go_and_come_back(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 10).await?;
+    let one = semaphore.acquire(1).await?;
+    assert_eq!((one.count(), semaphore.available().await?), (1, 9));
+    one.release().await?;
+    assert_eq!(semaphore.available().await?, 10);
+    let five = semaphore.acquire(5).await?;
+    assert_eq!((five.count(), semaphore.available().await?), (5, 5));
+    five.release().await?;
+    assert_eq!(semaphore.available().await?, 10);
+    let first = semaphore.acquire(1).await?;
+    let second = semaphore.acquire(1).await?;
+    assert_eq!(semaphore.available().await?, 8);
+    first.release().await?;
+    assert_eq!(semaphore.available().await?, 9);
+    second.release().await?;
+    assert_eq!(semaphore.available().await?, 10);
+    remove(&semaphore).await
+}
+
+pub async fn giving_back_makes_a_semaphore(bench: &Bench) -> Outcome {
+    let semaphore = semaphore(bench).await;
+    semaphore.release(1).await?;
+    assert_eq!(semaphore.available().await?, 1);
+    semaphore.release(1).await?;
+    soon(semaphore.acquire(2)).await?.release().await?;
+    remove(&semaphore).await
+}
+
+pub async fn giving_back_only_where_there_is_one(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 10).await?;
+    take(&semaphore, 1).await?;
+    assert!(semaphore.release_if_exists(1).await?);
+    assert_eq!(semaphore.available().await?, 10);
+    let other = bench.client().await.semaphore(bench.name("other"));
+    assert!(!other.release_if_exists(1).await?);
+    assert_eq!(other.available().await?, 0);
+    remove(&semaphore).await
+}
+
+pub async fn no_permits_are_had_at_once(bench: &Bench) -> Outcome {
+    let semaphore = semaphore(bench).await;
+    let none = soon(semaphore.acquire(0).wait(Duration::from_secs(600))).await?;
+    assert_eq!(none.count(), 0);
+    none.release().await?;
+    assert!(semaphore.try_acquire(0).await?.is_some());
+    semaphore.release(0).await?;
+    assert_eq!(semaphore.available().await?, 0);
+    assert!(!semaphore.delete().await?, "there is none");
+    Ok(())
+}
+
+pub async fn a_waiter_gets_what_is_given_back(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (with(bench, 1).await?, semaphore(bench).await);
+    let permit = elsewhere.acquire(1).await?;
+    let waiting = waiter(&semaphore, 1).await;
+    assert!(!waiting.is_finished());
+    permit.release().await?;
+    let _permit = soon(waiting).await??;
+    assert!(semaphore.try_acquire(1).await?.is_none());
+    assert_eq!(semaphore.available().await?, 0);
+    remove(&semaphore).await
+}
+
+pub async fn a_waiter_for_many_waits_for_all_of_them(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (with(bench, 5).await?, semaphore(bench).await);
+    take(&elsewhere, 3).await?;
+    let waiting = waiter(&semaphore, 4).await;
+    elsewhere.release(1).await?;
+    sleep(MOMENT).await;
+    assert!(!waiting.is_finished(), "three are too few");
+    elsewhere.release(1).await?;
+    let _permits = soon(waiting).await??;
+    assert_eq!(semaphore.available().await?, 0);
+    remove(&semaphore).await
+}
+
+pub async fn one_permit_excludes_in_one_client(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 1).await?;
+    let tally = Arc::new(Tally::default());
+    let mut tasks = JoinSet::new();
+    for _ in 0..15 {
+        tasks.spawn(rounds(1, semaphore.clone(), Arc::clone(&tally)));
+    }
+    all_done(tasks).await?;
+    assert_eq!(tally.count(), 15);
+    remove(&semaphore).await
+}
+
+pub async fn one_permit_excludes_among_clients(bench: &Bench) -> Outcome {
+    let first = with(bench, 1).await?;
+    for (clients, times) in [(30, 1), (16, 10)] {
+        let tally = Arc::new(Tally::default());
+        let mut tasks = JoinSet::new();
+        for _ in 0..clients {
+            tasks.spawn(rounds(times, semaphore(bench).await, Arc::clone(&tally)));
+        }
+        all_done(tasks).await?;
+        assert_eq!(tally.count(), clients * u64::try_from(times)?);
+    }
+    remove(&first).await
+}
+
+/// Counts so many times while holding the only permit.
+async fn rounds(times: usize, semaphore: Semaphore, tally: Arc<Tally>) -> Outcome {
+    for _ in 0..times {
+        let permit = soon(semaphore.acquire(1)).await?;
+        tally.add().await;
+        permit.release().await?;
+    }
+    Ok(())
+}
+
+pub async fn all_and_one_at_random_all_get_there(bench: &Bench) -> Outcome {
+    let all = u32::try_from(i32::MAX)?;
+    let first = with(bench, all).await?;
+    let mut clients = JoinSet::new();
+    for client in 0..4_u32 {
+        let semaphore = semaphore(bench).await;
+        clients.spawn(async move {
+            for round in 0..10_u32 {
+                let wanted = if (client * 7 + round * 3) % 5 < 2 { all } else { 1 };
+                let permits = soon(semaphore.acquire(wanted)).await?;
+                sleep(Duration::from_millis(5)).await;
+                permits.release().await?;
+            }
+            Ok(())
+        });
+    }
+    all_done(clients).await?;
+    assert_eq!(first.available().await?, i64::from(all));
+    remove(&first).await
+}
+
+pub async fn handles_share_what_is_there(bench: &Bench) -> Outcome {
+    let (one, other) = (with(bench, 4).await?, semaphore(bench).await);
+    let mut taken = vec![one.acquire(1).await?];
+    other.acquire(1).await?.release().await?;
+    for semaphore in [&one, &other, &one] {
+        taken.push(semaphore.acquire(1).await?);
+    }
+    assert!(one.try_acquire(1).await?.is_none() && other.try_acquire(1).await?.is_none());
+    taken.pop().expect("there are four").release().await?;
+    taken.push(soon(other.acquire(1)).await?);
+    for permit in taken {
+        permit.release().await?;
+    }
+    remove(&one).await
+}
+
+pub async fn a_hundred_permits_of_a_long_name(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let semaphore = client.semaphore(bench.name(&"long ".repeat(250)));
+    assert!(semaphore.try_set_permits(u32::try_from(i32::MAX)?).await?);
+    let mut held = Vec::new();
+    for _ in 0..100 {
+        held.push(soon(semaphore.acquire(1)).await?);
+    }
+    assert_eq!(semaphore.available().await?, i64::from(i32::MAX) - 100);
+    drop(held);
+    remove(&semaphore).await
+}
+
+pub async fn as_many_work_at_once_as_there_are_permits(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 10).await?;
+    let (inside, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = JoinSet::new();
+    for _ in 0..100 {
+        let (semaphore, inside, peak) = (semaphore.clone(), Arc::clone(&inside), Arc::clone(&peak));
+        tasks.spawn(async move {
+            let permit = soon(semaphore.acquire(1)).await?;
+            peak.fetch_max(inside.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+            sleep(Duration::from_millis(30)).await;
+            inside.fetch_sub(1, Ordering::SeqCst);
+            permit.release().await?;
+            Ok(())
+        });
+    }
+    all_done(tasks).await?;
+    assert_eq!((peak.load(Ordering::SeqCst), inside.load(Ordering::SeqCst)), (10, 0));
+    assert_eq!(semaphore.available().await?, 10);
+    remove(&semaphore).await
+}
+
+pub async fn what_no_semaphore_can_be_is_refused(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let odd = client.semaphore(bench.name("odd: ü {tag} \n \u{1f512}"));
+    assert!(odd.try_set_permits(1).await?);
+    assert!(odd.try_acquire(1).await?.is_some());
+    remove(&odd).await?;
+
+    let nameless = client.semaphore("");
+    assert_eq!(nameless.available().await, Err(QueryError::Invalid(Invalid::EmptyName)));
+    assert_eq!(nameless.release(1).await, Err(ChangeError::Invalid(Invalid::EmptyName)));
+    assert_eq!(nameless.acquire(1).await.map(drop), Err(AcquireError::Invalid(Invalid::EmptyName)));
+    let (semaphore, given) = (semaphore(bench).await, u32::MAX);
+    let refused = Invalid::TooManyPermits { given };
+    assert_eq!(semaphore.try_set_permits(given).await, Err(refused.clone().into()));
+    assert_eq!(semaphore.release(given).await, Err(refused.clone().into()));
+    assert_eq!(semaphore.try_acquire(given).await.map(drop), Err(refused.into()));
+    let short = semaphore.try_set_permits(1).ttl(Duration::ZERO).await;
+    assert!(matches!(short, Err(ChangeError::Invalid(Invalid::TooShort { .. }))), "{short:?}");
+    Ok(())
+}
+
+pub async fn a_cancelled_waiter_for_permits_passes_its_turn_on(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 2).await?;
+    let held = semaphore.acquire(2).await?;
+    let greedy = waiter(&semaphore, 2).await;
+    let modest = waiter(&semaphore, 1).await;
+    take_back_one(held, &semaphore).await?;
+    sleep(MOMENT).await;
+    assert!(!greedy.is_finished() && !modest.is_finished());
+    greedy.abort();
+    assert!(soon(greedy).await.is_err());
+    let permit = soon(modest).await??;
+    permit.release().await?;
+    assert_eq!(semaphore.available().await?, 1);
+    remove(&semaphore).await
+}
+
+/// Gives back one of two, and keeps the other as a number.
+async fn take_back_one(held: Permits, semaphore: &Semaphore) -> Outcome {
+    assert_eq!(held.forget(), 2);
+    semaphore.release(1).await?;
+    Ok(())
+}
+
+pub async fn a_wait_for_permits_ends_when_its_time_is_over(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 1).await?;
+    let begun = Instant::now();
+    let over = soon(semaphore.acquire(2).wait(LEASE)).await;
+    assert!(matches!(over, Err(AcquireError::Timeout { .. })), "{over:?}");
+    assert!(begun.elapsed() >= LEASE);
+    assert!(soon(semaphore.acquire(1).wait(LEASE)).await.is_ok(), "nobody is waited for");
+    remove(&semaphore).await
+}
+
+pub async fn dropped_permits_are_given_back(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 3).await?;
+    drop(semaphore.acquire(2).await?);
+    assert_eq!(semaphore.available().await?, 3);
+    let held = semaphore.acquire(2).await?;
+    drop(held.release());
+    assert_eq!(semaphore.available().await?, 3, "a release that is not awaited gives back, too");
+    remove(&semaphore).await
+}
+
+pub async fn forgotten_permits_stay_taken(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (with(bench, 3).await?, semaphore(bench).await);
+    assert_eq!(semaphore.acquire(2).await?.forget(), 2);
+    assert_eq!(semaphore.available().await?, 1);
+    elsewhere.release(2).await?;
+    assert_eq!(semaphore.available().await?, 3);
+    remove(&semaphore).await
+}
+
+pub async fn who_wants_many_is_not_starved(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 3).await?;
+    let held = semaphore.acquire(1).await?;
+    let greedy = waiter(&semaphore, 3).await;
+    let modest = waiter(&semaphore, 1).await;
+    assert!(semaphore.try_acquire(1).await?.is_none(), "two are free, and kept for who came first");
+    assert!(!modest.is_finished());
+    held.release().await?;
+    let all = soon(greedy).await??;
+    assert!(!modest.is_finished());
+    all.release().await?;
+    soon(modest).await??.release().await?;
+    remove(&semaphore).await
+}
+
+pub async fn as_many_wake_as_there_are_permits(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (with(bench, 0).await?, semaphore(bench).await);
+    let mut waiters = JoinSet::new();
+    for from in [&semaphore, &elsewhere, &semaphore, &elsewhere, &semaphore, &semaphore] {
+        waiters.spawn(from.acquire(1).into_future());
+    }
+    sleep(MOMENT).await;
+    let mut served = Vec::new();
+    for step in 1..=3 {
+        match step {
+            1 => semaphore.release(2).await?,
+            2 => drop(semaphore.add_permits(3).await?),
+            _ => semaphore.release(1).await?,
+        }
+        while served.len() < [2, 5, 6][step - 1] {
+            served.push(soon(waiters.join_next()).await.expect("somebody waits")??);
+        }
+        assert!(is_pending_for(MOMENT, waiters.join_next()).await || waiters.is_empty());
+        assert_eq!(semaphore.available().await?, 0);
+    }
+    for permit in served {
+        permit.release().await?;
+    }
+    assert_eq!(semaphore.available().await?, 6);
+    remove(&semaphore).await
+}
+
+pub async fn setting_permits_wakes_those_who_wait(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (semaphore(bench).await, semaphore(bench).await);
+    let waiting = waiter(&semaphore, 1).await;
+    assert!(elsewhere.try_set_permits(1).await?);
+    soon(waiting).await??.release().await?;
+    remove(&semaphore).await
+}
+
+pub async fn permits_of_a_deleted_semaphore_are_nobodys(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 2).await?;
+    let (released, dropped) = (semaphore.acquire(1).await?, semaphore.acquire(1).await?);
+    remove(&semaphore).await?;
+    assert!(semaphore.try_set_permits(2).await?);
+    assert_eq!(released.release().await, Err(ReleaseError::NotHeld(Loss::Gone)));
+    drop(dropped);
+    assert_eq!(semaphore.available().await?, 2, "what was set anew is not added to");
+    remove(&semaphore).await
+}
+
+pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
+    for round in 0..1000_u64 {
+        let held = elsewhere.acquire(2).await?;
+        let waiters: Vec<_> = (0..2).map(|n| tokio::spawn(semaphore.acquire(1 + n).into_future())).collect();
+        for _ in 0..round % 7 {
+            tokio::task::yield_now().await;
+        }
+        let release = tokio::spawn(held.release());
+        for _ in 0..round % 5 {
+            tokio::task::yield_now().await;
+        }
+        for waiter in &waiters {
+            waiter.abort();
+        }
+        soon(release).await??;
+        for waiter in waiters {
+            drop(soon(waiter).await);
+        }
+    }
+    // What was undone is done before the next request of the same client.
+    assert_eq!(semaphore.available().await?, 2);
+    remove(&semaphore).await
+}
+
+pub async fn permits_can_be_had_by_threads(bench: &Bench) -> Outcome {
+    let semaphore = with(bench, 1).await?;
+    let held = semaphore.acquire(1).await?;
+    let blocked = {
+        let semaphore = semaphore.clone();
+        tokio::spawn(on_a_thread(move || -> Outcome {
+            semaphore.acquire(1).block()?.release().block()?;
+            semaphore.release(1).block()?;
+            assert_eq!(semaphore.add_permits(-1).block()?, 1);
+            Ok(())
+        }))
+    };
+    // The thread lives by the system's clock: there is no sleeping beside it.
+    tokio::task::yield_now().await;
+    held.release().await?;
+    blocked.await??;
+    remove(&semaphore).await
+}
