@@ -71,6 +71,7 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
     written.map_err(|error| told("a guarded write")(&error))?;
     do_everything_by_setnx(&client, &format!("lock:{name}:setnx")).await?;
     read_and_write(&client, &format!("lock:rw:{name}")).await?;
+    do_everything_that_counts(&client, &format!("lock:{name}:count")).await?;
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
     // The drop is done when the next request is answered.
     match lock.is_locked().await {
@@ -122,6 +123,38 @@ async fn read_and_write(client: &Client, name: &str) -> Result<(), String> {
         Ok(false) => Ok(()),
         other => Err(format!("after a drop: {other:?}")),
     }
+}
+
+/// Everything that semaphores and latches can do.
+async fn do_everything_that_counts(client: &Client, name: &str) -> Result<(), String> {
+    let told = |error: &dyn std::error::Error| format!("counters: {error}");
+    let semaphore = client.semaphore(format!("{name}:n"));
+    semaphore.try_set_permits(3).await.map_err(|error| told(&error))?;
+    let permits = semaphore.acquire(2).await.map_err(|error| told(&error))?;
+    permits.release().await.map_err(|error| told(&error))?;
+    semaphore.add_permits(1).await.map_err(|error| told(&error))?;
+    semaphore.release(1).await.map_err(|error| told(&error))?;
+    if semaphore.available().await.map_err(|error| told(&error))? != 5 {
+        return Err("counters: not exact".into());
+    }
+    semaphore.delete().await.map_err(|error| told(&error))?;
+
+    let leased = client.leased_semaphore(format!("{name}:m"));
+    leased.set_permits(2).await.map_err(|error| told(&error))?;
+    let permit = leased.acquire(1).await.map_err(|error| told(&error))?;
+    permit.extend(SECOND * 3).await.map_err(|error| told(&error))?;
+    permit.release().await.map_err(|error| told(&error))?;
+    let ids = leased.acquire(2).permanent().await.map_err(|error| told(&error))?;
+    leased.release(ids).await.map_err(|error| told(&error))?;
+    if leased.permits().await.map_err(|error| told(&error))? != 2 {
+        return Err("counters: not exact".into());
+    }
+    leased.delete().await.map_err(|error| told(&error))?;
+
+    let latch = client.latch(format!("{name}:l"));
+    latch.try_set_count(1).await.map_err(|error| told(&error))?;
+    latch.count_down().await.map_err(|error| told(&error))?;
+    soon("the latch", latch.wait().into_future()).await.map_err(|error| told(&error))
 }
 
 #[tokio::test]

@@ -24,6 +24,7 @@ mod access;
 mod address;
 mod cancellation;
 mod cost;
+mod counters;
 mod fence;
 mod fenced;
 mod outage;
@@ -36,6 +37,7 @@ mod setnx;
 mod spin;
 mod tampering;
 mod wire;
+mod wire_counters;
 mod wire_fair;
 mod wire_rw;
 
