@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use crate::client::Shared;
 use crate::engine::{
-    Attempt, Busy, Claim, Family, Kind, Queueing, Released, Renewed, RwOptions, Spot, Target, Ticket,
+    Attempt, AttemptAll, Busy, Claim, Family, Kind, Queueing, Released, Renewed, RwOptions, Spot, Target,
+    Ticket,
 };
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
@@ -94,6 +95,11 @@ impl Hold {
         Self::of_parts(shared, target, 1)
     }
 
+    /// A hold of an owner that was drawn for several.
+    pub(crate) fn drawn(shared: Arc<Shared>, target: Target, owner: OwnerId) -> Self {
+        Self::new(shared, Spot { target, owner, amount: 1 }, false)
+    }
+
     /// The same for so many parts of a target.
     pub(crate) fn of_parts(shared: Arc<Shared>, target: Target, amount: u32) -> Self {
         let owner = OwnerId::fresh(shared.id, amount);
@@ -139,6 +145,62 @@ impl Hold {
                 }
             }
         }
+    }
+
+    /// Tries once to enter several holds of one owner that are not entered, all or none: the guards, or which one is busy.
+    pub(crate) async fn enter_all(
+        holds: &[Arc<Self>],
+        entry: Entry,
+        turn: Option<(usize, Ticket)>,
+    ) -> Result<Result<Vec<Guard>, (usize, Busy)>, AcquireError> {
+        let shared = &holds[0].shared;
+        let limit = entry.max_hold.and_then(|length| time::now().checked_add(length));
+        let (mut seats, mut claims) = (Vec::new(), Vec::new());
+        for hold in holds {
+            seats.push(hold.sit().await);
+            claims.push(Claim {
+                spot: hold.spot.clone(),
+                held: 0,
+                lease: entry.lease,
+                limit,
+                steal: false,
+                fenced: entry.fenced,
+                queue: None,
+                rw: RwOptions::default(),
+                term: Term::new(Arc::downgrade(hold)),
+            });
+        }
+        let undo = |hold| Undo { hold, count: 0, lease: entry.lease };
+        let undos: Vec<_> = holds.iter().map(|hold| undo(hold.as_ref())).collect();
+        let answer = shared.engine.attempt_all(&claims, turn).await?;
+        let granted = match answer {
+            AttemptAll::Granted(granted) => granted,
+            AttemptAll::Busy(number, busy) => {
+                undos.into_iter().for_each(Undo::disarm);
+                return Ok(Err((number, busy)));
+            }
+            AttemptAll::NotAsked(failure) => {
+                undos.into_iter().for_each(Undo::disarm);
+                return Err(failure.into());
+            }
+        };
+        for (claim, (until, _)) in claims.iter().zip(&granted) {
+            claim.term.lasts(*until);
+            if claim.term.loss().is_some() {
+                return Err(Failure::Unavailable("the answer came after the lease had run out".into()).into());
+            }
+        }
+        undos.into_iter().for_each(Undo::disarm);
+        let mut guards = Vec::with_capacity(holds.len());
+        for (((hold, seat), claim), (_, token)) in holds.iter().zip(&mut seats).zip(claims).zip(granted) {
+            seat.limit = limit;
+            seat.count = 1;
+            seat.term = Some(Arc::clone(&claim.term));
+            seat.lease = entry.lease;
+            seat.fenced = entry.fenced;
+            guards.push(Guard::new(Arc::clone(hold), claim.term, token));
+        }
+        Ok(Ok(guards))
     }
 
     /// Enters again for a guard of `term`, with the lease that the hold has.

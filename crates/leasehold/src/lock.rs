@@ -30,7 +30,7 @@ use crate::owner::{Owner, OwnerId};
 pub struct Lock {
     pub(crate) shared: Arc<Shared>,
     pub(crate) target: Result<Target, Invalid>,
-    way: Way,
+    pub(crate) way: Way,
 }
 
 impl Lock {

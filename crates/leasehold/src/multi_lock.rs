@@ -1,10 +1,13 @@
 //! Several locks as one: all of them or none.
 
+mod together;
+
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::together::Together;
 use crate::acquire::Acquire;
 use crate::engine::Target;
 use crate::error::{AcquireError, ExtendError, Invalid, ReleaseError};
@@ -139,6 +142,9 @@ impl AcquireAll {
 
     async fn run(self) -> Result<MultiGuard, AcquireError> {
         self.check()?;
+        if let Some(together) = Together::new(&self)? {
+            return together.run(self.wait).await.map(|guards| MultiGuard { guards });
+        }
         let deadline = self.wait.and_then(|wait| time::now().checked_add(wait));
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
         let mut guards: Vec<Guard> = Vec::with_capacity(self.locks.len());

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::{
-    Adjusted, Attempt, Change, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target,
+    Ticket,
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -67,6 +68,10 @@ impl Faulty {
 impl Engine for Faulty {
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         self.answer(|memory| memory.attempt(claim, turn))
+    }
+
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+        self.answer(|memory| memory.attempt_all(claims, turn))
     }
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {

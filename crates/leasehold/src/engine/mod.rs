@@ -34,6 +34,10 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// A free lock goes to the head of the line; whoever comes without a turn does not overtake those who have one.
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt>;
 
+    /// Tries once to take several plain locks that their owner does not hold, all or none. `turn` is the caller's place in
+    /// the line of one of them.
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll>;
+
     /// Gives back one count of a hold that has `from`. If any is left, `lease` begins anew.
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released>;
 
@@ -135,6 +139,20 @@ pub(crate) enum Attempt {
     Gone,
     /// The owner reads what it wants to write; or it wants to upgrade and does not read.
     Misfit,
+    /// There was no way to ask, so there is nothing to undo.
+    #[cfg_attr(
+        not(feature = "redis"),
+        expect(dead_code, reason = "the engine inside the process can always be asked")
+    )]
+    NotAsked(Failure),
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum AttemptAll {
+    /// All are ours, each as [`Attempt::Granted`] says.
+    Granted(Vec<(Until, Option<u64>)>),
+    /// None is, because of this one.
+    Busy(usize, Busy),
     /// There was no way to ask, so there is nothing to undo.
     #[cfg_attr(
         not(feature = "redis"),

@@ -27,7 +27,8 @@ pub(crate) use self::shared::shared;
 use self::slot::{Machine, Slot};
 use super::aftermath::Aftermath;
 use super::{
-    Adjusted, Attempt, Change, Claim, Engine, Family, Holding, Released, Renewed, Reply, Spot, Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Family, Holding, Released, Renewed, Reply,
+    Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::lease::Lease;
@@ -125,6 +126,25 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 impl Engine for Memory {
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         Reply::now(self.with(&claim.spot.target, |machine, now| machine.attempt(claim, turn, now)))
+    }
+
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+        let mut granted = Vec::with_capacity(claims.len());
+        for (number, claim) in claims.iter().enumerate() {
+            let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
+            let target = &claim.spot.target;
+            match self.with(target, |machine, now| machine.attempt(claim, turn, now)) {
+                Attempt::Granted(until, token) => granted.push((until, token)),
+                not_granted => {
+                    for taken in &claims[..number] {
+                        self.abandon(&taken.spot, 0, taken.lease);
+                    }
+                    let busy = if let Attempt::Busy(busy) = not_granted { busy } else { Busy::default() };
+                    return Reply::now(AttemptAll::Busy(number, busy));
+                }
+            }
+        }
+        Reply::now(AttemptAll::Granted(granted))
     }
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use super::scripts::{
-    ABANDON, ACQUIRE, COUNT, COUNT_LEASED, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE,
-    FAIR_RELEASE, FENCED_WRITE, FORCE, GIVE_LEASED, GIVE_PERMITS, KEEP_PERMITS, LATCH, LEASED, QUERY, QUEUE,
-    RELEASE, RENEW, RENEW_LEASED, SEMAPHORE, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script, TAKE_LEASED,
-    TAKE_PERMITS, TOKEN,
+    ABANDON, ACQUIRE, ACQUIRE_ALL, COUNT, COUNT_LEASED, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT,
+    FAIR_FORCE, FAIR_RELEASE, FENCED_WRITE, FORCE, GIVE_LEASED, GIVE_PERMITS, KEEP_PERMITS, LATCH, LEASED,
+    QUERY, QUEUE, RELEASE, RENEW, RENEW_LEASED, SEMAPHORE, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script,
+    TAKE_LEASED, TAKE_PERMITS, TOKEN,
 };
 use super::{keys, rw_calls};
 use crate::engine::{Adjust, Change, Claim, Kind, Spot, Target};
@@ -44,6 +44,14 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
         Kind::Permits => ids(leased(&TAKE_LEASED, target), &claim.spot).arg(lease(Some(length))),
         Kind::Latch => unreachable!("a latch is not held"),
     }
+}
+
+/// Takes several plain locks of one owner, or none.
+pub(super) fn acquire_all(claims: &[Claim], length: Duration) -> Call {
+    let locks = claims.iter().map(|claim| claim.spot.target.name.as_str().to_owned());
+    let tokens = claims.iter().filter(|claim| claim.fenced).map(|claim| keys::token(&claim.spot.target));
+    let call = locks.chain(tokens).fold(Call::new(&ACQUIRE_ALL), |call, key| call.key(&key));
+    call.arg(claims.len()).arg(claims[0].spot.owner).arg(whole(length))
 }
 
 /// A script about a fair lock.

@@ -32,8 +32,8 @@ use self::lasting::{Lasting, Note};
 use self::marks::Marks;
 use super::line::MayTake;
 use super::{
-    Adjust, Adjusted, Attempt, BARRED, Busy, Change, Claim, Engine, Family, Holding, Kind, Released, Renewed,
-    Reply, Spot, Target, Ticket,
+    Adjust, Adjusted, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Family, Holding, Kind,
+    Released, Renewed, Reply, Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -176,6 +176,51 @@ impl Engine for Redis {
             }
             keeper.keep(kept, steal);
             Ok(Attempt::Granted(until, token))
+        })
+    }
+
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+        let begun = time::now();
+        if let Err(failure) = self.check_process() {
+            return Reply::now(AttemptAll::NotAsked(failure));
+        }
+        if self.hints.is_outage() {
+            return Reply::now(AttemptAll::NotAsked(Failure::Unavailable("not connected".into())));
+        }
+        for (number, claim) in claims.iter().enumerate() {
+            let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
+            let retry_in = match self.hints.may_ask(&claim.spot, turn, begun) {
+                MayTake::Yes => continue,
+                MayTake::In(wait) => Some(wait),
+                MayTake::WhenHinted => None,
+            };
+            return Reply::now(AttemptAll::Busy(number, Busy { retry_in, ..Busy::default() }));
+        }
+        let kept = |claim: &Claim| {
+            Kept::new(claim.spot.clone(), claim.lease, claim.limit, Arc::clone(&claim.term), begun)
+        };
+        let kept: Vec<_> = claims.iter().map(kept).collect();
+        let length = kept[0].length(begun);
+        let fenced = claims[0].fenced;
+        let answer = self.pipe().step(claims[0].spot.clone(), calls::acquire_all(claims, length));
+        let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
+        Reply::later(async move {
+            let answer = answer.await?;
+            let Value::Array(parts) = &answer else { return Err(nonsense(&answer)) };
+            if let [Value::BulkString(_), Value::Int(number), busy @ ..] = parts.as_slice() {
+                let number = usize::try_from(number - 1).unwrap_or_default().min(kept.len() - 1);
+                return match busy_with(&Value::Array(busy.to_vec()), &kept[number].spot, &hints)? {
+                    Attempt::Busy(busy) => Ok(AttemptAll::Busy(number, busy)),
+                    _ => Err(nonsense(&answer)),
+                };
+            }
+            let mut granted = Vec::with_capacity(kept.len());
+            for (kept, token) in kept.into_iter().zip(parts) {
+                let Value::Int(token) = token else { return Err(nonsense(&answer)) };
+                granted.push((kept.until(begun, length), fenced.then_some(token.unsigned_abs())));
+                keeper.keep(kept, false);
+            }
+            Ok(AttemptAll::Granted(granted))
         })
     }
 

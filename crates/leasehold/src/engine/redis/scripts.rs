@@ -40,6 +40,7 @@ macro_rules! leased {
 }
 
 pub(super) static ACQUIRE: Script = Script::new(include_str!("scripts/acquire.lua"));
+pub(super) static ACQUIRE_ALL: Script = Script::new(include_str!("scripts/acquire_all.lua"));
 pub(super) static RELEASE: Script = Script::new(include_str!("scripts/release.lua"));
 pub(super) static ABANDON: Script = Script::new(include_str!("scripts/abandon.lua"));
 pub(super) static RENEW: Script = Script::new(include_str!("scripts/renew.lua"));

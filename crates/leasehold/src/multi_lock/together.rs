@@ -1,0 +1,111 @@
+//! Plain locks of one client, taken in one step.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::AcquireAll;
+use crate::acquire::Way;
+use crate::client::Shared;
+use crate::engine::{Kind, Spot, Target, Ticket};
+use crate::error::{AcquireError, Invalid};
+use crate::guard::Guard;
+use crate::hold::{Entry, Hold, Tried};
+use crate::lease::{self, Lease};
+use crate::owner::OwnerId;
+use crate::time;
+use crate::waiting::{Awaited, Patience, wait};
+
+/// Locks that one request takes, all or none. While it waits for one of them it holds none.
+pub(super) struct Together {
+    shared: Arc<Shared>,
+    targets: Vec<Target>,
+    entry: Entry,
+    /// In the line of which one it stands.
+    spot: Spot,
+    number: usize,
+}
+
+/// What a try comes to that ends the wait in one line.
+pub(super) enum Step {
+    All(Vec<Guard>),
+    /// Another one is busy.
+    Elsewhere(usize),
+}
+
+impl Together {
+    /// If these locks can be taken in one step.
+    pub(super) fn new(acquire: &AcquireAll) -> Result<Option<Self>, Invalid> {
+        let shared = Arc::clone(&acquire.locks[0].shared);
+        let mut targets = Vec::new();
+        for lock in acquire.locks.iter() {
+            let target = lock.target.clone()?;
+            let is_usual = lock.way.spin.is_none() && target.kind == Kind::Lock;
+            if !is_usual || acquire.owner.is_some() || !Arc::ptr_eq(&shared, &lock.shared) {
+                return Ok(None);
+            }
+            targets.push(target);
+        }
+        shared.check_open()?;
+        let lease = match acquire.lease {
+            Some(length) => Lease::Fixed(lease::checked("lease", length)?),
+            None => Lease::Kept(shared.watchdog),
+        };
+        let max_hold = acquire.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
+        let entry = Entry { max_hold, fenced: acquire.fenced, ..Entry::new(lease) };
+        let owner = OwnerId::fresh(shared.id, 1);
+        let spot = Spot { target: targets[0].clone(), owner, amount: 1 };
+        Ok(Some(Self { shared, targets, entry, spot, number: 0 }))
+    }
+
+    pub(super) async fn run(mut self, limit: Option<Duration>) -> Result<Vec<Guard>, AcquireError> {
+        let begun = time::now();
+        loop {
+            let waited = time::now().saturating_duration_since(begun);
+            let left = limit.map(|limit| limit.saturating_sub(waited));
+            let late = |holder| AcquireError::Timeout { waited, holder };
+            if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
+                return Err(late(None));
+            }
+            match wait(&self, Patience::from_wait(left), Way::USUAL).await {
+                Ok(Step::All(guards)) => return Ok(guards),
+                Ok(Step::Elsewhere(_)) if limit.is_some_and(|limit| limit.is_zero()) => {
+                    return Err(late(None));
+                }
+                Ok(Step::Elsewhere(number)) => {
+                    self.number = number;
+                    self.spot.target = self.targets[number].clone();
+                }
+                Err(AcquireError::Timeout { holder, .. }) => {
+                    let waited = time::now().saturating_duration_since(begun);
+                    return Err(AcquireError::Timeout { waited, holder });
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+impl Awaited for Together {
+    type Got = Step;
+
+    fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    fn spot(&self) -> &Spot {
+        &self.spot
+    }
+
+    async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried<Step>, AcquireError> {
+        // An owner of its own for every try: what has to be undone of one is no matter of the next.
+        let owner = OwnerId::fresh(self.shared.id, 1);
+        let hold = |target: &Target| Arc::new(Hold::drawn(Arc::clone(&self.shared), target.clone(), owner));
+        let holds: Vec<_> = self.targets.iter().map(hold).collect();
+        let turn = turn.map(|ticket| (self.number, ticket));
+        Ok(match Hold::enter_all(&holds, self.entry, turn).await? {
+            Ok(guards) => Tried::Granted(Step::All(guards)),
+            Err((number, busy)) if number == self.number => Tried::Busy(busy),
+            Err((number, _)) => Tried::Granted(Step::Elsewhere(number)),
+        })
+    }
+}
