@@ -397,3 +397,18 @@ async fn an_owner_may_drop_its_guard_and_come_again_at_once() {
         assert!(!lock.is_locked().await.unwrap());
     }
 }
+
+/// The future is left lying about with its answer inside until the lease is over and somebody else has the lock.
+#[tokio::test]
+async fn an_answer_that_is_looked_at_too_late_takes_nothing_from_the_next_holder() {
+    let server = Server::start(Flavour::Redis);
+    let client = connect(server.url()).await;
+    let mut late = client.lock(NAME).acquire().lease(SECOND / 5).into_future();
+    let mut idle = Context::from_waker(std::task::Waker::noop());
+    assert!(Pin::new(&mut late).poll(&mut idle).is_pending());
+    until("the server has granted it", || !keys(&server).is_empty()).await;
+    let next = soon("the next holder", client.lock(NAME).acquire().into_future()).await.expect("the lock");
+    assert!(late.await.is_err_and(|error| error.is_unavailable()));
+    assert!(next.is_held(), "it was told of a loss that did not happen");
+    assert_eq!(next.release().await.expect("it is held").holds_left, 0);
+}

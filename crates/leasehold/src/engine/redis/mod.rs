@@ -41,7 +41,7 @@ use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
-use crate::term::Term;
+use crate::term::{Term, Until};
 use crate::time::{self, jittered};
 
 /// How to reach the server, beside the URL.
@@ -174,7 +174,10 @@ impl Engine for Redis {
                 // The script took the mark away.
                 marks.take(&kept.spot);
             }
-            keeper.keep(kept, steal);
+            // An answer that is looked at too late says nothing about now: somebody else may have the lock.
+            if !matches!(until, Until::Deadline(end, _) if end <= time::now()) {
+                keeper.keep(kept, steal);
+            }
             Ok(Attempt::Granted(until, token))
         })
     }
