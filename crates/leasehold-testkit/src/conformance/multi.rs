@@ -96,7 +96,20 @@ pub async fn the_loss_of_a_member_is_the_loss_of_all(bench: &Bench) -> Outcome {
 pub async fn a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, bench.client().await);
     let busy = other.lock(bench.name("c")).acquire().await?;
+    // Locks of one client are taken in one step: who waits for the last of them has none.
     let waiter = tokio::spawn(multi_lock(bench, &client).acquire().into_future());
+    sleep(MOMENT).await;
+    for name in ["a", "b"] {
+        drop(other.lock(bench.name(name)).try_acquire().await?.expect("nobody holds a part"));
+    }
+    waiter.abort();
+    // Others are taken one after the other.
+    let mixed = MultiLock::new([
+        client.lock(bench.name("a")),
+        other.lock(bench.name("c")),
+        client.lock(bench.name("b")),
+    ]);
+    let waiter = tokio::spawn(mixed.acquire().into_future());
     let first = other.lock(bench.name("a"));
     while !first.is_locked().await? {
         sleep(Duration::from_millis(2)).await;

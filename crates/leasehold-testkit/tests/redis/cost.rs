@@ -47,6 +47,22 @@ async fn an_uncontended_acquire_and_release_are_one_request_each() {
 }
 
 #[tokio::test]
+async fn several_locks_of_one_client_are_taken_by_one_request() {
+    let server = Server::start(Flavour::Redis);
+    let client = connect(server.url()).await;
+    warm_up(&client).await;
+    let lock = client.multi_lock(["a", "b", "c"]);
+    lock.acquire().await.unwrap().release().await.unwrap();
+    let mut monitor = server.monitor();
+    let guard = lock.acquire().await.unwrap();
+    let sent = monitor.take_sent();
+    assert!(sent.len() == 1 && sent[0].starts_with("\"EVALSHA\""), "{sent:?}");
+    assert_eq!(keys(&server), ["a", "b", "c"]);
+    guard.release().await.unwrap();
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+#[tokio::test]
 async fn a_waiter_that_sleeps_sends_nothing_but_pings() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
