@@ -71,6 +71,7 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
     written.map_err(|error| told("a guarded write")(&error))?;
     do_everything_by_setnx(&client, &format!("lock:{name}:setnx")).await?;
     read_and_write(&client, &format!("lock:rw:{name}")).await?;
+    queue_up(&client, &other, &format!("lock:fair:{name}")).await?;
     do_everything_that_counts(&client, &format!("lock:{name}:count")).await?;
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
     // The drop is done when the next request is answered.
@@ -123,6 +124,40 @@ async fn read_and_write(client: &Client, name: &str) -> Result<(), String> {
         Ok(false) => Ok(()),
         other => Err(format!("after a drop: {other:?}")),
     }
+}
+
+/// Does everything that a fair lock can do, but for tokens.
+async fn queue_up(client: &Client, other: &Client, name: &str) -> Result<(), String> {
+    let told = |what: &'static str| move |error: &dyn std::fmt::Debug| format!("fair, {what}: {error:?}");
+    let (lock, elsewhere) = (client.fair_lock(name), other.fair_lock(name));
+    let guard = lock.acquire().await.map_err(|error| told("acquire")(&error))?;
+    let waiters = [0, 1, 2].map(|_| tokio::spawn(elsewhere.acquire().into_future()));
+    let begun = tokio::time::Instant::now();
+    while lock.queue().await.map_err(|error| told("queue")(&error))?.len() != 3 {
+        if begun.elapsed() > SECOND * 5 {
+            return Err("fair, the queue".into());
+        }
+        sleep(Duration::from_millis(10)).await;
+    }
+    // The first gives up, those behind it move up; a beat or two passes.
+    waiters[0].abort();
+    sleep(SECOND * 2).await;
+    if lock.queue().await.map_err(|error| told("queue")(&error))?.len() != 2 {
+        return Err("fair, whoever gives up".into());
+    }
+    guard.release().await.map_err(|error| told("release")(&error))?;
+    let [_, second, third] = waiters;
+    for waiter in [second, third] {
+        let served =
+            soon("its turn", waiter).await.expect("no panic").map_err(|error| told("wait")(&error))?;
+        drop(served);
+    }
+    let stolen = lock.acquire().steal().await.map_err(|error| told("steal")(&error))?;
+    if !lock.force_unlock().await.map_err(|error| told("force_unlock")(&error))? {
+        return Err("fair, force_unlock".into());
+    }
+    drop(stolen);
+    Ok(())
 }
 
 /// Everything that semaphores and latches can do.
