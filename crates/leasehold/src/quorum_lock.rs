@@ -26,7 +26,7 @@ use crate::time;
 ///
 /// **What it does not promise.** A server that restarts without its data within one lease has forgotten its vote, and may
 /// give it to somebody else: with two such servers out of five, two can hold the lock at once. Start a server that has
-/// lost its data no sooner than one lease later. Clocks must run at about the same speed. There is no fencing token: no
+/// lost its data no sooner than one lease later, or let [`rejoin_delay`](QuorumLock::rejoin_delay) see to it. Clocks must run at about the same speed. There is no fencing token: no
 /// number rises on all servers together. Nobody is told when it is free: waiters look again after a pause, in no order.
 /// If one server with a replica is enough for you, a [`fenced_lock`](Client::fenced_lock) there is simpler and safer.
 ///
@@ -47,6 +47,7 @@ use crate::time;
 pub struct QuorumLock {
     members: Arc<[Lock]>,
     limit: Duration,
+    rejoin_delay: Option<Duration>,
 }
 
 /// How long a server may take to answer unless set.
@@ -56,13 +57,24 @@ impl QuorumLock {
     /// The lock of this name on all of these servers, each by a client of its own.
     pub fn new<'a>(servers: impl IntoIterator<Item = &'a Client>, name: impl AsRef<str>) -> Self {
         let members = servers.into_iter().map(|client| client.lock(name.as_ref())).collect();
-        Self { members, limit: LIMIT }
+        Self { members, limit: LIMIT, rejoin_delay: None }
     }
 
     /// How long each server may take to answer before it counts as missing. 200 ms unless set; short against the lease.
     #[must_use]
     pub fn member_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// Does not count the vote of a server that has been up for less than this: it may have restarted without its data.
+    ///
+    /// Give the longest lease that anybody uses for this lock, which without [`lease`](AcquireQuorum::lease) is the
+    /// watchdog time-out; and let all who contend for it say the same. It costs one more request to each server, which
+    /// asks for `INFO server`. None unless set.
+    #[must_use]
+    pub fn rejoin_delay(mut self, delay: Duration) -> Self {
+        self.rejoin_delay = Some(delay);
         self
     }
 
@@ -92,7 +104,7 @@ impl QuorumLock {
 
 impl fmt::Debug for QuorumLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QuorumLock").field("members", &self.members).field("limit", &self.limit).finish()
+        f.debug_struct("QuorumLock").field("members", &self.members).finish_non_exhaustive()
     }
 }
 

@@ -298,3 +298,25 @@ async fn what_cannot_be_is_refused_before_anything_is_sent() {
     assert!(matches!(none, Err(AcquireError::Invalid(Invalid::NoMembers))), "{none:?}");
     assert_eq!(stage.held_on(), 0);
 }
+
+#[tokio::test]
+async fn a_server_that_has_just_started_has_no_vote_where_that_is_wanted() {
+    let mut stage = Stage::new(3).await;
+    let lock = stage.lock().rejoin_delay(SECOND * 2);
+    // All of them have just started.
+    let early = lock.try_acquire().await;
+    assert!(early.as_ref().is_err_and(AcquireError::is_unavailable), "{early:?}");
+    assert!(early.unwrap_err().to_string().contains("may have forgotten its vote"));
+    stage.all_free().await;
+    sleep(SECOND * 3).await;
+    let guard = soon("a majority", lock.acquire().into_future()).await.unwrap();
+    votes(&guard, 3).await;
+    stage.servers[0].restart();
+    // It is back at once, and counts only when it is old enough.
+    let restarted = Instant::now();
+    until("it is missed", || guard.votes() == 2).await;
+    votes(&guard, 3).await;
+    assert!(restarted.elapsed() > SECOND * 2, "{:?}", restarted.elapsed());
+    guard.release().await.unwrap();
+    stage.all_free().await;
+}

@@ -103,6 +103,10 @@ impl Engine for Faulty {
         self.answer(|memory| memory.token(target))
     }
 
+    fn uptime(&self) -> Reply<Option<Duration>> {
+        self.answer(Memory::uptime)
+    }
+
     fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
         self.answer(|memory| memory.queue(target))
     }

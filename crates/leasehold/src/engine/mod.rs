@@ -62,6 +62,9 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The last token that was minted for a target; zero if none was.
     fn token(&self, target: &Target) -> Reply<u64>;
 
+    /// For how long the server has been up; nothing where there is none that could restart.
+    fn uptime(&self) -> Reply<Option<Duration>>;
+
     /// Who stands in the queue of a fair lock, the next one first.
     fn queue(&self, target: &Target) -> Reply<Vec<Owner>>;
 

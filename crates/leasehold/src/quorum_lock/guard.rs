@@ -114,10 +114,7 @@ impl Members {
                     .enumerate()
                     .filter(|(_, guard)| !guard.as_ref().is_some_and(Guard::is_held));
                 missing
-                    .map(|(number, _)| {
-                        let member = &members.lock.members[number];
-                        numbered(number, ask(member, &members.owner, None, members.lock.limit))
-                    })
+                    .map(|(number, _)| numbered(number, ask(&members.lock, number, &members.owner, None)))
                     .collect()
             };
         }

@@ -31,20 +31,41 @@ enum Vote {
 
 /// Asks one server, and takes no answer for an answer after a while: a yes that comes later is undone.
 pub(super) fn ask(
-    member: &Lock,
+    lock: &QuorumLock,
+    number: usize,
     owner: &Owner,
     lease: Option<Duration>,
-    limit: Duration,
 ) -> Operation<Result<Option<Guard>, AcquireError>> {
+    let (member, limit, delay) = (lock.members[number].clone(), lock.limit, lock.rejoin_delay);
     let acquire = member.try_acquire().as_owner(owner);
     let acquire = if let Some(lease) = lease { acquire.lease(lease) } else { acquire };
     Operation::new(async move {
         let late = time::sleep_until(time::now() + limit);
-        match race(acquire.into_future(), late).await {
+        let vote = async {
+            let guard = acquire.await?;
+            if guard.is_some() {
+                is_old_enough(&member, delay).await?;
+            }
+            Ok(guard)
+        };
+        match race(Box::pin(vote), late).await {
             First::Left(answer) => answer,
             First::Right(()) => Err(Failure::Unavailable(format!("no answer within {limit:?}")).into()),
         }
     })
+}
+
+/// Whether a server has been up for so long that nobody can hold a vote that it has forgotten.
+async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), AcquireError> {
+    let Some(delay) = delay else { return Ok(()) };
+    match member.shared.engine.uptime().await? {
+        // The server counts whole seconds, and may have begun to count in the middle of one.
+        Some(uptime) if uptime <= delay => {
+            let text = format!("the server has been up for {uptime:?} only, and may have forgotten its vote");
+            Err(Failure::Unavailable(text).into())
+        }
+        _ => Ok(()),
+    }
 }
 
 /// An answer and whose it is.
@@ -60,7 +81,7 @@ pub(super) fn numbered(
 impl Round {
     pub(super) fn begin(lock: &QuorumLock, lease: Option<Duration>) -> Self {
         let owner = Owner::unique();
-        let votes = lock.members.iter().map(|member| Vote::Asked(ask(member, &owner, lease, lock.limit)));
+        let votes = (0..lock.members.len()).map(|number| Vote::Asked(ask(lock, number, &owner, lease)));
         Self { votes: votes.collect(), lock: lock.clone(), owner, lease }
     }
 

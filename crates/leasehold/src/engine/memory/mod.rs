@@ -175,6 +175,10 @@ impl Engine for Memory {
         Reply::now(self.with(target, |machine, _| (machine.token(), Aftermath::default())))
     }
 
+    fn uptime(&self) -> Reply<Option<Duration>> {
+        Reply::now(None)
+    }
+
     fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
         Reply::now(self.with(target, |machine, _| (machine.queue(), Aftermath::default())))
     }

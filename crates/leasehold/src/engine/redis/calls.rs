@@ -159,6 +159,11 @@ pub(super) fn beat(waiters: &[(Target, Vec<(OwnerId, Duration)>)]) -> Call {
     })
 }
 
+/// Since when the server is up, among other things.
+pub(super) fn uptime() -> Call {
+    Call::command("INFO").arg("server")
+}
+
 /// Who stands in the queue.
 pub(super) fn queue(target: &Target) -> Call {
     let [queue, ..] = keys::queue(target);

@@ -336,6 +336,24 @@ impl Engine for Redis {
         })
     }
 
+    fn uptime(&self) -> Reply<Option<Duration>> {
+        let answer = self.pipe().send(calls::uptime());
+        Reply::later(async move {
+            let answer = answer.await?;
+            let text = match &answer {
+                Value::BulkString(text) => std::str::from_utf8(text).ok(),
+                Value::VerbatimString { text, .. } => Some(text.as_str()),
+                _ => None,
+            };
+            let line = |text: &str| {
+                text.lines().find_map(|line| line.strip_prefix("uptime_in_seconds:")?.parse().ok())
+            };
+            text.and_then(line)
+                .map(|seconds| Some(Duration::from_secs(seconds)))
+                .ok_or_else(|| nonsense(&answer))
+        })
+    }
+
     fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
         let answer = self.pipe().send(calls::queue(target));
         Reply::later(async move {
