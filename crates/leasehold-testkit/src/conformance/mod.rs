@@ -257,6 +257,7 @@ macro_rules! conformance_cases {
                 ["OWN-71"] => a_setnx_lock_can_be_one_of_several,
             }
             semaphore {
+                ["HD-24"] => one_client_offers_everything,
                 ["SE-01"] => permits_are_set_once,
                 ["SE-02"] => a_semaphore_with_a_time_is_forgotten,
                 ["SE-03"] => permits_can_be_added,
@@ -302,15 +303,15 @@ macro_rules! conformance_cases {
                 ["PS-28", "PS-30"] => lapsed_ids_in_a_list_change_nothing_but_what_has_lapsed,
                 ["PS-32"] => a_waiter_for_two_is_woken_by_the_release_of_one,
                 ["PS-33", "PS-34"] => one_leased_permit_excludes,
-                ["OWN-120"] => permits_are_kept_while_their_guard_lives,
-                ["OWN-121"] => permits_of_a_client_that_is_gone_come_back,
-                ["OWN-122"] => a_guard_of_permits_knows_when_their_lease_is_over,
-                ["OWN-123"] => dropped_leased_permits_are_given_back,
-                ["OWN-124"] => what_is_released_by_id_is_lost_to_its_guard,
-                ["OWN-125"] => who_wants_many_leased_permits_is_not_starved,
-                ["OWN-126"] => thousands_of_permits_lapse_at_once,
-                ["OWN-127"] => cancellation_racing_with_release_loses_no_leased_permit,
-                ["OWN-128"] => leased_permits_can_be_had_by_threads,
+                ["OWN-200"] => permits_are_kept_while_their_guard_lives,
+                ["OWN-201"] => permits_of_a_client_that_is_gone_come_back,
+                ["OWN-202"] => a_guard_of_permits_knows_when_their_lease_is_over,
+                ["OWN-203"] => dropped_leased_permits_are_given_back,
+                ["OWN-204"] => what_is_released_by_id_is_lost_to_its_guard,
+                ["OWN-205"] => who_wants_many_leased_permits_is_not_starved,
+                ["OWN-206"] => thousands_of_permits_lapse_at_once,
+                ["OWN-207"] => cancellation_racing_with_release_loses_no_leased_permit,
+                ["OWN-208"] => leased_permits_can_be_had_by_threads,
             }
             latch {
                 ["CD-01", "CD-02"] => a_count_is_set_once,

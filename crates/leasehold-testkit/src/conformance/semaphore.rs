@@ -45,6 +45,24 @@ async fn waiter(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Permit
     waiter
 }
 
+pub async fn one_client_offers_everything(bench: &Bench) -> Outcome {
+    let client = bench.client().await;
+    let (semaphore, latch) = (client.semaphore(bench.name("semaphore")), client.latch(bench.name("latch")));
+    let leased = client.leased_semaphore(bench.name("leased"));
+    semaphore.release(1).await?;
+    leased.set_permits(1).await?;
+    let held = (
+        client.lock(bench.name("lock")).acquire().await?,
+        client.rw_lock(bench.name("rw")).read().acquire().await?,
+        semaphore.acquire(1).await?,
+        leased.acquire(1).await?,
+    );
+    latch.wait().await?;
+    drop(held);
+    assert!(semaphore.delete().await? && leased.delete().await?);
+    Ok(())
+}
+
 pub async fn permits_are_set_once(bench: &Bench) -> Outcome {
     let semaphore = semaphore(bench).await;
     assert_eq!(semaphore.available().await?, 0);

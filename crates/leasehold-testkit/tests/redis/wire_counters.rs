@@ -7,7 +7,7 @@ use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::sleep;
 
-use crate::{SECOND, connect, keys, pttl, soon, subscribed, until};
+use crate::{REDISSON, SECOND, connect, keys, pttl, soon, subscribed, until};
 
 /// Runs every case on both servers.
 macro_rules! on_both {
@@ -297,6 +297,8 @@ async fn what_is_no_counter_is_left_alone(flavour: Flavour) {
     for (make, read) in [
         (["SET", "n", "word"].as_slice(), ["GET", "n"].as_slice()),
         (&["RPUSH", "n", "word"], &["LRANGE", "n", "0", "-1"]),
+        // A lock.
+        (&["HSET", "n", REDISSON, "1"], &["HGETALL", "n"]),
     ] {
         server.cli(&["DEL", "n"]);
         server.cli(make);
