@@ -112,7 +112,16 @@ impl Server {
 
     /// Waits for a reply, be it that somebody without a password may not ask.
     fn answered(&self) {
-        let reply = Connection::open(self.port).and_then(|mut connection| connection.call(&["PING"]));
+        let ask = || Connection::open(self.port).and_then(|mut connection| connection.call(&["PING"]));
+        let mut reply = ask();
+        for _ in 0..LOOKS {
+            // A connection that the server before this one had not accepted yet may be reset.
+            if reply.is_ok() {
+                return;
+            }
+            thread::sleep(LOOK_EVERY);
+            reply = ask();
+        }
         reply.map_or_else(|error| self.silent(&error), drop);
     }
 
