@@ -9,24 +9,6 @@ use tokio::time::sleep;
 
 use crate::{REDISSON, SECOND, connect, keys, pttl, soon, subscribed, until};
 
-/// Runs every case on both servers.
-macro_rules! on_both {
-    ($($case:ident)+) => {
-        mod redis {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(super::Flavour::Redis).await;
-            })+
-        }
-        mod valkey {
-            $(#[tokio::test]
-            async fn $case() {
-                super::$case(super::Flavour::Valkey).await;
-            })+
-        }
-    };
-}
-
 on_both! {
     the_steps_of_a_semaphore_leave_the_state_that_redisson_leaves
     a_record_of_permits_is_kept_and_goes_with_them
