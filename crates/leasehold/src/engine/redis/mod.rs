@@ -11,10 +11,12 @@ mod io;
 mod keeper;
 mod keys;
 mod lasting;
+mod link;
 mod marks;
 mod rw_calls;
 mod scripts;
 mod subscriber;
+mod supervisor;
 
 use std::fmt;
 use std::sync::Arc;
