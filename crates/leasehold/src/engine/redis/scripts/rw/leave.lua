@@ -8,6 +8,11 @@ local field = half == 'write' and owner .. ':write' or owner
 local found = redis.pcall('hget', key, field)
 local count = type(found) == 'string' and tonumber(found) or 0
 local told = ARGV[4] == '' or ARGV[4] == found
+-- What has run out cannot be released any more; what is left of it goes.
+local lapsed = half == 'read' and told and count > 0 and left(tag, owner, count) < 1
+if lapsed then
+    most = 0
+end
 if half == 'read' and (told or count == 0) then
     -- Those of a lock that was deleted under us go as well.
     local n = most + 1
@@ -30,7 +35,7 @@ redis.call('hdel', key, field)
 if half == 'write' then
     redis.call('hset', key, 'mode', 'read')
 elseif redis.call('hget', key, 'mode') == 'write' then
-    return 0
+    return lapsed and -1 or 0
 end
 local longest = 0
 each_reader(key, function(reader, readings)
@@ -51,4 +56,4 @@ if half == 'write' then
 elseif longest == 0 then
     redis.call('publish', ARGV[7], '0')
 end
-return 0
+return lapsed and -1 or 0

@@ -5,7 +5,8 @@ local held = {}
 for i, key in ipairs(KEYS) do
     local tag, owner, lease = ARGV[3 * i - 1], ARGV[3 * i], tonumber(ARGV[3 * i + 1])
     local count = redis.pcall('hget', key, ARGV[1] == 'write' and owner .. ':write' or owner)
-    if type(count) == 'string' then
+    -- A read hold that has run out is none, and is not revived.
+    if type(count) == 'string' and (ARGV[1] == 'write' or left(tag, owner, tonumber(count)) > 0) then
         if lease > 0 then
             raise(key, lease)
             if ARGV[1] == 'read' then
