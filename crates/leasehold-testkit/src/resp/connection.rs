@@ -78,9 +78,12 @@ impl Connection {
                 return Ok(value);
             }
             let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                length => self.received.extend(&chunk[..length]),
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.received.extend(&chunk[..length]),
+                // A signal, such as that of a child that has ended.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }
