@@ -1,7 +1,6 @@
 //! The count-down latch in memory.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::slot::Machine;
@@ -49,21 +48,8 @@ impl Machine for Latch {
         }
     }
 
-    fn listen(&mut self, _spot: &Spot, ticket: Ticket) {
-        self.line.join(ticket);
-    }
-
-    fn poll_hint(
-        &mut self,
-        _spot: &Spot,
-        ticket: Ticket,
-        context: &mut Context<'_>,
-    ) -> (Poll<()>, Aftermath) {
-        self.line.poll_hint(ticket, context)
-    }
-
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
-        self.line.leave(ticket, now)
+    fn line(&mut self, _spot: &Spot) -> &mut Line {
+        &mut self.line
     }
 
     fn attempt(&mut self, _claim: &Claim, _turn: Option<Ticket>, _now: Instant) -> (Attempt, Aftermath) {

@@ -1,7 +1,6 @@
 //! The plain lock in memory.
 
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::fair::Fair;
@@ -133,15 +132,15 @@ impl Machine for Lock {
         self.fair.queue()
     }
 
+    fn line(&mut self, spot: &Spot) -> &mut Line {
+        if spot.target.kind == Kind::Fair { &mut self.fair.line } else { &mut self.line }
+    }
+
     fn listen(&mut self, spot: &Spot, ticket: Ticket) {
         match spot.target.kind {
             Kind::Fair => self.fair.join(spot, ticket),
             _ => self.line.join(ticket),
         }
-    }
-
-    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        self.line(spot).poll_hint(ticket, context)
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
@@ -178,10 +177,6 @@ impl Machine for Lock {
 }
 
 impl Lock {
-    fn line(&mut self, spot: &Spot) -> &mut Line {
-        if spot.target.kind == Kind::Fair { &mut self.fair.line } else { &mut self.line }
-    }
-
     fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant, busy: Busy) -> Attempt {
         match claim.spot.target.kind {
             Kind::Fair => Attempt::Busy(self.fair.busy(claim, turn, now, busy)),

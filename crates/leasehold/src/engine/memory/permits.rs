@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 
 use super::slot::Machine;
@@ -189,17 +189,8 @@ impl Machine for Permits {
         after
     }
 
-    fn listen(&mut self, _spot: &Spot, ticket: Ticket) {
-        self.line.join(ticket);
-    }
-
-    fn poll_hint(
-        &mut self,
-        _spot: &Spot,
-        ticket: Ticket,
-        context: &mut Context<'_>,
-    ) -> (Poll<()>, Aftermath) {
-        self.line.poll_hint(ticket, context)
+    fn line(&mut self, _spot: &Spot) -> &mut Line {
+        &mut self.line
     }
 
     fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {

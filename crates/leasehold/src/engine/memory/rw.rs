@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::held::Held;
@@ -125,12 +124,8 @@ impl Machine for Rw {
         (held.map(|held| Holding { remaining: all, ..held.holding(now) }), after)
     }
 
-    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
-        self.line(spot).join(ticket);
-    }
-
-    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        self.line(spot).poll_hint(ticket, context)
+    fn line(&mut self, spot: &Spot) -> &mut Line {
+        if spot.target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
@@ -250,10 +245,6 @@ impl Rw {
             Kind::Write => self.writer.as_mut().filter(|held| held.owner == spot.owner),
             _ => self.readers.get_mut(&spot.owner),
         }
-    }
-
-    fn line(&mut self, spot: &Spot) -> &mut Line {
-        if spot.target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
     }
 
     /// When the last of those who hold it now is gone, if all of them ever are.

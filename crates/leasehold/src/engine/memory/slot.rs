@@ -11,6 +11,7 @@ use super::rw::Rw;
 use super::semaphore::Semaphore;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
+use crate::engine::line::Line;
 use crate::engine::{Adjust, Attempt, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
@@ -91,9 +92,20 @@ pub(super) trait Machine {
         Vec::new()
     }
 
-    fn listen(&mut self, spot: &Spot, ticket: Ticket);
-    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath);
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath;
+    /// Where somebody at this spot stands in line.
+    fn line(&mut self, spot: &Spot) -> &mut Line;
+
+    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
+        self.line(spot).join(ticket);
+    }
+
+    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        self.line(spot).poll_hint(ticket, context)
+    }
+
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        self.line(spot).leave(ticket, now)
+    }
 
     /// The client stops keeping what it holds here; how much that was.
     fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath);
