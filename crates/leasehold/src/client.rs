@@ -53,6 +53,8 @@ impl Client {
     /// |---|---|
     /// | `memory:` | inside this process, for this client alone |
     /// | `memory:NAME` | inside this process, shared by all clients that say the same name |
+    /// | `redis://[user:password@]host[:port][/db]`, `valkey://…` | a Redis or Valkey server (feature `redis`) |
+    /// | `redis+unix:///path` | the same, by its socket on this machine (feature `redis`) |
     pub fn connect(url: impl Into<String>) -> Connect {
         Connect::new(url.into())
     }
