@@ -16,7 +16,7 @@ use crate::guard::Guard;
 use crate::hold::{Entry, Hold};
 use crate::lease::{self, Lease};
 use crate::operation::Operation;
-use crate::owner::Owner;
+use crate::owner::{Owner, OwnerId};
 use crate::rw_lock::WriteGuard;
 use crate::waiting::{Patience, wait_for};
 
@@ -72,7 +72,11 @@ impl Request {
         let hold = match self.owner {
             Some(owner) => {
                 let owner = self.shared.own(&owner)?;
-                self.shared.named_hold(Spot { target, owner, amount: 1 })
+                self.shared.hold_of(Spot { target, owner, amount: 1 })?
+            }
+            None if target.kind == Kind::Group => {
+                let owner = OwnerId::fresh(self.shared.id, 1);
+                self.shared.hold_of(Spot { target, owner, amount: 1 })?
             }
             None => Arc::new(Hold::fresh(self.shared, target)),
         };

@@ -76,6 +76,11 @@ pub enum Invalid {
     /// One lock is a member twice: it would wait for itself.
     #[error("{0:?} is a member twice")]
     MemberTwice(String),
+    /// The owner has to do with other values of the group among which is one of these: both sets would count it.
+    #[error(
+        "this very owner has another set of the same group with one of these values: enter that set again, or take another owner"
+    )]
+    SetsOverlap,
     /// The engine of this client cannot do that at all.
     #[error("{0} needs Redis or Valkey: this engine cannot do it")]
     Unsupported(&'static str),

@@ -204,7 +204,7 @@ impl Guard {
                 hold.shared.check_open()?;
             }
             let Spot { target, owner, .. } = &hold.spot;
-            let spot = Spot { target: Target { kind, name: target.name.clone() }, owner: *owner, amount: 1 };
+            let spot = Spot { target: Target::new(kind, target.name.clone()), owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
             match hold.shared.named_hold(spot).enter(entry, None).await? {

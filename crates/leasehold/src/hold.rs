@@ -439,9 +439,10 @@ impl Seated<'_> {
 
     /// The lease of the whole hold when it is entered with `lease`.
     ///
-    /// That of a plain lock is replaced. A read-write lock lets nothing be shortened: the longer one stays.
+    /// That of a plain lock is replaced. A read-write lock and a group let nothing be shortened: the longer one stays.
     fn lease_with(&self, lease: Lease, spot: &Spot) -> Lease {
-        let Some(term) = self.term.as_ref().filter(|_| spot.target.kind.family() == Family::Rw) else {
+        let keeps = matches!(spot.target.kind.family(), Family::Rw | Family::Group);
+        let Some(term) = self.term.as_ref().filter(|_| keeps) else {
             return lease;
         };
         match (self.lease, lease) {

@@ -32,6 +32,7 @@ mod quorum_lock;
 mod race;
 mod rw_lock;
 mod semaphore;
+mod sets;
 mod term;
 mod time;
 mod url;

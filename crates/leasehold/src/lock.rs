@@ -217,7 +217,7 @@ impl OwnedLock {
         let (shared, target) = (Arc::clone(&self.lock.shared), self.lock.target.clone());
         let owner = shared.own(&self.owner);
         Operation::new(async move {
-            let hold = shared.named_hold(Spot { target: target?, owner: owner?, amount: 1 });
+            let hold = shared.hold_of(Spot { target: target?, owner: owner?, amount: 1 })?;
             hold.release_as_owner().await.map(|holds_left| Released { holds_left })
         })
     }

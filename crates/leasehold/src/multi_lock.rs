@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use self::together::Together;
 use crate::acquire::Acquire;
-use crate::engine::Target;
 use crate::error::{AcquireError, ExtendError, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -50,7 +49,10 @@ impl MultiLock {
     #[must_use]
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         let mut locks: Vec<_> = locks.into_iter().collect();
-        let order = |lock: &Lock| lock.target.as_ref().ok().map(|target| (target.name.clone(), target.kind));
+        let order = |lock: &Lock| {
+            let target = lock.target.clone().ok();
+            target.map(|target| (target.name.clone(), target))
+        };
         locks.sort_by_cached_key(order);
         Self { locks: locks.into() }
     }
@@ -222,16 +224,13 @@ impl AcquireAll {
             return Err(Invalid::NoMembers);
         }
         for (number, lock) in self.locks.iter().enumerate() {
-            let Target { kind, name } = lock.target.clone()?;
+            let target = lock.target.clone()?;
             let is_same = |other: &&Lock| {
-                let same_name = other
-                    .target
-                    .as_ref()
-                    .is_ok_and(|target| target.name == name && target.kind.family() == kind.family());
-                same_name && Arc::ptr_eq(&other.shared.engine, &lock.shared.engine)
+                let overlaps = other.target.as_ref().is_ok_and(|other| other.overlaps(&target));
+                overlaps && Arc::ptr_eq(&other.shared.engine, &lock.shared.engine)
             };
             if self.locks[..number].iter().any(|other| is_same(&other)) {
-                return Err(Invalid::MemberTwice(name.as_str().into()));
+                return Err(Invalid::MemberTwice(target.name.as_str().into()));
             }
         }
         Ok(())

@@ -62,8 +62,8 @@ fn client_of(engine: Arc<dyn Engine>) -> Client {
 /// The locks that can have this name.
 fn targets(name: &str) -> impl Iterator<Item = Target> {
     let name = Name::new("", name).ok();
-    let kinds = [Kind::Lock, Kind::SetNx, Kind::Write].into_iter();
-    kinds.filter_map(move |kind| Some(Target { kind, name: name.clone()? }))
+    let kinds = [Kind::Lock, Kind::SetNx, Kind::Write, Kind::Group].into_iter();
+    kinds.filter_map(move |kind| Some(Target::new(kind, name.clone()?)))
 }
 
 /// Makes things go wrong on one memory engine, for all its clients.

@@ -16,6 +16,7 @@ pub mod cancel;
 pub mod contention;
 pub mod fair;
 pub mod fenced;
+pub mod group;
 pub mod latch;
 pub mod lease;
 pub mod leased_semaphore;
@@ -218,6 +219,20 @@ macro_rules! conformance_cases {
                 ["OWN-111"] => a_lease_begins_when_the_last_member_is_there,
                 ["OWN-112"] => kinds_and_clients_can_be_mixed,
                 ["OWN-113"] => those_who_want_some_of_the_same_locks_do_not_wait_in_a_circle,
+            }
+            group {
+                ["FM-01"] => a_set_is_held_and_freed_as_one,
+                ["FM-02"] => two_handles_on_a_set_count_for_one_owner,
+                ["FM-03"] => sets_are_kept_while_their_guards_live,
+                ["FM-04"] => another_owner_does_not_get_a_set_that_is_held,
+                ["FM-05"] => a_waiter_gets_a_set_when_the_lease_is_over,
+                ["OWN-180"] => sets_with_nothing_in_common_do_not_wait_for_each_other,
+                ["OWN-181"] => sets_of_one_owner_are_the_same_or_apart,
+                ["OWN-182"] => values_can_be_forced_and_taken_over,
+                ["OWN-183"] => cancelled_waiters_for_sets_leave_nothing,
+                ["OWN-184"] => overlapping_sets_exclude_each_other,
+                ["OWN-185"] => a_set_needs_values_and_each_once,
+                ["OWN-186"] => a_set_has_leases_and_limits,
             }
             spin {
                 ["SP-01"] => a_spinning_waiter_gets_the_lock_after_the_release,

@@ -72,6 +72,7 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
     do_everything_by_setnx(&client, &format!("lock:{name}:setnx")).await?;
     read_and_write(&client, &format!("lock:rw:{name}")).await?;
     queue_up(&client, &other, &format!("lock:fair:{name}")).await?;
+    take_values(&client, &format!("lock:{name}:group")).await?;
     do_everything_that_counts(&client, &format!("lock:{name}:count")).await?;
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
     // The drop is done when the next request is answered.
@@ -158,6 +159,23 @@ async fn queue_up(client: &Client, other: &Client, name: &str) -> Result<(), Str
     }
     drop(stolen);
     Ok(())
+}
+
+/// Everything that values of a group can do.
+async fn take_values(client: &Client, name: &str) -> Result<(), String> {
+    let told = |error: &dyn std::error::Error| format!("values: {error}");
+    let lock = client.group_lock(name, ["a", "b"]);
+    let guard = lock.acquire().await.map_err(|error| told(&error))?;
+    guard.extend(SECOND * 3).await.map_err(|error| told(&error))?;
+    if !lock.is_locked().await.map_err(|error| told(&error))? {
+        return Err("values: free".into());
+    }
+    guard.release().await.map_err(|error| told(&error))?;
+    let _guard = lock.acquire().fenced().await.map_err(|error| told(&error))?;
+    match lock.force_unlock().await {
+        Ok(true) => Ok(()),
+        other => Err(format!("values: {other:?}")),
+    }
 }
 
 /// Everything that semaphores and latches can do.

@@ -39,6 +39,7 @@ mod tampering;
 mod wire;
 mod wire_counters;
 mod wire_fair;
+mod wire_group;
 mod wire_rw;
 
 use std::future::Future;

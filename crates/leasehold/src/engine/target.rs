@@ -1,7 +1,9 @@
 //! What is locked, and for whom.
 
 use std::fmt;
+use std::sync::Arc;
 
+use crate::error::Invalid;
 use crate::name::Name;
 use crate::owner::OwnerId;
 
@@ -20,6 +22,8 @@ pub(crate) enum Kind {
     Read,
     /// Its other half, which one owner has alone.
     Write,
+    /// Some values of a group, each of which one owner has alone.
+    Group,
     /// Permits that are only counted.
     Semaphore,
     /// Permits that have a lease.
@@ -35,6 +39,7 @@ impl Kind {
             Self::Lock | Self::Spin | Self::Fair => Family::Lock,
             Self::SetNx => Family::SetNx,
             Self::Read | Self::Write => Family::Rw,
+            Self::Group => Family::Group,
             Self::Semaphore => Family::Semaphore,
             Self::Permits => Family::Permits,
             Self::Latch => Family::Latch,
@@ -56,16 +61,19 @@ pub(crate) enum Family {
     Lock,
     SetNx,
     Rw,
+    Group,
     Semaphore,
     Permits,
     Latch,
 }
 
 /// One primitive of one name.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Target {
     pub(crate) kind: Kind,
     pub(crate) name: Name,
+    /// Which values of a group, in order and each once. Nothing else has any.
+    values: Option<Arc<[Box<str>]>>,
 }
 
 /// One owner at one target: whose hold it is, or whose place in the line.
@@ -85,14 +93,46 @@ impl Spot {
 }
 
 impl Target {
+    pub(crate) fn new(kind: Kind, name: Name) -> Self {
+        Self { kind, name, values: None }
+    }
+
+    /// These values of a group, in whatever order they are said.
+    pub(crate) fn group(
+        name: Name,
+        values: impl IntoIterator<Item = impl AsRef<str>>,
+    ) -> Result<Self, Invalid> {
+        let mut values: Vec<Box<str>> = values.into_iter().map(|value| value.as_ref().into()).collect();
+        values.sort_unstable();
+        if let Some(twice) = values.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Invalid::MemberTwice(twice[0].chars().take(80).collect()));
+        }
+        if values.is_empty() {
+            return Err(Invalid::NoMembers);
+        }
+        Ok(Self { kind: Kind::Group, name, values: Some(values.into()) })
+    }
+
+    pub(crate) fn values(&self) -> &[Box<str>] {
+        self.values.as_deref().unwrap_or_default()
+    }
+
+    /// Whether both want something that only one can have: the same name, and of a group one of the same values.
+    pub(crate) fn overlaps(&self, other: &Self) -> bool {
+        let has = |value| other.values().binary_search(value).is_ok();
+        self.kind.family() == other.kind.family()
+            && self.name == other.name
+            && (self.kind != Kind::Group || self.values().iter().any(has))
+    }
+
     fn of_hold(&self) -> Self {
-        Self { kind: self.kind.of_hold(), name: self.name.clone() }
+        Self { kind: self.kind.of_hold(), ..self.clone() }
     }
 
     /// Whether what is held of one is held of the other.
     #[cfg(feature = "redis")]
     pub(crate) fn shares_holds_with(&self, other: &Self) -> bool {
-        self.kind.of_hold() == other.kind.of_hold() && self.name == other.name
+        self.kind.of_hold() == other.kind.of_hold() && self.name == other.name && self.values == other.values
     }
 }
 

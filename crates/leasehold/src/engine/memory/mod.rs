@@ -4,6 +4,7 @@
 //! their caller's timer until it is over, or until a release hints at the head of the line.
 
 mod fair;
+mod group;
 mod held;
 mod latch;
 mod lock;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::group::Group;
 use super::latch::Latch;
 use super::lock::Lock;
 use super::permits::Permits;
@@ -23,6 +24,7 @@ use crate::time::Instant;
 pub(super) enum Slot {
     Lock(Lock),
     Rw(Rw),
+    Group(Group),
     Semaphore(Semaphore),
     Permits(Permits),
     Latch(Latch),
@@ -33,6 +35,7 @@ impl Slot {
         match family {
             Family::Lock | Family::SetNx => Self::Lock(Lock::default()),
             Family::Rw => Self::Rw(Rw::default()),
+            Family::Group => Self::Group(Group::default()),
             Family::Semaphore => Self::Semaphore(Semaphore::default()),
             Family::Permits => Self::Permits(Permits::default()),
             Family::Latch => Self::Latch(Latch::default()),
@@ -43,6 +46,7 @@ impl Slot {
         match self {
             Self::Lock(lock) => lock,
             Self::Rw(rw) => rw,
+            Self::Group(group) => group,
             Self::Semaphore(semaphore) => semaphore,
             Self::Permits(permits) => permits,
             Self::Latch(latch) => latch,

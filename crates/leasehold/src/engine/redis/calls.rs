@@ -8,7 +8,7 @@ use super::scripts::{
     QUERY, QUEUE, RELEASE, RENEW, RENEW_LEASED, SEMAPHORE, SETNX_ACQUIRE, SETNX_QUERY, SETNX_RENEW, Script,
     TAKE_LEASED, TAKE_PERMITS, TOKEN,
 };
-use super::{keys, rw_calls};
+use super::{group_calls, keys, rw_calls};
 use crate::engine::{Adjust, Change, Claim, Kind, Spot, Target};
 use crate::lease::{COUNTED, PERMANENT};
 use crate::name::Name;
@@ -40,6 +40,7 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
         }
         Kind::Read => rw_calls::read(claim, length),
         Kind::Write => rw_calls::write(claim, length),
+        Kind::Group => group_calls::acquire(claim, length),
         Kind::Semaphore => counter(&TAKE_PERMITS, target).arg(owner).arg(whole(length)).arg(amount),
         Kind::Permits => ids(leased(&TAKE_LEASED, target), &claim.spot).arg(lease(Some(length))),
         Kind::Latch => unreachable!("a latch is not held"),
@@ -74,6 +75,7 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
         }
         Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
         Kind::Read | Kind::Write => rw_calls::release(spot, from, length),
+        Kind::Group => group_calls::release(spot, from, length),
         Kind::Semaphore => give(spot),
         Kind::Permits => ids(leased(&GIVE_LEASED, target), spot),
         Kind::Latch => unreachable!("a latch is not held"),
@@ -100,6 +102,7 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
         // It is entered once or not at all, so whoever gives back, gives back everything.
         Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
         Kind::Read | Kind::Write => rw_calls::abandon(spot, count),
+        Kind::Group => group_calls::abandon(spot, count),
         Kind::Semaphore => give(spot),
         Kind::Permits => ids(leased(&GIVE_LEASED, target), spot),
         Kind::Latch => unreachable!("a latch is not held"),
@@ -112,6 +115,7 @@ pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, D
         Kind::Lock | Kind::Spin | Kind::Fair => by_owner(&RENEW, holds),
         Kind::SetNx => by_owner(&SETNX_RENEW, holds),
         Kind::Read | Kind::Write => rw_calls::renew(kind, holds),
+        Kind::Group => group_calls::renew(holds),
         Kind::Semaphore => holds.into_iter().fold(Call::new(&KEEP_PERMITS), |call, (spot, length)| {
             call.key(&keys::record(&spot.target)).arg(spot.owner).arg(whole(length))
         }),
@@ -134,6 +138,7 @@ pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
         Kind::Lock | Kind::Spin | Kind::Fair => Call::new(&QUERY).key(target.name.as_str()),
         Kind::SetNx => Call::new(&SETNX_QUERY).key(target.name.as_str()),
         Kind::Read | Kind::Write => rw_calls::query(target, owner),
+        Kind::Group => group_calls::query(target, owner),
         Kind::Semaphore | Kind::Permits | Kind::Latch => unreachable!("there is no one holder"),
     }
 }
@@ -146,6 +151,7 @@ pub(super) fn force(target: &Target) -> Call {
         }
         Kind::Fair => fair(&FAIR_FORCE, target).arg(announcement(target)),
         Kind::Read | Kind::Write => rw_calls::force(target),
+        Kind::Group => group_calls::force(target),
         Kind::Semaphore | Kind::Permits | Kind::Latch => unreachable!("there is no one holder"),
     }
 }

@@ -32,7 +32,7 @@ struct Book {
 
 /// When which hold is to be looked after. The number of its owner comes before the name, because it is nearly always
 /// enough to tell two apart.
-type Due = (Instant, u64, Kind, Name);
+type Due = (Instant, u64, Target);
 
 #[derive(Debug, Clone)]
 pub(super) struct Kept {
@@ -67,12 +67,12 @@ impl Kept {
     fn excludes(&self, other: &Self) -> bool {
         match (self.spot.target.kind, other.spot.target.kind) {
             (Kind::Semaphore | Kind::Permits, _) | (Kind::Read, Kind::Read) => false,
-            _ => self.spot.owner != other.spot.owner,
+            _ => self.spot.owner != other.spot.owner && self.spot.target.overlaps(&other.spot.target),
         }
     }
 
     fn due(&self) -> Due {
-        (self.due, self.spot.owner.number, self.spot.target.kind, self.spot.target.name.clone())
+        (self.due, self.spot.owner.number, self.spot.target.clone())
     }
 
     /// Until when a hold lasts whose lease of `length` was begun at `begun`.
@@ -307,7 +307,13 @@ impl Book {
     }
 
     fn remove_all(&mut self, target: &Target) -> Vec<Kept> {
-        let all = self.holds.remove(&key(target)).unwrap_or_default();
+        let key = key(target);
+        let beside = self.holds.remove(&key).unwrap_or_default();
+        let (all, rest): (Vec<_>, Vec<_>) =
+            beside.into_iter().partition(|kept| kept.spot.target.overlaps(target));
+        if !rest.is_empty() {
+            self.holds.insert(key, rest);
+        }
         for kept in &all {
             self.due.remove(&kept.due());
         }
@@ -317,10 +323,10 @@ impl Book {
     /// Takes out of the order what is due now, or so soon that it saves a request of its own.
     fn pop_due(&mut self, now: Instant) -> Vec<Kept> {
         let mut popped = Vec::new();
-        while let Some((due, number, kind, name)) = self.due.first() {
-            let beside = self.holds.get(&(kind.family(), name.clone())).into_iter().flatten();
+        while let Some((due, number, target)) = self.due.first() {
+            let beside = self.holds.get(&key(target)).into_iter().flatten();
             let kept = beside
-                .filter(|kept| kept.spot.target.kind == *kind && kept.spot.owner.number == *number)
+                .filter(|kept| kept.spot.owner.number == *number && kept.spot.target == *target)
                 .find(|kept| kept.due == *due);
             if kept.is_some_and(|kept| *due > now + kept.lease.length() / 12) {
                 break;

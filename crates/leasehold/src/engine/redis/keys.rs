@@ -13,7 +13,7 @@ pub(super) fn tagged(name: &Name) -> String {
 pub(super) fn channel(target: &Target) -> String {
     let tag = tagged(&target.name);
     match target.kind {
-        Kind::Lock | Kind::Spin | Kind::Fair => format!("redisson_lock__channel:{tag}"),
+        Kind::Lock | Kind::Spin | Kind::Fair | Kind::Group => format!("redisson_lock__channel:{tag}"),
         Kind::SetNx => format!("leasehold_setnx__channel:{tag}"),
         Kind::Read | Kind::Write => format!("redisson_rwlock:{tag}"),
         Kind::Semaphore | Kind::Permits => format!("redisson_sc:{tag}"),
@@ -76,7 +76,7 @@ mod tests {
             ("a{b}c", "redisson_lock__channel:a{b}c"),
             ("{x}:y", "redisson_lock__channel:{x}:y"),
         ] {
-            let target = Target { kind: Kind::Lock, name: Name::new("", name).unwrap() };
+            let target = Target::new(Kind::Lock, Name::new("", name).unwrap());
             assert_eq!(channel(&target), expected);
         }
     }
@@ -87,7 +87,7 @@ mod tests {
             ("foo", "redisson_countdownlatch__channel__{foo}"),
             ("{a}b", "redisson_countdownlatch__channel__{{a}b}"),
         ] {
-            let target = Target { kind: Kind::Latch, name: Name::new("", name).unwrap() };
+            let target = Target::new(Kind::Latch, Name::new("", name).unwrap());
             assert_eq!(channel(&target), expected);
         }
     }

@@ -6,6 +6,7 @@
 mod beats;
 mod calls;
 mod connection;
+mod group_calls;
 mod hints;
 mod io;
 mod keeper;

@@ -92,6 +92,19 @@ pub(super) static RW_QUERY: Script = rw_script!("scripts/rw/query.lua");
 pub(super) static RW_FORCE: Script = rw_script!("scripts/rw/force.lua");
 pub(super) static RW_UNMARK: Script = Script::new(include_str!("scripts/rw/unmark.lua"));
 
+/// A script of a group, behind what they have in common.
+macro_rules! group_script {
+    ($file:literal) => {
+        Script::new(concat!(include_str!("scripts/group/common.lua"), include_str!($file)))
+    };
+}
+
+pub(super) static GROUP_ACQUIRE: Script = group_script!("scripts/group/acquire.lua");
+pub(super) static GROUP_LEAVE: Script = group_script!("scripts/group/leave.lua");
+pub(super) static GROUP_RENEW: Script = group_script!("scripts/group/renew.lua");
+pub(super) static GROUP_QUERY: Script = group_script!("scripts/group/query.lua");
+pub(super) static GROUP_FORCE: Script = group_script!("scripts/group/force.lua");
+
 /// What to run, with its keys and arguments. Names and values are arguments, never script text.
 #[derive(Debug)]
 pub(super) struct Call {

@@ -216,7 +216,7 @@ impl Supervisor {
         };
         // Whatever was to be undone has to be before the next step, and never again after it: so by its text, which
         // the server understands at once.
-        if let Some(before) = request.about.as_ref().and_then(|spot| self.unsettled.remove(spot)) {
+        for before in request.about.iter().flat_map(|spot| take_undone(&mut self.unsettled, spot)) {
             let (connection, undo) = (link.connection.clone(), before.abandon.call());
             tokio::spawn(async move { connection.run(&undo, Wording::Text, Duration::MAX).await });
         }
@@ -313,4 +313,14 @@ impl Supervisor {
 async fn open_after(pause: Duration, settings: Settings, number: u64, pipe: Pipe) -> Result<Link, Failure> {
     tokio::time::sleep(pause).await;
     Link::open(&settings, number, &pipe).await
+}
+
+/// What is still to be undone of the steps before one at this spot: of the same hold, or of one of the same owner that had
+/// some of the same values.
+fn take_undone(unsettled: &mut HashMap<Spot, Unsettled>, spot: &Spot) -> Vec<Unsettled> {
+    if spot.target.kind != Kind::Group {
+        return unsettled.remove(spot).into_iter().collect();
+    }
+    let is_before = |other: &Spot| other.owner == spot.owner && other.target.overlaps(&spot.target);
+    unsettled.extract_if(|other, _| is_before(other)).map(|(_, undone)| undone).collect()
 }

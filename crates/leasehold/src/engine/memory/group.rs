@@ -1,0 +1,295 @@
+//! A group of values in memory, of which each set that does not overlap can be held by somebody else.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::held::Held;
+use super::slot::Machine;
+use crate::client_id::ClientId;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line::{Line, MayTake};
+use crate::engine::{Attempt, Busy, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::Lease;
+use crate::loss::Loss;
+use crate::owner::OwnerId;
+use crate::term::Term;
+use crate::time::Instant;
+
+/// Values, who holds which, and who waits for which.
+#[derive(Debug, Default)]
+pub(super) struct Group {
+    holds: HashMap<Spot, Held>,
+    /// Which hold a value belongs to. One that was broken has fewer than it took.
+    taken: HashMap<Box<str>, Spot>,
+    /// One for each set that somebody waits for.
+    lines: HashMap<Target, Line>,
+    /// The last one minted.
+    token: u64,
+}
+
+impl Machine for Group {
+    fn is_used(&self) -> bool {
+        !self.holds.is_empty() || !self.lines.is_empty()
+    }
+
+    fn token(&self) -> u64 {
+        self.token
+    }
+
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+        let target = &claim.spot.target;
+        let mut after = self.judge(target, now);
+        if let Some(held) = self.holds.get_mut(&claim.spot) {
+            if held.count != claim.held {
+                return (Attempt::Gone, after);
+            }
+            let before = held.expires;
+            let until = held.reenter(claim, now);
+            let sooner = (before, held.expires);
+            return (
+                Attempt::Granted(until, self.mint(claim)),
+                after.and(self.hint_if_sooner(target, sooner)),
+            );
+        }
+        if claim.held > 0 {
+            return (Attempt::Gone, after);
+        }
+        let others = self.holders(target);
+        if claim.steal {
+            after = after.and(self.break_off(&others, target, Loss::TakenOver, now));
+        } else if let Some(other) = others.first() {
+            let ends = others.iter().map(|other| self.holds[other].expires);
+            let end: Option<Vec<_>> = ends.collect();
+            let end = end.and_then(|ends| ends.into_iter().max());
+            let retry_in = end.map(|at| at.saturating_duration_since(now));
+            return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), position: None }), after);
+        } else if let Some(line) = self.lines.get(target) {
+            match line.may_take(turn, now) {
+                MayTake::Yes => {}
+                MayTake::In(wait) => {
+                    return (Attempt::Busy(Busy { retry_in: Some(wait), ..Busy::default() }), after);
+                }
+                MayTake::WhenHinted => return (Attempt::Busy(Busy::default()), after),
+            }
+        }
+        for (set, line) in &mut self.lines {
+            if set == target {
+                line.taken(turn);
+            } else if set.overlaps(target) {
+                line.withdraw();
+            }
+        }
+        let (held, until) = Held::new(claim, now);
+        for value in target.values() {
+            self.taken.insert(value.clone(), claim.spot.clone());
+        }
+        self.holds.insert(claim.spot.clone(), held);
+        (Attempt::Granted(until, self.mint(claim)), after)
+    }
+
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
+        let after = self.judge(&spot.target, now);
+        let whole = self.is_whole(spot);
+        match self.holds.get_mut(spot) {
+            Some(held) if whole && held.count == from => {
+                held.count -= 1;
+                if held.count == 0 {
+                    return (Released::Left(0, None), after.and(self.end(spot, Loss::Gone, now)));
+                }
+                (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
+            }
+            _ => (Released::NotHeld, after.and(self.abandon(spot, from.saturating_sub(1), now))),
+        }
+    }
+
+    fn force(&mut self, target: &Target, now: Instant) -> (bool, Aftermath) {
+        let after = self.judge(target, now);
+        let holders = self.holders(target);
+        (!holders.is_empty(), after.and(self.break_off(&holders, target, Loss::ForceUnlocked, now)))
+    }
+
+    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+        let after = self.judge(&spot.target, now);
+        let whole = self.is_whole(spot);
+        let held = self.holds.get_mut(spot).filter(|_| whole);
+        (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
+    }
+
+    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath {
+        let after = self.judge(&spot.target, now);
+        match self.holds.get_mut(spot) {
+            Some(_) if count == 0 => after.and(self.end(spot, Loss::Gone, now)),
+            Some(held) => {
+                held.count = held.count.min(count);
+                after
+            }
+            None => after,
+        }
+    }
+
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.holds.get(spot).map(|held| Arc::clone(&held.term))
+    }
+
+    fn query(
+        &mut self,
+        target: &Target,
+        owner: Option<OwnerId>,
+        now: Instant,
+    ) -> (Option<Holding>, Aftermath) {
+        let after = self.judge(target, now);
+        let held = |value| self.taken.get(value).map(|spot| self.holds[spot].holding(now));
+        let all: Vec<_> = target.values().iter().map(held).collect();
+        let remaining = all.iter().flatten().map(|holding| holding.remaining).max();
+        let holding = match owner {
+            // Whoever is asked about holds all of them, or not the set.
+            Some(_) if !all.iter().all(|one| one.is_some_and(|one| one.owner == owner)) => None,
+            Some(_) => all.iter().flatten().min_by_key(|holding| holding.count),
+            None => all.iter().flatten().next(),
+        };
+        let holding = holding.map(|one| Holding { remaining: remaining.unwrap_or_default(), ..*one });
+        (holding, after)
+    }
+
+    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
+        self.lines.entry(spot.target.clone()).or_default().join(ticket);
+    }
+
+    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        match self.lines.get_mut(&spot.target) {
+            Some(line) => line.poll_hint(ticket, context),
+            None => (Poll::Ready(()), Aftermath::default()),
+        }
+    }
+
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+        let Some(line) = self.lines.get_mut(&spot.target) else { return Aftermath::default() };
+        let after = line.leave(ticket, now);
+        if line.is_empty() {
+            self.lines.remove(&spot.target);
+        }
+        after
+    }
+
+    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
+        let mut changed = Vec::new();
+        let mut after = Aftermath::default();
+        for (spot, held) in self.holds.iter_mut().filter(|(spot, _)| spot.owner.client == client) {
+            let before = held.expires;
+            held.retire(now);
+            changed.push((spot.target.clone(), (before, held.expires)));
+            after = after.and(lost(held, Loss::Shutdown));
+        }
+        for (target, ends) in &changed {
+            after = after.and(self.hint_if_sooner(target, *ends));
+        }
+        (changed.len(), after)
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+        let spots: Vec<_> = self.holds.keys().cloned().collect();
+        let after = spots.iter().fold(Aftermath::default(), |after, spot| {
+            let ended = self.end(spot, Loss::Gone, now);
+            after.and(ended)
+        });
+        (!spots.is_empty(), after)
+    }
+
+    #[cfg(feature = "test-util")]
+    fn waiters(&self) -> usize {
+        self.lines.values().map(Line::len).sum()
+    }
+}
+
+impl Group {
+    fn mint(&mut self, claim: &Claim) -> Option<u64> {
+        claim.fenced.then(|| {
+            self.token += 1;
+            self.token
+        })
+    }
+
+    /// Those who hold any of the values, each once.
+    fn holders(&self, target: &Target) -> Vec<Spot> {
+        let mut holders: Vec<Spot> = Vec::new();
+        for spot in target.values().iter().filter_map(|value| self.taken.get(value)) {
+            if !holders.contains(spot) {
+                holders.push(spot.clone());
+            }
+        }
+        holders
+    }
+
+    /// Whether a hold has all the values that it took.
+    fn is_whole(&self, spot: &Spot) -> bool {
+        spot.target.values().iter().all(|value| self.taken.get(value) == Some(spot))
+    }
+
+    /// Takes away what has run out of these values. There is no timer: whoever looks next does it.
+    fn judge(&mut self, target: &Target, now: Instant) -> Aftermath {
+        let is_over = |spot: &Spot| self.holds[spot].expires.is_some_and(|at| now >= at);
+        let over: Vec<_> = self.holders(target).into_iter().filter(is_over).collect();
+        over.iter().fold(Aftermath::default(), |after, spot| {
+            let ended = self.end(spot, Loss::Expired, now);
+            after.and(ended)
+        })
+    }
+
+    /// Ends a hold. If its guards do not know that yet, for whatever reason, they do from now on.
+    fn end(&mut self, spot: &Spot, loss: Loss, now: Instant) -> Aftermath {
+        let Some(held) = self.holds.remove(spot) else { return Aftermath::default() };
+        for value in spot.target.values() {
+            if self.taken.get(value) == Some(spot) {
+                self.taken.remove(value);
+            }
+        }
+        lost(&held, loss).and(self.hint(&spot.target, now))
+    }
+
+    /// Takes some values from those who hold them. What else they hold stays theirs until they give it back, as on a
+    /// server, where nobody can see what belongs together; but nothing keeps it.
+    fn break_off(&mut self, holders: &[Spot], target: &Target, loss: Loss, now: Instant) -> Aftermath {
+        for value in target.values() {
+            self.taken.remove(value);
+        }
+        let mut after = Aftermath::default();
+        for spot in holders {
+            let left = spot.target.values().iter().any(|value| self.taken.get(value) == Some(spot));
+            match self.holds.get_mut(spot).filter(|_| left) {
+                Some(held) => {
+                    held.retire(now);
+                    after = after.and(lost(held, loss));
+                }
+                None => after = after.and(self.end(spot, loss, now)),
+            }
+        }
+        after.and(self.hint(target, now))
+    }
+
+    /// Tells the heads of the lines whose turn has come since these values were freed.
+    fn hint(&mut self, freed: &Target, now: Instant) -> Aftermath {
+        let Self { lines, taken, .. } = self;
+        let mut after = Aftermath::default();
+        for (set, line) in lines.iter_mut().filter(|(set, _)| set.overlaps(freed)) {
+            if !line.is_promised() && !set.values().iter().any(|value| taken.contains_key(value)) {
+                after.also_wake.extend(line.promise(now));
+            }
+        }
+        after
+    }
+
+    /// Lets the heads look if what they saw as lasting until the first of these ends sooner.
+    fn hint_if_sooner(&mut self, target: &Target, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
+        let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(target));
+        let also_wake = lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)).collect();
+        Aftermath { also_wake, ..Aftermath::default() }
+    }
+}
+
+/// Tells the guards, from now on; whoever listens is to be woken afterwards.
+fn lost(held: &Held, loss: Loss) -> Aftermath {
+    Aftermath { announce: Some(held.lose(loss)), ..Aftermath::default() }
+}
