@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use super::held::Held;
@@ -153,15 +152,8 @@ impl Machine for Group {
         (holding, after)
     }
 
-    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
-        self.lines.entry(spot.target.clone()).or_default().join(ticket);
-    }
-
-    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        match self.lines.get_mut(&spot.target) {
-            Some(line) => line.poll_hint(ticket, context),
-            None => (Poll::Ready(()), Aftermath::default()),
-        }
+    fn line(&mut self, spot: &Spot) -> &mut Line {
+        self.lines.entry(spot.target.clone()).or_default()
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
