@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::back_off::BackOff;
 use crate::client::Shared;
 use crate::engine::{Kind, Queueing, RwOptions, Spot, Target};
-use crate::error::{AcquireError, Invalid};
+use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::fair::{self, Queued, Watcher};
 use crate::fenced::FencedGuard;
 use crate::guard::Guard;
@@ -330,13 +330,7 @@ impl<G: Granted> IntoFuture for TryAcquire<G> {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Operation::new(async move {
-            match self.0.wait(Duration::ZERO).await {
-                Ok(guard) => Ok(Some(guard)),
-                Err(AcquireError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
+        Operation::new(async move { unless_busy(self.0.wait(Duration::ZERO).await) })
     }
 }
 

@@ -166,6 +166,14 @@ pub enum AcquireError {
     Invalid(#[from] Invalid),
 }
 
+/// What a single try comes to: nothing, if somebody else has it.
+pub(crate) fn unless_busy<T>(tried: Result<T, AcquireError>) -> Result<Option<T>, AcquireError> {
+    match tried {
+        Err(AcquireError::Timeout { .. }) => Ok(None),
+        other => other.map(Some),
+    }
+}
+
 fn held_by(holder: Option<&Owner>) -> String {
     holder.map_or_else(String::new, |owner| format!(", held by {owner}"))
 }

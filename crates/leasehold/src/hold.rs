@@ -1,14 +1,16 @@
 //! A hold: one owner's claim on one target, however often it is entered.
 
+mod seat;
+mod together;
+
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use self::seat::{Seat, Seated, Undo};
 use crate::client::Shared;
 use crate::engine::{
-    Attempt, AttemptAll, Busy, Claim, Family, Kind, Queueing, Released, Renewed, RwOptions, Spot, Target,
-    Ticket,
+    Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, Spot, Target, Ticket,
 };
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
@@ -16,7 +18,7 @@ use crate::lease::{Lease, margin};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time::{self, Instant};
+use crate::time;
 
 /// One owner of one target, as this client knows it.
 ///
@@ -31,21 +33,6 @@ pub(crate) struct Hold {
     seat: tokio::sync::Mutex<Seat>,
     /// Terms whose guard was dropped while somebody sat: whoever gets up gives them back.
     owed: Mutex<Vec<Arc<Term>>>,
-}
-
-/// What is known of a hold between two steps.
-struct Seat {
-    /// How often the engine counts this owner.
-    count: u32,
-    /// The term that is running, if the hold is entered.
-    term: Option<Arc<Term>>,
-    lease: Lease,
-    /// When it must end, however often it is renewed.
-    limit: Option<Instant>,
-    /// Whether every entry has a token.
-    fenced: bool,
-    /// Whether it may be entered again by what is known of it, which is how it was entered last.
-    reentrant: bool,
 }
 
 /// How a hold is to be entered.
@@ -108,8 +95,7 @@ impl Hold {
 
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
         let lease = Lease::Kept(shared.watchdog);
-        let seat = Seat { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true };
-        Self { shared, spot, named, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
+        Self { shared, spot, named, seat: tokio::sync::Mutex::new(Seat::new(lease)), owed: Mutex::default() }
     }
 
     /// Tries once to enter, for the first time or again.
@@ -145,62 +131,6 @@ impl Hold {
                 }
             }
         }
-    }
-
-    /// Tries once to enter several holds of one owner that are not entered, all or none: the guards, or which one is busy.
-    pub(crate) async fn enter_all(
-        holds: &[Arc<Self>],
-        entry: Entry,
-        turn: Option<(usize, Ticket)>,
-    ) -> Result<Result<Vec<Guard>, (usize, Busy)>, AcquireError> {
-        let shared = &holds[0].shared;
-        let limit = entry.max_hold.and_then(|length| time::now().checked_add(length));
-        let (mut seats, mut claims) = (Vec::new(), Vec::new());
-        for hold in holds {
-            seats.push(hold.sit().await);
-            claims.push(Claim {
-                spot: hold.spot.clone(),
-                held: 0,
-                lease: entry.lease,
-                limit,
-                steal: false,
-                fenced: entry.fenced,
-                queue: None,
-                rw: RwOptions::default(),
-                term: Term::new(Arc::downgrade(hold)),
-            });
-        }
-        let undo = |hold| Undo { hold, count: 0, lease: entry.lease };
-        let undos: Vec<_> = holds.iter().map(|hold| undo(hold.as_ref())).collect();
-        let answer = shared.engine.attempt_all(&claims, turn).await?;
-        let granted = match answer {
-            AttemptAll::Granted(granted) => granted,
-            AttemptAll::Busy(number, busy) => {
-                undos.into_iter().for_each(Undo::disarm);
-                return Ok(Err((number, busy)));
-            }
-            AttemptAll::NotAsked(failure) => {
-                undos.into_iter().for_each(Undo::disarm);
-                return Err(failure.into());
-            }
-        };
-        for (claim, (until, _)) in claims.iter().zip(&granted) {
-            claim.term.lasts(*until);
-            if claim.term.loss().is_some() {
-                return Err(Failure::Unavailable("the answer came after the lease had run out".into()).into());
-            }
-        }
-        undos.into_iter().for_each(Undo::disarm);
-        let mut guards = Vec::with_capacity(holds.len());
-        for (((hold, seat), claim), (_, token)) in holds.iter().zip(&mut seats).zip(claims).zip(granted) {
-            seat.limit = limit;
-            seat.count = 1;
-            seat.term = Some(Arc::clone(&claim.term));
-            seat.lease = entry.lease;
-            seat.fenced = entry.fenced;
-            guards.push(Guard::new(Arc::clone(hold), claim.term, token));
-        }
-        Ok(Ok(guards))
     }
 
     /// Enters again for a guard of `term`, with the lease that the hold has.
@@ -269,13 +199,7 @@ impl Hold {
             if term.loss().is_some() {
                 return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
             }
-            let before = seat.limit.filter(|_| seat.count > 0);
-            seat.limit = [before, limit].into_iter().flatten().min();
-            seat.count += 1;
-            seat.term = Some(Arc::clone(term));
-            seat.lease = entry.lease;
-            seat.fenced = entry.fenced;
-            seat.reentrant = entry.reentrant;
+            seat.entered(&entry, limit, term);
         }
         undo.disarm();
         Ok(attempt)
@@ -421,98 +345,5 @@ impl Drop for Hold {
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.spot.fmt(f)
-    }
-}
-
-/// The right to make a step.
-struct Seated<'a> {
-    hold: &'a Hold,
-    seat: Option<tokio::sync::MutexGuard<'a, Seat>>,
-}
-
-impl Seated<'_> {
-    /// Why a guard of `term` holds nothing, if so.
-    fn loss_of(&self, term: &Arc<Term>) -> Option<Loss> {
-        let current = self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term));
-        term.loss().or_else(|| (!current).then_some(Loss::Gone))
-    }
-
-    /// The lease of the whole hold when it is entered with `lease`.
-    ///
-    /// That of a plain lock is replaced. A read-write lock and a group let nothing be shortened: the longer one stays.
-    fn lease_with(&self, lease: Lease, spot: &Spot) -> Lease {
-        let keeps = matches!(spot.target.kind.family(), Family::Rw | Family::Group);
-        let Some(term) = self.term.as_ref().filter(|_| keeps) else {
-            return lease;
-        };
-        match (self.lease, lease) {
-            (kept @ Lease::Kept(_), _) | (_, kept @ Lease::Kept(_)) => kept,
-            (Lease::Fixed(_), Lease::Fixed(length)) => Lease::Fixed(length.max(term.remaining())),
-        }
-    }
-
-    /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
-    fn leave_lost_term(&mut self) {
-        if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
-            self.hold.abandon(0, self.lease);
-            self.vacate();
-        }
-    }
-
-    fn vacate(&mut self) {
-        self.term = None;
-        self.count = 0;
-    }
-
-    fn give_back(&mut self, term: &Arc<Term>) {
-        if !self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term)) {
-            return;
-        }
-        self.count -= 1;
-        if self.count == 0 {
-            self.term = None;
-            term.release();
-        }
-        self.hold.abandon(self.count, self.lease);
-    }
-}
-
-impl Deref for Seated<'_> {
-    type Target = Seat;
-
-    fn deref(&self) -> &Seat {
-        self.seat.as_ref().expect("seated until dropped")
-    }
-}
-
-impl DerefMut for Seated<'_> {
-    fn deref_mut(&mut self) -> &mut Seat {
-        self.seat.as_mut().expect("seated until dropped")
-    }
-}
-
-impl Drop for Seated<'_> {
-    fn drop(&mut self) {
-        self.seat = None;
-        self.hold.settle();
-    }
-}
-
-/// Takes a step back whose answer nobody got.
-struct Undo<'a> {
-    hold: &'a Hold,
-    count: u32,
-    lease: Lease,
-}
-
-impl Undo<'_> {
-    fn disarm(self) {
-        std::mem::forget(self);
-    }
-}
-
-impl Drop for Undo<'_> {
-    fn drop(&mut self) {
-        self.hold.abandon(self.count, self.lease);
     }
 }

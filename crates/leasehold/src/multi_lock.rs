@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use self::together::Together;
 use crate::acquire::Acquire;
-use crate::error::{AcquireError, ExtendError, Invalid, ReleaseError};
+use crate::error::{AcquireError, ExtendError, Invalid, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::loss::Loss;
@@ -66,13 +66,7 @@ impl MultiLock {
     /// Tries once: `None` when somebody else has one of them.
     pub fn try_acquire(&self) -> Operation<Result<Option<MultiGuard>, AcquireError>> {
         let acquire = self.acquire().wait(Duration::ZERO);
-        Operation::new(async move {
-            match acquire.await {
-                Ok(guard) => Ok(Some(guard)),
-                Err(AcquireError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
+        Operation::new(async move { unless_busy(acquire.await) })
     }
 }
 

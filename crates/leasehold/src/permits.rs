@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::acquire::Way;
 use crate::counter::{Counter, checked};
-use crate::error::{AcquireError, Invalid, ReleaseError};
+use crate::error::{AcquireError, Invalid, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold};
 use crate::lease::{COUNTED, Lease};
@@ -228,13 +228,7 @@ impl<G: Granted> IntoFuture for TryAcquirePermits<G> {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Operation::new(async move {
-            match self.0.wait(Duration::ZERO).await {
-                Ok(permits) => Ok(Some(permits)),
-                Err(AcquireError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
+        Operation::new(async move { unless_busy(self.0.wait(Duration::ZERO).await) })
     }
 }
 

@@ -12,7 +12,7 @@ pub use self::guard::QuorumGuard;
 use self::round::Round;
 use crate::back_off::BackOff;
 use crate::client::Client;
-use crate::error::{AcquireError, Invalid};
+use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::time;
@@ -92,13 +92,7 @@ impl QuorumLock {
     /// Tries once: `None` when others have it on too many servers.
     pub fn try_acquire(&self) -> Operation<Result<Option<QuorumGuard>, AcquireError>> {
         let acquire = self.acquire().wait(Duration::ZERO);
-        Operation::new(async move {
-            match acquire.await {
-                Ok(guard) => Ok(Some(guard)),
-                Err(AcquireError::Timeout { .. }) => Ok(None),
-                Err(error) => Err(error),
-            }
-        })
+        Operation::new(async move { unless_busy(acquire.await) })
     }
 }
 

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::held::Held;
 use super::slot::Machine;
+use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
@@ -24,8 +25,7 @@ pub(super) struct Group {
     taken: HashMap<Box<str>, Spot>,
     /// One for each set that somebody waits for.
     lines: HashMap<Target, Line>,
-    /// The last one minted.
-    token: u64,
+    tokens: Tokens,
 }
 
 impl Machine for Group {
@@ -34,7 +34,7 @@ impl Machine for Group {
     }
 
     fn token(&self) -> u64 {
-        self.token
+        self.tokens.last()
     }
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
@@ -48,7 +48,7 @@ impl Machine for Group {
             let until = held.reenter(claim, now);
             let sooner = (before, held.expires);
             return (
-                Attempt::Granted(until, self.mint(claim)),
+                Attempt::Granted(until, self.tokens.mint(claim)),
                 after.and(self.hint_if_sooner(target, sooner)),
             );
         }
@@ -85,7 +85,7 @@ impl Machine for Group {
             self.taken.insert(value.clone(), claim.spot.clone());
         }
         self.holds.insert(claim.spot.clone(), held);
-        (Attempt::Granted(until, self.mint(claim)), after)
+        (Attempt::Granted(until, self.tokens.mint(claim)), after)
     }
 
     fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
@@ -197,13 +197,6 @@ impl Machine for Group {
 }
 
 impl Group {
-    fn mint(&mut self, claim: &Claim) -> Option<u64> {
-        claim.fenced.then(|| {
-            self.token += 1;
-            self.token
-        })
-    }
-
     /// Those who hold any of the values, each once.
     fn holders(&self, target: &Target) -> Vec<Spot> {
         let mut holders: Vec<Spot> = Vec::new();

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::fair::Fair;
 use super::held::Held;
 use super::slot::Machine;
+use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
@@ -21,8 +22,7 @@ pub(super) struct Lock {
     held: Option<Held>,
     line: Line,
     fair: Fair,
-    /// The last one minted.
-    token: u64,
+    tokens: Tokens,
 }
 
 impl Machine for Lock {
@@ -31,7 +31,7 @@ impl Machine for Lock {
     }
 
     fn token(&self) -> u64 {
-        self.token
+        self.tokens.last()
     }
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
@@ -41,7 +41,7 @@ impl Machine for Lock {
                 let before = held.expires;
                 let until = held.reenter(claim, now);
                 after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
-                Attempt::Granted(until, self.mint(claim))
+                Attempt::Granted(until, self.tokens.mint(claim))
             }
             Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
@@ -190,14 +190,7 @@ impl Lock {
         self.fair.line.taken(fair);
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
-        Attempt::Granted(until, self.mint(claim))
-    }
-
-    fn mint(&mut self, claim: &Claim) -> Option<u64> {
-        claim.fenced.then(|| {
-            self.token += 1;
-            self.token
-        })
+        Attempt::Granted(until, self.tokens.mint(claim))
     }
 
     /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.

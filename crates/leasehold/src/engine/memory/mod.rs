@@ -13,6 +13,7 @@ mod rw;
 mod semaphore;
 mod shared;
 mod slot;
+mod tokens;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

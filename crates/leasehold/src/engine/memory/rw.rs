@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::held::Held;
 use super::slot::Machine;
+use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
@@ -26,8 +27,7 @@ pub(super) struct Rw {
     writes: Line,
     /// Writers in line that bar new readers, and when each was last heard of.
     barring: BTreeMap<Ticket, Instant>,
-    /// The last one minted.
-    token: u64,
+    tokens: Tokens,
 }
 
 impl Machine for Rw {
@@ -36,7 +36,7 @@ impl Machine for Rw {
     }
 
     fn token(&self) -> u64 {
-        self.token
+        self.tokens.last()
     }
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
@@ -45,7 +45,7 @@ impl Machine for Rw {
         let (attempt, more) = match self.held(&claim.spot) {
             Some(held) if held.count == claim.held => {
                 let until = held.reenter(claim, now);
-                (Attempt::Granted(until, self.mint(claim)), self.hint_if_sooner(before))
+                (Attempt::Granted(until, self.tokens.mint(claim)), self.hint_if_sooner(before))
             }
             None if claim.held == 0 => match claim.spot.target.kind {
                 Kind::Write => self.write(claim, turn, now),
@@ -186,7 +186,7 @@ impl Rw {
         self.writes.withdraw();
         let (held, until) = Held::new(claim, now);
         self.readers.insert(held.owner, held);
-        (Attempt::Granted(until, self.mint(claim)), after)
+        (Attempt::Granted(until, self.tokens.mint(claim)), after)
     }
 
     /// Takes the write half for somebody who does not have it.
@@ -217,14 +217,7 @@ impl Rw {
         self.reads.withdraw();
         let (held, until) = Held::new(claim, now);
         self.writer = Some(held);
-        (Attempt::Granted(until, self.mint(claim)), after)
-    }
-
-    fn mint(&mut self, claim: &Claim) -> Option<u64> {
-        claim.fenced.then(|| {
-            self.token += 1;
-            self.token
-        })
+        (Attempt::Granted(until, self.tokens.mint(claim)), after)
     }
 
     /// Whether a writer that waits keeps new readers out. One whose future is left lying about does not.

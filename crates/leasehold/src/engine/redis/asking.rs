@@ -1,0 +1,164 @@
+//! Asking the server for holds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use redis::Value;
+
+use super::answers::{milliseconds, nonsense, owner};
+use super::hints::Hints;
+use super::keeper::Kept;
+use super::{POLL, Redis, calls, rw_calls};
+use crate::engine::line::MayTake;
+use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
+use crate::error::Failure;
+use crate::term::Until;
+use crate::time::{self, jittered};
+
+impl Redis {
+    /// Takes or re-enters one.
+    pub(super) fn ask_for(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
+        let begun = time::now();
+        if let Err(failure) = self.check_process() {
+            return Reply::now(Attempt::NotAsked(failure));
+        }
+        if self.hints.is_outage() {
+            return Reply::now(Attempt::NotAsked(Failure::Unavailable("not connected".into())));
+        }
+        let Target { kind, .. } = claim.spot.target;
+        let in_line = claim.held == 0 && !claim.steal && kind != Kind::Spin;
+        // Whoever is inside and wants the other half, too, does not wait behind those who wait for it to leave.
+        let is_inside = || kind.family() == Family::Rw && self.keeper.is_inside(&claim.spot);
+        if in_line && !is_inside() {
+            let busy = |retry_in| Reply::now(Attempt::Busy(Busy { retry_in, ..Busy::default() }));
+            match self.hints.may_ask(&claim.spot, turn, begun) {
+                MayTake::Yes => {}
+                MayTake::In(wait) => return busy(Some(wait)),
+                MayTake::WhenHinted => return busy(None),
+            }
+        }
+        let before = self.keeper.get(&claim.spot);
+        let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
+        let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(&claim.term), begun);
+        let length = kept.length(begun);
+        let answer = self.pipe().step(claim.spot.clone(), calls::acquire(claim, length));
+        let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
+        let (keeper, hints, beats, pipe) =
+            (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats), self.pipe());
+        let marks = rw_calls::marks(claim).then(|| Arc::clone(&self.marks));
+        if let Some(marks) = &marks {
+            marks.add(&claim.spot);
+        }
+        Reply::later(async move {
+            let answer = match answer.await? {
+                // A `SET … NX` that was refused tells nothing else: only whoever is refused pays for a question.
+                Value::Nil => pipe.send(calls::query(&kept.spot.target, None)).await?,
+                answer => answer,
+            };
+            let token = match answer {
+                Value::Int(0) => return Ok(Attempt::Gone),
+                Value::Int(-1) => return Ok(Attempt::Misfit),
+                Value::Int(token @ 1..) => fenced.then_some(token.unsigned_abs()),
+                Value::Okay => None,
+                busy => {
+                    let mut attempt = busy_with(&busy, &kept.spot, &hints)?;
+                    if let (Attempt::Busy(Busy { position: Some(position), .. }), Some(queueing)) =
+                        (&attempt, queue)
+                    {
+                        beats.add(&kept.spot, queueing, *position);
+                    }
+                    if let (Attempt::Busy(Busy { retry_in, .. }), Some(_)) = (&mut attempt, marks) {
+                        // To leave the mark again.
+                        *retry_in = Some(retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
+                    }
+                    return Ok(attempt);
+                }
+            };
+            let until = kept.until(begun, length);
+            beats.remove(&kept.spot);
+            if let Some(marks) = marks {
+                // The script took the mark away.
+                marks.take(&kept.spot);
+            }
+            // An answer that is looked at too late says nothing about now: somebody else may have the lock.
+            if !matches!(until, Until::Deadline(end, _) if end <= time::now()) {
+                keeper.keep(kept, steal);
+            }
+            Ok(Attempt::Granted(until, token))
+        })
+    }
+
+    /// Takes several or none.
+    pub(super) fn ask_for_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+        let begun = time::now();
+        if let Err(failure) = self.check_process() {
+            return Reply::now(AttemptAll::NotAsked(failure));
+        }
+        if self.hints.is_outage() {
+            return Reply::now(AttemptAll::NotAsked(Failure::Unavailable("not connected".into())));
+        }
+        for (number, claim) in claims.iter().enumerate() {
+            let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
+            let retry_in = match self.hints.may_ask(&claim.spot, turn, begun) {
+                MayTake::Yes => continue,
+                MayTake::In(wait) => Some(wait),
+                MayTake::WhenHinted => None,
+            };
+            return Reply::now(AttemptAll::Busy(number, Busy { retry_in, ..Busy::default() }));
+        }
+        let kept = |claim: &Claim| {
+            Kept::new(claim.spot.clone(), claim.lease, claim.limit, Arc::clone(&claim.term), begun)
+        };
+        let kept: Vec<_> = claims.iter().map(kept).collect();
+        let length = kept[0].length(begun);
+        let fenced = claims[0].fenced;
+        let answer = self.pipe().step(claims[0].spot.clone(), calls::acquire_all(claims, length));
+        let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
+        Reply::later(async move {
+            let answer = answer.await?;
+            let Value::Array(parts) = &answer else { return Err(nonsense(&answer)) };
+            if let [Value::BulkString(_), Value::Int(number), busy @ ..] = parts.as_slice() {
+                let number = usize::try_from(number - 1).unwrap_or_default().min(kept.len() - 1);
+                return match busy_with(&Value::Array(busy.to_vec()), &kept[number].spot, &hints)? {
+                    Attempt::Busy(busy) => Ok(AttemptAll::Busy(number, busy)),
+                    _ => Err(nonsense(&answer)),
+                };
+            }
+            let mut granted = Vec::with_capacity(kept.len());
+            for (kept, token) in kept.into_iter().zip(parts) {
+                let Value::Int(token) = token else { return Err(nonsense(&answer)) };
+                granted.push((kept.until(begun, length), fenced.then_some(token.unsigned_abs())));
+                keeper.keep(kept, false);
+            }
+            Ok(AttemptAll::Granted(granted))
+        })
+    }
+}
+
+/// What a claim comes to when `answer` tells how long the lock is held, and by whom.
+fn busy_with(answer: &Value, spot: &Spot, hints: &Hints) -> Result<Attempt, Failure> {
+    let busy = match answer {
+        Value::Array(busy) => busy.as_slice(),
+        // Free again since it was refused.
+        Value::Nil => return Ok(Attempt::Busy(Busy { retry_in: Some(Duration::ZERO), ..Busy::default() })),
+        other => return Err(nonsense(other)),
+    };
+    let (left, holder, place) = match busy {
+        // Of a fair lock.
+        [Value::Int(left), holder, Value::Int(place)] => (*left, owner(holder), *place),
+        [Value::Int(left), holder, ..] => (*left, owner(holder), 0),
+        [Value::Int(left), ..] => (*left, None, 0),
+        _ => return Err(nonsense(answer)),
+    };
+    if holder == Some(spot.owner) {
+        return Ok(Attempt::Gone);
+    }
+    let position = usize::try_from(place).ok().filter(|place| *place > 0);
+    // One more, because the server rounds down. Of a queue only the first has anything to look for then.
+    let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
+    let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
+    // Others who release such a lock tell nobody.
+    let polls = spot.target.kind == Kind::SetNx || hints.is_denied();
+    let retry_in = [retry_in, polls.then(|| jittered(POLL))].into_iter().flatten().min();
+    Ok(Attempt::Busy(Busy { retry_in, holder, position }))
+}

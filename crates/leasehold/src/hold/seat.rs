@@ -1,0 +1,136 @@
+//! From where the steps of a hold are made, one at a time.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use super::{Entry, Hold};
+use crate::engine::{Family, Spot};
+use crate::lease::Lease;
+use crate::loss::Loss;
+use crate::term::Term;
+use crate::time::Instant;
+
+/// What is known of a hold between two steps.
+pub(super) struct Seat {
+    /// How often the engine counts this owner.
+    pub(super) count: u32,
+    /// The term that is running, if the hold is entered.
+    pub(super) term: Option<Arc<Term>>,
+    pub(super) lease: Lease,
+    /// When it must end, however often it is renewed.
+    pub(super) limit: Option<Instant>,
+    /// Whether every entry has a token.
+    pub(super) fenced: bool,
+    /// Whether it may be entered again by what is known of it, which is how it was entered last.
+    pub(super) reentrant: bool,
+}
+
+impl Seat {
+    pub(super) fn new(lease: Lease) -> Self {
+        Self { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true }
+    }
+
+    /// One more count, entered like this.
+    pub(super) fn entered(&mut self, entry: &Entry, limit: Option<Instant>, term: &Arc<Term>) {
+        let before = self.limit.filter(|_| self.count > 0);
+        self.limit = [before, limit].into_iter().flatten().min();
+        self.count += 1;
+        self.term = Some(Arc::clone(term));
+        self.lease = entry.lease;
+        self.fenced = entry.fenced;
+        self.reentrant = entry.reentrant;
+    }
+}
+
+/// The right to make a step.
+pub(super) struct Seated<'a> {
+    pub(super) hold: &'a Hold,
+    pub(super) seat: Option<tokio::sync::MutexGuard<'a, Seat>>,
+}
+
+impl Seated<'_> {
+    /// Why a guard of `term` holds nothing, if so.
+    pub(super) fn loss_of(&self, term: &Arc<Term>) -> Option<Loss> {
+        let current = self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term));
+        term.loss().or_else(|| (!current).then_some(Loss::Gone))
+    }
+
+    /// The lease of the whole hold when it is entered with `lease`.
+    ///
+    /// That of a plain lock is replaced. A read-write lock and a group let nothing be shortened: the longer one stays.
+    pub(super) fn lease_with(&self, lease: Lease, spot: &Spot) -> Lease {
+        let keeps = matches!(spot.target.kind.family(), Family::Rw | Family::Group);
+        let Some(term) = self.term.as_ref().filter(|_| keeps) else {
+            return lease;
+        };
+        match (self.lease, lease) {
+            (kept @ Lease::Kept(_), _) | (_, kept @ Lease::Kept(_)) => kept,
+            (Lease::Fixed(_), Lease::Fixed(length)) => Lease::Fixed(length.max(term.remaining())),
+        }
+    }
+
+    /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
+    pub(super) fn leave_lost_term(&mut self) {
+        if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
+            self.hold.abandon(0, self.lease);
+            self.vacate();
+        }
+    }
+
+    pub(super) fn vacate(&mut self) {
+        self.term = None;
+        self.count = 0;
+    }
+
+    pub(super) fn give_back(&mut self, term: &Arc<Term>) {
+        if !self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term)) {
+            return;
+        }
+        self.count -= 1;
+        if self.count == 0 {
+            self.term = None;
+            term.release();
+        }
+        self.hold.abandon(self.count, self.lease);
+    }
+}
+
+impl Deref for Seated<'_> {
+    type Target = Seat;
+
+    fn deref(&self) -> &Seat {
+        self.seat.as_ref().expect("seated until dropped")
+    }
+}
+
+impl DerefMut for Seated<'_> {
+    fn deref_mut(&mut self) -> &mut Seat {
+        self.seat.as_mut().expect("seated until dropped")
+    }
+}
+
+impl Drop for Seated<'_> {
+    fn drop(&mut self) {
+        self.seat = None;
+        self.hold.settle();
+    }
+}
+
+/// Takes a step back whose answer nobody got.
+pub(super) struct Undo<'a> {
+    pub(super) hold: &'a Hold,
+    pub(super) count: u32,
+    pub(super) lease: Lease,
+}
+
+impl Undo<'_> {
+    pub(super) fn disarm(self) {
+        std::mem::forget(self);
+    }
+}
+
+impl Drop for Undo<'_> {
+    fn drop(&mut self) {
+        self.hold.abandon(self.count, self.lease);
+    }
+}

@@ -1,0 +1,65 @@
+//! Several holds entered in one step.
+
+use std::sync::Arc;
+
+use super::seat::Undo;
+use super::{Entry, Hold};
+use crate::engine::{AttemptAll, Busy, Claim, RwOptions, Ticket};
+use crate::error::{AcquireError, Failure};
+use crate::guard::Guard;
+use crate::term::Term;
+use crate::time;
+
+impl Hold {
+    /// Tries once to enter several holds of one owner that are not entered, all or none: the guards, or which one is busy.
+    pub(crate) async fn enter_all(
+        holds: &[Arc<Self>],
+        entry: Entry,
+        turn: Option<(usize, Ticket)>,
+    ) -> Result<Result<Vec<Guard>, (usize, Busy)>, AcquireError> {
+        let shared = &holds[0].shared;
+        let limit = entry.max_hold.and_then(|length| time::now().checked_add(length));
+        let (mut seats, mut claims) = (Vec::new(), Vec::new());
+        for hold in holds {
+            seats.push(hold.sit().await);
+            claims.push(Claim {
+                spot: hold.spot.clone(),
+                held: 0,
+                lease: entry.lease,
+                limit,
+                steal: false,
+                fenced: entry.fenced,
+                queue: None,
+                rw: RwOptions::default(),
+                term: Term::new(Arc::downgrade(hold)),
+            });
+        }
+        let undo = |hold| Undo { hold, count: 0, lease: entry.lease };
+        let undos: Vec<_> = holds.iter().map(|hold| undo(hold.as_ref())).collect();
+        let answer = shared.engine.attempt_all(&claims, turn).await?;
+        let granted = match answer {
+            AttemptAll::Granted(granted) => granted,
+            AttemptAll::Busy(number, busy) => {
+                undos.into_iter().for_each(Undo::disarm);
+                return Ok(Err((number, busy)));
+            }
+            AttemptAll::NotAsked(failure) => {
+                undos.into_iter().for_each(Undo::disarm);
+                return Err(failure.into());
+            }
+        };
+        for (claim, (until, _)) in claims.iter().zip(&granted) {
+            claim.term.lasts(*until);
+            if claim.term.loss().is_some() {
+                return Err(Failure::Unavailable("the answer came after the lease had run out".into()).into());
+            }
+        }
+        undos.into_iter().for_each(Undo::disarm);
+        let mut guards = Vec::with_capacity(holds.len());
+        for (((hold, seat), claim), (_, token)) in holds.iter().zip(&mut seats).zip(claims).zip(granted) {
+            seat.entered(&entry, limit, &claim.term);
+            guards.push(Guard::new(Arc::clone(hold), claim.term, token));
+        }
+        Ok(Ok(guards))
+    }
+}
