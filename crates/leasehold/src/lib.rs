@@ -30,6 +30,8 @@ mod permit_id;
 mod permits;
 mod quorum_lock;
 mod race;
+#[cfg(doctest)]
+mod redisson;
 mod rw_lock;
 mod semaphore;
 mod sets;

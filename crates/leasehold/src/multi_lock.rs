@@ -18,7 +18,7 @@ use crate::owner::Owner;
 use crate::race::{First, all, first, race};
 use crate::time::{self, Instant};
 
-/// Several locks that are held together or not at all: Redisson's `RMultiLock`.
+/// Several locks that are held together or not at all: Redisson's `getMultiLock(locks)`.
 ///
 /// The members may be locks of any kind and of any client. They are taken in the order of their names, whatever the order
 /// in which they were given, so that those who want some of the same locks do not wait for each other in a circle. A
