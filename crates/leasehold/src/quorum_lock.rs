@@ -25,9 +25,11 @@ use crate::time;
 /// soon as they can be had.
 ///
 /// **What it does not promise.** A server that restarts without its data within one lease has forgotten its vote, and may
-/// give it to somebody else: with two such servers out of five, two can hold the lock at once. Start a server that has
-/// lost its data no sooner than one lease later, or let [`rejoin_delay`](QuorumLock::rejoin_delay) see to it. Clocks must run at about the same speed. There is no fencing token: no
-/// number rises on all servers together. Nobody is told when it is free: waiters look again after a pause, in no order.
+/// give it to somebody else: three such servers out of five, or one if no more than three had voted, and two can hold the
+/// lock at once. Start a server that has lost its data no sooner than one lease later, or let
+/// [`rejoin_delay`](QuorumLock::rejoin_delay) see to it. Clocks must run at about the same speed. There is no fencing
+/// token: no number rises on all servers together. Nobody is told when it is free: waiters look again after a pause, in no
+/// order.
 /// If one server with a replica is enough for you, a [`fenced_lock`](Client::fenced_lock) there is simpler and safer.
 ///
 /// ```
