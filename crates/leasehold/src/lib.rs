@@ -21,8 +21,6 @@ mod leased_semaphore;
 mod lock;
 mod loss;
 mod multi_lock;
-#[cfg(doctest)]
-mod must_use;
 mod name;
 mod operation;
 mod owner;

@@ -1,54 +1,197 @@
-//! Which types may cross threads.
+//! Which types may cross threads, and which there is only one of.
+
+use std::time::Duration;
 
 use leasehold::{
-    Acquire, AcquireError, Client, Connect, ConnectError, ExtendError, Guard, Holder, Invalid, Lock, Loss,
-    Operation, OwnedLock, Owner, QueryError, ReleaseError, TryAcquire,
+    Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client, Connect,
+    ConnectError, ExtendError, Failure, FairLock, Fence, FencedGuard, FencedLock, Guard, Holder, Invalid,
+    Latch, LatchWait, LeasedPermits, LeasedSemaphore, Lock, Loss, MultiGuard, MultiLock, Operation,
+    OwnedLock, Owner, OwnerParseError, PermitId, PermitIdParseError, Permits, QueryError, Queued,
+    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore, Shutdown, Stale,
+    TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
 };
 
-fn free<T: Send + Sync + 'static>() {}
-fn sendable<T: Send + 'static>(_: &T) {}
+fn free<T: Send + Sync + Unpin + 'static>() {}
+fn sendable<T: Send + Unpin + 'static>(_: T) {}
+
+/// Handles and what is asked of them: shared, copied and sent about.
+#[test]
+fn handles_are_send_sync_static_and_clone() {
+    fn handle<T: Clone + std::fmt::Debug + Send + Sync + Unpin + 'static>() {}
+    handle::<Client>();
+    handle::<Connect>();
+    handle::<Lock>();
+    handle::<OwnedLock>();
+    handle::<FencedLock>();
+    handle::<FairLock>();
+    handle::<RwLock>();
+    handle::<ReadLock>();
+    handle::<WriteLock>();
+    handle::<MultiLock>();
+    handle::<QuorumLock>();
+    handle::<Semaphore>();
+    handle::<LeasedSemaphore>();
+    handle::<Latch>();
+    handle::<Acquire>();
+    handle::<Acquire<FencedGuard>>();
+    handle::<Acquire<ReadGuard>>();
+    handle::<Acquire<WriteGuard>>();
+    handle::<TryAcquire>();
+    handle::<TryAcquire<FencedGuard>>();
+    handle::<TryAcquire<ReadGuard>>();
+    handle::<TryAcquire<WriteGuard>>();
+    handle::<AcquireAll>();
+    handle::<AcquireQuorum>();
+    handle::<AcquirePermits>();
+    handle::<AcquirePermits<LeasedPermits>>();
+    handle::<AcquirePermits<Vec<PermitId>>>();
+    handle::<TryAcquirePermits>();
+    handle::<TryAcquirePermits<LeasedPermits>>();
+    handle::<TryAcquirePermits<Vec<PermitId>>>();
+    handle::<TrySetPermits>();
+    handle::<LatchWait>();
+}
 
 #[test]
 fn values_are_send_sync_and_static() {
-    free::<Client>();
-    free::<Connect>();
-    free::<Lock>();
-    free::<OwnedLock>();
-    free::<Acquire>();
-    free::<TryAcquire>();
-    free::<Guard>();
-    free::<Owner>();
+    free::<BackOff>();
+    free::<Fence>();
     free::<Holder>();
     free::<Loss>();
+    free::<Owner>();
+    free::<PermitId>();
+    free::<Queued>();
+    free::<Released>();
+    free::<Shutdown>();
+}
+
+/// Compiles for types that are not `Clone`: for those that are, both impls fit, and the call is ambiguous.
+trait Single<Why> {
+    fn there_is_only_one() {}
+}
+struct NotSingle;
+impl<T> Single<()> for T {}
+impl<T: Clone> Single<NotSingle> for T {}
+
+/// A guard moves to where it is needed, and stays the only proof of its hold.
+#[test]
+fn guards_are_send_sync_static_and_not_clone() {
+    free::<Guard>();
+    free::<FencedGuard>();
+    free::<ReadGuard>();
+    free::<WriteGuard>();
+    free::<MultiGuard>();
+    free::<QuorumGuard>();
+    free::<Permits>();
+    free::<LeasedPermits>();
+    <Guard as Single<_>>::there_is_only_one();
+    <FencedGuard as Single<_>>::there_is_only_one();
+    <ReadGuard as Single<_>>::there_is_only_one();
+    <WriteGuard as Single<_>>::there_is_only_one();
+    <MultiGuard as Single<_>>::there_is_only_one();
+    <QuorumGuard as Single<_>>::there_is_only_one();
+    <Permits as Single<_>>::there_is_only_one();
+    <LeasedPermits as Single<_>>::there_is_only_one();
+}
+
+/// A hold is given back once: whoever does it has no guard any more, and there is no second one.
+#[test]
+fn a_release_takes_the_guard_away() {
+    fn taken<G, T>(_release: fn(G) -> Operation<T>) {}
+    taken::<Guard, _>(Guard::release);
+    taken::<FencedGuard, _>(FencedGuard::release);
+    taken::<ReadGuard, _>(ReadGuard::release);
+    taken::<WriteGuard, _>(WriteGuard::release);
+    taken::<WriteGuard, _>(WriteGuard::downgrade);
+    taken::<MultiGuard, _>(MultiGuard::release);
+    taken::<QuorumGuard, _>(QuorumGuard::release);
+    taken::<Permits, _>(Permits::release);
+    taken::<LeasedPermits, _>(LeasedPermits::release);
 }
 
 #[test]
 fn errors_are_send_sync_and_static() {
     fn error<T: std::error::Error + Clone + PartialEq + Send + Sync + 'static>() {}
     error::<AcquireError>();
+    error::<ChangeError>();
     error::<ConnectError>();
     error::<ExtendError>();
+    error::<Failure>();
     error::<Invalid>();
     error::<Loss>();
+    error::<OwnerParseError>();
+    error::<PermitIdParseError>();
     error::<QueryError>();
     error::<ReleaseError>();
+    error::<Stale>();
+    error::<UrlError>();
+    error::<WaitError>();
+    error::<WriteError>();
+}
+
+/// What is public and not named here was forgotten.
+#[test]
+fn no_public_type_is_missing_here() {
+    let exports = include_str!("../../../leasehold/src/lib.rs").split("pub use crate::").skip(1);
+    let names = exports.filter_map(|export| export.split(';').next()?.split("::").nth(1));
+    let names = names.flat_map(|names| names.split(|c: char| !c.is_alphanumeric()));
+    let names: Vec<_> = names.filter(|name| !name.is_empty()).collect();
+    assert!(names.len() > 40, "{names:?}");
+    let here = include_str!("bounds.rs");
+    let missing: Vec<_> = names.into_iter().filter(|name| !is_used(here, name)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Whether a name stands somewhere as the first thing between angle brackets, or is the type that all calls return.
+fn is_used(text: &str, name: &str) -> bool {
+    [">", "<"].iter().any(|end| text.contains(&format!("<{name}{end}"))) || name == "Operation"
 }
 
 #[tokio::test]
 async fn futures_are_send_and_static_and_the_work_of_run_is_the_callers() {
     let client = Client::connect("memory:").await.unwrap();
     let lock = client.lock("a");
-    sendable(&lock.acquire().into_future());
-    sendable(&lock.try_acquire().into_future());
-    sendable(&lock.force_unlock());
+    sendable(lock.acquire().into_future());
+    sendable(lock.try_acquire().into_future());
+    sendable(lock.force_unlock());
+    sendable(client.fair_lock("a").queue());
+    sendable(client.fenced_lock("a").acquire().into_future());
+    sendable(client.rw_lock("b").read().acquire().into_future());
+    sendable(client.rw_lock("b").write().try_acquire().into_future());
+    sendable(client.multi_lock(["c", "d"]).acquire().into_future());
+    sendable(client.multi_lock(["c", "d"]).try_acquire());
+    sendable(client.group_lock("e", ["1", "2"]).acquire().into_future());
+    sendable(QuorumLock::new([&client], "f").acquire().into_future());
+    sendable(QuorumLock::new([&client], "f").try_acquire());
+    sendable(client.semaphore("g").acquire(1).into_future());
+    sendable(client.semaphore("g").try_set_permits(1).into_future());
+    sendable(client.leased_semaphore("h").try_acquire(1).into_future());
+    sendable(client.leased_semaphore("h").acquire(1).permanent().into_future());
+    sendable(client.latch("i").wait().into_future());
+    sendable(client.fenced_write("j", 1, "value"));
+    sendable(client.shutdown(Duration::ZERO));
+
     let guard = lock.acquire().await.unwrap();
-    sendable(&guard.lost());
-    sendable(&guard.extend(std::time::Duration::from_secs(1)));
-    sendable(&guard.reenter());
+    sendable(guard.extend(Duration::from_secs(1)));
+    sendable(guard.reenter());
     // `run` borrows the guard and the work: neither has to be Send or 'static.
     let local = std::rc::Rc::new(1);
     assert_eq!(guard.run(async { *local }).await, Ok(1));
     let lost: Operation<Loss> = guard.lost();
     drop(guard);
-    drop(lost);
+    sendable(lost);
+
+    let write = client.rw_lock("b").write().acquire().await.unwrap();
+    sendable(write.reenter());
+    sendable(write.downgrade());
+    let read = client.rw_lock("b").read().acquire().await.unwrap();
+    sendable(read.try_upgrade());
+    let several = client.multi_lock(["c", "d"]).acquire().await.unwrap();
+    sendable(several.lost());
+    assert_eq!(several.run(async { *local }).await, Ok(1));
+    sendable(several.release());
+    let quorum = QuorumLock::new([&client], "f").acquire().await.unwrap();
+    sendable(quorum.lost());
+    assert_eq!(quorum.run(async { *local }).await, Ok(1));
+    sendable(quorum.release());
 }

@@ -9,6 +9,7 @@ mod conformance;
 mod differences;
 mod exclusion;
 mod line;
+mod must_use;
 mod outage;
 mod runtimes;
 mod rw_cancellation;

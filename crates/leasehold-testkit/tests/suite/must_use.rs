@@ -1,0 +1,98 @@
+//! What the compiler says about values that are not used.
+//!
+//! Each statement expects its complaint: one that does not come is an error, and the tests are not built.
+
+#![deny(unfulfilled_lint_expectations)]
+
+use std::time::Duration;
+
+use leasehold::{BackOff, Client, Fence, MultiLock, Owner, QuorumLock};
+
+/// States that the compiler complains about each of these statements.
+macro_rules! must_be_used {
+    ($($value:expr;)+) => {$(
+        #[expect(unused_must_use, reason = "that it complains is the test")]
+        { $value; }
+    )+};
+}
+
+/// A guard that is not kept would release the lock on the spot.
+#[test]
+fn guards() {
+    let client = Client::connect("memory:").block().unwrap();
+    let (rw, semaphore, leased) = (client.rw_lock("rw"), client.semaphore("s"), client.leased_semaphore("l"));
+    semaphore.try_set_permits(1).block().unwrap();
+    leased.try_set_permits(1).block().unwrap();
+    must_be_used! {
+        client.lock("a").acquire().block().unwrap();
+        client.fenced_lock("a").acquire().block().unwrap();
+        rw.read().acquire().block().unwrap();
+        rw.write().acquire().block().unwrap();
+        client.multi_lock(["a", "b"]).acquire().block().unwrap();
+        QuorumLock::new([&client], "q").acquire().block().unwrap();
+        semaphore.acquire(1).block().unwrap();
+        leased.acquire(1).block().unwrap();
+    }
+}
+
+/// Nothing happens before `.await` or `.block()`.
+#[test]
+fn operations() {
+    let client = Client::connect("memory:").block().unwrap();
+    let lock = client.lock("a");
+    let (multi, quorum) = (client.multi_lock(["a", "b"]), QuorumLock::new([&client], "q"));
+    let (semaphore, leased, latch) = (client.semaphore("s"), client.leased_semaphore("l"), client.latch("c"));
+    must_be_used! {
+        Client::connect("memory:");
+        lock.acquire();
+        lock.try_acquire();
+        lock.is_locked();
+        lock.force_unlock();
+        client.fenced_lock("a").acquire();
+        client.rw_lock("rw").write().try_acquire();
+        multi.acquire();
+        multi.try_acquire();
+        quorum.acquire();
+        quorum.try_acquire();
+        semaphore.acquire(1);
+        semaphore.try_acquire(1);
+        semaphore.try_set_permits(1);
+        semaphore.release(1);
+        leased.acquire(1);
+        leased.acquire(1).permanent();
+        leased.try_acquire(1);
+        leased.set_permits(1);
+        latch.wait();
+        latch.count_down();
+        client.fenced_write("key", 1, "value");
+        client.shutdown(Duration::ZERO);
+    }
+    let guard = lock.acquire().block().unwrap();
+    must_be_used! {
+        guard.lost();
+        guard.extend(Duration::from_secs(1));
+        guard.reenter();
+        guard.run(async {});
+        guard.release();
+    }
+}
+
+/// Options are set on what is returned, not on what was there.
+#[test]
+fn options() {
+    let client = Client::connect("memory:").block().unwrap();
+    let second = Duration::from_secs(1);
+    must_be_used! {
+        client.lock("a").non_reentrant();
+        client.lock("a").back_off(BackOff::default());
+        client.fair_lock("a").non_reentrant();
+        client.rw_lock("rw").prefer_writers();
+        client.lock("a").as_owner(&Owner::unique());
+        MultiLock::new([client.lock("a")]);
+        QuorumLock::new([&client], "q").member_limit(second);
+        QuorumLock::new([&client], "q").rejoin_delay(second);
+        BackOff::constant(second).factor(1);
+        Owner::unique();
+        Fence::new();
+    }
+}
