@@ -118,7 +118,13 @@ pub(crate) async fn wait<A: Awaited>(
                 return Ok(got);
             }
             Ok(Tried::Busy(busy)) => {
-                wait.busy(busy)?;
+                if let Err(over) = wait.busy(busy) {
+                    if awaited.queues() {
+                        // Whoever was queued by its first try has a place to give up, too.
+                        drop(turn.unwrap_or_else(|| Turn::take(awaited.shared(), awaited.spot())));
+                    }
+                    return Err(over);
+                }
                 if busy.position.is_none() && awaited.queues() {
                     // It was not there when its turn came, and others have passed: the place is gone.
                     turn = None;

@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
+use std::future::{Future, poll_fn};
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::{Client, FairLock, Owner};
@@ -19,6 +21,7 @@ on_both! {
     a_waiter_that_lives_is_not_presumed_dead
     waiters_of_a_client_share_one_beat
     who_gives_up_lowers_the_time_of_those_behind
+    who_hears_too_late_that_it_is_queued_leaves_the_queue
 }
 
 const QUEUE: &str = "redisson_lock_queue:{n}";
@@ -225,4 +228,20 @@ async fn who_gives_up_lowers_the_time_of_those_behind(flavour: Flavour) {
     for waiter in waiters {
         granted(waiter).await.release().await.unwrap();
     }
+}
+
+async fn who_hears_too_late_that_it_is_queued_leaves_the_queue(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    let lock = client.fair_lock("n");
+    let held = lock.acquire().await.unwrap();
+    let mut waiting = Box::pin(lock.acquire().wait(Duration::from_millis(20)).into_future());
+    assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
+    until("it stands in the queue", || queue(&server).len() == 1).await;
+    // Nobody polls it until its time is over.
+    std::thread::sleep(Duration::from_millis(50));
+    waiting.await.unwrap_err();
+    until("it has left the queue", || queue(&server).is_empty()).await;
+    held.release().await.unwrap();
+    assert_eq!(keys(&server), [""; 0]);
 }
