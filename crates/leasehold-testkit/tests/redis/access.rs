@@ -105,10 +105,16 @@ async fn read_and_write(client: &Client, name: &str) -> Result<(), String> {
     let guard = lock.read().acquire().await.map_err(|error| told("read")(&error))?;
     let inner = guard.reenter().await.map_err(|error| told("re-enter to read")(&error))?;
     let writer = tokio::spawn(lock.write().acquire().into_future());
-    // Waits, and leaves its mark.
-    sleep(SECOND).await;
+    // Waits, and leaves its mark, by which it bars new readers.
+    let barred = async {
+        while lock.read().try_acquire().await.map_err(|error| told("try to read")(&error))?.is_some()
+            && !writer.is_finished()
+        {}
+        Ok::<_, String>(())
+    };
+    soon("the writer's mark", barred).await?;
     let read = lock.read().is_locked().await.map_err(|error| told("question")(&error))?;
-    if !read || writer.is_finished() || lock.read().try_acquire().await.is_ok_and(|guard| guard.is_some()) {
+    if !read || writer.is_finished() {
         return Err("reading".into());
     }
     inner.release().await.map_err(|error| told("release of a reader")(&error))?;
