@@ -220,6 +220,29 @@ pub async fn the_lease_of_a_permit_can_be_changed(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
+pub async fn a_shorter_lease_lets_waiters_in_when_it_is_over(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
+    let kept = ids(&semaphore, 1).await?;
+    for long in [LONG_LEASE, Duration::MAX] {
+        let id = match long {
+            Duration::MAX => soon(semaphore.acquire(1).permanent()).await?[0],
+            long => soon(semaphore.acquire(1).lease(long)).await?.forget()[0],
+        };
+        let [near, far] = [&semaphore, &elsewhere].map(|semaphore| semaphore.acquire(1).into_future());
+        let waiters = [near, far].map(|acquire| tokio::spawn(async { acquire.await.map(drop) }));
+        sleep(MOMENT).await;
+        let begun = Instant::now();
+        assert!(semaphore.update_lease(id, LEASE).await?);
+        for waiter in waiters {
+            soon(waiter).await??;
+        }
+        assert!(begun.elapsed() >= LEASE);
+    }
+    drop(soon(semaphore.acquire(1)).await?);
+    semaphore.release(kept).await?;
+    remove(&semaphore).await
+}
+
 pub async fn the_lease_of_a_permit_can_be_asked_for(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 3).await?;
     let permanent = ids(&semaphore, 1).await?[0];

@@ -327,6 +327,7 @@ macro_rules! conformance_cases {
                 ["OWN-206"] => thousands_of_permits_lapse_at_once,
                 ["OWN-207"] => cancellation_racing_with_release_loses_no_leased_permit,
                 ["OWN-208"] => leased_permits_can_be_had_by_threads,
+                ["OWN-240"] => a_shorter_lease_lets_waiters_in_when_it_is_over,
             }
             latch {
                 ["CD-01", "CD-02"] => a_count_is_set_once,

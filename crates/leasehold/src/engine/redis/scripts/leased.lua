@@ -34,7 +34,12 @@ if what == 'lease' then
     if alive(id) == 0 then
         return done(0)
     end
-    put(id, lease == -1 and PERMANENT or now + lease)
+    local ends, first = lease == -1 and PERMANENT or now + lease, first_end()
+    put(id, ends)
+    if ends < first then
+        -- Whoever waits sleeps until the end that was the first, and has to look again.
+        tell(channel, 1)
+    end
     return done(1)
 end
 -- What is left is to give back all of these or none.

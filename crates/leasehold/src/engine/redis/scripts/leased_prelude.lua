@@ -57,6 +57,11 @@ local function alive(ids)
     end
     return count
 end
+-- When the first of them ends.
+local function first_end()
+    local first = redis.call('zrangebyscore', permits, '-inf', '+inf', 'withscores', 'limit', 0, 1)
+    return tonumber(first[2] or PERMANENT)
+end
 -- Gives back so many of those whose lease is over, or all.
 local function reclaim(channel, most)
     local lapsed = redis.call('zrangebyscore', permits, 0, whole(now), 'limit', 0, most or -1)

@@ -8,11 +8,8 @@ if not free then
     return redis.error_reply('WRONGTYPE not a number')
 end
 if free < count then
-    local next = redis.call('zrangebyscore', permits, '-inf', '+inf', 'withscores', 'limit', 0, 1)[2]
-    if next and tonumber(next) < PERMANENT then
-        return { math.max(tonumber(next) - now, 0) }
-    end
-    return { -1 }
+    local next = first_end()
+    return { next < PERMANENT and math.max(next - now, 0) or -1 }
 end
 local lease = tonumber(ARGV[5])
 redis.call('decrby', KEYS[1], ARGV[4])
