@@ -21,10 +21,17 @@ impl Script {
     }
 }
 
-/// A script that knows how the queue of a fair lock is kept.
+/// A script that may mint tokens, and knows how something is kept.
+macro_rules! locks {
+    ($($file:literal)+) => {
+        Script::new(concat!(include_str!("scripts/mint.lua"), $(include_str!(concat!("scripts/", $file))),+))
+    };
+}
+
+/// A script that knows how a fair lock and its queue are kept.
 macro_rules! fair {
     ($file:literal) => {
-        Script::new(concat!(include_str!("scripts/fair_queue.lua"), include_str!(concat!("scripts/", $file))))
+        locks!("lock.lua" "fair_queue.lua" $file)
     };
 }
 
@@ -39,10 +46,10 @@ macro_rules! leased {
     };
 }
 
-pub(super) static ACQUIRE: Script = Script::new(include_str!("scripts/acquire.lua"));
-pub(super) static ACQUIRE_ALL: Script = Script::new(include_str!("scripts/acquire_all.lua"));
-pub(super) static RELEASE: Script = Script::new(include_str!("scripts/release.lua"));
-pub(super) static ABANDON: Script = Script::new(include_str!("scripts/abandon.lua"));
+pub(super) static ACQUIRE: Script = locks!("lock.lua" "acquire.lua");
+pub(super) static ACQUIRE_ALL: Script = locks!("acquire_all.lua");
+pub(super) static RELEASE: Script = locks!("lock.lua" "release.lua");
+pub(super) static ABANDON: Script = locks!("lock.lua" "abandon.lua");
 pub(super) static RENEW: Script = Script::new(include_str!("scripts/renew.lua"));
 pub(super) static QUERY: Script = Script::new(include_str!("scripts/query.lua"));
 pub(super) static FAIR_ACQUIRE: Script = fair!("fair_acquire.lua");
@@ -54,7 +61,7 @@ pub(super) static QUEUE: Script = Script::new(include_str!("scripts/queue.lua"))
 pub(super) static TOKEN: Script = Script::new(include_str!("scripts/token.lua"));
 pub(super) static FORCE: Script = Script::new(include_str!("scripts/force.lua"));
 pub(super) static FENCED_WRITE: Script = Script::new(include_str!("scripts/fenced_write.lua"));
-pub(super) static SETNX_ACQUIRE: Script = Script::new(include_str!("scripts/setnx_acquire.lua"));
+pub(super) static SETNX_ACQUIRE: Script = locks!("setnx_acquire.lua");
 pub(super) static SETNX_RENEW: Script = Script::new(include_str!("scripts/setnx_renew.lua"));
 pub(super) static SETNX_QUERY: Script = Script::new(include_str!("scripts/setnx_query.lua"));
 static SETNX_RELEASE: Script = Script::new(include_str!("scripts/setnx_release.lua"));
@@ -80,30 +87,30 @@ pub(super) static SEMAPHORE: Script = Script::new(concat!(
 /// A script of the read-write lock, behind what they have in common.
 macro_rules! rw_script {
     ($file:literal) => {
-        Script::new(concat!(include_str!("scripts/rw/common.lua"), include_str!($file)))
+        locks!("rw/common.lua" $file)
     };
 }
 
-pub(super) static RW_READ: Script = rw_script!("scripts/rw/read.lua");
-pub(super) static RW_WRITE: Script = rw_script!("scripts/rw/write.lua");
-pub(super) static RW_LEAVE: Script = rw_script!("scripts/rw/leave.lua");
-pub(super) static RW_RENEW: Script = rw_script!("scripts/rw/renew.lua");
-pub(super) static RW_QUERY: Script = rw_script!("scripts/rw/query.lua");
-pub(super) static RW_FORCE: Script = rw_script!("scripts/rw/force.lua");
+pub(super) static RW_READ: Script = rw_script!("rw/read.lua");
+pub(super) static RW_WRITE: Script = rw_script!("rw/write.lua");
+pub(super) static RW_LEAVE: Script = rw_script!("rw/leave.lua");
+pub(super) static RW_RENEW: Script = rw_script!("rw/renew.lua");
+pub(super) static RW_QUERY: Script = rw_script!("rw/query.lua");
+pub(super) static RW_FORCE: Script = rw_script!("rw/force.lua");
 pub(super) static RW_UNMARK: Script = Script::new(include_str!("scripts/rw/unmark.lua"));
 
 /// A script of a group, behind what they have in common.
 macro_rules! group_script {
     ($file:literal) => {
-        Script::new(concat!(include_str!("scripts/group/common.lua"), include_str!($file)))
+        locks!("group/common.lua" $file)
     };
 }
 
-pub(super) static GROUP_ACQUIRE: Script = group_script!("scripts/group/acquire.lua");
-pub(super) static GROUP_LEAVE: Script = group_script!("scripts/group/leave.lua");
-pub(super) static GROUP_RENEW: Script = group_script!("scripts/group/renew.lua");
-pub(super) static GROUP_QUERY: Script = group_script!("scripts/group/query.lua");
-pub(super) static GROUP_FORCE: Script = group_script!("scripts/group/force.lua");
+pub(super) static GROUP_ACQUIRE: Script = group_script!("group/acquire.lua");
+pub(super) static GROUP_LEAVE: Script = group_script!("group/leave.lua");
+pub(super) static GROUP_RENEW: Script = group_script!("group/renew.lua");
+pub(super) static GROUP_QUERY: Script = group_script!("group/query.lua");
+pub(super) static GROUP_FORCE: Script = group_script!("group/force.lua");
 
 /// What to run, with its keys and arguments. Names and values are arguments, never script text.
 #[derive(Debug)]

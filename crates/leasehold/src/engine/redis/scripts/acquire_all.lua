@@ -10,11 +10,7 @@ for i = 1, locks do
 end
 local tokens = {}
 for i = 1, locks do
-    tokens[i] = 1
-    if KEYS[locks + i] then
-        tokens[i] = redis.call('incr', KEYS[locks + i])
-        redis.call('persist', KEYS[locks + i])
-    end
+    tokens[i] = mint(KEYS[locks + i])
 end
 for i = 1, locks do
     redis.call('hset', KEYS[i], owner, 1)

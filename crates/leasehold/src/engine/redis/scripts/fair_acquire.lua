@@ -5,13 +5,9 @@
 -- Returns the token, or 1, when it is ours; 0 when the owner does not hold it as often as it says; else {ms left, -1 or
 -- -2, who holds it or nothing, place in the queue or 0}.
 local key, queue, scores, marks, waits = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local owner, lease, held, wait = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[5])
+local owner, held, wait = ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[5])
 local head = evict(queue, scores, marks, waits)
-local left = redis.call('pttl', key)
-local count = 0
-if left ~= -2 then
-    count = tonumber(redis.call('hget', key, owner) or 0)
-end
+local left, count = look(key, owner)
 if count ~= held then
     return 0
 end
@@ -33,12 +29,7 @@ if held == 0 then
         return { left, left ~= -2 and redis.call('hkeys', key)[1] or '', place }
     end
 end
--- Before anything is taken from anybody: it fails where something else has the name of the tokens.
-local token = 1
-if KEYS[6] then
-    token = redis.call('incr', KEYS[6])
-    redis.call('persist', KEYS[6])
-end
+local token = mint(KEYS[6])
 if held == 0 then
     if steal then
         redis.call('del', key)
@@ -56,6 +47,5 @@ if held == 0 then
         dequeue(queue, scores, marks, waits, owner)
     end
 end
-redis.call('hincrby', key, owner, 1)
-redis.call('pexpire', key, lease)
+enter(key, owner, ARGV[2])
 return token

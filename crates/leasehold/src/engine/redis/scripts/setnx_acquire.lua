@@ -6,12 +6,6 @@ local holder = redis.call('get', key)
 if holder and ARGV[3] ~= '1' then
     return { redis.call('pttl', key), holder }
 end
--- Before anything is changed: it fails where something else has the name of the tokens.
-local token = 1
-if KEYS[2] then
-    token = redis.call('incr', KEYS[2])
-    -- A token that is forgotten comes again. Whoever put a time on it did not mean that.
-    redis.call('persist', KEYS[2])
-end
+local token = mint(KEYS[2])
 redis.call('set', key, owner, 'PX', lease)
 return token

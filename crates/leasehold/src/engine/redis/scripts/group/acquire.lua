@@ -19,12 +19,7 @@ end
 if who and ARGV[4] ~= '1' then
     return { last - now, who }
 end
-local token = 1
-if KEYS[2] then
-    token = redis.call('incr', KEYS[2])
-    -- A token that is forgotten comes again. Whoever put a time on it did not mean that.
-    redis.call('persist', KEYS[2])
-end
+local token = mint(KEYS[2])
 for i = 5, #ARGV do
     local field = ARGV[i]
     if held == 0 then

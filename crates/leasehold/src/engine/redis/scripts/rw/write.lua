@@ -42,12 +42,7 @@ if held == 0 then
         return { redis.call('pttl', key), other }
     end
 end
-local token = 1
-if tokens then
-    token = redis.call('incr', tokens)
-    -- A token that is forgotten comes again. Whoever put a time on it did not mean that.
-    redis.call('persist', tokens)
-end
+local token = mint(tokens)
 redis.call('hset', key, 'mode', 'write')
 redis.call('hset', key, owner .. ':write', held + 1)
 raise(key, lease)

@@ -1,0 +1,12 @@
+-- Mints a token, if there is where to count them; else it is 1. Before anything is changed: it fails where something else
+-- has the name of the tokens.
+local function mint(tokens)
+    if not tokens then
+        return 1
+    end
+    local token = redis.call('incr', tokens)
+    -- A token that is forgotten comes again. Whoever put a time on it did not mean that.
+    redis.call('persist', tokens)
+    return token
+end
+
