@@ -11,6 +11,7 @@ local mode = mode_of(key)
 if tonumber(redis.call('hget', key, owner .. ':write') or 0) ~= held then
     return 0
 end
+local rob = false
 if held == 0 then
     local reads = tonumber(redis.call('hget', key, owner) or 0)
     local upgrade = ARGV[5] == 'upgrade'
@@ -33,9 +34,8 @@ if held == 0 then
             end
         end
     end
-    if other and ARGV[5] == 'steal' then
-        delete(key, tag)
-    elseif other then
+    rob = other and ARGV[5] == 'steal'
+    if other and not rob then
         if mark then
             redis.call('set', mark, owner, 'px', ARGV[6])
         end
@@ -43,6 +43,9 @@ if held == 0 then
     end
 end
 local token = mint(tokens)
+if rob then
+    delete(key, tag)
+end
 redis.call('hset', key, 'mode', 'write')
 redis.call('hset', key, owner .. ':write', held + 1)
 raise(key, lease)
