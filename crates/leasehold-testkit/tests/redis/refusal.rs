@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ConnectError, Failure, Loss, QueryError, ReleaseError};
+use leasehold::{
+    AcquireError, ChangeError, Client, ConnectError, Failure, Lock, Loss, QueryError, ReleaseError,
+};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
-use crate::{SECOND, channels, connect, granted, keys, soon, take_as_redisson, until, waiting};
+use crate::{SECOND, channels, connect, granted, keys, number, soon, take_as_redisson, until, waiting};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
@@ -67,6 +69,123 @@ async fn a_full_server_still_lets_readers_and_writers_go() {
     assert!(lock("m").read().force_unlock().await.unwrap());
     drop(dropped);
     until("everything is given back", || keys(&server).is_empty()).await;
+}
+
+/// Extended, so that nothing has to be done about its time when one of two holds is given back.
+#[tokio::test]
+async fn a_full_server_still_lets_one_of_two_holds_go() {
+    let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
+    let client = connect(server.url()).await;
+    let rw = client.rw_lock("rw");
+    let locks =
+        [client.lock("n"), Lock::clone(&client.fair_lock("fair")), client.group_lock("group", ["a", "b"])];
+    let mut outer = Vec::new();
+    for lock in &locks {
+        let guard = lock.acquire().await.unwrap();
+        guard.extend(SECOND * 90).await.unwrap();
+        outer.push((guard.reenter().await.unwrap(), guard.reenter().await.unwrap(), guard));
+    }
+    let written = rw.write().acquire().await.unwrap();
+    written.extend(SECOND * 90).await.unwrap();
+    let again = (written.reenter().await.unwrap(), written.reenter().await.unwrap());
+    set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+
+    for (lock, (released, dropped, guard)) in locks.iter().zip(outer) {
+        assert_eq!(released.release().await.unwrap().holds_left, 2, "{lock:?}");
+        drop(dropped);
+        let given_back = async { while lock.hold_count(&guard.owner()).await.unwrap() != 1 {} };
+        soon("the dropped guard is given back", given_back).await;
+        assert!(guard.reenter().await.is_err_and(|error| error.is_unavailable()));
+        assert_eq!(guard.release().await.unwrap().holds_left, 0, "{lock:?}");
+    }
+    assert_eq!(again.0.release().await.unwrap().holds_left, 2);
+    drop(again.1);
+    assert_eq!(written.release().await.unwrap().holds_left, 0);
+    until("everything is given back", || keys(&server).is_empty()).await;
+}
+
+#[tokio::test]
+async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
+    for flavour in Flavour::ALL {
+        let server = Server::builder(flavour).config("maxmemory-policy noeviction").start();
+        let (client, other) = (connect(server.url()).await, connect(server.url()).await);
+        let (lock, elsewhere) = (client.fair_lock("n"), other.fair_lock("n"));
+        let held = lock.acquire().await.unwrap();
+        let mut waiters = Vec::new();
+        for place in 1..=3 {
+            waiters.push(tokio::spawn(elsewhere.acquire().into_future()));
+            until("it stands in the queue", || number(&server.cli(&["LLEN", QUEUE])) == place).await;
+        }
+        let queue = lock.queue().await.unwrap();
+        set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+        let error = lock.acquire().await.unwrap_err();
+        assert!(matches!(&error, AcquireError::Failure(Failure::Unavailable(text)) if text.contains("OOM")));
+        // Longer than one who is not heard of stays there.
+        sleep(SECOND * 4).await;
+        assert_eq!(lock.queue().await.unwrap(), queue, "{flavour:?}");
+        waiters.remove(0).abort();
+        until("who gives up leaves the queue", || number(&server.cli(&["LLEN", QUEUE])) == 2).await;
+        held.release().await.unwrap();
+        for (waiter, owner) in waiters.into_iter().zip(&queue[1..]) {
+            let guard = granted(waiter).await;
+            assert_eq!(&guard.owner(), owner, "{flavour:?}");
+            guard.release().await.unwrap();
+        }
+        until("everything is given back", || keys(&server).is_empty()).await;
+    }
+}
+
+const QUEUE: &str = "redisson_lock_queue:{n}";
+
+#[tokio::test]
+async fn a_full_server_goes_on_keeping_sets_and_permits() {
+    for flavour in Flavour::ALL {
+        let server = Server::builder(flavour).config("maxmemory-policy noeviction").start();
+        let client = Client::connect(server.url()).watchdog(SECOND * 2).outage_limit(SECOND).await.unwrap();
+        let (semaphore, leased) = (client.semaphore("n"), client.leased_semaphore("m"));
+        let latch = client.latch("l");
+        semaphore.try_set_permits(3).await.unwrap();
+        leased.try_set_permits(3).await.unwrap();
+        latch.try_set_count(2).await.unwrap();
+        let set_of_two = client.group_lock("group", ["a", "b"]).acquire().await.unwrap();
+        let (permit, leased_permit) = (semaphore.acquire(1).await.unwrap(), leased.acquire(1).await.unwrap());
+        let dropped = (semaphore.acquire(1).await.unwrap(), leased.acquire(1).await.unwrap());
+        let ids = leased.acquire(1).permanent().await.unwrap();
+        let open = tokio::spawn(latch.wait().into_future());
+        set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
+
+        let full = |failure: &Failure| matches!(failure, Failure::Unavailable(text) if text.contains("OOM"));
+        for error in [
+            client.group_lock("group", ["c"]).acquire().await.map(drop).unwrap_err(),
+            semaphore.acquire(1).await.map(drop).unwrap_err(),
+        ] {
+            assert!(matches!(&error, AcquireError::Failure(failure) if full(failure)), "{error:?}");
+        }
+        // Whether a change was made before is not known: it is tried for as long as an outage may last.
+        for error in [
+            client.semaphore("other").try_set_permits(1).await.unwrap_err(),
+            client.leased_semaphore("other").try_set_permits(1).await.unwrap_err(),
+            client.latch("other").try_set_count(1).await.unwrap_err(),
+        ] {
+            assert!(matches!(&error, ChangeError::Unknown(failure) if full(failure)), "{error:?}");
+        }
+        sleep(SECOND * 2).await;
+        assert!(set_of_two.is_held(), "it is renewed");
+        assert!(leased_permit.is_held(), "it is renewed");
+        assert!(leased.update_lease(ids[0], SECOND * 60).await.unwrap());
+
+        set_of_two.release().await.unwrap();
+        permit.release().await.unwrap();
+        leased_permit.release().await.unwrap();
+        drop(dropped);
+        leased.release(ids).await.unwrap();
+        assert_eq!((latch.count_down().await.unwrap(), latch.count_down().await.unwrap()), (1, 0));
+        soon("the latch", open).await.unwrap().unwrap();
+        assert_eq!((semaphore.available().await.unwrap(), leased.available().await.unwrap()), (3, 3));
+        set(&server, &["CONFIG", "SET", "maxmemory", "0"]);
+        leased.acquire(3).await.unwrap().release().await.unwrap();
+        semaphore.acquire(3).await.unwrap().release().await.unwrap();
+    }
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 //! It has a number of its own, under which the script notes the result. A repetition finds the note and is answered by
 //! it. When the answer has come, the note goes; the record has a time to live for those that nobody removes.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use redis::Cmd;
@@ -42,26 +42,31 @@ pub(super) struct Lasting {
     tries: u32,
     /// Whether it was sent, or given up before it could be: the first to say so decides.
     sent: Arc<OnceLock<bool>>,
+    /// Why the server could not, when it was last asked.
+    refusal: Arc<Mutex<Option<Failure>>>,
     answer: Option<oneshot::Sender<Answer>>,
 }
 
 impl Lasting {
     pub(super) fn new(call: Call, note: Note, until: Option<Instant>) -> Self {
-        Self { call, note, until, tries: 0, sent: Arc::default(), answer: None }
+        let (sent, refusal) = (Arc::default(), Arc::default());
+        Self { call, note, until, tries: 0, sent, refusal, answer: None }
     }
 
     /// What becomes of it, within its time.
     pub(super) fn outcome(mut self) -> (Self, impl Future<Output = Result<Answer, NotAsked>> + Send + use<>) {
         let (answer, answered) = oneshot::channel();
         self.answer = Some(answer);
-        let (until, sent) = (self.until, Arc::clone(&self.sent));
+        let (until, sent, refusal) = (self.until, Arc::clone(&self.sent), Arc::clone(&self.refusal));
         let outcome = async move {
             if let First::Left(Ok(answer)) = race(answered, time::sleep_until_or_forever(until)).await {
                 return Ok(answer);
             }
             let failure = |text: &str| Failure::Unavailable(text.into());
             if *sent.get_or_init(|| false) {
-                Ok(Err(failure("no answer for as long as an outage may last")))
+                let refusal = refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let unanswered = || failure("no answer for as long as an outage may last");
+                Ok(Err(refusal.unwrap_or_else(unanswered)))
             } else {
                 Err(failure("not connected for as long as an outage may last"))
             }
@@ -88,7 +93,12 @@ impl Lasting {
         match outcome {
             Ok(value) => Ok(Ok(value)),
             Err(Trouble::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => Ok(Err(refusal)),
-            Err(trouble) => Err(trouble),
+            Err(trouble) => {
+                if let Trouble::Refused(refusal) = &trouble {
+                    *self.refusal.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal.clone());
+                }
+                Err(trouble)
+            }
         }
     }
 

@@ -10,18 +10,19 @@ local function dequeue(queue, scores, marks, waits, owner)
     if not wait then
         return false
     end
-    local behind = false
-    for _, waiter in ipairs(redis.call('lrange', queue, 0, -1)) do
+    local waiters, behind = redis.call('lrange', queue, 0, -1), false
+    -- First what frees memory: a full server lets a script go on that has begun with that.
+    redis.call('zrem', scores, owner)
+    redis.call('lrem', queue, 0, owner)
+    redis.call('zrem', marks, owner)
+    redis.call('hdel', waits, owner)
+    for _, waiter in ipairs(waiters) do
         if behind then
             redis.call('zincrby', scores, -wait, waiter)
         elseif waiter == owner then
             behind = true
         end
     end
-    redis.call('zrem', scores, owner)
-    redis.call('lrem', queue, 0, owner)
-    redis.call('zrem', marks, owner)
-    redis.call('hdel', waits, owner)
     return true
 end
 
@@ -46,6 +47,9 @@ end
 
 -- Says of one of ours that it lives.
 local function mark(marks, waits, owner, wait)
+    -- Nothing has that name, but a full server lets a script go on that has begun with what frees memory. Whoever stands
+    -- in the queue keeps its place.
+    redis.call('zrem', marks, '')
     redis.call('zadd', marks, now + 3000, owner)
     redis.call('hset', waits, owner, wait)
     -- If all of them die, nobody takes these away.

@@ -35,7 +35,7 @@ if what == 'lease' then
         return done(0)
     end
     local ends, first = lease == -1 and PERMANENT or now + lease, first_end()
-    put(id, ends)
+    move(id, ends)
     if ends < first then
         -- Whoever waits sleeps until the end that was the first, and has to look again.
         tell(channel, 1)

@@ -12,6 +12,6 @@ for i, key in ipairs(KEYS) do
             late[#late + 1] = id
         end
     end
-    put(late, ends)
+    move(late, ends)
 end
 return held

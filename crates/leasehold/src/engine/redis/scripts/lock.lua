@@ -22,9 +22,8 @@ local function leave(key, owner, count, lease)
         redis.call('del', key)
         return 0
     end
-    if redis.call('pttl', key) < tonumber(lease) then
-        redis.call('pexpire', key, lease)
-    end
+    -- A full server lets a script go on that has begun with what takes no memory.
+    redis.call('pexpire', key, math.max(redis.call('pttl', key), tonumber(lease)))
     return redis.call('hincrby', key, owner, -1)
 end
 
@@ -37,6 +36,11 @@ local function lower(key, owner, most)
     if most == 0 then
         redis.call('del', key)
     else
+        local left = redis.call('pttl', key)
+        if left > 0 then
+            -- Nothing changes, but a full server lets a script go on that has begun like this.
+            redis.call('pexpire', key, left)
+        end
         redis.call('hset', key, owner, most)
     end
     return true

@@ -45,6 +45,12 @@ local function clear(key, field)
     end
 end
 
+-- Before the counts and times of what is held are changed. There is no such field, but a full server lets a script go on
+-- that has begun with what frees memory.
+local function go_on_when_full(key)
+    redis.call('hdel', key, '')
+end
+
 -- Makes a hold of a value last at least this long.
 local function keep(key, field, owner, till, lease)
     redis.call('hset', key, till_of(field, owner), string.format('%.0f', math.max(till, now + lease)))

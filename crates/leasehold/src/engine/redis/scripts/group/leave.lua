@@ -7,6 +7,7 @@ local key, owner, most, lease = KEYS[1], ARGV[1], tonumber(ARGV[3]), tonumber(AR
 if not is_hash(key) then
     return -1
 end
+go_on_when_full(key)
 local all, freed = true, false
 for i = 6, #ARGV do
     local field = ARGV[i]

@@ -16,6 +16,7 @@ for i, key in ipairs(KEYS) do
         end
     end
     if held[i] == 1 and lease > 0 then
+        go_on_when_full(key)
         for n = 1, fields do
             keep(key, ARGV[at + 2 + n], owner, ends[n], lease)
         end

@@ -24,6 +24,8 @@ if count <= most or not told then
     return -1
 end
 if most > 0 then
+    -- There is no such field, but a full server lets a script go on that has begun with what frees memory.
+    redis.call('hdel', key, '')
     raise(key, tonumber(ARGV[6]))
     if half == 'read' then
         raise_holds(tag, owner, most, tonumber(ARGV[6]))
