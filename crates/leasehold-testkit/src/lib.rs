@@ -11,6 +11,7 @@
 pub mod bench;
 pub mod conformance;
 mod port;
+pub mod primitive;
 pub mod proxy;
 pub mod resp;
 pub mod server;

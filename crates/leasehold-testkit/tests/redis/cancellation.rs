@@ -9,12 +9,13 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use leasehold::{Client, Guard, Lock, Owner};
+use leasehold::{AcquireError, Client, Guard, Lock, Owner};
+use leasehold_testkit::primitive::{Held, PERMITS, Primitive};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{sleep, timeout};
 
-use crate::{SECOND, channels, connect, granted, keys, soon, subscribed, subscribers, until};
+use crate::{SECOND, channels, connect, keys, soon, subscribed, subscribers, until};
 
 /// Where the future is dropped.
 #[derive(Clone, Copy, Debug)]
@@ -68,39 +69,27 @@ enum Weather {
 const LATE: Duration = Duration::from_millis(4);
 const NAME: &str = "n";
 
-/// Which lock it is about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Plain,
-    /// On Valkey, which deletes by a command.
-    SetNx,
+/// Where the releases of it are announced.
+fn channel(of: Primitive) -> &'static str {
+    match of {
+        Primitive::Plain | Primitive::Group => "redisson_lock__channel:{n}",
+        Primitive::SetNx => "leasehold_setnx__channel:{n}",
+        Primitive::Semaphore | Primitive::Leased => "redisson_sc:{n}",
+    }
 }
 
-impl Kind {
-    fn lock(self, client: &Client) -> Lock {
-        match self {
-            Self::Plain => client.lock(NAME),
-            Self::SetNx => client.setnx_lock(NAME),
-        }
-    }
+/// A lock by `SET … NX` is on Valkey, which deletes by a command.
+fn flavour(of: Primitive) -> Flavour {
+    if of == Primitive::SetNx { Flavour::Valkey } else { Flavour::Redis }
+}
 
-    fn channel(self) -> &'static str {
-        match self {
-            Self::Plain => "redisson_lock__channel:{n}",
-            Self::SetNx => "leasehold_setnx__channel:{n}",
-        }
-    }
-
-    fn flavour(self) -> Flavour {
-        match self {
-            Self::Plain => Flavour::Redis,
-            Self::SetNx => Flavour::Valkey,
-        }
-    }
+/// The keys that are there when nobody has it.
+fn at_rest(of: Primitive) -> &'static [&'static str] {
+    if matches!(of, Primitive::Semaphore | Primitive::Leased) { &[NAME] } else { &[] }
 }
 
 struct Stage {
-    kind: Kind,
+    of: Primitive,
     server: Server,
     proxy: Proxy,
     /// Behind the proxy: whose futures are cut off.
@@ -111,11 +100,12 @@ struct Stage {
 }
 
 impl Stage {
-    async fn new(kind: Kind, weather: Weather) -> Self {
-        let server = Server::start(kind.flavour());
+    async fn new(of: Primitive, weather: Weather) -> Self {
+        let server = Server::start(flavour(of));
         let proxy = Proxy::start(server.port());
         let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
-        let stage = Self { kind, server, proxy, client, other, weather };
+        let stage = Self { of, server, proxy, client, other, weather };
+        of.create(&stage.other, NAME).await;
         // The connection for messages is there, and the scripts are known.
         stage.begin_with_messages().await;
         stage
@@ -123,19 +113,28 @@ impl Stage {
 
     /// In the hands of the client whose futures are cut off.
     fn lock(&self) -> Lock {
-        self.kind.lock(&self.client)
+        self.of.lock(&self.client, NAME)
     }
 
     fn others_lock(&self) -> Lock {
-        self.kind.lock(&self.other)
+        self.of.lock(&self.other, NAME)
+    }
+
+    /// By the client whose futures are cut off.
+    fn acquire(&self, wait: Option<Duration>) -> impl Future<Output = Result<Held, AcquireError>> + use<> {
+        self.of.acquire(&self.client, NAME, wait)
+    }
+
+    async fn taken_by_the_other(&self) -> Held {
+        self.of.acquire(&self.other, NAME, None).await.expect("it is free")
     }
 
     async fn begin_with_messages(&self) {
-        let held = self.others_lock().acquire().await.expect("a free lock");
-        let waiter = tokio::spawn(self.lock().acquire().into_future());
-        subscribed(&self.server, self.kind.channel(), 1).await;
+        let held = self.taken_by_the_other().await;
+        let waiter = tokio::spawn(self.acquire(None));
+        subscribed(&self.server, channel(self.of), 1).await;
         drop(held);
-        drop(granted(waiter).await);
+        drop(soon("the waiter ends", waiter).await.unwrap().unwrap());
         self.nothing_is_left("the beginning").await;
     }
 
@@ -159,30 +158,32 @@ impl Stage {
 
     /// The lock is free, nobody listens, and the client that was cut off gets it at the first try.
     async fn nothing_is_left(&self, what: impl Debug) {
-        let what = format!("{:?}, {:?}, {what:?}", self.kind, self.weather);
-        until(&format!("no key: {what}"), || keys(&self.server).is_empty()).await;
+        let what = format!("{:?}, {:?}, {what:?}", self.of, self.weather);
+        until(&format!("no key: {what}"), || keys(&self.server) == at_rest(self.of)).await;
         until(&format!("no channel: {what}"), || channels(&self.server).is_empty()).await;
         self.proxy.heal();
-        let lock = self.lock();
         let tried = loop {
-            match lock.try_acquire().await {
+            match self.of.try_acquire(&self.client, NAME).await {
                 Ok(tried) => break tried,
                 // There is no connection yet.
                 Err(_) => sleep(Duration::from_millis(1)).await,
             }
         };
-        let guard = tried.unwrap_or_else(|| panic!("the lock is not free: {what}"));
-        guard.release().await.unwrap_or_else(|error| panic!("{error}: {what}"));
-        assert_eq!(keys(&self.server), [""; 0], "{what}");
+        let held = tried.unwrap_or_else(|| panic!("it is not free: {what}"));
+        held.release().await.unwrap_or_else(|error| panic!("{error}: {what}"));
+        assert_eq!(keys(&self.server), at_rest(self.of), "{what}");
+        if !at_rest(self.of).is_empty() {
+            assert_eq!(self.server.cli(&["GET", NAME]), PERMITS.to_string().as_str(), "{what}");
+        }
         assert_eq!(channels(&self.server), [""; 0], "{what}");
     }
 }
 
-/// Runs a case with these locks, in every weather and with every cut. The case tells whether it was cut off.
-async fn everywhere(kinds: &[Kind], case: impl AsyncFn(&Stage, Cut) -> bool) {
-    let weathers = kinds.iter().flat_map(|kind| [(*kind, Weather::Late), (*kind, Weather::EachLostOnce)]);
-    for (kind, weather) in weathers {
-        let stage = Stage::new(kind, weather).await;
+/// Runs a case with these, in every weather and with every cut. The case tells whether it was cut off.
+async fn everywhere(all: &[Primitive], case: impl AsyncFn(&Stage, Cut) -> bool) {
+    let weathers = all.iter().flat_map(|of| [(*of, Weather::Late), (*of, Weather::EachLostOnce)]);
+    for (of, weather) in weathers {
+        let stage = Stage::new(of, weather).await;
         for kind in [Cut::After, Cut::InPlaceOf] {
             let mut polls = 1;
             while case(&stage, kind(polls)).await {
@@ -196,13 +197,11 @@ async fn everywhere(kinds: &[Kind], case: impl AsyncFn(&Stage, Cut) -> bool) {
     }
 }
 
-const BOTH: &[Kind] = &[Kind::Plain, Kind::SetNx];
-
 #[tokio::test]
 async fn a_free_lock() {
-    everywhere(BOTH, async |stage, cut| {
+    everywhere(Primitive::ALL, async |stage, cut| {
         stage.storm();
-        let ended = cut_off(cut, stage.lock().acquire().into_future()).await;
+        let ended = cut_off(cut, stage.acquire(None)).await;
         let was_cut = ended.is_none();
         drop(ended);
         stage.nothing_is_left(cut).await;
@@ -213,12 +212,11 @@ async fn a_free_lock() {
 
 #[tokio::test]
 async fn one_try_at_a_busy_lock() {
-    everywhere(BOTH, async |stage, cut| {
-        let held = stage.others_lock().acquire().await.unwrap();
+    everywhere(Primitive::ALL, async |stage, cut| {
+        let held = stage.taken_by_the_other().await;
         stage.storm();
-        let ended = cut_off(cut, stage.lock().try_acquire().into_future()).await;
+        let ended = cut_off(cut, stage.of.try_acquire(&stage.client, NAME)).await;
         assert!(!matches!(ended, Some(Ok(Some(_)))));
-        assert!(held.is_held());
         held.release().await.unwrap();
         stage.nothing_is_left(cut).await;
         ended.is_none()
@@ -229,18 +227,17 @@ async fn one_try_at_a_busy_lock() {
 /// A waiter that is cut off, and another one, in another client, that gets the lock whatever became of the first.
 #[tokio::test]
 async fn a_busy_lock_that_is_released() {
-    everywhere(BOTH, async |stage, cut| {
-        let held = stage.others_lock().acquire().await.unwrap();
-        let second = stage.others_lock().acquire().into_future();
+    everywhere(Primitive::ALL, async |stage, cut| {
+        let held = stage.taken_by_the_other().await;
+        let second = stage.of.acquire(&stage.other, NAME, None);
         let second = tokio::spawn(async move { second.await.map(drop) });
-        subscribed(&stage.server, stage.kind.channel(), 1).await;
+        subscribed(&stage.server, channel(stage.of), 1).await;
         if matches!(stage.weather, Weather::Late) {
             stage.storm();
         }
-        let acquire = stage.lock().acquire().into_future();
-        let first = tokio::spawn(cut_off(cut, acquire));
+        let first = tokio::spawn(cut_off(cut, stage.acquire(None)));
         until("the first waits or is cut off", || {
-            first.is_finished() || subscribers(&stage.server, stage.kind.channel()) == 2
+            first.is_finished() || subscribers(&stage.server, channel(stage.of)) == 2
         })
         .await;
         // What is lost is lost to a waiter that has seen the lock busy.
@@ -258,13 +255,13 @@ async fn a_busy_lock_that_is_released() {
 
 #[tokio::test]
 async fn a_wait_that_times_out() {
-    everywhere(BOTH, async |stage, cut| {
-        let held = stage.others_lock().acquire().await.unwrap();
+    everywhere(Primitive::ALL, async |stage, cut| {
+        let held = stage.taken_by_the_other().await;
         let wait = Duration::from_millis(20);
         if matches!(stage.weather, Weather::Late) {
             stage.storm();
         }
-        let ended = cut_off(cut, stage.lock().acquire().wait(wait).into_future()).await;
+        let ended = cut_off(cut, stage.acquire(Some(wait))).await;
         assert!(!matches!(ended, Some(Ok(_))));
         stage.storm();
         held.release().await.unwrap();
@@ -282,7 +279,7 @@ async fn entered_twice(stage: &Stage) -> (Guard, Guard) {
 
 #[tokio::test]
 async fn a_re_entry() {
-    everywhere(&[Kind::Plain], async |stage, cut| {
+    everywhere(Primitive::REENTRANT, async |stage, cut| {
         let (outer, inner) = entered_twice(stage).await;
         stage.storm();
         let ended = cut_off(cut, outer.reenter()).await;
@@ -299,7 +296,7 @@ async fn a_re_entry() {
 
 #[tokio::test]
 async fn a_release_of_one_of_two_holds() {
-    everywhere(&[Kind::Plain], async |stage, cut| {
+    everywhere(Primitive::REENTRANT, async |stage, cut| {
         let (outer, inner) = entered_twice(stage).await;
         stage.storm();
         let was_cut = cut_off(cut, inner.release()).await.is_none();
@@ -315,13 +312,13 @@ async fn a_release_of_one_of_two_holds() {
 /// An undo whose answer is lost is repeated. What it undoes is not what its owner took since.
 #[tokio::test]
 async fn an_undo_does_not_end_the_next_hold_of_its_owner() {
-    for kind in BOTH {
-        undo_and_come_again(*kind).await;
+    for of in [Primitive::Plain, Primitive::SetNx, Primitive::Group] {
+        undo_and_come_again(of).await;
     }
 }
 
-async fn undo_and_come_again(kind: Kind) {
-    let stage = Stage::new(kind, Weather::EachLostOnce).await;
+async fn undo_and_come_again(of: Primitive) {
+    let stage = Stage::new(of, Weather::EachLostOnce).await;
     let owner = Owner::number(7);
     for round in 0..10 {
         stage.storm();
@@ -347,7 +344,7 @@ async fn undo_and_come_again(kind: Kind) {
 /// The same when the server has forgotten the script of the undo, which then goes out once more, later.
 #[tokio::test]
 async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_its_owner() {
-    let stage = Stage::new(Kind::Plain, Weather::Late).await;
+    let stage = Stage::new(Primitive::Plain, Weather::Late).await;
     let (lock, owner) = (stage.lock(), Owner::number(7));
     for round in 0..3 {
         let held = stage.others_lock().acquire().await.unwrap();
