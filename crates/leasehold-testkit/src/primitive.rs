@@ -52,6 +52,8 @@ impl Held {
 impl Primitive {
     /// All of them.
     pub const ALL: &[Self] = &[Self::Plain, Self::SetNx, Self::Group, Self::Semaphore, Self::Leased];
+    /// Those that are a lock.
+    pub const LOCKS: &[Self] = &[Self::Plain, Self::SetNx, Self::Group];
     /// Those that can be entered again.
     pub const REENTRANT: &[Self] = &[Self::Plain, Self::Group];
 

@@ -312,8 +312,8 @@ async fn a_release_of_one_of_two_holds() {
 /// An undo whose answer is lost is repeated. What it undoes is not what its owner took since.
 #[tokio::test]
 async fn an_undo_does_not_end_the_next_hold_of_its_owner() {
-    for of in [Primitive::Plain, Primitive::SetNx, Primitive::Group] {
-        undo_and_come_again(of).await;
+    for of in Primitive::LOCKS {
+        undo_and_come_again(*of).await;
     }
 }
 

@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use leasehold::test::Faults;
-use leasehold::{Client, Guard, Owner};
+use leasehold::{AcquireError, Client, Guard, Owner};
+use leasehold_testkit::primitive::{Held, Primitive};
 use tokio::time::{Instant, sleep, timeout};
 
 /// Where the future is dropped.
@@ -78,6 +79,17 @@ impl Answers {
     }
 }
 
+/// Runs `case` for each of these, every way to answer and every place to cut.
+async fn with_each<C, F>(all: &[Primitive], case: C)
+where
+    C: Fn(Primitive, Answers, Cut) -> F,
+    F: Future<Output = bool>,
+{
+    for of in all {
+        everywhere(|answers, cut| case(*of, answers, cut)).await;
+    }
+}
+
 /// Runs `case` for every way to answer and every place to cut, until the cut comes too late.
 pub(crate) async fn everywhere<C, F>(case: C)
 where
@@ -95,25 +107,33 @@ where
     }
 }
 
-/// After whatever happened: the lock can be had at once, and when it is given back nothing is left.
-async fn nothing_is_left(client: &Client, faults: &Faults, what: impl std::fmt::Debug) {
+/// After whatever happened: it can be had at once, and when it is given back nothing is left.
+async fn nothing_is_left(of: Primitive, client: &Client, faults: &Faults, what: impl std::fmt::Debug) {
     faults.clear();
-    assert_eq!(faults.waiters(NAME), 0, "{what:?}");
-    let guard = client.lock(NAME).try_acquire().await.unwrap();
-    assert!(guard.is_some(), "the lock is not free: {what:?}");
-    drop(guard);
-    assert_eq!(faults.names(), 0, "{what:?}");
+    assert_eq!(faults.waiters(NAME), 0, "{of:?}, {what:?}");
+    let held = of.try_acquire(client, NAME).await.unwrap();
+    assert!(held.is_some(), "it is not free: {of:?}, {what:?}");
+    drop(held);
+    of.remove(client, NAME).await;
+    assert_eq!(faults.names(), 0, "{of:?}, {what:?}");
+}
+
+/// A client, and what it is about.
+async fn begin(of: Primitive) -> (Client, Faults) {
+    let (client, faults) = leasehold::test::memory();
+    of.create(&client, NAME).await;
+    (client, faults)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_free_lock() {
-    everywhere(|answers, cut| async move {
-        let (client, faults) = leasehold::test::memory();
+    with_each(Primitive::ALL, |of, answers, cut| async move {
+        let (client, faults) = begin(of).await;
         answers.arrange(&faults);
-        let ended = cut_off(cut, client.lock(NAME).acquire().into_future()).await;
+        let ended = cut_off(cut, of.acquire(&client, NAME, None)).await;
         let was_cut = matches!(ended, Ended::Cut);
         drop(ended);
-        nothing_is_left(&client, &faults, (answers, cut)).await;
+        nothing_is_left(of, &client, &faults, (answers, cut)).await;
         was_cut
     })
     .await;
@@ -121,13 +141,13 @@ async fn a_free_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn one_attempt() {
-    everywhere(|answers, cut| async move {
-        let (client, faults) = leasehold::test::memory();
+    with_each(Primitive::ALL, |of, answers, cut| async move {
+        let (client, faults) = begin(of).await;
         answers.arrange(&faults);
-        let ended = cut_off(cut, client.lock(NAME).try_acquire().into_future()).await;
+        let ended = cut_off(cut, of.try_acquire(&client, NAME)).await;
         let was_cut = matches!(ended, Ended::Cut);
         drop(ended);
-        nothing_is_left(&client, &faults, (answers, cut)).await;
+        nothing_is_left(of, &client, &faults, (answers, cut)).await;
         was_cut
     })
     .await;
@@ -135,30 +155,23 @@ async fn one_attempt() {
 
 /// A holder, the waiter that is cut off, and a second waiter behind it. The holder lets go after a second; whatever
 /// became of the first waiter, the second has the lock as soon as it can.
-async fn two_waiters(answers: Answers, cut: Cut, wait: Option<Duration>, owner: Option<Owner>) -> bool {
-    let (client, faults) = leasehold::test::memory();
-    let lock = client.lock(NAME);
-    let holder = lock.acquire().await.unwrap();
+async fn two_waiters<A>(of: Primitive, answers: Answers, cut: Cut, acquire: impl Fn(Client) -> A) -> bool
+where
+    A: Future<Output = Result<Held, AcquireError>> + Send + 'static,
+{
+    let (client, faults) = begin(of).await;
+    let holder = of.acquire(&client, NAME, None).await.unwrap();
     // What is lost is lost to the first waiter: its first answer, or those after it was woken.
     if matches!(answers, Answers::Late | Answers::FirstLost) {
         answers.arrange(&faults);
     }
-    let mut acquire = lock.acquire();
-    if let Some(wait) = wait {
-        acquire = acquire.wait(wait);
-    }
-    if let Some(owner) = &owner {
-        acquire = acquire.as_owner(owner);
-    }
-    let first = tokio::spawn(cut_off(cut, acquire.into_future()));
+    let first = tokio::spawn(cut_off(cut, acquire(client.clone())));
     sleep(Duration::from_millis(500)).await;
     if !matches!(answers, Answers::Late) {
         faults.clear();
     }
-    let second = tokio::spawn(async move {
-        let guard = lock.acquire().await.unwrap();
-        (guard, Instant::now())
-    });
+    let second = of.acquire(&client, NAME, None);
+    let second = tokio::spawn(async { (second.await.unwrap(), Instant::now()) });
     sleep(Duration::from_millis(500)).await;
     if matches!(answers, Answers::AllLost) {
         (0..3).for_each(|_| faults.lose_reply());
@@ -174,70 +187,82 @@ async fn two_waiters(answers: Answers, cut: Cut, wait: Option<Duration>, owner: 
     let second = timeout(Duration::from_secs(100), second).await;
     let (guard, granted) = second.expect("the second waiter ends").unwrap();
     let at_most = if matches!(answers, Answers::Late) { LATE * 2 } else { Duration::ZERO };
-    assert!(granted - freed <= at_most, "{:?} late: {answers:?} {cut:?}", granted - freed);
+    assert!(granted - freed <= at_most, "{:?} late: {of:?} {answers:?} {cut:?}", granted - freed);
     drop(guard);
-    nothing_is_left(&client, &faults, (answers, cut)).await;
+    nothing_is_left(of, &client, &faults, (answers, cut)).await;
     was_cut
+}
+
+/// The first of two waits as long as it takes, or for so long.
+async fn waiting_for(wait: Option<Duration>) {
+    with_each(Primitive::ALL, |of, answers, cut| {
+        two_waiters(of, answers, cut, move |client| of.acquire(&client, NAME, wait))
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_that_is_released() {
-    everywhere(|answers, cut| two_waiters(answers, cut, None, None)).await;
+    waiting_for(None).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_that_is_released_to_a_named_owner() {
-    everywhere(|answers, cut| two_waiters(answers, cut, None, Some(Owner::number(7)))).await;
+    with_each(Primitive::LOCKS, |of, answers, cut| {
+        two_waiters(of, answers, cut, move |client| async move {
+            of.lock(&client, NAME).acquire().as_owner(&Owner::number(7)).await.map(Held::Lock)
+        })
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_times_out() {
-    everywhere(|answers, cut| two_waiters(answers, cut, Some(Duration::from_millis(700)), None)).await;
+    waiting_for(Some(Duration::from_millis(700))).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_times_out_before_anybody_else_waits() {
-    everywhere(|answers, cut| two_waiters(answers, cut, Some(Duration::from_millis(5)), None)).await;
+    waiting_for(Some(Duration::from_millis(5))).await;
 }
 
 /// Like a waiter on a lock whose lease runs out instead of being released.
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_whose_lease_runs_out() {
-    everywhere(|answers, cut| async move {
-        let (client, faults) = leasehold::test::memory();
-        let holder = client.lock(NAME).acquire().lease(Duration::from_secs(1)).await.unwrap();
+    with_each(Primitive::LOCKS, |of, answers, cut| async move {
+        let (client, faults) = begin(of).await;
+        let holder = of.lock(&client, NAME).acquire().lease(Duration::from_secs(1)).await.unwrap();
         answers.arrange(&faults);
-        let ended =
-            timeout(Duration::from_secs(100), cut_off(cut, client.lock(NAME).acquire().into_future())).await;
+        let ended = timeout(Duration::from_secs(100), cut_off(cut, of.acquire(&client, NAME, None))).await;
         let was_cut = matches!(ended.expect("it ends"), Ended::Cut);
         sleep(Duration::from_secs(2)).await;
         assert!(!holder.is_held());
-        nothing_is_left(&client, &faults, (answers, cut)).await;
+        nothing_is_left(of, &client, &faults, (answers, cut)).await;
         was_cut
     })
     .await;
 }
 
-async fn entered_twice(client: &Client) -> (Guard, Guard) {
-    let outer = client.lock(NAME).acquire().await.unwrap();
+async fn entered_twice(of: Primitive, client: &Client) -> (Guard, Guard) {
+    let outer = of.lock(client, NAME).acquire().await.unwrap();
     let inner = outer.reenter().await.unwrap();
     (outer, inner)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_re_entry() {
-    everywhere(|answers, cut| async move {
-        let (client, faults) = leasehold::test::memory();
-        let (outer, inner) = entered_twice(&client).await;
+    with_each(Primitive::REENTRANT, |of, answers, cut| async move {
+        let (client, faults) = begin(of).await;
+        let (outer, inner) = entered_twice(of, &client).await;
         answers.arrange(&faults);
         let ended = cut_off(cut, outer.reenter()).await;
         let was_cut = matches!(ended, Ended::Cut);
         let entered = matches!(ended, Ended::Done(Ok(_)));
         faults.clear();
-        let holds = client.lock(NAME).hold_count(&outer.owner()).await.unwrap();
+        let holds = of.lock(&client, NAME).hold_count(&outer.owner()).await.unwrap();
         assert_eq!(holds, 2 + u32::from(entered), "{answers:?} {cut:?}");
         drop((ended, outer, inner));
-        nothing_is_left(&client, &faults, (answers, cut)).await;
+        nothing_is_left(of, &client, &faults, (answers, cut)).await;
         was_cut
     })
     .await;
@@ -245,17 +270,17 @@ async fn a_re_entry() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_of_one_of_two_holds() {
-    everywhere(|answers, cut| async move {
-        let (client, faults) = leasehold::test::memory();
-        let (outer, inner) = entered_twice(&client).await;
+    with_each(Primitive::REENTRANT, |of, answers, cut| async move {
+        let (client, faults) = begin(of).await;
+        let (outer, inner) = entered_twice(of, &client).await;
         answers.arrange(&faults);
         let was_cut = matches!(cut_off(cut, inner.release()).await, Ended::Cut);
         faults.clear();
-        let holds = client.lock(NAME).hold_count(&outer.owner()).await.unwrap();
+        let holds = of.lock(&client, NAME).hold_count(&outer.owner()).await.unwrap();
         assert_eq!(holds, 1, "{answers:?} {cut:?}");
         assert!(outer.is_held());
         assert_eq!(outer.release().await.unwrap().holds_left, 0);
-        nothing_is_left(&client, &faults, (answers, cut)).await;
+        nothing_is_left(of, &client, &faults, (answers, cut)).await;
         was_cut
     })
     .await;
@@ -263,15 +288,15 @@ async fn a_release_of_one_of_two_holds() {
 
 #[tokio::test(start_paused = true)]
 async fn a_release_in_the_owners_name() {
-    everywhere(|answers, cut| async move {
-        let (client, faults) = leasehold::test::memory();
+    with_each(Primitive::REENTRANT, |of, answers, cut| async move {
+        let (client, faults) = begin(of).await;
         let owner = Owner::number(7);
-        let guard = client.lock(NAME).acquire().as_owner(&owner).await.unwrap();
+        let guard = of.lock(&client, NAME).acquire().as_owner(&owner).await.unwrap();
         answers.arrange(&faults);
-        let ended = cut_off(cut, client.lock(NAME).as_owner(&owner).release()).await;
+        let ended = cut_off(cut, of.lock(&client, NAME).as_owner(&owner).release()).await;
         drop(guard);
         let was_cut = matches!(ended, Ended::Cut);
-        nothing_is_left(&client, &faults, (answers, cut)).await;
+        nothing_is_left(of, &client, &faults, (answers, cut)).await;
         was_cut
     })
     .await;
@@ -280,9 +305,9 @@ async fn a_release_in_the_owners_name() {
 /// Two futures step on one hold at a time, and one of them is dropped in the middle of its step.
 #[tokio::test(start_paused = true)]
 async fn a_re_entry_while_guards_of_the_same_hold_come_and_go() {
-    everywhere(|answers, cut| async move {
-        let (client, faults) = leasehold::test::memory();
-        let (outer, inner) = entered_twice(&client).await;
+    with_each(Primitive::REENTRANT, |of, answers, cut| async move {
+        let (client, faults) = begin(of).await;
+        let (outer, inner) = entered_twice(of, &client).await;
         answers.arrange(&faults);
         let reentry = tokio::spawn(cut_off(cut, outer.reenter()));
         let release = tokio::spawn(inner.release());
@@ -291,7 +316,7 @@ async fn a_re_entry_while_guards_of_the_same_hold_come_and_go() {
         drop(outer);
         let was_cut = matches!(reentry.await.unwrap(), Ended::Cut);
         drop((release.await.unwrap(), third.await.unwrap()));
-        nothing_is_left(&client, &faults, (answers, cut)).await;
+        nothing_is_left(of, &client, &faults, (answers, cut)).await;
         was_cut
     })
     .await;
@@ -310,5 +335,5 @@ async fn a_step_that_is_dropped_when_its_turn_has_come() {
     let inner = first.await.unwrap();
     drop((outer, inner));
     drop(second);
-    nothing_is_left(&client, &faults, "a dropped step").await;
+    nothing_is_left(Primitive::Plain, &client, &faults, "a dropped step").await;
 }
