@@ -107,6 +107,10 @@ impl Primitive {
     }
 
     /// Waits for it, as long as it takes or for so long.
+    ///
+    /// # Errors
+    ///
+    /// Those of its own acquire.
     pub fn acquire(
         self,
         client: &Client,
@@ -136,6 +140,10 @@ impl Primitive {
     }
 
     /// Tries once.
+    ///
+    /// # Errors
+    ///
+    /// Those of its own try.
     pub fn try_acquire(
         self,
         client: &Client,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Guard, Operation, Owner, ReleaseError};
+use leasehold::{AcquireError, Client, Guard, Lock, Operation, Owner, ReleaseError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::resp::Connection;
 use leasehold_testkit::server::{Flavour, Server};
@@ -106,10 +106,20 @@ impl World {
         ended
     }
 
+    /// In every other world a name stands for two values of a group.
+    fn lock(&self, client: usize, name: usize) -> Lock {
+        let (client, name) = (&self.clients[client], name.to_string());
+        if self.has_groups() { client.group_lock(name, ["a", "b"]) } else { client.lock(name) }
+    }
+
+    fn has_groups(&self) -> bool {
+        self.seed.is_multiple_of(2)
+    }
+
     async fn acquire(&mut self, name: usize, owners: &[Owner]) {
         let client = self.dice.index(2);
         let owner = self.dice.index(owners.len() + 1);
-        let mut acquire = self.clients[client].lock(name.to_string()).acquire();
+        let mut acquire = self.lock(client, name).acquire();
         acquire = acquire.wait(Duration::from_millis(self.dice.roll(60)));
         if self.dice.roll(2) == 0 {
             acquire = acquire.lease(LEASE);
@@ -233,10 +243,19 @@ impl World {
         for name in 0..NAMES {
             let key = format!("world {}:{name}", self.seed);
             let hold = self.server.call(&["HGETALL", &key]).expect("the server answers");
-            let text = |n: usize| hold.elements().get(n).and_then(|text| text.as_str());
-            if let (Some(owner), Some(count)) = (text(0), text(1)) {
-                assert_eq!(hold.elements().len(), 2, "two owners at once: {hold:?}: {}", self.told());
-                holds.insert(name, (owner.to_owned(), count.parse().expect("a count")));
+            let text: Vec<_> = hold.elements().iter().filter_map(|text| text.as_str()).collect();
+            let counts = text.chunks(2).filter_map(|field| {
+                // Of each value of a group there are a count, an end and the owner: FIELD:OWNER:lock_count is the first.
+                let of_value = field[0].strip_suffix(":lock_count").and_then(|name| name.split_once(':'));
+                let owner = if self.has_groups() { of_value?.1 } else { field[0] };
+                Some((owner.to_owned(), field[1].parse().expect("a count")))
+            });
+            let mut counts: Vec<(String, usize)> = counts.collect();
+            let fields = if self.has_groups() { 2 * 3 } else { 1 };
+            if let Some(hold) = counts.pop() {
+                let one = text.len() == 2 * fields && counts.iter().all(|other| *other == hold);
+                assert!(one, "two owners or a part: {text:?}: {}", self.told());
+                holds.insert(name, hold);
             }
         }
         holds

@@ -13,6 +13,8 @@ const PROCESSES: usize = 6;
 const NAMES: [&str; 5] = ["a", "b", "c", "d", "e"];
 const SECONDS: &str = "LEASEHOLD_SECONDS";
 const SEAT: &str = "LEASEHOLD_SEAT";
+/// Where it is set, the names are values of one group.
+const GROUP: &str = "LEASEHOLD_GROUP";
 
 /// Takes two or three names at random, adds one to the value of each by a read and a write, and logs what it wrote.
 #[test]
@@ -24,7 +26,6 @@ fn movers() {
     runtime.block_on(async {
         let client = Client::connect(format!("redis://127.0.0.1:{port}")).await.unwrap();
         let mut server = Connection::open(port).unwrap();
-        let mut call = |command: &[&str]| server.call(command).unwrap();
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(seconds) {
             let mut names = NAMES.to_vec();
@@ -34,31 +35,52 @@ fn movers() {
             // Said in any order.
             let first = dice.index(names.len());
             names.rotate_left(first);
-            let guard = client.multi_lock(&names).acquire().await.unwrap();
-            let values: Vec<u64> = names
-                .iter()
-                .map(|name| call(&["HGET", "values", name]).as_str().unwrap_or("0").parse().unwrap())
-                .collect();
-            tokio::task::yield_now().await;
-            for (name, value) in names.iter().zip(&values) {
-                let value = (value + 1).to_string();
-                call(&["HSET", "values", name, &value]);
-                call(&["RPUSH", &format!("log:{name}"), &value]);
+            if let Ok(group) = std::env::var(GROUP) {
+                let guard = client.group_lock(group, &names).acquire().await.unwrap();
+                add_to_all(&mut server, &names).await;
+                guard.release().await.unwrap();
+            } else {
+                let guard = client.multi_lock(&names).acquire().await.unwrap();
+                add_to_all(&mut server, &names).await;
+                guard.release().await.unwrap();
             }
-            call(&["INCR", "turns"]);
-            guard.release().await.unwrap();
         }
     });
 }
 
+async fn add_to_all(server: &mut Connection, names: &[&str]) {
+    let mut call = |command: &[&str]| server.call(command).unwrap();
+    let values: Vec<u64> = names
+        .iter()
+        .map(|name| call(&["HGET", "values", name]).as_str().unwrap_or("0").parse().unwrap())
+        .collect();
+    tokio::task::yield_now().await;
+    for (name, value) in names.iter().zip(&values) {
+        let value = (value + 1).to_string();
+        call(&["HSET", "values", name, &value]);
+        call(&["RPUSH", &format!("log:{name}"), &value]);
+    }
+    call(&["INCR", "turns"]);
+}
+
 #[test]
 fn processes_that_want_some_of_the_same_locks_all_go_on() {
+    all_go_on(None);
+}
+
+#[test]
+fn processes_that_want_some_values_of_one_group_all_go_on() {
+    all_go_on(Some("group"));
+}
+
+fn all_go_on(group: Option<&str>) {
     let seconds = number(SECONDS, 5);
     let server = Server::start(Flavour::Redis);
     let begun = Instant::now();
     let mut processes: Vec<_> = (0..PROCESSES)
         .map(|seat| {
             let mut command = part("several::movers", &server);
+            command.envs(group.map(|group| (GROUP, group)));
             Running::start(command.env(SECONDS, seconds.to_string()).env(SEAT, seat.to_string()))
         })
         .collect();
@@ -79,7 +101,9 @@ fn processes_that_want_some_of_the_same_locks_all_go_on() {
         written += log.len();
     }
     let turns = server.cli(&["GET", "turns"]);
-    println!("several: {} turns with {written} names in {seconds} s", turns.as_str().unwrap());
+    let what = group.unwrap_or("names");
+    println!("several: {} turns with {written} of {what} in {seconds} s", turns.as_str().unwrap());
     assert!(written > 100, "hardly anything happened");
-    assert_eq!(server.cli(&["EXISTS", "a", "b", "c", "d", "e"]), 0);
+    let left = server.cli(&["EXISTS", "a", "b", "c", "d", "e", "group"]);
+    assert_eq!(left, 0);
 }
