@@ -15,6 +15,16 @@ const SOAKS: &[(&str, &str)] = &[
          outcomes::every_count_is_right_in_the_end_when_every_answer_is_lost_once -- --exact --nocapture",
     ),
     (
+        "some of the same locks",
+        "LEASEHOLD_SECONDS=30 cargo test --release -p leasehold-testkit --all-features --test processes \
+         several::processes_that_want_some_of_the_same_locks_all_go_on -- --exact --nocapture",
+    ),
+    (
+        "some values of a group",
+        "LEASEHOLD_SECONDS=30 cargo test --release -p leasehold-testkit --all-features --test processes \
+         several::processes_that_want_some_values_of_one_group_all_go_on -- --exact --nocapture",
+    ),
+    (
         "run, holder cut off",
         "LEASEHOLD_TEST_ROUNDS=50 cargo test --release -p leasehold-cli --all-features --test suite \
          run_loss::a_holder_that_is_cut_off_ends_its_command_before_the_next_begins -- --exact --nocapture",
