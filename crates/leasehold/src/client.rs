@@ -119,8 +119,8 @@ impl Client {
     /// - Entering again never shortens the lease: the longer one stays.
     /// - Tokens count the whole group.
     ///
-    /// The order of the values does not matter. None at all, and one that is there twice, are refused by the first
-    /// operation, as a name that cannot be. For Redisson to see the same values, its codec has to be the `StringCodec`.
+    /// The order of the values does not matter. None at all, more than [`Invalid::MOST_VALUES`], and one that is there
+    /// twice, are refused by the first operation, as a name that cannot be. For Redisson to see the same values, its codec has to be the `StringCodec`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

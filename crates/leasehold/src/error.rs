@@ -81,6 +81,12 @@ pub enum Invalid {
         "this very owner has another set of the same group with one of these values: enter that set again, or take another owner"
     )]
     SetsOverlap,
+    /// More values of a group than [`Invalid::MOST_VALUES`].
+    #[error("{given} values of a group are more than one lock can have: the most are {}", Self::MOST_VALUES)]
+    TooManyValues {
+        /// How many there were.
+        given: usize,
+    },
     /// The engine of this client cannot do that at all.
     #[error("{0} needs Redis or Valkey: this engine cannot do it")]
     Unsupported(&'static str),
@@ -98,6 +104,9 @@ pub enum Invalid {
 impl Invalid {
     /// The most bytes a name may have, namespace included: 64 KiB.
     pub const LONGEST_NAME: usize = 64 * 1024;
+    /// The most values of a group that one lock may have. A server works on all of them in one step, and serves nobody
+    /// else meanwhile: that takes some hundredths of a second for a thousand.
+    pub const MOST_VALUES: usize = 10_000;
     /// The shortest lease: below it the safety margin would eat a tenth of the time.
     pub const SHORTEST_LEASE: Duration = Duration::from_millis(20);
     /// The longest lease: a hundred years.

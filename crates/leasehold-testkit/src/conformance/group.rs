@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use leasehold::{AcquireError, Client, Invalid, Lock, Loss, Owner, ReleaseError};
+use leasehold::{AcquireError, BackOff, Client, Connect, Invalid, Lock, Loss, Owner, ReleaseError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{
-    LEASE, LONG_LEASE, MOMENT, WATCHDOG, Waiter, all_done, is_nearly, on_a_thread, short_watchdog, soon,
+    LEASE, LONG_LEASE, MOMENT, PATIENCE, WATCHDOG, Waiter, all_done, is_nearly, on_a_thread, short_watchdog,
+    soon,
 };
 use crate::bench::Bench;
 
@@ -204,6 +205,55 @@ pub async fn a_set_needs_values_and_each_once(bench: &Bench) -> Outcome {
     assert_eq!(refused(twice.expect_err("one twice")), Invalid::MemberTwice("a".into()));
     let odd = set(bench, &client, ["", " ", "{", "ä:b", "mode"]);
     odd.acquire().await?.release().await?;
+    Ok(())
+}
+
+pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
+    // They take long where all of them are held one by one, and longer where others have much to do.
+    let patient = |connect: Connect| connect.response_timeout(PATIENCE);
+    let (client, elsewhere) = (bench.client_with(patient).await, bench.client_with(patient).await);
+    let many = |from: usize, count: usize| (from..from + count).map(|value| value.to_string());
+    let lock = client.group_lock(bench.name("group"), many(0, 5000));
+    let outer = lock.acquire().lease(LONG_LEASE).await?;
+    let inner = outer.reenter().await?;
+    assert_eq!(lock.hold_count(&outer.owner()).await?, 2);
+    let beside = elsewhere.group_lock(bench.name("group"), many(5000, 5000)).try_acquire().await?;
+    let overlapping = elsewhere.group_lock(bench.name("group"), many(4999, 2));
+    assert!(overlapping.try_acquire().await?.is_none());
+    beside.expect("they have nothing in common").release().await?;
+    outer.extend(LONG_LEASE * 2).await?;
+    let waiter = Waiter::begin(overlapping.acquire()).await;
+    inner.release().await?;
+    assert!(waiter.waits());
+    outer.release().await?;
+    waiter.outcome().await?.release().await?;
+    assert!(!lock.is_locked().await?);
+
+    let most = client.group_lock(bench.name("group"), many(0, Invalid::MOST_VALUES));
+    most.acquire().await?.release().await?;
+    let more = client.group_lock(bench.name("group"), many(0, Invalid::MOST_VALUES + 1)).acquire().await;
+    assert!(matches!(more, Err(AcquireError::Invalid(Invalid::TooManyValues { given: 10_001 }))), "{more:?}");
+    Ok(())
+}
+
+pub async fn a_set_can_be_tried_for_again_and_again(bench: &Bench) -> Outcome {
+    let (client, elsewhere) = (bench.client().await, bench.client().await);
+    let spinning = set(bench, &elsewhere, ["b", "c"]).back_off(BackOff::constant(MOMENT / 5));
+    let held = set(bench, &client, ["a", "b"]).acquire().await?;
+    let late = spinning.acquire().wait(MOMENT).await;
+    assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
+    let in_line = set(bench, &elsewhere, ["b", "c"]);
+    let waiters = [&spinning, &in_line].map(|lock| {
+        let acquire = lock.acquire().into_future();
+        tokio::spawn(async { acquire.await.map(drop) })
+    });
+    sleep(MOMENT).await;
+    assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+    held.release().await?;
+    for waiter in waiters {
+        soon(waiter).await??;
+    }
+    soon(in_line.acquire()).await?.release().await?;
     Ok(())
 }
 

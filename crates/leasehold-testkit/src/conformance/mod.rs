@@ -233,6 +233,8 @@ macro_rules! conformance_cases {
                 ["OWN-184"] => overlapping_sets_exclude_each_other,
                 ["OWN-185"] => a_set_needs_values_and_each_once,
                 ["OWN-186"] => a_set_has_leases_and_limits,
+                ["OWN-241"] => a_set_can_have_thousands_of_values,
+                ["OWN-242"] => a_set_can_be_tried_for_again_and_again,
             }
             spin {
                 ["SP-01"] => a_spinning_waiter_gets_the_lock_after_the_release,

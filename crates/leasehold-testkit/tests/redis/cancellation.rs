@@ -134,7 +134,7 @@ impl Stage {
         let waiter = tokio::spawn(self.acquire(None));
         subscribed(&self.server, channel(self.of), 1).await;
         drop(held);
-        drop(soon("the waiter ends", waiter).await.unwrap().unwrap());
+        drop(soon("the waiter ends", waiter).await.expect("no panic").expect("it is free"));
         self.nothing_is_left("the beginning").await;
     }
 

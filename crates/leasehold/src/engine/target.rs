@@ -72,8 +72,9 @@ pub(crate) enum Family {
 pub(crate) struct Target {
     pub(crate) kind: Kind,
     pub(crate) name: Name,
-    /// Which values of a group, in order and each once. Nothing else has any.
-    values: Option<Arc<[Box<str>]>>,
+    /// Which values of a group, in order and each once. Nothing else has any. There may be thousands in many copies: in
+    /// an `Arc` of a slice they would be compared one by one also where they are the very same.
+    values: Option<Arc<Vec<Box<str>>>>,
 }
 
 /// One owner at one target: whose hold it is, or whose place in the line.
@@ -107,14 +108,16 @@ impl Target {
         if let Some(twice) = values.windows(2).find(|pair| pair[0] == pair[1]) {
             return Err(Invalid::MemberTwice(twice[0].chars().take(80).collect()));
         }
-        if values.is_empty() {
-            return Err(Invalid::NoMembers);
+        match values.len() {
+            0 => return Err(Invalid::NoMembers),
+            given if given > Invalid::MOST_VALUES => return Err(Invalid::TooManyValues { given }),
+            _ => {}
         }
-        Ok(Self { kind: Kind::Group, name, values: Some(values.into()) })
+        Ok(Self { kind: Kind::Group, name, values: Some(Arc::new(values)) })
     }
 
     pub(crate) fn values(&self) -> &[Box<str>] {
-        self.values.as_deref().unwrap_or_default()
+        self.values.as_ref().map_or(&[], |values| values)
     }
 
     /// Whether both want something that only one can have: the same name, and of a group one of the same values.

@@ -71,6 +71,16 @@ impl Kept {
         }
     }
 
+    /// What it costs the server to look after it, in holds of a plain lock.
+    fn size(&self) -> usize {
+        let Spot { target, amount, .. } = &self.spot;
+        match target.kind {
+            Kind::Group => target.values().len(),
+            Kind::Permits => usize::try_from(*amount).unwrap_or(usize::MAX),
+            _ => 1,
+        }
+    }
+
     fn due(&self) -> Due {
         (self.due, self.spot.owner.number, self.spot.target.clone())
     }
@@ -100,8 +110,19 @@ fn key(target: &Target) -> (Family, Name) {
     (target.kind.family(), target.name.clone())
 }
 
-/// How many holds go into one request.
+/// How much goes into one request: holds, or values and permits where a hold has many. The server serves nobody else
+/// while it works on that.
 const BATCH: usize = 250;
+
+/// How many of these go into the next request: at least one, whatever it has.
+fn next_batch(due: &[Kept]) -> usize {
+    let mut sum = 0;
+    let fit = due.iter().take_while(|kept| {
+        sum += kept.size();
+        sum <= BATCH
+    });
+    fit.count().max(1)
+}
 /// Whatever is due, the clock is looked at this often while something is held: the machine may have been suspended.
 const GLANCE: Duration = Duration::from_secs(1);
 
@@ -190,8 +211,11 @@ impl Keeper {
                 Some(_) => {
                     let mut due = self.take_due(now);
                     due.sort_by_key(|kept| kept.spot.target.kind);
-                    for kind in due.chunk_by(|one, other| one.spot.target.kind == other.spot.target.kind) {
-                        for batch in kind.chunks(BATCH) {
+                    for mut kind in due.chunk_by(|one, other| one.spot.target.kind == other.spot.target.kind)
+                    {
+                        while !kind.is_empty() {
+                            let (batch, rest) = kind.split_at(next_batch(kind));
+                            kind = rest;
                             let keeper = Arc::clone(&self);
                             // Sent in this order; answered whenever. A batch that hangs holds up no other.
                             let renewal = keeper.renew(batch.to_vec(), &pipe);
