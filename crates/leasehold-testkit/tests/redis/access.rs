@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Failure, Loss, Owner};
+use leasehold::{AcquireError, ChangeError, Client, Failure, Loss, Owner};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
@@ -259,6 +259,41 @@ async fn other_names_are_denied() {
     assert_eq!(keys(&server), ["redisson_lock_token:lock:{x}"]);
     client.setnx_lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
     assert_eq!(keys(&server), ["redisson_lock_token:lock:{x}"]);
+}
+
+/// Whoever sets up the rights has to learn which one is missing, also from servers that do not say it by themselves.
+#[tokio::test]
+async fn what_is_missing_is_named() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let client = async |word: &str| {
+            let name = word.trim_start_matches(['+', '~']).replace([':', '{', '*'], "");
+            Client::connect(make_user(&server, &name, &[word])).await.unwrap()
+        };
+        let fair = client("+zrangebyscore").await.fair_lock("lock:a").acquire().await.map(drop);
+        let read = client("+hset").await.rw_lock("lock:b").read().acquire().await.map(drop);
+        let group = client("+hlen").await.group_lock("lock:c", ["a"]).acquire().await.map(drop);
+        let counter = client("+get").await.semaphore("lock:d").acquire(1).await.map(drop);
+        let leased = client("+time").await.leased_semaphore("lock:e").acquire(1).await.map(drop);
+        let denied = [fair, read, group, counter, leased].map(|outcome| match outcome {
+            Err(AcquireError::Failure(Failure::Denied(text))) => text,
+            other => panic!("{flavour:?}: {other:?}"),
+        });
+        for (text, command) in denied.iter().zip(["zrangebyscore", "hset", "hlen", "get", "time"]) {
+            assert!(text.contains(command), "{flavour:?}: {text} does not name {command}");
+        }
+        let latch = client("+decr").await.latch("lock:f").count_down().await.map(drop);
+        let semaphore = client("+incrby").await.semaphore("lock:g").release(1).await;
+        let record = client("~leasehold_permits:{lock:*").await.semaphore("lock:g").release(1).await;
+        let denied = [latch, semaphore, record].map(|outcome| match outcome {
+            Err(ChangeError::Failure(Failure::Denied(text))) => text,
+            other => panic!("{flavour:?}: {other:?}"),
+        });
+        for (text, missing) in denied.iter().zip(["decr", "incrby", "leasehold_permits:{lock:g}"]) {
+            assert!(text.contains(missing), "{flavour:?}: {text} does not name {missing}");
+        }
+        assert_eq!(keys(&server), [""; 0], "{flavour:?}");
+    }
 }
 
 #[tokio::test]

@@ -126,7 +126,14 @@ impl Connection {
     pub(super) async fn run(&self, call: &Call, wording: Wording, limit: Duration) -> Result<Value, Trouble> {
         let deletes = if self.denied.load(Ordering::Relaxed) { Deletes::ByScript } else { self.deletes };
         let (command, after) = call.commands(wording, deletes);
-        let Some(after) = after else { return self.send_within(command, limit).await };
+        let Some(after) = after else {
+            return self.send_within(command, limit).await.map_err(|trouble| match trouble {
+                Trouble::Refused(Failure::Denied(text)) => {
+                    Trouble::Refused(Failure::Denied(call.explain(text)))
+                }
+                other => other,
+            });
+        };
         match tokio::join!(biased; self.send_within(command, limit), self.send(after)).0 {
             // Nothing was done, and a script may do it.
             Err(Trouble::Refused(Failure::Denied(_))) => {

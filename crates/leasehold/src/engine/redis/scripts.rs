@@ -211,6 +211,28 @@ impl Call {
         }
     }
 
+    /// What the server said no to, with what older ones leave out: which command of a script, and which keys there are.
+    pub(super) fn explain(&self, refusal: String) -> String {
+        if refusal.contains("can't run this command") {
+            let commands = self.commands_at(&refusal).join(" or ");
+            return format!("{refusal}; the command is {commands}");
+        }
+        if refusal.contains("access") && refusal.contains("key") {
+            return format!("{refusal}; the keys are {}", self.keys.join(" "));
+        }
+        refusal
+    }
+
+    /// The commands in that line of the script which the server names.
+    fn commands_at(&self, refusal: &str) -> Vec<&'static str> {
+        let What::Script(script) = self.what else { return Vec::new() };
+        let told = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
+        let number: String = told.chars().take_while(char::is_ascii_digit).collect();
+        let line = number.parse::<usize>().ok().and_then(|number| script.text.lines().nth(number - 1));
+        let calls = line.unwrap_or_default().split("call('").skip(1);
+        calls.filter_map(|call| call.split('\'').next()).collect()
+    }
+
     fn announcement(&self) -> Cmd {
         let mut publish = redis::cmd("PUBLISH");
         publish.arg(&self.arguments[1]).arg(0);
