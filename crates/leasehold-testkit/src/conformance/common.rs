@@ -3,7 +3,7 @@
 use std::future::{Future, IntoFuture};
 use std::time::Duration;
 
-use leasehold::{AcquireError, Connect, Guard, Lock};
+use leasehold::{AcquireError, Connect, Guard, Lock, Operation, ReleaseError};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -101,4 +101,31 @@ impl<G: Send + 'static> Waiter<G> {
     pub(super) async fn gone(self) -> Result<Result<G, AcquireError>, JoinError> {
         soon(self.0).await
     }
+}
+
+/// A thousand times: two permits are given back while those who wait for one and for both of them are cancelled.
+pub(super) async fn release_and_cancel<G: Send + 'static>(
+    hold_both: impl Fn() -> Operation<Result<G, AcquireError>>,
+    wait_for: impl Fn(u32) -> Operation<Result<G, AcquireError>>,
+    release: impl Fn(G) -> Operation<Result<(), ReleaseError>>,
+) -> Outcome {
+    for round in 0..1000_u64 {
+        let held = hold_both().await?;
+        let waiters = [1, 2].map(|permits| tokio::spawn(wait_for(permits)));
+        for _ in 0..round % 7 {
+            tokio::task::yield_now().await;
+        }
+        let released = tokio::spawn(release(held));
+        for _ in 0..round % 5 {
+            tokio::task::yield_now().await;
+        }
+        for waiter in &waiters {
+            waiter.abort();
+        }
+        soon(released).await??;
+        for waiter in waiters {
+            drop(soon(waiter).await);
+        }
+    }
+    Ok(())
 }

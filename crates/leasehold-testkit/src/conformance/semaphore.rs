@@ -9,7 +9,7 @@ use leasehold::{AcquireError, ChangeError, Invalid, Loss, Permits, QueryError, R
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
-use super::common::{LEASE, MOMENT, all_done, is_pending_for, on_a_thread, soon};
+use super::common::{LEASE, MOMENT, all_done, is_pending_for, on_a_thread, release_and_cancel, soon};
 use super::{Failed, Outcome};
 use crate::bench::Bench;
 use crate::tally::Tally;
@@ -434,24 +434,9 @@ pub async fn permits_of_a_deleted_semaphore_are_nobodys(bench: &Bench) -> Outcom
 
 pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
-    for round in 0..1000_u64 {
-        let held = elsewhere.acquire(2).await?;
-        let waiters: Vec<_> = (0..2).map(|n| tokio::spawn(semaphore.acquire(1 + n).into_future())).collect();
-        for _ in 0..round % 7 {
-            tokio::task::yield_now().await;
-        }
-        let release = tokio::spawn(held.release());
-        for _ in 0..round % 5 {
-            tokio::task::yield_now().await;
-        }
-        for waiter in &waiters {
-            waiter.abort();
-        }
-        soon(release).await??;
-        for waiter in waiters {
-            drop(soon(waiter).await);
-        }
-    }
+    let acquire = |of: &Semaphore, permits| of.acquire(permits).into_future();
+    release_and_cancel(|| acquire(&elsewhere, 2), |permits| acquire(&semaphore, permits), Permits::release)
+        .await?;
     // What was undone is done before the next request of the same client.
     assert_eq!(semaphore.available().await?, 2);
     remove(&semaphore).await
