@@ -141,7 +141,7 @@ const QUEUE: &str = "redisson_lock_queue:{n}";
 async fn a_full_server_goes_on_keeping_sets_and_permits() {
     for flavour in Flavour::ALL {
         let server = Server::builder(flavour).config("maxmemory-policy noeviction").start();
-        let client = Client::connect(server.url()).watchdog(SECOND * 2).outage_limit(SECOND).await.unwrap();
+        let client = Client::connect(server.url()).watchdog(SECOND * 4).outage_limit(SECOND).await.unwrap();
         let (semaphore, leased) = (client.semaphore("n"), client.leased_semaphore("m"));
         let latch = client.latch("l");
         semaphore.try_set_permits(3).await.unwrap();
