@@ -111,7 +111,12 @@ impl Line {
         after: Option<Instant>,
     ) -> Option<Waker> {
         let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
-        let head = self.head_mut().filter(|_| sooner)?;
+        if sooner { self.hint_head() } else { None }
+    }
+
+    /// Lets the head look. Its turn does not begin by it.
+    pub(crate) fn hint_head(&mut self) -> Option<Waker> {
+        let head = self.head_mut()?;
         head.hinted = true;
         head.waker.take()
     }

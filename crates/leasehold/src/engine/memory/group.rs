@@ -40,8 +40,9 @@ impl Machine for Group {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
         let target = &claim.spot.target;
         let mut after = self.judge(target, now);
+        let whole = self.is_whole(&claim.spot);
         if let Some(held) = self.holds.get_mut(&claim.spot) {
-            if held.count != claim.held {
+            if held.count != claim.held || !whole {
                 return (Attempt::Gone, after);
             }
             let before = held.expires;
@@ -158,7 +159,12 @@ impl Machine for Group {
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
         let Some(line) = self.lines.get_mut(&spot.target) else { return Aftermath::default() };
-        let after = line.leave(ticket, now);
+        let was_head = line.is_head(ticket);
+        let mut after = line.leave(ticket, now);
+        if was_head && after.wake.is_none() {
+            // The end that the next one saw, if it saw one, was that of somebody before.
+            after.wake = line.hint_head();
+        }
         if line.is_empty() {
             self.lines.remove(&spot.target);
         }
@@ -254,12 +260,14 @@ impl Group {
         after.and(self.hint(target, now))
     }
 
-    /// Tells the heads of the lines whose turn has come since these values were freed.
+    /// Tells the heads of the lines whose turn has come since these values were freed. The others see when it comes now.
     fn hint(&mut self, freed: &Target, now: Instant) -> Aftermath {
         let Self { lines, taken, .. } = self;
         let mut after = Aftermath::default();
         for (set, line) in lines.iter_mut().filter(|(set, _)| set.overlaps(freed)) {
-            if !line.is_promised() && !set.values().iter().any(|value| taken.contains_key(value)) {
+            if set.values().iter().any(|value| taken.contains_key(value)) {
+                after.also_wake.extend(line.hint_head());
+            } else if !line.is_promised() {
                 after.also_wake.extend(line.promise(now));
             }
         }

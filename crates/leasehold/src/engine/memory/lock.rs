@@ -40,14 +40,17 @@ impl Machine for Lock {
             Some(held) if held.owner == claim.spot.owner && held.count == claim.held => {
                 let before = held.expires;
                 let until = held.reenter(claim, now);
-                after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
+                after = after.and(self.hint_if_sooner(before));
                 Attempt::Granted(until, self.tokens.mint(claim))
             }
             Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
             Some(held) if claim.steal => {
+                let before = held.expires;
                 after.announce = Some(held.lose(Loss::TakenOver));
-                self.grant(claim, turn, now)
+                let granted = self.grant(claim, turn, now);
+                after = after.and(self.hint_if_sooner(before));
+                granted
             }
             Some(held) => {
                 let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
@@ -144,10 +147,17 @@ impl Machine for Lock {
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
-        match spot.target.kind {
+        let was_head = self.line(spot).is_head(ticket);
+        let mut after = match spot.target.kind {
             Kind::Fair => self.fair.leave(ticket, now),
             _ => self.line.leave(ticket, now),
+        };
+        if was_head && after.wake.is_none() {
+            // The end that the next one saw, if it saw one, was that of somebody before.
+            let ends = self.held.as_ref().and_then(|held| held.expires);
+            after.wake = self.line(spot).hint_if_sooner(None, ends);
         }
+        after
     }
 
     fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
@@ -156,9 +166,8 @@ impl Machine for Lock {
             Some(held) if held.owner.client == client => {
                 let before = held.expires;
                 held.retire(now);
-                after.wake = self.line.hint_if_sooner(before, held.expires).or(after.wake);
                 after.announce = Some(held.lose(Loss::Shutdown));
-                (1, after)
+                (1, after.and(self.hint_if_sooner(before)))
             }
             _ => (0, after),
         }
@@ -191,6 +200,13 @@ impl Lock {
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
         Attempt::Granted(until, self.tokens.mint(claim))
+    }
+
+    /// Lets the heads look if the hold that they saw as lasting until `before` ends sooner.
+    fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
+        let ends = self.held.as_ref().and_then(|held| held.expires);
+        let also_wake = self.fair.line.hint_if_sooner(before, ends).into_iter().collect();
+        Aftermath { wake: self.line.hint_if_sooner(before, ends), also_wake, ..Aftermath::default() }
     }
 
     /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.

@@ -53,7 +53,10 @@ impl Machine for Rw {
             },
             _ => (Attempt::Gone, Aftermath::default()),
         };
-        (attempt, after.and(more))
+        // What was taken over may end sooner, and who took it from a writer may not be the only one who wants to read.
+        let taken_over =
+            if claim.steal { self.hint_if_sooner(before).and(self.hint(now)) } else { Aftermath::default() };
+        (attempt, after.and(more).and(taken_over))
     }
 
     fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
@@ -129,9 +132,15 @@ impl Machine for Rw {
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
-        let left = self.line(spot).leave(ticket, now);
+        let was_head = self.line(spot).is_head(ticket);
+        let mut left = self.line(spot).leave(ticket, now);
         let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
         let wake = if last_bar && self.writer.is_none() { self.reads.promise(now) } else { None };
+        if was_head && left.wake.is_none() {
+            // The end that the next one saw, if it saw one, was that of somebody before.
+            let ends = self.end();
+            left.wake = self.line(spot).hint_if_sooner(None, ends);
+        }
         left.and(Aftermath { wake, ..Aftermath::default() }).and(self.hint(now))
     }
 
@@ -260,13 +269,14 @@ impl Rw {
 
     /// Ends one hold.
     fn free(&mut self, spot: &Spot, now: Instant) -> Aftermath {
+        let before = self.end();
         let freed = match spot.target.kind {
             Kind::Write => self.writer.take(),
             _ => self.readers.remove(&spot.owner),
         };
         // If its guards do not know that yet, for whatever reason, they do from now on.
         let after = freed.map(|held| lost(&held, Loss::Gone)).unwrap_or_default();
-        after.and(self.hint(now))
+        after.and(self.hint(now)).and(self.hint_if_sooner(before))
     }
 
     /// Ends all holds. Whose turn it is then, the caller says.
