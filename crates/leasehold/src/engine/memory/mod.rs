@@ -114,6 +114,22 @@ impl Memory {
         result
     }
 
+    /// Which of several is not to be had, before any is taken: a token that was minted is not taken back.
+    fn find_busy(&self, claims: &[Claim]) -> Option<(usize, Busy)> {
+        let is_held = |claim: &Claim| {
+            let target = &claim.spot.target;
+            self.with(target, |machine, now| machine.query(target, None, now)).is_some()
+        };
+        let (number, claim) = claims.iter().enumerate().find(|(_, claim)| is_held(claim))?;
+        match self.with(&claim.spot.target, |machine, now| machine.attempt(claim, None, now)) {
+            Attempt::Busy(busy) => return Some((number, busy)),
+            // Free since we looked.
+            Attempt::Granted(..) => self.abandon(&claim.spot, 0, claim.lease),
+            _ => {}
+        }
+        None
+    }
+
     fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
         #[expect(clippy::cast_possible_truncation, reason = "any part of a hash will do")]
         let hash = self.hasher.hash_one(name) as usize;
@@ -131,6 +147,9 @@ impl Engine for Memory {
     }
 
     fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+        if let Some((number, busy)) = self.find_busy(claims) {
+            return Reply::now(AttemptAll::Busy(number, busy));
+        }
         let mut granted = Vec::with_capacity(claims.len());
         for (number, claim) in claims.iter().enumerate() {
             let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
