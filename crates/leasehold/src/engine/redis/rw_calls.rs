@@ -13,7 +13,8 @@ pub(super) fn read(claim: &Claim, length: Duration) -> Call {
     let Spot { target, owner, .. } = &claim.spot;
     let call = on(&RW_READ, target);
     let call = if claim.rw.prefer_writers { call.key(&keys::mark(target)) } else { call };
-    call.arg(owner).arg(whole(length)).arg(claim.held).arg(u8::from(claim.steal))
+    let steal = if claim.steal { keys::channel(target) } else { String::new() };
+    call.arg(owner).arg(whole(length)).arg(claim.held).arg(steal)
 }
 
 /// Takes or re-enters the write half.

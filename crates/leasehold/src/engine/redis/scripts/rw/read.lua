@@ -1,6 +1,7 @@
 -- Takes or re-enters the read half.
 -- KEYS: the lock, and the mark of writers that wait if it bars us.
--- ARGV: tag, owner, lease in ms, how often the owner reads now, 1 to take it from a writer.
+-- ARGV: tag, owner, lease in ms, how often the owner reads now, the channel to take it from a writer or nothing. Then
+-- others can read, too, and all are told.
 -- Returns 1 when it is ours; 0 when the owner does not read as often as it says; else {ms left or -1, who writes}.
 local key, tag, owner, lease, held = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local mode = mode_of(key)
@@ -13,12 +14,13 @@ if count ~= held then
     return 0
 end
 if mode == 'write' and redis.call('hexists', key, owner .. ':write') == 0 then
-    if ARGV[5] ~= '1' then
+    if ARGV[5] == '' then
         return { redis.call('pttl', key), (writer_of(key)) }
     end
     delete(key, tag)
     mode = false
-elseif mode ~= 'write' and held == 0 and KEYS[2] and ARGV[5] ~= '1' then
+    redis.call('publish', ARGV[5], '1')
+elseif mode ~= 'write' and held == 0 and KEYS[2] and ARGV[5] == '' then
     local barred = redis.call('pttl', KEYS[2])
     if barred ~= -2 then
         return { barred }
