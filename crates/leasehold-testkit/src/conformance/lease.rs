@@ -190,3 +190,18 @@ pub async fn a_waiter_notices_that_the_end_has_come_nearer(bench: &Bench) -> Out
     assert!(!outer.is_held() && !inner.is_held());
     Ok(())
 }
+
+pub async fn the_next_in_line_notices_that_the_end_has_come_nearer(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let first = lock.acquire().lease(LONG_LEASE).await?;
+    let second = Waiter::begin(elsewhere.acquire().lease(LEASE)).await;
+    let third = Waiter::begin(elsewhere.acquire()).await;
+    let begun = Instant::now();
+    first.release().await?;
+    // It does not release, and its lease is over long before the one that the third has seen.
+    let second = second.outcome().await?;
+    drop(third.outcome().await?);
+    assert!(!second.is_held());
+    assert!(begun.elapsed() < 10 * LEASE, "granted after {:?}", begun.elapsed());
+    Ok(())
+}

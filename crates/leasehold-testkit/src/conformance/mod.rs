@@ -149,6 +149,7 @@ macro_rules! conformance_cases {
                 ["OWN-10"] => extending_stops_at_max_hold,
                 ["OWN-36"] => an_extension_is_not_taken_back,
                 ["OWN-37"] => a_waiter_notices_that_the_end_has_come_nearer,
+                ["OWN-209"] => the_next_in_line_notices_that_the_end_has_come_nearer,
             }
             renewal {
                 ["HD-20", "HD-30", "CX-08"] => a_kept_lock_outlives_its_watchdog_time,
@@ -362,6 +363,7 @@ macro_rules! conformance_cases {
                 ["OWN-161"] => threads_read_and_write_by_turns,
                 ["OWN-162"] => a_writer_can_have_a_token,
                 ["OWN-163"] => both_halves_can_be_taken_over,
+                ["OWN-178"] => who_takes_over_to_read_lets_readers_in,
                 ["OWN-164"] => what_is_removed_is_lost_for_readers_and_writers,
                 ["OWN-165"] => shutdown_counts_readers_and_writers,
             }

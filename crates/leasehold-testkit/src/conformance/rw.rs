@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::{AcquireError, Invalid, Loss, Owner, ReleaseError};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{MOMENT, Waiter, all_done, on_a_thread, short_watchdog, soon};
@@ -246,6 +246,18 @@ pub async fn both_halves_can_be_taken_over(bench: &Bench) -> Outcome {
     assert!(matches!(soon(written.lost()).await, Loss::TakenOver));
     drop(written);
     assert!(read.is_held() && lock.read().try_acquire().await?.is_some());
+    Ok(())
+}
+
+pub async fn who_takes_over_to_read_lets_readers_in(bench: &Bench) -> Outcome {
+    let (lock, thief) = (bench.rw_lock().await, bench.rw_lock().await);
+    let written = lock.write().acquire().await?;
+    let reader = Waiter::begin(lock.read().acquire()).await;
+    let begun = Instant::now();
+    let read = thief.read().acquire().steal().await?;
+    drop(reader.outcome().await?);
+    assert!(read.is_held() && begun.elapsed() < Duration::from_secs(5), "after {:?}", begun.elapsed());
+    drop(written);
     Ok(())
 }
 
