@@ -10,9 +10,9 @@
 
 pub mod bench;
 pub mod conformance;
-mod port;
 pub mod primitive;
 pub mod proxy;
-pub mod resp;
-pub mod server;
 pub mod tally;
+
+use leasehold_servers::port;
+pub use leasehold_servers::{resp, server};

@@ -11,7 +11,12 @@ use std::{
 const RANGE: std::ops::Range<u64> = 20_000..32_768;
 
 /// A listener on a port that nobody else listens on.
-pub(crate) fn listen() -> TcpListener {
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn listen() -> TcpListener {
     (0..1000)
         .find_map(|_| {
             let random = RandomState::new().build_hasher().finish() % (RANGE.end - RANGE.start);
@@ -22,6 +27,11 @@ pub(crate) fn listen() -> TcpListener {
 }
 
 /// A port that nobody listens on at this moment.
-pub(crate) fn free() -> u16 {
+///
+/// # Panics
+///
+/// When there is none.
+#[must_use]
+pub fn free() -> u16 {
     listen().local_addr().expect("a listener has an address").port()
 }
