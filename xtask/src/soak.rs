@@ -25,6 +25,11 @@ const SOAKS: &[(&str, &str)] = &[
          several::processes_that_want_some_values_of_one_group_all_go_on -- --exact --nocapture",
     ),
     (
+        "model",
+        "LEASEHOLD_MODEL_OPERATIONS=1000000 cargo test --release -p leasehold --all-features --lib \
+         engine::model::both_engines_do_the_same -- --exact --nocapture",
+    ),
+    (
         "run, holder cut off",
         "LEASEHOLD_TEST_ROUNDS=50 cargo test --release -p leasehold-cli --all-features --test suite \
          run_loss::a_holder_that_is_cut_off_ends_its_command_before_the_next_begins -- --exact --nocapture",

@@ -6,6 +6,8 @@ mod aftermath;
 pub(crate) mod faulty;
 mod line;
 pub(crate) mod memory;
+#[cfg(all(test, feature = "redis"))]
+mod model;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 mod target;

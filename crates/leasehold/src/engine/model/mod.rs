@@ -1,0 +1,134 @@
+//! A model test: the memory engine is the model of the one on Redis.
+//!
+//! Cases are lists of random steps of several owners, of which some die, while time passes; each is run on both engines,
+//! which have to say the same after every step: to whoever asks, about the state, and to those who wait. A case that fails
+//! is shrunk, and the seed is printed by which it comes first: `LEASEHOLD_MODEL_SEED=… cargo test both_engines`.
+//!
+//! It is about the engines alone. Guards are not used, and the clocks of the clients are not moved.
+
+mod both;
+mod op;
+mod said;
+mod world;
+
+use std::cell::RefCell;
+use std::fmt::Write;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use proptest::strategy::Strategy;
+use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
+
+use self::both::Both;
+use self::op::Case;
+use self::world::{Tally, World};
+
+/// How many steps there have to be.
+const OPERATIONS: u64 = 100_000;
+/// How many cases are run at once, each with a server of its own.
+const WORKERS: usize = 2;
+
+#[test]
+fn both_engines_do_the_same() {
+    let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
+    let seed = number("LEASEHOLD_MODEL_SEED").unwrap_or_else(|| crate::time::random_below(u64::MAX));
+    let wanted = number("LEASEHOLD_MODEL_OPERATIONS").unwrap_or(OPERATIONS);
+    let begun = tokio::time::Instant::now();
+    let work = Work { wanted, next: AtomicU64::new(seed), tally: Mutex::default(), failed: Mutex::default() };
+    std::thread::scope(|scope| {
+        for _ in 0..WORKERS {
+            scope.spawn(|| work.run());
+        }
+    });
+    let tally = work.tally.into_inner().expect("nobody panicked");
+    println!("{tally:?} in {:.1?}, from seed {seed}", begun.elapsed());
+    if let Some(failure) = work.failed.into_inner().expect("nobody panicked") {
+        panic!("{failure}");
+    }
+    assert!(tally.operations >= wanted);
+}
+
+/// What there is to do, and what was done so far.
+struct Work {
+    wanted: u64,
+    /// The seed of the next case.
+    next: AtomicU64,
+    tally: Mutex<Tally>,
+    failed: Mutex<Option<String>>,
+}
+
+impl Work {
+    /// Runs one case after the other until there were enough of them, or one has failed.
+    fn run(&self) {
+        let both = RefCell::new(Both::start());
+        let cases = op::case();
+        while self.goes_on() {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            let config = Config {
+                failure_persistence: None,
+                max_shrink_iters: 2_000,
+                max_shrink_time: u32::try_from(SHRINKING.as_millis()).expect("not long"),
+                ..Config::default()
+            };
+            let mut runner = TestRunner::new_with_rng(config, dice(seed));
+            let case = cases.new_tree(&mut runner).expect("nothing is refused");
+            let outcome = runner.run_one(case, |case| {
+                let (tally, outcome) = run(&mut both.borrow_mut(), &case);
+                self.tally().add(&tally);
+                outcome.map_err(TestCaseError::fail)
+            });
+            if let Err(TestError::Fail(reason, case)) = outcome {
+                let failure = format!("{reason}\n{}LEASEHOLD_MODEL_SEED={seed}", show(&case));
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
+            }
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+            && self.tally().operations < self.wanted
+    }
+
+    fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Numbers that are drawn in little time, and have nothing to do with those of the next seed.
+fn dice(seed: u64) -> TestRng {
+    let mut bytes = [0; 16];
+    for (place, part) in bytes.chunks_exact_mut(8).enumerate() {
+        let mut hasher = DefaultHasher::new();
+        (seed, place).hash(&mut hasher);
+        part.copy_from_slice(&hasher.finish().to_le_bytes());
+    }
+    TestRng::from_seed(RngAlgorithm::XorShift, &bytes)
+}
+
+/// How long a case that failed is made shorter.
+const SHRINKING: Duration = Duration::from_secs(40);
+
+fn show(Case { families, ops }: &Case) -> String {
+    ops.iter().fold(format!("the shortest case, on {families:?}:\n"), |mut shown, op| {
+        writeln!(shown, "  {op:?}").expect("there is room");
+        shown
+    })
+}
+
+fn run(both: &mut Both, case: &Case) -> (Tally, Result<(), String>) {
+    let mut world = World::new(both, case.families);
+    for (number, op) in case.ops.iter().enumerate() {
+        let outcome = world.step(op);
+        if world.is_late() {
+            // Whatever was said came too near to the end of a lease to mean anything.
+            return (world.end(true), Ok(()));
+        }
+        if let Err(difference) = outcome {
+            let difference = format!("step {} of {}, {op:?}: {difference}", number + 1, case.ops.len());
+            return (world.end(false), Err(difference));
+        }
+    }
+    (world.end(false), Ok(()))
+}

@@ -1,0 +1,98 @@
+//! What an engine says, in a form that can be compared; and where the two differ on purpose.
+
+use std::time::Duration;
+
+use crate::engine::{Attempt, Busy, Holding, Kind, Released, Renewed, Spot};
+use crate::owner::OwnerId;
+
+/// An answer: words that have to be the same, and a time that has to be nearly the same.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Said {
+    words: String,
+    time: Option<Duration>,
+}
+
+/// How far two times may be apart.
+pub(super) const NEARLY: Duration = Duration::from_millis(50);
+
+impl Said {
+    pub(super) fn words(words: impl Into<String>) -> Self {
+        Self { words: words.into(), time: None }
+    }
+
+    /// Whether both say the same. In memory what is kept always lasts for the whole of its lease; on a server it was last
+    /// renewed so long ago as `kept` says.
+    pub(super) fn agrees(&self, redis: &Self, kept: Duration) -> bool {
+        let near = match (self.time, redis.time) {
+            (Some(memory), Some(redis)) => memory <= redis + kept + NEARLY && redis <= memory + NEARLY,
+            (memory, redis) => memory == redis,
+        };
+        self.words == redis.words && near
+    }
+}
+
+/// What an attempt came to on both.
+pub(super) fn attempts([memory, redis]: &[Attempt; 2], spot: &Spot) -> [Said; 2] {
+    let untold = is_untold(memory, spot.target.kind);
+    [memory, redis].map(|attempt| match attempt {
+        Attempt::Granted(_, token) => Said::words(format!("granted, token {token:?}")),
+        Attempt::Busy(busy) => {
+            let holder = busy.holder.filter(|_| !has_many_holders(spot.target.kind));
+            let words = format!("busy, held by {holder:?}, position {:?}", busy.position);
+            Said { words, time: busy.retry_in.filter(|_| !untold) }
+        }
+        Attempt::Gone => Said::words("gone"),
+        Attempt::Misfit => Said::words("misfit"),
+        Attempt::NotAsked(failure) => Said::words(format!("not asked: {failure}")),
+    })
+}
+
+/// Of several who are in the way, either engine names whom it likes: neither a hash nor a map has an order.
+fn has_many_holders(kind: Kind) -> bool {
+    matches!(kind, Kind::Write | Kind::Group)
+}
+
+/// Whether the engines say different things about when to look again:
+/// - What is kept has no end in memory, where its holder cannot die unnoticed; on a server it is the end that it has.
+/// - Other libraries do not announce that a lock of one string is free: on a server one looks from time to time.
+/// - In memory everybody in the queue of a fair lock looks after a head that does not come; on a server the beat does.
+/// - How long a writer bars readers is told by a server as it is, in memory as it is at most.
+fn is_untold(memory: &Attempt, kind: Kind) -> bool {
+    let Attempt::Busy(Busy { retry_in, holder, position }) = memory else { return false };
+    retry_in.is_none()
+        || kind == Kind::SetNx
+        || position.is_some_and(|position| position > 1)
+        || kind == Kind::Read && holder.is_none()
+}
+
+pub(super) fn released(released: &Released) -> Said {
+    Said::words(match released {
+        Released::Left(left, _) => format!("{left} left"),
+        Released::NotHeld => "not held".into(),
+    })
+}
+
+pub(super) fn renewed(renewed: &Renewed) -> Said {
+    Said::words(match renewed {
+        Renewed::Until(_) => "renewed",
+        Renewed::Gone => "gone",
+    })
+}
+
+/// Who holds it. Of several readers either engine tells of whom it likes, unless the one it was asked about is among them.
+pub(super) fn holding(holding: Option<&Holding>, asked: Option<OwnerId>) -> Said {
+    let Some(Holding { owner, count, remaining }) = holding else { return Said::words("free") };
+    let words = match asked {
+        Some(asked) if *owner != Some(asked) => "held by others".into(),
+        _ => format!("held by {owner:?}, {count} times"),
+    };
+    Said { words, time: Some(*remaining) }
+}
+
+/// A number that is a time.
+pub(super) fn lease(ms: i64) -> Said {
+    match u64::try_from(ms) {
+        Ok(ms) => Said { words: "lease".into(), time: Some(Duration::from_millis(ms)) },
+        Err(_) => Said::words(format!("lease {ms}")),
+    }
+}

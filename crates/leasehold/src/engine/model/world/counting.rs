@@ -1,0 +1,85 @@
+//! Changing a counter.
+
+use std::time::Duration;
+
+use super::super::op::{At, Count, Length};
+use super::super::said::Said;
+use super::looking::number;
+use super::{Step, World, client};
+use crate::engine::{Adjust, Change, Family};
+use crate::lease::Lease;
+use crate::owner::OwnerId;
+use crate::permit_id::PermitId;
+
+impl World<'_> {
+    pub(super) fn adjust(&mut self, at: At, count: Count) -> Step {
+        let Some(adjust) = self.change(at, count) else { return Ok(false) };
+        if let Adjust::GiveIds(_) | Adjust::Delete = adjust {
+            // What is left of a hold that loses a part ends as if it had been renewed just now.
+            self.keep();
+        }
+        if let Adjust::SetLease(..) = adjust {
+            self.comes_nearer(at.name);
+        }
+        self.drawn += 16;
+        let request = OwnerId { client: self.clients[client(at)], number: self.drawn };
+        let change = Change { request, adjust, patience: Duration::from_secs(5) };
+        let target = self.target(at);
+        let told = self.both.ask(client(at), |engine| engine.adjust(&target, &change));
+        let told = told.map(|told| Said::words(number(&told).to_string()));
+        // Nobody is told anything by setting a number.
+        if !matches!(change.adjust, Adjust::Set(_)) {
+            self.same(at.name, &change.adjust, told)?;
+        }
+        self.after(at)
+    }
+
+    /// What to do, if that can be done to such a counter.
+    fn change(&self, at: At, count: Count) -> Option<Adjust> {
+        let family = self.families[at.name];
+        let bare = family == Family::Semaphore;
+        let permits = family == Family::Permits;
+        match count {
+            Count::TrySet(count, _) if family == Family::Latch => {
+                Some(Adjust::TrySet { count: count.max(1), ttl: None })
+            }
+            Count::TrySet(count, ends) if bare || permits => {
+                let ttl = (ends && bare).then(|| Length::Middle.time());
+                Some(Adjust::TrySet { count, ttl })
+            }
+            Count::Set(count) if permits => Some(Adjust::Set(count)),
+            Count::Add(permits) if bare || family == Family::Permits => Some(Adjust::Add(permits)),
+            Count::Give(count, create) if bare => Some(Adjust::Give { count, create }),
+            Count::GiveIds(all) if permits => {
+                let held = self.held(at).map(|(_, hold)| hold.spot);
+                let ids = held.map(|spot| PermitId::of(spot.owner, if all { spot.amount } else { 1 }));
+                let ids = ids.map(Iterator::collect).or_else(|| Some(vec![self.loose_id(at)?]))?;
+                Some(Adjust::GiveIds(ids))
+            }
+            Count::SetLease(length) if permits => {
+                // What somebody keeps would be renewed at once.
+                let held = self.held(at).map(|(_, hold)| hold);
+                let id = match held {
+                    Some(hold) if matches!(hold.lease, Lease::Fixed(_)) => {
+                        PermitId::of(hold.spot.owner, 1).next()
+                    }
+                    _ => self.loose_id(at),
+                };
+                let length = (length != Length::Kept).then(|| length.time());
+                Some(Adjust::SetLease(id?, length))
+            }
+            Count::Drain if bare => Some(Adjust::Drain),
+            Count::Down if family == Family::Latch => Some(Adjust::CountDown),
+            Count::Delete if matches!(family, Family::Semaphore | Family::Permits | Family::Latch) => {
+                Some(Adjust::Delete)
+            }
+            _ => None,
+        }
+    }
+
+    /// Some permit that belongs to no hold.
+    fn loose_id(&self, at: At) -> Option<PermitId> {
+        let ids: Vec<_> = self.loose.iter().filter(|(name, _)| *name == at.name).map(|(_, id)| *id).collect();
+        (!ids.is_empty()).then(|| ids[at.pick % ids.len()])
+    }
+}

@@ -1,0 +1,293 @@
+//! Those who wait, and what they hear.
+//!
+//! Whoever could go on has been told so by its engine, or looks by itself no later than that: by the time that it was told
+//! when it last looked. That holds for the first of each line on either engine, after every step.
+
+use std::time::Duration;
+
+use super::super::both::Side;
+use super::super::op::{At, CLIENTS, How, NAMES};
+use super::super::said::{self, NEARLY};
+use super::asking::Wish;
+use super::{Step, World, word};
+use crate::engine::{Adjust, Attempt, BARRED, Busy, Family, Kind, Spot};
+
+#[derive(Debug, Clone)]
+pub(super) struct Waiter {
+    pub(super) wish: Wish,
+    /// Whether it has to look, in memory and on the server.
+    told: [bool; 2],
+    /// When it looks by itself.
+    looks: [Duration; 2],
+    /// The end that it saw on the server may have come nearer since.
+    nearer: bool,
+    /// When it last said that it bars readers.
+    barred: Option<Duration>,
+}
+
+/// The longest sleep of a waiter to whom nothing is said.
+const SAFETY_CAP: Duration = Duration::from_secs(30);
+/// The beat of a client tells the first in the queue of a fair lock that is free.
+const BEAT: Duration = Duration::from_millis(1500);
+
+/// Why those who wait may have to be told something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Nothing was given back and no end has come nearer: they are told nothing.
+    Nothing,
+    /// Time has passed.
+    Time,
+    /// Something of this kind was given back.
+    Freed(Kind),
+    Other,
+}
+
+impl Waiter {
+    /// Somebody who looks at once.
+    pub(super) fn new(wish: Wish, now: Duration) -> Self {
+        Self { wish, told: [true; 2], looks: [now + SAFETY_CAP; 2], nearer: false, barred: None }
+    }
+
+    pub(super) fn spot(&self) -> &Spot {
+        &self.wish.spot
+    }
+
+    pub(super) fn client(&self) -> usize {
+        self.wish.at.who % CLIENTS
+    }
+
+    /// Whether a server does not announce to it that a lock of this kind is free: the plain, the spin and the fair lock of
+    /// one name have different channels, as they have in Redisson.
+    fn listens_elsewhere(&self, kind: Kind) -> bool {
+        kind.family() == Family::Lock && self.spot().target.kind != kind
+    }
+
+    fn bars(&self) -> bool {
+        self.spot().target.kind == Kind::Write && self.wish.how.prefer_writers
+    }
+}
+
+impl World<'_> {
+    pub(super) fn give_up(&mut self, at: At) -> Step {
+        let places: Vec<_> =
+            (0..self.waiters.len()).filter(|place| self.waiters[*place].wish.at.name == at.name).collect();
+        let Some(place) = places.get((at.who + at.pick) % places.len().max(1)) else { return Ok(false) };
+        let waiter = self.waiters.remove(*place);
+        self.leave(&waiter);
+        self.both.finish(waiter.client());
+        self.after(waiter.wish.at)
+    }
+
+    pub(super) fn leave(&self, waiter: &Waiter) {
+        let tickets = waiter.wish.tickets.expect("it stands in line");
+        self.both.tell(waiter.client(), |engine, side| engine.leave(waiter.spot(), tickets[side as usize]));
+    }
+
+    /// Something is about to be done by which the end may come nearer that those who wait have seen. A server does not
+    /// announce that to anybody, because Redisson has no message for it. They look when that end has come, at the latest
+    /// after 30 s.
+    pub(super) fn comes_nearer(&mut self, name: usize) {
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
+            waiter.nearer = true;
+        }
+    }
+
+    /// Something of this kind is about to be given back.
+    pub(super) fn frees(&mut self, name: usize, kind: Kind) {
+        self.cause = Cause::Freed(kind);
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
+            // A reader that leaves others behind tells nobody. They may end sooner than it would have.
+            let behind_readers = kind == Kind::Read && waiter.spot().target.kind == Kind::Write;
+            waiter.nearer |= behind_readers || waiter.listens_elsewhere(kind);
+        }
+    }
+
+    /// Notes who was told to look, or does so by itself.
+    pub(super) fn hear(&mut self, name: usize) -> Result<(), String> {
+        let mut clients: Vec<_> =
+            self.waiters.iter().filter(|waiter| waiter.wish.at.name == name).map(Waiter::client).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        self.both.settle(&clients);
+        let now = self.now();
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
+            let tickets = waiter.wish.tickets.expect("it stands in line");
+            let hinted = self.both.hinted(waiter.client(), waiter.spot(), tickets);
+            if self.cause == Cause::Nothing && hinted != [false; 2] {
+                return Err(format!("{waiter:?} was told for nothing: {hinted:?}"));
+            }
+            for (side, hinted) in hinted.into_iter().enumerate() {
+                waiter.told[side] |= hinted || waiter.looks[side] <= now;
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets those look who were told to, and those go on who can.
+    pub(super) fn wake(&mut self, name: usize) -> Result<(), String> {
+        self.all_told(name)?;
+        let mut place = 0;
+        while place < self.waiters.len() {
+            let waiter = &self.waiters[place];
+            if waiter.wish.at.name != name {
+                place += 1;
+            } else if !self.is_free_for(waiter.spot(), waiter.wish.how) {
+                self.look_in_vain(place)?;
+                place += 1;
+            } else if self.is_first(place) {
+                self.go_on(place)?;
+                self.all_told(name)?;
+                place = 0;
+            } else {
+                // On a server it may pass those who wait in other clients. Here it does not.
+                place += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether those know who can go on: in memory the first of a line, on a server the first of each client.
+    fn all_told(&self, name: usize) -> Result<(), String> {
+        for (place, waiter) in
+            self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.wish.at.name == name)
+        {
+            let excused = match self.cause {
+                Cause::Time => waiter.nearer,
+                Cause::Freed(kind) => waiter.listens_elsewhere(kind),
+                Cause::Nothing | Cause::Other => false,
+            };
+            let [memory, redis] = waiter.told;
+            let fine = (memory || !self.is_first(place)) && (redis || excused || !self.leads(place));
+            if !fine && self.is_free_for(waiter.spot(), waiter.wish.how) {
+                let told = format!("told: {memory} in memory, {redis} on Redis");
+                return Err(format!("{waiter:?} could go on at {:?}, and was {told}", self.now()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nobody stands before somebody in its line. For a latch nobody stands in line.
+    fn is_first(&self, place: usize) -> bool {
+        let target = &self.waiters[place].spot().target;
+        target.kind == Kind::Latch
+            || !self.waiters[..place].iter().any(|other| other.spot().target == *target)
+    }
+
+    /// Whether nobody of the same client stands before somebody in its line. For a fair lock each has a line.
+    fn leads(&self, place: usize) -> bool {
+        let waiter = &self.waiters[place];
+        let target = &waiter.spot().target;
+        let mut before = self.waiters[..place].iter().filter(|other| other.client() == waiter.client());
+        matches!(target.kind, Kind::Latch | Kind::Fair) || !before.any(|other| other.spot().target == *target)
+    }
+
+    fn go_on(&mut self, place: usize) -> Result<(), String> {
+        let waiter = self.waiters.remove(place);
+        let name = waiter.wish.at.name;
+        if !waiter.told[Side::Redis as usize] {
+            // It would have come later, and those behind it do not hear of it.
+            self.comes_nearer(name);
+        }
+        if waiter.spot().target.kind != Kind::Latch {
+            let told = self.ask(&waiter.wish)?;
+            if let Attempt::Busy(_) = told {
+                return Err(format!("{waiter:?} could go on, and does not: {told:?}"));
+            }
+        }
+        self.leave(&waiter);
+        self.both.finish(waiter.client());
+        self.tally.wakeups += 1;
+        // Who leaves may let the next one look.
+        self.hear(name)?;
+        self.look(name, waiter.client())
+    }
+
+    /// Lets somebody look, on the engines that told it to, and find that it cannot go on.
+    fn look_in_vain(&mut self, place: usize) -> Result<(), String> {
+        let waiter = self.waiters[place].clone();
+        // Both have to hear of a writer that bars readers.
+        let told = if waiter.bars() { [waiter.told[0] || waiter.told[1]; 2] } else { waiter.told };
+        if waiter.spot().target.kind == Kind::Latch {
+            for side in 0..2 {
+                if std::mem::take(&mut self.waiters[place].told[side]) {
+                    self.waiters[place].looks[side] = self.now() + SAFETY_CAP;
+                }
+            }
+            return Ok(());
+        }
+        let now = self.now();
+        let answers = [Side::Memory, Side::Redis]
+            .map(|side| told[side as usize].then(|| self.ask_side(&waiter.wish, side)));
+        let mut looked = Waiter { told: [false; 2], ..waiter };
+        for (side, answer) in answers.iter().enumerate() {
+            let Some(answer) = answer else { continue };
+            let Attempt::Busy(Busy { retry_in, .. }) = answer else {
+                return Err(format!("{looked:?} cannot go on, but does on engine {side}: {answer:?}"));
+            };
+            let mut sleep = retry_in.map_or(SAFETY_CAP, |retry_in| retry_in.min(SAFETY_CAP));
+            if side == 1 {
+                looked.nearer = false;
+                if looked.spot().target.kind == Kind::Fair {
+                    sleep = sleep.min(BEAT);
+                }
+            }
+            looked.looks[side] = now + sleep;
+            self.tally.in_vain[side] += 1;
+        }
+        if looked.bars() && told[0] {
+            looked.barred = Some(now);
+        }
+        let spot = looked.spot().clone();
+        self.waiters[place] = looked;
+        // A client does not ask what those who wait in it have asked already.
+        if let ([Some(memory), Some(redis)], true) = (answers, self.leads(place)) {
+            self.same(self.waiters[place].wish.at.name, "look", said::attempts(&[memory, redis], &spot))?;
+        }
+        Ok(())
+    }
+
+    /// Whether somebody would get this if nobody else wanted it, by the state that both engines have.
+    pub(super) fn is_free_for(&self, spot: &Spot, how: How) -> bool {
+        let Spot { target, owner, amount } = spot;
+        let holder = |target| self.both.ask_memory(|memory| memory.query(target, None));
+        let name = || name_of(spot);
+        match target.kind {
+            Kind::Lock | Kind::Spin | Kind::SetNx | Kind::Group => holder(target).is_none(),
+            Kind::Fair => {
+                let queue = self.both.ask_memory(|memory| memory.queue(target));
+                holder(target).is_none() && queue.first().is_none_or(|first| first.full() == Some(*owner))
+            }
+            Kind::Read => {
+                let writer = holder(&self.of_kind(name(), Kind::Write));
+                let barred = || how.prefer_writers && self.is_barred(name());
+                writer.map_or_else(|| !barred(), |writer| writer.owner == Some(*owner))
+            }
+            Kind::Write => {
+                let read = self.of_kind(name(), Kind::Read);
+                let reader = self.both.ask_memory(|memory| memory.query(&read, Some(*owner)));
+                // Who reads is told so at once.
+                let reads = reader.is_some_and(|reader| reader.owner == Some(*owner));
+                reads || holder(target).is_none() && reader.is_none()
+            }
+            Kind::Semaphore | Kind::Permits => self.count(target) >= i64::from(*amount),
+            Kind::Latch => self.count(target) <= 0,
+        }
+    }
+
+    fn is_barred(&self, name: usize) -> bool {
+        let now = self.now();
+        self.waiters.iter().any(|waiter| {
+            waiter.wish.at.name == name && waiter.barred.is_some_and(|since| now + NEARLY < since + BARRED)
+        })
+    }
+
+    fn count(&self, target: &crate::engine::Target) -> i64 {
+        let change = self.question(Adjust::Count);
+        super::looking::number(&self.both.ask_memory(|memory| memory.adjust(target, &change)))
+    }
+}
+
+/// Which of the names somebody is at.
+fn name_of(spot: &Spot) -> usize {
+    (0..NAMES).find(|name| word(*name) == spot.target.name).expect("one of them")
+}
