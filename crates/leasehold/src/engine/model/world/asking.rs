@@ -81,7 +81,8 @@ impl World<'_> {
     /// Whether the answer to somebody who does not wait is the same: not where it depends on who waits in its client.
     fn may_try(&self, at: At, how: How, spot: &Spot) -> bool {
         let kind = spot.target.kind;
-        let beside = self.other_half(at, kind).is_some();
+        // Unless what it held has been taken from it without its knowing.
+        let beside = self.other_half(at, kind).is_some_and(|half| self.is_still_held(&half.spot));
         if beside || matches!(kind, Kind::Spin | Kind::Fair) {
             return true;
         }
@@ -93,6 +94,11 @@ impl World<'_> {
             // A client does not ask what those who wait in it have asked already.
             !line.any(|waiter| waiter.client() == client(at))
         }
+    }
+
+    fn is_still_held(&self, spot: &Spot) -> bool {
+        let holder = self.both.ask_memory(|memory| memory.query(&spot.target, Some(spot.owner)));
+        holder.is_some_and(|holder| holder.owner == Some(spot.owner))
     }
 
     pub(super) fn waits(&self, at: At) -> bool {
