@@ -2,6 +2,7 @@
 
 mod check;
 mod command;
+mod interop;
 mod leaks;
 mod msrv;
 mod setup;
@@ -20,6 +21,8 @@ enum Xtask {
     Check(Args),
     /// Every test of the workspace, after the set-up the tests need.
     Test(Args),
+    /// Redisson's own locks and ours on one server, each in processes of its own.
+    Interop(interop::Args),
     /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
     Leaks(leaks::Args),
     /// The tests that look for rare events, with the numbers that find them: some minutes.
@@ -42,6 +45,7 @@ fn main() -> ExitCode {
         .and_then(|()| match xtask {
             Xtask::Check(Args { yes }) => check::run(yes),
             Xtask::Test(Args { yes }) => test::run(yes),
+            Xtask::Interop(args) => interop::run(&args),
             Xtask::Leaks(args) => leaks::run(&args),
             Xtask::Soak => soak::run(),
         });

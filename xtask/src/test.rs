@@ -1,12 +1,13 @@
 //! `cargo xtask test`: every test of the workspace.
 
 use crate::{
-    command,
+    command, interop,
     setup::{self, Source, Tool},
     step::Steps,
 };
 
-const TOOLS: &[Tool] = &[
+/// What the tests need.
+pub(crate) const TOOLS: &[Tool] = &[
     Tool {
         name: "script",
         // Only the one of util-linux knows this option, and the test needs that one.
@@ -53,6 +54,8 @@ const TOOLS: &[Tool] = &[
             dependencies: true,
         },
     },
+    interop::JAVA,
+    interop::MAVEN,
 ];
 
 /// Builds come first and apart, so that the time of a suite is the time of its tests.
@@ -77,8 +80,9 @@ const SUITES: &[(&str, &str)] = &[
 pub(crate) fn run(yes: bool) -> Result<(), String> {
     setup::ensure(TOOLS, yes)?;
     let mut steps = Steps::default();
+    let redisson = steps.run("redisson", || interop::build(interop::newest()));
     // What does not build would fail every suite with the same errors.
-    if BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
+    if redisson && BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
         for (name, line) in SUITES {
             steps.run(name, || command::run(line));
         }

@@ -10,6 +10,8 @@
 
 pub mod bench;
 pub mod conformance;
+pub mod jvm;
+pub mod peer;
 pub mod primitive;
 pub mod proxy;
 pub mod tally;

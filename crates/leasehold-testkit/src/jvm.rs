@@ -1,0 +1,51 @@
+//! The real Redisson, in a Java process that locks as it is told.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::{peer::Peer, server::Server};
+
+/// The project in which the program and the versions of Redisson stand.
+const POM: &str = include_str!("../../../interop/java/pom.xml");
+/// Where `cargo xtask interop` builds it.
+const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/interop");
+
+/// The Redisson that is tested unless told otherwise.
+///
+/// # Panics
+///
+/// When the project does not say it.
+#[must_use]
+pub fn newest() -> &'static str {
+    let (_, rest) = POM.split_once("<redisson.version>").expect("the project says the version");
+    rest.split_once('<').expect("the property has an end").0
+}
+
+/// Starts a small Java process with this Redisson that locks on this server.
+///
+/// # Panics
+///
+/// When it was not built, or does not start: a test that cannot run must not look like one that passed.
+#[must_use]
+pub fn start(name: &str, version: &str, server: &Server) -> Peer {
+    let built = Path::new(BUILT).join(format!("redisson-{version}"));
+    let libraries = fs::read_to_string(built.join("classpath.txt")).unwrap_or_else(|_| missing(&built));
+    let mut command = Command::new("java");
+    command
+        // What it does is short, and there are several: a small heap, no threads for the collector, quick to start.
+        .args(["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
+        .arg("-cp")
+        .arg(format!("{}:{}", built.join("classes").display(), libraries.trim()))
+        .args(["leasehold.interop.Main", &server.port().to_string()]);
+    Peer::start(name, &mut command)
+}
+
+fn missing(built: &PathBuf) -> ! {
+    panic!(
+        "{} is not built: run `cargo xtask interop`, which says what it needs and builds it",
+        built.display()
+    )
+}

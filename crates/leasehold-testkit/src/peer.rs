@@ -1,0 +1,247 @@
+//! A process that locks as it is told, line by line.
+
+use std::{
+    collections::HashMap,
+    io::{BufRead as _, BufReader, Write as _},
+    process::{Child, ChildStdin, Command, Stdio},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{sync::oneshot, time::timeout};
+
+/// How long an answer may take unless told otherwise.
+const LONG: Duration = Duration::from_secs(30);
+
+/// A process of its own that locks as it is told. It ends when this is dropped, and when this process ends.
+///
+/// A command goes to one of its threads, by name; each is an owner of its own, and does one thing after the other.
+/// `5000/a` is the thread `a` of a client whose watchdog time is 5 s; without a number it is 30 s.
+#[derive(Debug)]
+pub struct Peer {
+    name: String,
+    process: Mutex<Child>,
+    input: Mutex<ChildStdin>,
+    next: AtomicU64,
+    answers: Arc<Mutex<Answers>>,
+    complaints: Arc<Mutex<Vec<String>>>,
+}
+
+/// Who waits for which answer; nobody any more when the process has ended.
+type Answers = Option<HashMap<u64, oneshot::Sender<Answer>>>;
+
+/// How a command went.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It was done, with this result.
+    Ok(String),
+    /// It was not for whoever asked: not the owner, or not to be entered twice.
+    Refused(String),
+    /// The library of the other side does not have that.
+    Unsupported(String),
+    /// It failed as nothing should.
+    Error(String),
+}
+
+impl Peer {
+    /// Starts a process, and waits until it is ready.
+    ///
+    /// # Panics
+    ///
+    /// When it cannot start.
+    #[must_use]
+    pub fn start(name: impl Into<String>, command: &mut Command) -> Self {
+        let name = name.into();
+        let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+        let mut process = process.unwrap_or_else(|error| panic!("{name} cannot start: {error}"));
+        let input = process.stdin.take().expect("it is a pipe");
+        let mut output =
+            BufReader::new(process.stdout.take().expect("it is a pipe")).lines().map_while(Result::ok);
+        let errors = BufReader::new(process.stderr.take().expect("it is a pipe"));
+
+        let answers: Arc<Mutex<Answers>> = Arc::new(Mutex::new(Some(HashMap::new())));
+        let complaints = Arc::new(Mutex::new(Vec::new()));
+        let ready = output.any(|line| parse(&line).is_some());
+        thread::spawn({
+            let answers = Arc::clone(&answers);
+            move || {
+                for line in output {
+                    if let Some((number, answer)) = parse(&line) {
+                        let waiting = lock(&answers).as_mut().and_then(|waiting| waiting.remove(&number));
+                        // Nobody may be there any more: a test may have given up.
+                        let _ = waiting.map(|waiting| waiting.send(answer));
+                    }
+                }
+                // Whoever still waits is told by the end of its channel.
+                *lock(&answers) = None;
+            }
+        });
+        thread::spawn({
+            let complaints = Arc::clone(&complaints);
+            move || errors.lines().map_while(Result::ok).for_each(|line| lock(&complaints).push(line))
+        });
+        let (process, input, next) = (Mutex::new(process), Mutex::new(input), AtomicU64::new(1));
+        let peer = Self { name, process, input, next, answers, complaints };
+        if !ready {
+            let _ = lock(&peer.process).wait();
+            panic!("{} ended instead of starting: {:?}", peer.name, peer.complaints());
+        }
+        peer
+    }
+
+    /// What it is called in messages.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Gives a thread a command, and does not wait for it.
+    pub fn tell(&self, thread: &str, command: &str) -> Pending {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let what = format!("{}, {thread}: {command}", self.name);
+        let (sender, answer) = oneshot::channel();
+        if let Some(waiting) = lock(&self.answers).as_mut() {
+            waiting.insert(number, sender);
+        }
+        let client = if thread.contains('/') { "" } else { "30000/" };
+        // If it has ended, the answer says so.
+        let _ = writeln!(lock(&self.input), "{number} {client}{thread} {command}");
+        Pending { what, answer, limit: LONG }
+    }
+
+    /// Gives a thread a command, and waits until it is done.
+    ///
+    /// # Panics
+    ///
+    /// When it is not.
+    pub async fn ask(&self, thread: &str, command: &str) -> String {
+        self.tell(thread, command).ok().await
+    }
+
+    /// Ends the process at once, as a crash would; it has ended when this returns.
+    ///
+    /// # Panics
+    ///
+    /// When that is not possible.
+    pub fn kill(&self) {
+        let mut process = lock(&self.process);
+        process.kill().expect("it was started here");
+        process.wait().expect("it was started here");
+    }
+
+    /// What it has said on its standard error.
+    #[must_use]
+    pub fn complaints(&self) -> Vec<String> {
+        lock(&self.complaints).clone()
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let mut process = lock(&self.process);
+        let _ = process.kill();
+        let _ = process.wait();
+    }
+}
+
+/// A command that was given, and whose answer may still be missing.
+#[derive(Debug)]
+#[must_use = "an answer may be a failure"]
+pub struct Pending {
+    what: String,
+    answer: oneshot::Receiver<Answer>,
+    limit: Duration,
+}
+
+impl Pending {
+    /// Lets the answer take this long.
+    pub fn within(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Whether there is an answer already.
+    #[must_use]
+    pub fn is_answered(&self) -> bool {
+        !self.answer.is_empty()
+    }
+
+    /// Waits for the answer.
+    ///
+    /// # Panics
+    ///
+    /// When there is none in time, the process has ended, or the answer is a failure.
+    pub async fn answer(self) -> Answer {
+        let Self { what, answer, limit } = self;
+        match timeout(limit, answer).await {
+            Ok(Ok(Answer::Error(error))) => panic!("{what}: {error}"),
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => panic!("{what}: the process has ended"),
+            Err(_) => panic!("{what}: no answer within {limit:?}"),
+        }
+    }
+
+    /// Waits until the command is done.
+    ///
+    /// # Panics
+    ///
+    /// When it is not.
+    pub async fn ok(self) -> String {
+        let what = self.what.clone();
+        match self.answer().await {
+            Answer::Ok(result) => result,
+            other => panic!("{what}: {other:?}"),
+        }
+    }
+
+    /// Waits until the command is refused.
+    ///
+    /// # Panics
+    ///
+    /// When it is not.
+    pub async fn refused(self) -> String {
+        let what = self.what.clone();
+        match self.answer().await {
+            Answer::Refused(why) => why,
+            other => panic!("{what} should be refused: {other:?}"),
+        }
+    }
+}
+
+/// Reads `= NUMBER KIND TEXT`; anything else is not an answer.
+fn parse(line: &str) -> Option<(u64, Answer)> {
+    let mut words = line.strip_prefix("= ")?.splitn(3, ' ');
+    let number = words.next()?.parse().ok()?;
+    let (kind, text) = (words.next()?, words.next().unwrap_or_default().to_owned());
+    let answer = match kind {
+        "ok" => Answer::Ok(text),
+        "refused" => Answer::Refused(text),
+        "unsupported" => Answer::Unsupported(text),
+        "error" => Answer::Error(text),
+        _ => return None,
+    };
+    Some((number, answer))
+}
+
+/// A panic of one test is no reason for the others to panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_a_line_of_its_own_kind() {
+        assert_eq!(parse("= 12 ok a b"), Some((12, Answer::Ok("a b".into()))));
+        assert_eq!(parse("= 1 refused "), Some((1, Answer::Refused(String::new()))));
+        for line in ["running 1 test", "=", "= x ok", "= 1 perhaps", "test a ... ok"] {
+            assert_eq!(parse(line), None, "{line}");
+        }
+    }
+}

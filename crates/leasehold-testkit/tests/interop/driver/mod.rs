@@ -1,0 +1,104 @@
+//! The Rust side, told by lines what to do: the same verbs as in `interop/java`.
+
+mod door;
+mod turns;
+mod verbs;
+
+use std::collections::HashMap;
+use std::env;
+use std::io::{self, BufRead as _, Write as _};
+use std::process::{self, Command};
+use std::time::Duration;
+
+use leasehold::{Client, Owner};
+use leasehold_testkit::peer::{Answer, Peer};
+use leasehold_testkit::server::Server;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+
+use verbs::Thread;
+
+/// Tells a process that it is such a driver, and at which port its server listens.
+const PORT: &str = "LEASEHOLD_INTEROP_PORT";
+
+/// Starts this very binary once more, as a process that locks on this server as it is told.
+pub(crate) fn start(name: &str, server: &Server) -> Peer {
+    let mut command = Command::new(env::current_exe().expect("this process knows its program"));
+    command
+        .args(["driver::drive", "--exact", "--nocapture", "--test-threads=1"])
+        .env(PORT, server.port().to_string());
+    Peer::start(name, &mut command)
+}
+
+/// The other end of [`start`]; without it, nothing.
+#[test]
+fn drive() {
+    let Ok(port) = env::var(PORT) else { return };
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+    let mut driver =
+        Driver { port: port.parse().unwrap(), runtime, clients: HashMap::new(), threads: HashMap::new() };
+    // The harness has begun a line of its own.
+    println!();
+    say(0, &Answer::Ok("ready".into()));
+    for line in io::stdin().lock().lines() {
+        driver.read(&line.unwrap());
+    }
+    // The input has ended, and so has whoever wanted something of us.
+    process::exit(0);
+}
+
+struct Driver {
+    port: u16,
+    runtime: Runtime,
+    /// By their watchdog time.
+    clients: HashMap<String, Client>,
+    /// What each thread is to do next.
+    threads: HashMap<String, UnboundedSender<(u64, String)>>,
+}
+
+impl Driver {
+    fn read(&mut self, line: &str) {
+        let mut words = line.splitn(3, ' ');
+        let mut word = || words.next().expect("a number, a thread and a command").to_owned();
+        let (number, thread, command) = (word().parse().unwrap(), word(), word());
+        if command == "die" {
+            process::abort();
+        }
+        if !self.threads.contains_key(&thread) {
+            let sender = self.thread(thread.split('/').next().expect("a client"));
+            self.threads.insert(thread.clone(), sender);
+        }
+        self.threads[&thread].send((number, command)).expect("threads do not end");
+    }
+
+    /// An owner of its own, and its task.
+    fn thread(&mut self, watchdog: &str) -> UnboundedSender<(u64, String)> {
+        let url = format!("redis://127.0.0.1:{}", self.port);
+        let client = self.clients.entry(watchdog.to_owned()).or_insert_with(|| {
+            let watchdog = Duration::from_millis(watchdog.parse().expect("a number"));
+            // A machine that is busy with other tests is slow, not broken.
+            let connect = Client::connect(url).watchdog(watchdog).response_timeout(Duration::from_secs(10));
+            connect.block().expect("the server listens")
+        });
+        let number = u32::try_from(self.threads.len() + 1).unwrap();
+        let mut thread = Thread::new(client.clone(), Owner::number(number), self.port);
+        let (sender, mut commands) = unbounded_channel::<(u64, String)>();
+        self.runtime.spawn(async move {
+            while let Some((number, command)) = commands.recv().await {
+                say(number, &thread.run(&command).await);
+            }
+        });
+        sender
+    }
+}
+
+fn say(number: u64, answer: &Answer) {
+    let (kind, text) = match answer {
+        Answer::Ok(text) => ("ok", text),
+        Answer::Refused(text) => ("refused", text),
+        Answer::Unsupported(text) => ("unsupported", text),
+        Answer::Error(text) => ("error", text),
+    };
+    // Whoever started the tests has ended if nobody reads this.
+    let _ = writeln!(io::stdout().lock(), "= {number} {kind} {text}");
+}

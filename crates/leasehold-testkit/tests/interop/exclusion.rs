@@ -1,0 +1,138 @@
+//! One at a time: tasks of two Rust processes and threads of two Java processes around one value.
+
+use std::time::Duration;
+
+use leasehold_testkit::peer::Answer;
+use leasehold_testkit::resp::Value;
+use tokio::time::Instant;
+
+use crate::world::{World, number, world};
+
+/// Of each of the four processes.
+const WORKERS: u32 = 2;
+
+/// Lets everybody take turns, and looks whether any two were inside at once. The second word is the name that each of
+/// the four uses.
+async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4]) {
+    let turns = number("LEASEHOLD_TURNS", 300).div_ceil(4 * WORKERS);
+    let begun = Instant::now();
+    let running: Vec<_> = world
+        .peers()
+        .into_iter()
+        .zip(kinds.into_iter().zip(names))
+        .map(|(peer, (kind, name))| {
+            let pending = peer.tell(topic, &format!("loop {kind} {name} {topic} {WORKERS} {turns}"));
+            (kind, pending.within(Duration::from_secs(60) + Duration::from_millis(100) * turns * 4 * WORKERS))
+        })
+        .collect();
+    let mut writers = 0;
+    for (kind, running) in running {
+        match running.answer().await {
+            Answer::Ok(taken) => assert_eq!(taken, (WORKERS * turns).to_string()),
+            Answer::Unsupported(what) => {
+                println!("exclusion, {topic}: Redisson {} has no {what}", world.version);
+                continue;
+            }
+            other => panic!("{topic}: {other:?}"),
+        }
+        writers += u32::from(kind != "read");
+    }
+    let took = begun.elapsed();
+
+    assert_eq!(world.list(&format!("{topic}:violations")), [""; 0], "two were inside at once");
+    let log = world.list(&format!("{topic}:log"));
+    for (n, line) in log.iter().enumerate() {
+        let seen = line.rsplit(' ').next().expect("a line has words");
+        assert_eq!(seen, n.to_string(), "turn {n} of {topic}: {:?}", &log[n.saturating_sub(3)..=n]);
+    }
+    assert_eq!(log.len(), usize::try_from(writers * WORKERS * turns).unwrap());
+    let passed = log.windows(2).filter(|two| two[0][..4] != two[1][..4]).count();
+    let reads = world.list(&format!("{topic}:reads")).len();
+    println!(
+        "exclusion, {topic}: {} turns and {reads} reads in {took:.1?}, passed between Java and Rust {passed} times",
+        log.len()
+    );
+    assert!(passed > 0, "they were never there together");
+    let keys = world.server.cli(&["KEYS", &format!("*{topic}:lock*")]);
+    let left = keys.elements().iter().filter(|key| {
+        let key = key.as_str().expect("names are text");
+        // Redisson's go by themselves; the token and the number of permits stay, and so does what is known of ours.
+        !["redisson_unlock_latch:", "redisson_lock_token:", "leasehold_permits:"]
+            .iter()
+            .any(|kept| key.starts_with(kept))
+            && !(matches!(kinds[0], "semaphore" | "permits") && key == names[0])
+    });
+    assert_eq!(left.collect::<Vec<_>>(), Vec::<&Value>::new(), "something is left");
+}
+
+async fn one_kind(kind: &str) {
+    let world = world().await;
+    let topic = format!("exclusion-{kind}");
+    let name = format!("{topic}:lock");
+    exclude(&world, &topic, [kind; 4], [&name; 4]).await;
+}
+
+macro_rules! excludes {
+    ($($name:ident $kind:literal)+) => {
+        $(#[tokio::test]
+        async fn $name() {
+            one_kind($kind).await;
+        })+
+    };
+}
+
+excludes! {
+    plain_locks_exclude_each_other "plain"
+    spin_locks_exclude_each_other "spin"
+    fair_locks_exclude_each_other "fair"
+    fenced_locks_exclude_each_other "fenced"
+    writers_exclude_each_other "write"
+    non_reentrant_locks_exclude_each_other "once"
+    non_reentrant_fair_locks_exclude_each_other "once-fair"
+}
+
+#[tokio::test]
+async fn readers_and_writers_exclude_each_other() {
+    let world = world().await;
+    let topic = "exclusion-readers";
+    exclude(&world, topic, ["read", "write", "write", "read"], [&format!("{topic}:lock"); 4]).await;
+}
+
+#[tokio::test]
+async fn multi_locks_exclude_each_other() {
+    let world = world().await;
+    let topic = "exclusion-multi";
+    let [a, b, c] = ["a", "b", "c"].map(|member| format!("{topic}:lock:{member}"));
+    // One lock is common to all.
+    let names = [format!("{a},{b}"), format!("{b},{c}"), format!("{b},{c}"), format!("{a},{b},{c}")];
+    exclude(&world, topic, ["multi"; 4], names.each_ref().map(String::as_str)).await;
+}
+
+#[tokio::test]
+async fn values_of_a_group_exclude_each_other() {
+    let world = world().await;
+    let topic = "exclusion-group";
+    let group = format!("{topic}:lock");
+    let names = ["a,b", "b,c", "c,b", "a,b,c"].map(|values| format!("{group}/{values}"));
+    exclude(&world, topic, ["group"; 4], names.each_ref().map(String::as_str)).await;
+}
+
+#[tokio::test]
+async fn semaphores_exclude_each_other() {
+    let world = world().await;
+    let topic = "exclusion-semaphore";
+    let name = format!("{topic}:lock");
+    assert_eq!(world.java[0].ask(topic, &format!("set semaphore {name} 1")).await, "true");
+    exclude(&world, topic, ["semaphore"; 4], [&name; 4]).await;
+    assert_eq!(world.rust[0].ask(topic, &format!("available semaphore {name}")).await, "1");
+}
+
+#[tokio::test]
+async fn leased_semaphores_exclude_each_other() {
+    let world = world().await;
+    let topic = "exclusion-permits";
+    let name = format!("{topic}:lock");
+    assert_eq!(world.rust[0].ask(topic, &format!("set permits {name} 1")).await, "true");
+    exclude(&world, topic, ["permits"; 4], [&name; 4]).await;
+    assert_eq!(world.java[0].ask(topic, &format!("available permits {name}")).await, "1");
+}

@@ -1,0 +1,108 @@
+//! What all tests share: a server, two Java processes with Redisson and two Rust processes.
+
+use std::env;
+use std::thread;
+use std::time::Duration;
+
+use leasehold_testkit::jvm;
+use leasehold_testkit::peer::Peer;
+use leasehold_testkit::resp::Value;
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::sync::{OnceCell, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use tokio::time::{Instant, sleep};
+
+use crate::driver;
+
+static WORLD: OnceCell<RwLock<World>> = OnceCell::const_new();
+
+/// The server and those who lock there. Every test has names of its own.
+pub(crate) struct World {
+    pub(crate) server: Server,
+    pub(crate) java: [Peer; 2],
+    pub(crate) rust: [Peer; 2],
+    /// Which Redisson it is.
+    pub(crate) version: String,
+}
+
+/// The world, beside other tests.
+pub(crate) async fn world() -> RwLockReadGuard<'static, World> {
+    WORLD.get_or_init(World::begun).await.read().await
+}
+
+/// The world for a test that measures time, or wants much of it.
+pub(crate) async fn alone() -> RwLockWriteGuard<'static, World> {
+    WORLD.get_or_init(World::begun).await.write().await
+}
+
+impl World {
+    /// Everybody has done everything once: the first time takes a second in Java.
+    async fn begun() -> RwLock<Self> {
+        let world = Self::new();
+        let begin = |peer: &Peer| peer.tell("begin", "loop plain begin begin 2 20");
+        for pending in world.peers().map(begin) {
+            pending.ok().await;
+        }
+        let version = world.java[0].ask("begin", "version").await;
+        assert_eq!(version, world.version, "this is not the Redisson that is to be tested");
+        RwLock::new(world)
+    }
+
+    fn new() -> Self {
+        let version = env::var("LEASEHOLD_REDISSON").unwrap_or_else(|_| jvm::newest().into());
+        let flavour = match env::var("LEASEHOLD_INTEROP_SERVER").as_deref() {
+            Ok("valkey") => Flavour::Valkey,
+            Ok("redis") | Err(_) => Flavour::Redis,
+            Ok(other) => panic!("LEASEHOLD_INTEROP_SERVER is redis or valkey, not {other}"),
+        };
+        let server = Server::start(flavour);
+        println!("interop: Redisson {version} and Leasehold on {flavour:?}");
+        let (java, rust) = thread::scope(|scope| {
+            let java = [1, 2].map(|n| {
+                let (server, version) = (&server, &version);
+                scope.spawn(move || jvm::start(&format!("java {n}"), version, server))
+            });
+            let rust = [1, 2].map(|n| driver::start(&format!("rust {n}"), &server));
+            (java.map(|java| java.join().expect("Java starts")), rust)
+        });
+        Self { server, java, rust, version }
+    }
+
+    /// Everybody, Java first.
+    pub(crate) fn peers(&self) -> [&Peer; 4] {
+        [&self.java[0], &self.java[1], &self.rust[0], &self.rust[1]]
+    }
+
+    /// Two of different languages, in both orders.
+    pub(crate) fn pairs(&self) -> [(&Peer, &Peer); 2] {
+        [(&self.java[0], &self.rust[0]), (&self.rust[0], &self.java[0])]
+    }
+
+    /// The strings of a list on the server.
+    pub(crate) fn list(&self, key: &str) -> Vec<String> {
+        let list = self.server.cli(&["LRANGE", key, "0", "-1"]);
+        list.elements().iter().map(|line| line.as_str().expect("a string").to_owned()).collect()
+    }
+
+    /// Waits until somebody has subscribed to a channel.
+    pub(crate) async fn subscribed(&self, channel: &str) {
+        let count = || self.server.cli(&["PUBSUB", "NUMSUB", channel]).elements()[1].clone();
+        until(&format!("somebody waits at {channel}"), || count() != Value::Int(0)).await;
+    }
+}
+
+/// Looks again and again until it is so.
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "not within 20 s: {what}");
+        sleep(Duration::from_millis(2)).await;
+    }
+}
+
+/// A number from the environment, for runs that are longer or shorter than usual.
+pub(crate) fn number(variable: &str, usual: u32) -> u32 {
+    match env::var(variable) {
+        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")),
+        Err(_) => usual,
+    }
+}

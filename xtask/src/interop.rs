@@ -1,0 +1,100 @@
+//! `cargo xtask interop`: Leasehold beside the real Redisson.
+
+use crate::{
+    command,
+    setup::{self, Source, Tool},
+    step::Steps,
+    test,
+};
+
+/// The project of the Java side, which says the versions of Redisson.
+const POM: &str = include_str!("../../interop/java/pom.xml");
+
+pub(crate) const JAVA: Tool = Tool {
+    name: "Java 17",
+    // What compiles comes with what runs, and nothing older knows this release.
+    probe: "javac --release 17 --version",
+    reason: "the tests of Redisson's own locks beside ours run it",
+    source: Source::Debian("openjdk-17-jdk-headless"),
+};
+
+pub(crate) const MAVEN: Tool = Tool {
+    name: "Maven",
+    probe: "mvn --version",
+    reason: "it fetches Redisson, and builds the program that locks with it",
+    source: Source::Debian("maven"),
+};
+
+/// What `cargo xtask interop` takes.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Both lines of Redisson on Redis and on Valkey, with all turns: most of an hour.
+    #[arg(long)]
+    full: bool,
+    /// Install missing programs without asking.
+    #[arg(long)]
+    yes: bool,
+}
+
+/// Builds the Java side, and runs the tests that need it.
+///
+/// # Errors
+///
+/// When a tool is missing, something does not build, or a test fails.
+pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
+    setup::ensure(test::TOOLS, yes)?;
+    let suite = "cargo test -p leasehold-testkit --all-features --test interop";
+    let mut steps = Steps::default();
+    if !full {
+        if steps.run("redisson", || build(newest())) {
+            steps.run("interop", || command::run(&format!("{suite} -- --nocapture")));
+        }
+        return steps.finish();
+    }
+    for version in [newest(), before()] {
+        if steps.run("redisson", || build(version)) {
+            for server in ["redis", "valkey"] {
+                let setting = format!("LEASEHOLD_REDISSON={version} LEASEHOLD_INTEROP_SERVER={server}");
+                steps.run("interop", || {
+                    command::run(&format!("{setting} LEASEHOLD_TURNS=5000 {suite} -- --nocapture"))
+                });
+            }
+        }
+    }
+    steps.finish()
+}
+
+/// Builds the Java side with this Redisson, where the tests look for it.
+///
+/// # Errors
+///
+/// When it does not build.
+pub(crate) fn build(version: &str) -> Result<(), String> {
+    command::run(&format!("mvn -q -B -f interop/java/pom.xml -Dredisson.version={version} compile"))
+}
+
+/// The newest Redisson that is tested.
+pub(crate) fn newest() -> &'static str {
+    property("redisson.version")
+}
+
+/// The last one of the line before it.
+fn before() -> &'static str {
+    property("redisson.before")
+}
+
+fn property(name: &str) -> &'static str {
+    let value = POM.split_once(&format!("<{name}>")).and_then(|(_, rest)| rest.split_once('<'));
+    value.expect("the project says the versions").0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_versions_are_those_of_two_lines() {
+        assert!(newest().starts_with("4."), "{}", newest());
+        assert!(before().starts_with("3."), "{}", before());
+    }
+}
