@@ -1,29 +1,9 @@
 //! `cargo xtask interop`: Leasehold beside the real Redisson.
 
-use crate::{
-    command,
-    setup::{self, Source, Tool},
-    step::Steps,
-    test,
-};
+use crate::{command, setup, step::Steps, tools};
 
 /// The project of the Java side, which says the versions of Redisson.
 const POM: &str = include_str!("../../interop/java/pom.xml");
-
-pub(crate) const JAVA: Tool = Tool {
-    name: "Java 17",
-    // What compiles comes with what runs, and nothing older knows this release.
-    probe: "javac --release 17 --version",
-    reason: "the tests of Redisson's own locks beside ours run it",
-    source: Source::Debian("openjdk-17-jdk-headless"),
-};
-
-pub(crate) const MAVEN: Tool = Tool {
-    name: "Maven",
-    probe: "mvn --version",
-    reason: "it fetches Redisson, and builds the program that locks with it",
-    source: Source::Debian("maven"),
-};
 
 /// What `cargo xtask interop` takes.
 #[derive(clap::Args)]
@@ -42,7 +22,10 @@ pub(crate) struct Args {
 ///
 /// When a tool is missing, something does not build, or a test fails.
 pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
-    setup::ensure(test::TOOLS, yes)?;
+    setup::ensure(&[tools::REDIS, tools::JAVA, tools::MAVEN], yes)?;
+    if full {
+        setup::ensure(&[tools::VENV, tools::VALKEY], yes)?;
+    }
     let suite = "cargo test -p leasehold-testkit --all-features --test interop";
     let mut steps = Steps::default();
     if !full {

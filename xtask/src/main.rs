@@ -9,6 +9,7 @@ mod setup;
 mod soak;
 mod step;
 mod test;
+mod tools;
 
 use std::{env, process::ExitCode};
 

