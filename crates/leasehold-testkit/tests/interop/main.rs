@@ -5,6 +5,13 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
+mod counters;
 mod driver;
 mod exclusion;
+mod fair;
+mod fenced;
+mod leases;
+mod rw;
+mod wake;
+mod watchdog;
 mod world;

@@ -77,6 +77,13 @@ impl World {
         [(&self.java[0], &self.rust[0]), (&self.rust[0], &self.java[0])]
     }
 
+    /// Checks that Redisson did not complain: of a message it cannot read, a listener that throws, or anything else.
+    pub(crate) fn no_complaints(&self) {
+        for java in &self.java {
+            assert_eq!(java.complaints(), [""; 0], "{}", java.name());
+        }
+    }
+
     /// The strings of a list on the server.
     pub(crate) fn list(&self, key: &str) -> Vec<String> {
         let list = self.server.cli(&["LRANGE", key, "0", "-1"]);

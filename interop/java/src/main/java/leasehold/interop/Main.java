@@ -67,15 +67,24 @@ public final class Main {
             return "ok " + new Verbs(clients.of(Long.parseLong(client))).run(words);
         } catch (Unsupported missing) {
             return "unsupported " + text(missing);
-        } catch (IllegalMonitorStateException | IllegalArgumentException refusal) {
-            return "refused " + text(refusal);
         } catch (Exception | LinkageError failure) {
-            return "error " + text(failure);
+            return (refuses(failure) ? "refused " : "error ") + text(failure);
         }
     }
 
+    /** Not the owner, entered twice, or no such permit; Redisson wraps some of these into an exception of its own. */
+    private static boolean refuses(Throwable thrown) {
+        for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
+            if (cause instanceof IllegalMonitorStateException || cause instanceof IllegalArgumentException) {
+                return true;
+            }
+        }
+        return false;
+    }
+
     private static String text(Throwable thrown) {
-        return thrown.toString().replaceAll("\\s+", " ");
+        String cause = thrown.getCause() == null ? "" : ", caused by " + thrown.getCause();
+        return (thrown + cause).replaceAll("\\s+", " ");
     }
 
     private static synchronized void say(String line) {

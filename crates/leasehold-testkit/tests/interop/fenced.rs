@@ -1,0 +1,45 @@
+//! Fencing tokens that rise over both languages.
+
+use crate::world::{number, world};
+
+#[tokio::test]
+async fn tokens_rise_over_both_languages() {
+    let world = world().await;
+    let name = "fenced-rise";
+    let turns = number("LEASEHOLD_TURNS", 300) / 10;
+    // Everybody at once, each with its token under the lock: written to one list in the order of the holds.
+    let contend = async |n: usize| {
+        let peer = world.peers()[n];
+        for _ in 0..turns {
+            let token = if n % 2 == 0 {
+                peer.ask(name, &format!("token fenced {name}")).await
+            } else {
+                peer.ask(name, &format!("wait-token fenced {name} 20000 10000")).await
+            };
+            world.server.cli(&["RPUSH", "fenced-rise:tokens", &token]);
+            assert_eq!(peer.ask(name, &format!("unlock fenced {name}")).await, "released");
+        }
+    };
+    tokio::join!(contend(0), contend(1), contend(2), contend(3));
+    let tokens: Vec<u64> =
+        world.list("fenced-rise:tokens").iter().map(|token| token.parse().expect("a token")).collect();
+    assert_eq!(tokens.len(), usize::try_from(turns * 4).unwrap());
+    assert!(tokens.windows(2).all(|two| two[0] < two[1]), "{tokens:?}");
+
+    // Entering again counts, in either language, and both see the last one.
+    let mut last = tokens[tokens.len() - 1];
+    for peer in world.peers() {
+        for _ in 0..2 {
+            let token = peer.ask(name, &format!("token fenced {name}")).await.parse().unwrap();
+            assert!(token > last, "{token} after {last}");
+            last = token;
+        }
+        for peer in world.peers() {
+            assert_eq!(peer.ask("fenced-look", &format!("last-token fenced {name}")).await, last.to_string());
+        }
+        for _ in 0..2 {
+            assert_eq!(peer.ask(name, &format!("unlock fenced {name}")).await, "released");
+        }
+    }
+    world.no_complaints();
+}

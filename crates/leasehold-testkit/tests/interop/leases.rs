@@ -1,0 +1,146 @@
+//! What one language holds is seen rightly by the other, and can be released by nobody else.
+
+use std::time::Duration;
+
+use leasehold::{Client, Loss, Owner};
+use leasehold_testkit::peer::{Answer, Peer};
+use tokio::time::timeout;
+
+use crate::world::world;
+
+fn time_left(text: &str) -> i64 {
+    text.parse().expect("a number of milliseconds")
+}
+
+/// Everything that one can ask about a lock that the other holds.
+async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str) {
+    let name = format!("leases-{kind}-{}", holder.name()).replace(' ', "-");
+    let what = if kind == "group" { format!("group {name}/a,b") } else { format!("{kind} {name}") };
+    let ask = async |peer: &Peer, verb: &str| peer.ask("leases", &format!("{verb} {what}")).await;
+    match holder.tell("leases", &format!("lease {what} 20000")).answer().await {
+        Answer::Ok(_) => {}
+        Answer::Unsupported(missing) => {
+            println!("leases: Redisson {version} has no {missing}");
+            return;
+        }
+        other => panic!("{what}: {other:?}"),
+    }
+    if matches!(onlooker.tell("leases", &format!("held {what}")).answer().await, Answer::Unsupported(_)) {
+        println!("leases: Redisson {version} has no {kind}");
+        return;
+    }
+    let counts = !kind.starts_with("once");
+    if counts {
+        assert_eq!(holder.ask("leases", &format!("wait {what} 100 20000")).await, "true");
+    } else {
+        holder.tell("leases", &format!("wait {what} 100 20000")).refused().await;
+    }
+    // Redisson has no such questions about values of a group.
+    if kind != "group" {
+        for peer in [holder, onlooker] {
+            assert_eq!(ask(peer, "locked").await, "true", "{what}");
+            // Writing again adds the leases up in Redisson.
+            let left = time_left(&ask(peer, "ttl").await);
+            assert!((15_000..=40_000).contains(&left), "{what}: {left}");
+        }
+        assert_eq!(ask(holder, "count").await, if counts { "2" } else { "1" }, "{what}");
+        assert_eq!(ask(onlooker, "count").await, "0", "{what}");
+    }
+    assert_eq!(ask(holder, "held").await, "true", "{what}");
+    assert_eq!(ask(onlooker, "held").await, "false", "{what}");
+    let other_side = if kind == "read" { format!("write {name}") } else { what.clone() };
+    assert_eq!(onlooker.ask("leases", &format!("try {other_side}")).await, "false");
+    assert_eq!(onlooker.ask("leases", &format!("wait {other_side} 100 -1")).await, "false");
+
+    // It is not the onlooker's to release, and stays as it is.
+    onlooker.tell("leases", &format!("unlock {what}")).refused().await;
+    assert_eq!(ask(holder, "held").await, "true", "{what}");
+    if counts {
+        assert_eq!(ask(holder, "unlock").await, "released");
+        assert_eq!(ask(holder, "held").await, "true", "{what}");
+    }
+
+    // By force it goes, and its holder has nothing left to release.
+    if kind == "group" {
+        assert_eq!(ask(holder, "unlock").await, "released");
+    } else {
+        assert_eq!(ask(onlooker, "force").await, "true", "{what}");
+        assert_eq!(ask(onlooker, "force").await, "false", "{what}");
+    }
+    for peer in [holder, onlooker] {
+        if kind != "group" {
+            assert_eq!(ask(peer, "locked").await, "false", "{what}");
+            assert_eq!(ask(peer, "ttl").await, "-2", "{what}");
+        }
+        assert_eq!(ask(peer, "held").await, "false", "{what}");
+    }
+    let late = holder.tell("leases", &format!("unlock {what}")).answer().await;
+    // Redisson lets anybody unlock a fair lock that nobody holds.
+    let forgiving = holder.name().starts_with("java") && kind.ends_with("fair");
+    assert_eq!(matches!(late, Answer::Refused(_)), !forgiving, "{what}: {late:?}");
+}
+
+#[tokio::test]
+async fn holds_are_seen_rightly_and_released_by_their_owners_only() {
+    let world = world().await;
+    for kind in ["plain", "spin", "fair", "fenced", "once", "once-fair", "read", "write", "group"] {
+        for (holder, onlooker) in world.pairs() {
+            seen_rightly(kind, holder, onlooker, &world.version).await;
+        }
+    }
+    world.no_complaints();
+}
+
+#[tokio::test]
+async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
+    let world = world().await;
+    let (java, client) = (&world.java[0], Client::connect(world.server.url()).await.unwrap());
+    let lock = client.lock("leases-holder");
+    let owner = java.ask("leases-holder", "owner").await;
+    for _ in 0..3 {
+        assert_eq!(java.ask("leases-holder", "lock plain leases-holder").await, "held");
+    }
+    let holder = lock.holder().await.unwrap().expect("Java has it");
+    assert_eq!((holder.owner.as_ref().map(Owner::to_string), holder.holds), (Some(owner.clone()), 3));
+    assert!(lock.is_held_by(&owner.parse().unwrap()).await.unwrap());
+    let busy = lock.acquire().wait(Duration::from_millis(50)).await.unwrap_err();
+    assert!(busy.is_contended() && busy.to_string().contains(&owner), "{busy}");
+    for _ in 0..3 {
+        assert_eq!(java.ask("leases-holder", "unlock plain leases-holder").await, "released");
+    }
+
+    // A guard whose lock Java removes is told by the next renewal, or when it looks.
+    let short = Client::connect(world.server.url()).watchdog(Duration::from_secs(1)).await.unwrap();
+    let guard = short.lock("leases-holder").acquire().await.unwrap();
+    assert_eq!(java.ask("leases-holder", "force plain leases-holder").await, "true");
+    assert_eq!(timeout(Duration::from_secs(5), guard.lost()).await.expect("it is told"), Loss::Gone);
+}
+
+#[tokio::test]
+async fn a_lease_of_one_language_ends_for_the_other() {
+    let world = world().await;
+    for (holder, waiter) in world.pairs() {
+        let mut waiting = Vec::new();
+        for kind in ["plain", "spin", "fair", "fenced", "read", "write", "group", "multi"] {
+            let name = format!("leases-end-{kind}-{}", holder.name()).replace(' ', "-");
+            let (holds, wants) = match kind {
+                "read" => (format!("read {name}"), format!("write {name}")),
+                "group" => (format!("group {name}/a,b"), format!("group {name}/a")),
+                "multi" => (format!("multi {name}-a,{name}-b"), format!("multi {name}-a,{name}-b")),
+                _ => (format!("{kind} {name}"), format!("{kind} {name}")),
+            };
+            let thread = format!("leases-end-{kind}");
+            assert_eq!(holder.ask(&thread, &format!("wait {holds} 1000 1500")).await, "true");
+            let granted = waiter.tell(&thread, &format!("wait {wants} 20000 -1"));
+            waiting.push((thread, holds, wants, granted));
+        }
+        for (thread, holds, wants, granted) in waiting {
+            assert_eq!(granted.ok().await, "true", "{wants}");
+            // Too late, and the next holder notices nothing.
+            let late = holder.tell(&thread, &format!("unlock {holds}")).answer().await;
+            assert!(matches!(late, Answer::Refused(_)), "{holds}: {late:?}");
+            assert_eq!(waiter.ask(&thread, &format!("unlock {wants}")).await, "released");
+        }
+    }
+    world.no_complaints();
+}

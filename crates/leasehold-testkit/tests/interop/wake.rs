@@ -1,0 +1,161 @@
+//! A waiter of one language is woken by what the other releases, as fast as by its own.
+
+use std::time::Duration;
+
+use leasehold_testkit::peer::{Answer, Peer};
+use tokio::time::Instant;
+
+use crate::world::{World, alone, number};
+
+/// How something is taken, waited for and given back; `NAME` is the name, `RESULT` what the taking told.
+struct Case {
+    what: &'static str,
+    take: &'static [&'static str],
+    wait: &'static str,
+    give: &'static str,
+    /// Where a waiter listens; `OWNER` is who waits.
+    channel: &'static str,
+}
+
+const CASES: &[Case] = &[
+    Case {
+        what: "plain lock",
+        take: &["lock plain NAME"],
+        wait: "lock plain NAME",
+        give: "unlock plain NAME",
+        channel: "redisson_lock__channel:{NAME}",
+    },
+    Case {
+        what: "fenced lock",
+        take: &["lock fenced NAME"],
+        wait: "token fenced NAME",
+        give: "unlock fenced NAME",
+        channel: "redisson_lock__channel:{NAME}",
+    },
+    Case {
+        what: "non-reentrant lock",
+        take: &["lock once NAME"],
+        wait: "lock once NAME",
+        give: "unlock once NAME",
+        channel: "redisson_lock__channel:{NAME}",
+    },
+    Case {
+        what: "fair lock",
+        take: &["lock fair NAME"],
+        wait: "lock fair NAME",
+        give: "unlock fair NAME",
+        channel: "redisson_lock__channel:{NAME}:OWNER",
+    },
+    Case {
+        what: "non-reentrant fair lock",
+        take: &["lock once-fair NAME"],
+        wait: "lock once-fair NAME",
+        give: "unlock once-fair NAME",
+        channel: "redisson_lock__channel:{NAME}:OWNER",
+    },
+    Case {
+        what: "reader behind a writer",
+        take: &["lock write NAME"],
+        wait: "lock read NAME",
+        give: "unlock write NAME",
+        channel: "redisson_rwlock:{NAME}",
+    },
+    Case {
+        what: "writer behind a reader",
+        take: &["lock read NAME"],
+        wait: "lock write NAME",
+        give: "unlock read NAME",
+        channel: "redisson_rwlock:{NAME}",
+    },
+    Case {
+        what: "multi lock",
+        take: &["lock multi NAME-a,NAME-b"],
+        wait: "lock multi NAME-a,NAME-b",
+        give: "unlock multi NAME-a,NAME-b",
+        channel: "redisson_lock__channel:{NAME-a}",
+    },
+    Case {
+        what: "values of a group",
+        take: &["lock group NAME/a,b"],
+        wait: "lock group NAME/b,c",
+        give: "unlock group NAME/a,b",
+        channel: "redisson_lock__channel:{NAME}",
+    },
+    Case {
+        what: "semaphore",
+        take: &["set semaphore NAME 1", "acquire semaphore NAME 1"],
+        wait: "acquire semaphore NAME 1",
+        give: "release semaphore NAME 1",
+        channel: "redisson_sc:{NAME}",
+    },
+    Case {
+        what: "permits with a lease",
+        take: &["set permits NAME 1", "acquire permits NAME 1 30000"],
+        wait: "acquire permits NAME 1 30000",
+        give: "release permits NAME RESULT",
+        channel: "redisson_sc:{NAME}",
+    },
+    Case {
+        what: "latch",
+        take: &["set latch NAME 1"],
+        wait: "await latch NAME",
+        give: "down latch NAME",
+        channel: "redisson_countdownlatch__channel__{NAME}",
+    },
+];
+
+/// How long it takes from the release until the waiter has it, in the middle of all rounds; `None` if one of them does
+/// not have such a thing.
+async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Option<Duration> {
+    let rounds = number("LEASEHOLD_ROUNDS", 9);
+    let mut times = Vec::new();
+    for round in 0..rounds {
+        // A name of its own each time, so that no subscription of the round before is taken for this one's.
+        let name =
+            format!("wake-{}-{}-{}-{round}", case.what, holder.name(), waiter.name()).replace(' ', "-");
+        let said = |text: &str| text.replace("NAME", &name);
+        let mut result = String::new();
+        for take in case.take {
+            result = match holder.tell("wake-holder", &said(take)).answer().await {
+                Answer::Ok(result) => result,
+                Answer::Unsupported(what) => {
+                    println!("wake-up, {}: Redisson {} has no {what}", case.what, world.version);
+                    return None;
+                }
+                other => panic!("{take}: {other:?}"),
+            };
+        }
+        let owner = waiter.ask("wake-waiter", "owner").await;
+        let waiting = waiter.tell("wake-waiter", &said(case.wait));
+        world.subscribed(&said(case.channel).replace("OWNER", &owner)).await;
+        assert!(!waiting.is_answered(), "{}: nobody has released", case.what);
+        let begun = Instant::now();
+        holder.ask("wake-holder", &said(case.give).replace("RESULT", &result)).await;
+        waiting.ok().await;
+        times.push(begun.elapsed());
+    }
+    times.sort();
+    // All leases are 30 s: nobody has waited for one.
+    assert!(times[times.len() - 1] < Duration::from_secs(5), "{}: {times:?}", case.what);
+    Some(times[times.len() / 2])
+}
+
+#[tokio::test]
+async fn a_release_wakes_waiters_of_the_other_language() {
+    let world = alone().await;
+    let [java, other_java, rust, other_rust] = world.peers();
+    for case in CASES {
+        let mut times = Vec::new();
+        for (holder, waiter) in [(java, other_java), (rust, other_rust), (java, rust), (rust, java)] {
+            times.extend(woken(&world, case, holder, waiter).await);
+        }
+        let [in_java, in_rust, to_rust, to_java] = times[..] else { continue };
+        println!(
+            "wake-up, {}: Java to Rust {to_rust:.1?}, {:.2} of Rust to Rust; Rust to Java {to_java:.1?}, {:.2} of Java to Java",
+            case.what,
+            to_rust.as_secs_f64() / in_rust.as_secs_f64(),
+            to_java.as_secs_f64() / in_java.as_secs_f64(),
+        );
+    }
+    world.no_complaints();
+}

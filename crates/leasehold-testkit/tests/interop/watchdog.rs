@@ -1,0 +1,122 @@
+//! Locks without a lease: kept while their holder lives, and free soon after it has died, for the other language too.
+
+use std::time::Duration;
+
+use leasehold_testkit::jvm;
+use leasehold_testkit::peer::{Answer, Peer, Pending};
+use tokio::time::{Instant, sleep};
+
+use crate::driver;
+use crate::world::{World, world};
+
+const KINDS: [&str; 10] =
+    ["plain", "spin", "fair", "fenced", "once", "once-fair", "read", "write", "multi", "group"];
+
+/// The name of a lock of a kind; who waits for a reader writes.
+fn names(test: &str, kind: &'static str, holder: &Peer) -> (String, String) {
+    let name = format!("{test}-{kind}-{}", holder.name().replace([' ', ','], ""));
+    match kind {
+        "read" => (format!("read {name}"), format!("write {name}")),
+        "multi" => (format!("multi {name}-a,{name}-b"), format!("multi {name}-b,{name}-c")),
+        "group" => (format!("group {name}/a,b"), format!("group {name}/b,c")),
+        _ => (format!("{kind} {name}"), format!("{kind} {name}")),
+    }
+}
+
+/// Somebody who waits for what somebody else holds.
+struct Waiting<'a> {
+    holder: &'a Peer,
+    waiter: &'a Peer,
+    holds: String,
+    wants: String,
+    granted: Pending,
+}
+
+/// Lets one hold a lock of each kind that there is, and the other wait for it.
+async fn hold_and_wait<'a>(
+    world: &World,
+    test: &str,
+    watchdog: u32,
+    (holder, waiter): (&'a Peer, &'a Peer),
+) -> Vec<Waiting<'a>> {
+    let mut all = Vec::new();
+    for kind in KINDS {
+        let (holds, wants) = names(test, kind, holder);
+        let thread = format!("{watchdog}/{test}-{kind}");
+        match holder.tell(&thread, &format!("lock {holds}")).answer().await {
+            Answer::Ok(_) => {}
+            Answer::Unsupported(what) => {
+                println!("{test}: Redisson {} has no {what}", world.version);
+                continue;
+            }
+            other => panic!("{holds}: {other:?}"),
+        }
+        let granted = waiter.tell(&format!("{test}-{kind}-waiter"), &format!("wait {wants} 60000 -1"));
+        all.push(Waiting { holder, waiter, holds, wants, granted });
+    }
+    all
+}
+
+impl Waiting<'_> {
+    /// Waits until the waiter has it, and lets it give it back.
+    async fn granted(self, test: &str, limit: Duration) {
+        let kind = self.holds.split(' ').next().expect("a kind");
+        match self.granted.within(limit).answer().await {
+            Answer::Ok(granted) => assert_eq!(granted, "true", "{}", self.wants),
+            Answer::Unsupported(_) => return,
+            other => panic!("{}: {other:?}", self.wants),
+        }
+        let thread = format!("{test}-{kind}-waiter");
+        assert_eq!(self.waiter.ask(&thread, &format!("unlock {}", self.wants)).await, "released");
+    }
+}
+
+#[tokio::test]
+async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits() {
+    const WATCHDOG: u32 = 3000;
+    let (test, world) = ("watchdog-kept", world().await);
+    let mut all = Vec::new();
+    for pair in world.pairs() {
+        all.extend(hold_and_wait(&world, test, WATCHDOG, pair).await);
+    }
+    sleep(Duration::from_millis(u64::from(WATCHDOG)) * 7 / 2).await;
+    for waiting in &all {
+        // What Redisson has not, nobody waits for.
+        let kind = waiting.holds.split(' ').next().expect("a kind");
+        let unsupported = world.version.starts_with("3.") && kind.starts_with("once");
+        assert!(unsupported || !waiting.granted.is_answered(), "{} was lost", waiting.holds);
+    }
+    for waiting in all {
+        let kind = waiting.holds.split(' ').next().expect("a kind");
+        let thread = format!("{WATCHDOG}/{test}-{kind}");
+        assert_eq!(waiting.holder.ask(&thread, &format!("unlock {}", waiting.holds)).await, "released");
+        waiting.granted(test, Duration::from_secs(10)).await;
+    }
+    world.no_complaints();
+}
+
+#[tokio::test]
+async fn what_a_killed_process_held_goes_to_the_other_language_when_its_time_is_over() {
+    const WATCHDOG: u32 = 3000;
+    let (test, world) = ("watchdog-killed", world().await);
+    let java = jvm::start("java, mortal", &world.version, &world.server);
+    let rust = driver::start("rust, mortal", &world.server);
+    for (mortal, survivor) in [(&java, &world.rust[0]), (&rust, &world.java[0])] {
+        let all = hold_and_wait(&world, test, WATCHDOG, (mortal, survivor)).await;
+        sleep(Duration::from_secs(1)).await;
+        let waits = all.iter().filter(|waiting| !waiting.granted.is_answered()).count();
+        assert!(waits >= KINDS.len() - 2, "only {waits} wait");
+        mortal.kill();
+        let begun = Instant::now();
+        for waiting in all {
+            waiting.granted(test, Duration::from_secs(10)).await;
+        }
+        println!(
+            "{test}: {} has all that {} held after {:.1?}",
+            survivor.name(),
+            mortal.name(),
+            begun.elapsed()
+        );
+    }
+    world.no_complaints();
+}
