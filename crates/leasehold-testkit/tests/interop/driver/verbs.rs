@@ -232,10 +232,11 @@ async fn permits(verb: &str, semaphore: &LeasedSemaphore, words: &Words<'_>) -> 
             semaphore.release(words.ids(0)).await?;
             "released".into()
         }
-        "lease" => semaphore
-            .lease_of(words.ids(0)[0])
-            .await?
-            .map_or("-1".into(), |left| left.as_millis().to_string()),
+        "lease" => match semaphore.lease_of(words.ids(0)[0]).await? {
+            None => return Err(Failed(Answer::Refused("it is not taken".into()))),
+            Some(Duration::MAX) => "-1".into(),
+            Some(left) => left.as_millis().to_string(),
+        },
         "update" => match words.time(1) {
             Some(lease) => semaphore.update_lease(words.ids(0)[0], lease).await?.to_string(),
             None => semaphore.make_permanent(words.ids(0)[0]).await?.to_string(),
