@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold_testkit::peer::Answer;
 use leasehold_testkit::resp::Value;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 use crate::world::{World, number, world};
 
@@ -21,10 +21,14 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
         .into_iter()
         .zip(kinds.into_iter().zip(names))
         .map(|(peer, (kind, name))| {
-            let pending = peer.tell(topic, &format!("loop {kind} {name} {topic} {WORKERS} {turns}"));
-            (kind, pending.within(Duration::from_secs(60) + Duration::from_millis(100) * turns * 4 * WORKERS))
+            // So long a watchdog time that a waiter whom nobody wakes shows as a pause.
+            let pending = peer
+                .tell(&format!("120000/{topic}"), &format!("loop {kind} {name} {topic} {WORKERS} {turns}"));
+            (kind, pending)
         })
         .collect();
+    let pause =
+        longest_pause(world, topic, || running.iter().all(|(_, pending)| pending.is_answered())).await;
     let mut writers = 0;
     for (kind, running) in running {
         match running.answer().await {
@@ -49,7 +53,8 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
     let passed = log.windows(2).filter(|two| two[0][..4] != two[1][..4]).count();
     let reads = world.list(&format!("{topic}:reads")).len();
     println!(
-        "exclusion, {topic}: {} turns and {reads} reads in {took:.1?}, passed between Java and Rust {passed} times",
+        "exclusion, {topic}: {} turns and {reads} reads in {took:.1?}, the longest pause {pause:.1?}, passed between Java and \
+         Rust {passed} times",
         log.len()
     );
     assert!(passed > 0, "they were never there together");
@@ -63,6 +68,22 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
             && !(matches!(kinds[0], "semaphore" | "permits") && key == names[0])
     });
     assert_eq!(left.collect::<Vec<_>>(), Vec::<&Value>::new(), "something is left");
+}
+
+/// Waits for the end, and tells how long nobody has come to its turn at most.
+async fn longest_pause(world: &World, topic: &str, is_over: impl Fn() -> bool) -> Duration {
+    let turns = || ["log", "reads"].map(|list| world.server.cli(&["LLEN", &format!("{topic}:{list}")]));
+    let (mut last, mut since, mut longest) = (turns(), Instant::now(), Duration::ZERO);
+    while !is_over() {
+        sleep(Duration::from_millis(20)).await;
+        longest = longest.max(since.elapsed());
+        assert!(longest < Duration::from_secs(60), "{topic}: everybody waits");
+        let now = turns();
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+    }
+    longest
 }
 
 async fn one_kind(kind: &str) {

@@ -11,7 +11,11 @@ mod exclusion;
 mod fair;
 mod fenced;
 mod leases;
+#[path = "../redis/published.rs"]
+mod published;
 mod rw;
+mod share;
+mod state;
 mod wake;
 mod watchdog;
 mod world;

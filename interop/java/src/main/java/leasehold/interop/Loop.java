@@ -52,14 +52,17 @@ final class Loop {
         int taken = 0;
         while (turns < 0 ? !text("stop").isExists() : taken < turns) {
             Runnable leave = enter.call();
+            long entered = System.nanoTime();
+            if (kind.equals("read")) {
+                read(me);
+            } else {
+                write(me);
+            }
             try {
-                if (kind.equals("read")) {
-                    read(me);
-                } else {
-                    write(me);
-                }
-            } finally {
                 leave.run();
+            } catch (IllegalMonitorStateException lost) {
+                long held = (System.nanoTime() - entered) / 1_000_000;
+                throw new IllegalStateException("lost within " + held + " ms after " + taken + " turns", lost);
             }
             taken++;
         }

@@ -1,0 +1,90 @@
+//! A script, run by one process alone, and what each of its steps leaves.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use leasehold_testkit::peer::{Answer, Peer, Pending};
+use tokio::time::sleep;
+
+use super::dump::{Names, dump};
+use crate::published::Published;
+use crate::world::{World, until};
+
+/// The name in all scripts. Both languages use it, one after the other.
+const NAME: &str = "same";
+
+/// A step, and what it leaves.
+pub(super) struct Step {
+    pub(super) command: String,
+    pub(super) lines: Vec<String>,
+}
+
+/// Runs all steps; `None` if this Redisson does not have what they are about.
+pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<Step>> {
+    let mut names = Names::default();
+    for thread in ["a", "b", "c"] {
+        names.learn(&peer.ask(&format!("same-{thread}"), "owner").await, &thread.to_uppercase());
+    }
+    let mut published = Published::on(&world.server);
+    let mut begun: HashMap<&str, Pending> = HashMap::new();
+    let mut steps = Vec::new();
+    let mut commands = script.lines().peekable();
+    while let Some(command) = commands.next() {
+        let (thread, words) = command.split_once(' ').unwrap_or((command, ""));
+        let said = names.with_ids(&words.replace("NAME", NAME));
+        let told = |thread: &str| peer.tell(&format!("same-{thread}"), &said);
+        let answer = if let Some(thread) = thread.strip_suffix('>') {
+            let listeners = listeners(world);
+            begun.insert(thread, told(thread));
+            until("somebody more waits", || self::listeners(world) > listeners).await;
+            None
+        } else if let Some(thread) = thread.strip_suffix('<') {
+            Some(begun.remove(thread).expect("it was begun").answer().await)
+        } else {
+            Some(told(thread).answer().await)
+        };
+        let mut lines = Vec::new();
+        match answer {
+            Some(Answer::Unsupported(_)) => return None,
+            Some(Answer::Ok(result)) => lines.push(format!("answer {}", names.answer(&result))),
+            Some(Answer::Refused(_)) => lines.push("answer refused".into()),
+            Some(Answer::Error(error)) => panic!("{command}: {error}"),
+            None => {}
+        }
+        // Who is woken by this step takes it at some moment: what is left then is looked at when it has.
+        if commands.peek().is_some_and(|next| next.ends_with('<')) {
+            steps.push(Step { command: command.into(), lines });
+            continue;
+        }
+        lines.extend(settled(world, &names).await);
+        for (channel, payload) in published.take() {
+            if channel.contains(NAME) {
+                lines.push(format!("message {} {payload}", names.text(&channel)));
+            }
+        }
+        steps.push(Step { command: command.into(), lines });
+    }
+    let left = world.server.cli(&["KEYS", &format!("*{NAME}*")]);
+    for key in left.elements() {
+        world.server.cli(&["DEL", key.as_str().expect("names are text")]);
+    }
+    Some(steps)
+}
+
+/// How many channels of the name have listeners.
+fn listeners(world: &World) -> usize {
+    world.server.cli(&["PUBSUB", "CHANNELS", &format!("*{NAME}*")]).elements().len()
+}
+
+/// What stands there when nothing changes any more: some notes are removed a moment after the answer.
+async fn settled(world: &World, names: &Names) -> Vec<String> {
+    let mut last = dump(&world.server, NAME, names);
+    loop {
+        sleep(Duration::from_millis(20)).await;
+        let now = dump(&world.server, NAME, names);
+        if now == last {
+            return now;
+        }
+        last = now;
+    }
+}
