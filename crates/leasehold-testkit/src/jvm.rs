@@ -1,10 +1,6 @@
 //! The real Redisson, in a Java process that locks as it is told.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-};
+use std::{fs, path::Path, process::Command};
 
 use crate::{peer::Peer, server::Server};
 
@@ -43,7 +39,7 @@ pub fn start(name: &str, version: &str, server: &Server) -> Peer {
     Peer::start(name, &mut command)
 }
 
-fn missing(built: &PathBuf) -> ! {
+fn missing(built: &Path) -> ! {
     panic!(
         "{} is not built: run `cargo xtask interop`, which says what it needs and builds it",
         built.display()

@@ -177,12 +177,12 @@ impl Pending {
     /// When there is none in time, the process has ended, or the answer is a failure.
     pub async fn answer(self) -> Answer {
         let Self { what, answer, limit } = self;
-        match timeout(limit, answer).await {
-            Ok(Ok(Answer::Error(error))) => panic!("{what}: {error}"),
-            Ok(Ok(answer)) => answer,
-            Ok(Err(_)) => panic!("{what}: the process has ended"),
-            Err(_) => panic!("{what}: no answer within {limit:?}"),
+        let Ok(answered) = timeout(limit, answer).await else { panic!("{what}: no answer within {limit:?}") };
+        let Ok(answer) = answered else { panic!("{what}: the process has ended") };
+        if let Answer::Error(error) = answer {
+            panic!("{what}: {error}");
         }
+        answer
     }
 
     /// Waits until the command is done.

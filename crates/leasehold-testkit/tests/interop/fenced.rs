@@ -11,7 +11,7 @@ async fn tokens_rise_over_both_languages() {
     let contend = async |n: usize| {
         let peer = world.peers()[n];
         for _ in 0..turns {
-            let token = if n % 2 == 0 {
+            let token = if n.is_multiple_of(2) {
                 peer.ask(name, &format!("token fenced {name}")).await
             } else {
                 peer.ask(name, &format!("wait-token fenced {name} 20000 10000")).await

@@ -32,9 +32,9 @@ async fn taking(door: Arc<Door>, mut desk: Desk, id: String, reads: bool, turns:
         let me = format!("{id}:{owner}");
         let held = door.enter(&owner, None, lease).await.expect("it is granted in the end");
         if reads {
-            desk.read(&me).await
+            desk.read(&me).await;
         } else {
-            desk.write(&me).await
+            desk.write(&me).await;
         }
         // Both ways to give back.
         if taken % 2 == 0 {

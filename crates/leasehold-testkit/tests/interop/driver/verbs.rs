@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, Invalid, Latch, LeasedSemaphore, Owner, PermitId, Permits, QueryError,
-    ReleaseError, Semaphore, WaitError,
+    AcquireError, ChangeError, Client, Invalid, Latch, LeasedPermits, LeasedSemaphore, Owner, PermitId,
+    Permits, QueryError, ReleaseError, Semaphore, WaitError,
 };
 use leasehold_testkit::peer::Answer;
 use tokio::time::sleep;
@@ -261,7 +261,7 @@ async fn take_permits(
         acquire = acquire.wait(wait);
     }
     let taken = match lease {
-        Some(lease) => acquire.lease(lease).await.map(|permits| permits.forget()),
+        Some(lease) => acquire.lease(lease).await.map(LeasedPermits::forget),
         None => acquire.permanent().await,
     };
     let ids = match taken {

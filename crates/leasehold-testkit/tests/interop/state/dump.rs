@@ -47,7 +47,7 @@ impl Names {
     }
 
     fn bytes(&self, bytes: &[u8]) -> String {
-        let id: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let id = bytes.iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat();
         if let Some(n) = self.permits.iter().position(|permit| *permit == id) {
             return format!("ID{n}");
         }

@@ -67,21 +67,21 @@ async fn the_same_steps_leave_the_same_state_but_for_the_differences_that_are_li
 
 /// Both records as one text, with marks at the lines that only one of them has.
 fn merge(primitive: &str, java: &[Step], rust: &[Step], differences: &mut Differences) -> String {
-    let mut text = String::new();
+    let mut text = Vec::new();
     for (java, rust) in java.iter().zip(rust) {
-        text += &format!("{}\n", java.command);
+        text.push(java.command.clone());
         let mut ours = rust.lines.clone();
         for line in &java.lines {
             if let Some(index) = ours.iter().position(|own| own == line) {
                 ours.remove(index);
-                text += &format!("    {line}\n");
+                text.push(format!("    {line}"));
             } else {
-                text += &format!("  - {line}   {}\n", differences.expects(primitive, '-', line));
+                text.push(format!("  - {line}   {}", differences.expects(primitive, '-', line)));
             }
         }
         for line in ours {
-            text += &format!("  + {line}   {}\n", differences.expects(primitive, '+', &line));
+            text.push(format!("  + {line}   {}", differences.expects(primitive, '+', &line)));
         }
     }
-    text
+    text.join("\n") + "\n"
 }
