@@ -94,7 +94,7 @@ async fn one_kind(kind: &str) {
 }
 
 macro_rules! excludes {
-    ($($name:ident $kind:literal)+) => {
+    ($(fn $name:ident() = $kind:literal;)+) => {
         $(#[tokio::test]
         async fn $name() {
             one_kind($kind).await;
@@ -103,13 +103,13 @@ macro_rules! excludes {
 }
 
 excludes! {
-    plain_locks_exclude_each_other "plain"
-    spin_locks_exclude_each_other "spin"
-    fair_locks_exclude_each_other "fair"
-    fenced_locks_exclude_each_other "fenced"
-    writers_exclude_each_other "write"
-    non_reentrant_locks_exclude_each_other "once"
-    non_reentrant_fair_locks_exclude_each_other "once-fair"
+    fn plain_locks_exclude_each_other() = "plain";
+    fn spin_locks_exclude_each_other() = "spin";
+    fn fair_locks_exclude_each_other() = "fair";
+    fn fenced_locks_exclude_each_other() = "fenced";
+    fn writers_exclude_each_other() = "write";
+    fn non_reentrant_locks_exclude_each_other() = "once";
+    fn non_reentrant_fair_locks_exclude_each_other() = "once-fair";
 }
 
 #[tokio::test]

@@ -96,7 +96,7 @@ async fn a_dead_waiter_of_ours_is_passed_by_java_when_one_of_ours_is_there() {
     drop(dead);
     java.ask("fair-dead-holder", &format!("unlock fair {name}")).await;
     let begun = Instant::now();
-    assert_eq!(next.granted.within(Duration::from_secs(12)).ok().await, "held");
+    assert_eq!(next.granted.within(Duration::from_secs(20)).ok().await, "held");
     println!("fair: a dead waiter of ours kept a Java waiter for {:.1?}", begun.elapsed());
     java.ask("fair-dead-a", &format!("unlock fair {name}")).await;
     assert_eq!(last.granted.ok().await, "held");
@@ -112,7 +112,9 @@ async fn a_dead_waiter_is_passed_by_the_other_language_when_its_time_is_over() {
     let rust = driver::start("rust, mortal", &world.server);
     for (mortal, survivor) in [(java, &world.rust[0]), (rust, &world.java[0])] {
         let name = format!("fair-late-{}", survivor.name()).replace(' ', "-");
-        let lease = format!("lease fair {name} 2000");
+        // What it does for the first time takes long.
+        assert_eq!(mortal.ask("a", &format!("wait fair {name}-first 1000 10000")).await, "true");
+        let lease = format!("lease fair {name} 5000");
         assert_eq!(survivor.ask(&format!("{name}-holder"), &lease).await, "held");
         let dead = join(&world, &name, &mortal, "a", &format!("wait fair {name} 3000 -1")).await;
         let next = join(&world, &name, survivor, &name, &format!("lock fair {name}")).await;
@@ -123,7 +125,7 @@ async fn a_dead_waiter_is_passed_by_the_other_language_when_its_time_is_over() {
         assert!(!next.granted.is_answered());
         assert_eq!(next.granted.ok().await, "held");
         println!("fair: {} passed a dead {} after {:.1?}", survivor.name(), mortal.name(), begun.elapsed());
-        assert!(begun.elapsed() < Duration::from_secs(9), "{:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(20), "{:?}", begun.elapsed());
         assert_eq!(survivor.ask(&name, &format!("unlock fair {name}")).await, "released");
     }
     world.no_complaints();

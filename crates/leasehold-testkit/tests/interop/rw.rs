@@ -46,14 +46,14 @@ async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_
     for (mortal, survivor) in [(java, &world.rust[0]), (rust, &world.java[0])] {
         let name = format!("rw-dead-{}", survivor.name()).replace(' ', "-");
         // Both read; one dies, and the other goes on for longer than the dead one's lease.
-        assert_eq!(mortal.ask("3000/a", &format!("lock read {name}")).await, "held");
-        assert_eq!(survivor.ask("3000/rw-dead", &format!("lock read {name}")).await, "held");
+        assert_eq!(mortal.ask("5000/a", &format!("lock read {name}")).await, "held");
+        assert_eq!(survivor.ask("5000/rw-dead", &format!("lock read {name}")).await, "held");
         mortal.kill();
         let begun = Instant::now();
-        tokio::time::sleep(Duration::from_secs(4)).await;
+        tokio::time::sleep(Duration::from_secs(6)).await;
         let writer = survivor.tell("rw-dead-writer", &format!("wait write {name} 20000 -1"));
         assert_eq!(survivor.ask("rw-dead-third", &format!("try write {name}")).await, "false");
-        assert_eq!(survivor.ask("3000/rw-dead", &format!("unlock read {name}")).await, "released");
+        assert_eq!(survivor.ask("5000/rw-dead", &format!("unlock read {name}")).await, "released");
         assert_eq!(writer.within(Duration::from_secs(10)).ok().await, "true");
         println!("rw: {} writes {:.1?} after {} died", survivor.name(), begun.elapsed(), mortal.name());
         assert_eq!(survivor.ask("rw-dead-writer", &format!("unlock write {name}")).await, "released");

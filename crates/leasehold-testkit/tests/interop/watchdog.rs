@@ -73,7 +73,7 @@ impl Waiting<'_> {
 
 #[tokio::test]
 async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits() {
-    const WATCHDOG: u32 = 3000;
+    const WATCHDOG: u32 = 5000;
     let (test, world) = ("watchdog-kept", world().await);
     let mut all = Vec::new();
     for pair in world.pairs() {

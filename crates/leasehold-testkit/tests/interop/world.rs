@@ -37,6 +37,7 @@ pub(crate) async fn alone() -> RwLockWriteGuard<'static, World> {
 impl World {
     /// Everybody has done everything once: the first time takes a second in Java.
     async fn begun() -> RwLock<Self> {
+        let begun = Instant::now();
         let world = Self::new();
         let begin = |peer: &Peer| peer.tell("begin", "loop plain begin begin 2 20");
         for pending in world.peers().map(begin) {
@@ -44,6 +45,8 @@ impl World {
         }
         let version = world.java[0].ask("begin", "version").await;
         assert_eq!(version, world.version, "this is not the Redisson that is to be tested");
+        let (flavour, took) = (world.server.flavour(), begun.elapsed());
+        println!("interop: Redisson {version} and Leasehold on {flavour:?}, ready after {took:.1?}");
         RwLock::new(world)
     }
 
@@ -55,7 +58,6 @@ impl World {
             Ok(other) => panic!("LEASEHOLD_INTEROP_SERVER is redis or valkey, not {other}"),
         };
         let server = Server::start(flavour);
-        println!("interop: Redisson {version} and Leasehold on {flavour:?}");
         let (java, rust) = thread::scope(|scope| {
             let java = [1, 2].map(|n| {
                 let (server, version) = (&server, &version);

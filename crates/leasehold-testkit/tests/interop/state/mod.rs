@@ -17,7 +17,9 @@ use run::{Step, run};
 
 use crate::world::world;
 
-/// The steps of each primitive: `a lock plain NAME` is done by the thread `a`; `a> …` is begun, and `a<` waits for it.
+/// The steps of each primitive. No lock that is renewed is entered with a lease: which of them shows is a matter of time.
+///
+/// `a lock plain NAME` is done by the thread `a`; `a> …` is begun, and `a<` waits for it.
 const SCRIPTS: &[(&str, &str)] = &[
     ("plain", include_str!("scripts/plain.txt")),
     ("spin", include_str!("scripts/spin.txt")),
