@@ -6,7 +6,7 @@ use leasehold_testkit::peer::Answer;
 use leasehold_testkit::resp::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{World, number, world};
+use crate::world::{LONG, World, number, world};
 
 /// Of each of the four processes.
 const WORKERS: u32 = 2;
@@ -29,12 +29,13 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
         .collect();
     let pause =
         longest_pause(world, topic, || running.iter().all(|(_, pending)| pending.is_answered())).await;
-    let mut writers = 0;
+    let (mut writers, mut missing) = (0, false);
     for (kind, running) in running {
         match running.answer().await {
             Answer::Ok(taken) => assert_eq!(taken, (WORKERS * turns).to_string()),
             Answer::Unsupported(what) => {
                 println!("exclusion, {topic}: Redisson {} has no {what}", world.version);
+                missing = true;
                 continue;
             }
             other => panic!("{topic}: {other:?}"),
@@ -57,7 +58,7 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
          Rust {passed} times",
         log.len()
     );
-    assert!(passed > 0, "they were never there together");
+    assert!(missing || passed > 0, "they were never there together");
     let keys = world.server.cli(&["KEYS", &format!("*{topic}:lock*")]);
     // Redisson's notes go by themselves; tokens and numbers of permits stay, and so does what is known of ours.
     let kept = ["redisson_unlock_latch:", "redisson_lock_token:", "leasehold_permits:"];
@@ -77,7 +78,7 @@ async fn longest_pause(world: &World, topic: &str, is_over: impl Fn() -> bool) -
     while !is_over() {
         sleep(Duration::from_millis(20)).await;
         longest = longest.max(since.elapsed());
-        assert!(longest < Duration::from_secs(60), "{topic}: everybody waits");
+        assert!(longest < LONG, "{topic}: everybody waits");
         let now = turns();
         if now != last {
             (last, since) = (now, Instant::now());

@@ -14,7 +14,7 @@ async fn tokens_rise_over_both_languages() {
             let token = if n.is_multiple_of(2) {
                 peer.ask(name, &format!("token fenced {name}")).await
             } else {
-                peer.ask(name, &format!("wait-token fenced {name} 20000 10000")).await
+                peer.ask(name, &format!("wait-token fenced {name} 60000 60000")).await
             };
             world.server.cli(&["RPUSH", "fenced-rise:tokens", &token]);
             assert_eq!(peer.ask(name, &format!("unlock fenced {name}")).await, "released");

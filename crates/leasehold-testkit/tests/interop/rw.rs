@@ -7,7 +7,7 @@ use leasehold_testkit::jvm;
 use tokio::time::{Instant, timeout};
 
 use crate::driver;
-use crate::world::world;
+use crate::world::{LONG, world};
 
 #[tokio::test]
 async fn readers_of_both_languages_are_in_together_and_writers_alone() {
@@ -15,7 +15,7 @@ async fn readers_of_both_languages_are_in_together_and_writers_alone() {
     let name = "rw-together";
     let peers = world.peers();
     for peer in peers {
-        assert_eq!(peer.ask(name, &format!("wait read {name} 5000 -1")).await, "true");
+        assert_eq!(peer.ask(name, &format!("wait read {name} 60000 -1")).await, "true");
     }
     for peer in peers {
         assert_eq!(peer.ask("rw-writer", &format!("try write {name}")).await, "false");
@@ -46,15 +46,15 @@ async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_
     for (mortal, survivor) in [(java, &world.rust[0]), (rust, &world.java[0])] {
         let name = format!("rw-dead-{}", survivor.name()).replace(' ', "-");
         // Both read; one dies, and the other goes on for longer than the dead one's lease.
-        assert_eq!(mortal.ask("5000/a", &format!("lock read {name}")).await, "held");
-        assert_eq!(survivor.ask("5000/rw-dead", &format!("lock read {name}")).await, "held");
+        assert_eq!(mortal.ask("8000/a", &format!("lock read {name}")).await, "held");
+        assert_eq!(survivor.ask("8000/rw-dead", &format!("lock read {name}")).await, "held");
         mortal.kill();
         let begun = Instant::now();
-        tokio::time::sleep(Duration::from_secs(6)).await;
-        let writer = survivor.tell("rw-dead-writer", &format!("wait write {name} 20000 -1"));
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        let writer = survivor.tell("rw-dead-writer", &format!("wait write {name} 60000 -1"));
         assert_eq!(survivor.ask("rw-dead-third", &format!("try write {name}")).await, "false");
-        assert_eq!(survivor.ask("5000/rw-dead", &format!("unlock read {name}")).await, "released");
-        assert_eq!(writer.within(Duration::from_secs(10)).ok().await, "true");
+        assert_eq!(survivor.ask("8000/rw-dead", &format!("unlock read {name}")).await, "released");
+        assert_eq!(writer.within(LONG).ok().await, "true");
         println!("rw: {} writes {:.1?} after {} died", survivor.name(), begun.elapsed(), mortal.name());
         assert_eq!(survivor.ask("rw-dead-writer", &format!("unlock write {name}")).await, "released");
     }
@@ -70,7 +70,7 @@ async fn a_downgrade_lets_readers_of_the_other_language_in_and_no_writer() {
         assert_eq!(writer.ask(&name, &format!("lock read {name}")).await, "held");
         assert_eq!(other.ask(&name, &format!("try read {name}")).await, "false");
         assert_eq!(writer.ask(&name, &format!("unlock write {name}")).await, "released");
-        assert_eq!(other.ask(&name, &format!("wait read {name} 5000 -1")).await, "true");
+        assert_eq!(other.ask(&name, &format!("wait read {name} 60000 -1")).await, "true");
         assert_eq!(other.ask("rw-downgrade-writer", &format!("try write {name}")).await, "false");
         for peer in [writer, other] {
             assert_eq!(peer.ask(&name, &format!("unlock read {name}")).await, "released");
@@ -90,11 +90,11 @@ async fn our_downgrade_wakes_java_readers_that_wait() {
     let reader = java.tell(name, &format!("lock read {name}"));
     world.subscribed(&format!("redisson_rwlock:{{{name}}}")).await;
     let guard = guard.downgrade().await.unwrap();
-    assert_eq!(reader.within(Duration::from_secs(5)).ok().await, "held");
+    assert_eq!(reader.within(Duration::from_secs(20)).ok().await, "held");
     assert!(guard.try_upgrade().await.is_err(), "Java reads, too");
     assert_eq!(java.ask(name, &format!("unlock read {name}")).await, "released");
     // And it becomes a writer again, whom Java respects.
-    let writer = timeout(Duration::from_secs(5), guard.try_upgrade()).await.unwrap().unwrap();
+    let writer = timeout(LONG, guard.try_upgrade()).await.unwrap().unwrap();
     assert_eq!(java.ask(name, &format!("try read {name}")).await, "false");
     writer.release().await.unwrap();
     guard.release().await.unwrap();

@@ -7,7 +7,7 @@ use leasehold_testkit::peer::{Answer, Peer, Pending};
 use tokio::time::{Instant, sleep};
 
 use crate::driver;
-use crate::world::{World, world};
+use crate::world::{LONG, World, world};
 
 const KINDS: [&str; 10] =
     ["plain", "spin", "fair", "fenced", "once", "once-fair", "read", "write", "multi", "group"];
@@ -51,7 +51,7 @@ async fn hold_and_wait<'a>(
             }
             other => panic!("{holds}: {other:?}"),
         }
-        let granted = waiter.tell(&format!("{test}-{kind}-waiter"), &format!("wait {wants} 60000 -1"));
+        let granted = waiter.tell(&format!("{test}-{kind}-waiter"), &format!("wait {wants} 90000 -1"));
         all.push(Waiting { holder, waiter, holds, wants, granted });
     }
     all
@@ -73,7 +73,7 @@ impl Waiting<'_> {
 
 #[tokio::test]
 async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits() {
-    const WATCHDOG: u32 = 5000;
+    const WATCHDOG: u32 = 8000;
     let (test, world) = ("watchdog-kept", world().await);
     let mut all = Vec::new();
     for pair in world.pairs() {
@@ -90,7 +90,7 @@ async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits
         let kind = waiting.holds.split(' ').next().expect("a kind");
         let thread = format!("{WATCHDOG}/{test}-{kind}");
         assert_eq!(waiting.holder.ask(&thread, &format!("unlock {}", waiting.holds)).await, "released");
-        waiting.granted(test, Duration::from_secs(10)).await;
+        waiting.granted(test, LONG).await;
     }
     world.no_complaints();
 }
@@ -109,7 +109,7 @@ async fn what_a_killed_process_held_goes_to_the_other_language_when_its_time_is_
         mortal.kill();
         let begun = Instant::now();
         for waiting in all {
-            waiting.granted(test, Duration::from_secs(10)).await;
+            waiting.granted(test, LONG).await;
         }
         println!(
             "{test}: {} has all that {} held after {:.1?}",

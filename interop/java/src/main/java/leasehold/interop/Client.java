@@ -8,7 +8,10 @@ import org.redisson.api.RFencedLock;
 import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
-/** A client and its locks. A lock is one object, as in a program that keeps it in a field: it remembers its lease. */
+/**
+ * A client and its locks. Each thread has its own objects and keeps them: an object remembers the last lease, and forgets
+ * it when an unlock is answered, whoever has unlocked; two threads with one object find it one way or the other.
+ */
 final class Client {
     final RedissonClient redisson;
     private final Map<String, RLock> locks = new ConcurrentHashMap<>();
@@ -31,7 +34,8 @@ final class Client {
      *     values with commas
      */
     RLock lock(String kind, String name) {
-        return locks.computeIfAbsent(kind + " " + name, any -> make(kind, name));
+        String own = Thread.currentThread().getId() + " " + kind + " " + name;
+        return locks.computeIfAbsent(own, any -> make(kind, name));
     }
 
     private RLock make(String kind, String name) {

@@ -65,21 +65,23 @@ public final class Main {
     private String answer(String client, List<String> words) {
         try {
             return "ok " + new Verbs(clients.of(Long.parseLong(client))).run(words);
-        } catch (Unsupported missing) {
-            return "unsupported " + text(missing);
         } catch (Exception | LinkageError failure) {
-            return (refuses(failure) ? "refused " : "error ") + text(failure);
+            return kind(failure) + " " + text(failure);
         }
     }
 
-    /** Not the owner, entered twice, or no such permit; Redisson wraps some of these into an exception of its own. */
-    private static boolean refuses(Throwable thrown) {
+    /** What went wrong may be wrapped, by Redisson or by a loop. */
+    private static String kind(Throwable thrown) {
         for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
+            if (cause instanceof Unsupported) {
+                return "unsupported";
+            }
+            // Not the owner, entered twice, or no such permit.
             if (cause instanceof IllegalMonitorStateException || cause instanceof IllegalArgumentException) {
-                return true;
+                return "refused";
             }
         }
-        return false;
+        return "error";
     }
 
     private static String text(Throwable thrown) {
