@@ -13,6 +13,9 @@ use crate::world::{World, until};
 /// The name in all scripts. Both languages use it, one after the other.
 const NAME: &str = "same";
 
+/// The threads, of a client whose watchdog time is ten minutes: the scripts have no time that passes while they run.
+const CLIENT: &str = "600000/same";
+
 /// A step, and what it leaves.
 pub(super) struct Step {
     pub(super) command: String,
@@ -23,7 +26,7 @@ pub(super) struct Step {
 pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<Step>> {
     let mut names = Names::default();
     for thread in ["a", "b", "c"] {
-        names.learn(&peer.ask(&format!("same-{thread}"), "owner").await, &thread.to_uppercase());
+        names.learn(&peer.ask(&format!("{CLIENT}-{thread}"), "owner").await, &thread.to_uppercase());
     }
     let mut published = Published::on(&world.server);
     let mut begun: HashMap<&str, Pending> = HashMap::new();
@@ -32,11 +35,12 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
     while let Some(command) = commands.next() {
         let (thread, words) = command.split_once(' ').unwrap_or((command, ""));
         let said = names.with_ids(&words.replace("NAME", NAME));
-        let told = |thread: &str| peer.tell(&format!("same-{thread}"), &said);
+        let told = |thread: &str| peer.tell(&format!("{CLIENT}-{thread}"), &said);
         let answer = if let Some(thread) = thread.strip_suffix('>') {
-            let listeners = listeners(world);
+            // Nobody of before listens any more, and then one more than those who wait.
+            until("others have gone", || listeners(world) == begun.len()).await;
             begun.insert(thread, told(thread));
-            until("somebody more waits", || self::listeners(world) > listeners).await;
+            until("somebody more waits", || listeners(world) == begun.len()).await;
             None
         } else if let Some(thread) = thread.strip_suffix('<') {
             Some(begun.remove(thread).expect("it was begun").answer().await)
