@@ -82,10 +82,13 @@ impl World {
         [(&self.java[0], &self.rust[0]), (&self.rust[0], &self.java[0])]
     }
 
-    /// Checks that Redisson did not complain: of a message it cannot read, a listener that throws, or anything else.
+    /// Checks that Redisson did not complain of a message it cannot read, a listener that throws, or anything else but a
+    /// machine that is slow.
     pub(crate) fn no_complaints(&self) {
         for java in &self.java {
-            assert_eq!(java.complaints(), [""; 0], "{}", java.name());
+            let mut complaints = java.complaints();
+            complaints.retain(|line| line.contains(" ERROR ") && !line.contains("PING"));
+            assert_eq!(complaints, [""; 0], "{}", java.name());
         }
     }
 

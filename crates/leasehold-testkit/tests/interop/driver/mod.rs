@@ -77,7 +77,7 @@ impl Driver {
         let client = self.clients.entry(watchdog.to_owned()).or_insert_with(|| {
             let watchdog = Duration::from_millis(watchdog.parse().expect("a number"));
             // A machine that is busy with other tests is slow, not broken.
-            let connect = Client::connect(url).watchdog(watchdog).response_timeout(Duration::from_secs(10));
+            let connect = Client::connect(url).watchdog(watchdog).response_timeout(Duration::from_secs(30));
             connect.block().expect("the server listens")
         });
         let number = u32::try_from(self.threads.len() + 1).unwrap();

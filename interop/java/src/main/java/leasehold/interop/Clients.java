@@ -32,7 +32,7 @@ final class Clients {
                 .setConnectionMinimumIdleSize(2)
                 .setSubscriptionConnectionMinimumIdleSize(1)
                 // A machine that is busy with other tests is slow, not broken.
-                .setTimeout(10_000);
+                .setTimeout(30_000);
         return new Client(Redisson.create(config));
     }
 }
