@@ -26,7 +26,7 @@ const SOAKS: &[(&str, &str)] = &[
     ),
     (
         "model",
-        "LEASEHOLD_MODEL_OPERATIONS=1000000 cargo test --release -p leasehold --all-features --lib \
+        "LEASEHOLD_MODEL_SEED=random LEASEHOLD_MODEL_OPERATIONS=1000000 cargo test --release -p leasehold --all-features --lib \
          engine::model::both_engines_do_the_same -- --exact --nocapture",
     ),
     (
