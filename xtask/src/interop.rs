@@ -35,10 +35,10 @@ pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
         return steps.finish();
     }
     for version in [newest(), before()] {
-        if steps.run("redisson", || build(version)) {
+        if steps.run(&format!("redisson {version}"), || build(version)) {
             for server in ["redis", "valkey"] {
                 let setting = format!("LEASEHOLD_REDISSON={version} LEASEHOLD_INTEROP_SERVER={server}");
-                steps.run("interop", || {
+                steps.run(&format!("interop {version} {server}"), || {
                     command::run(&format!("{setting} LEASEHOLD_TURNS=5000 {suite} -- --nocapture"))
                 });
             }

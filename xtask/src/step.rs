@@ -9,7 +9,7 @@ pub(crate) struct Steps {
 }
 
 struct Step {
-    name: &'static str,
+    name: String,
     took: Duration,
     ok: bool,
 }
@@ -19,7 +19,7 @@ impl Steps {
     ///
     /// A failure is shown and kept for [`finish`](Self::finish); what runs after it is the caller's choice.
     #[expect(clippy::disallowed_methods, reason = "these are times for people; no test clock runs here")]
-    pub(crate) fn run(&mut self, name: &'static str, work: impl FnOnce() -> Result<(), String>) -> bool {
+    pub(crate) fn run(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) -> bool {
         println!("\n==> {name}");
         let start = Instant::now();
         let result = work();
@@ -27,7 +27,7 @@ impl Steps {
         if let Err(error) = &result {
             eprintln!("{name}: {error}");
         }
-        self.done.push(Step { name, took, ok: result.is_ok() });
+        self.done.push(Step { name: name.into(), took, ok: result.is_ok() });
         result.is_ok()
     }
 
@@ -41,7 +41,8 @@ impl Steps {
         for Step { name, took, ok } in &self.done {
             println!("{name:<24} {:>7.1}s  {}", took.as_secs_f64(), if *ok { "ok" } else { "FAILED" });
         }
-        let failed: Vec<_> = self.done.iter().filter(|step| !step.ok).map(|step| step.name).collect();
+        let failed: Vec<_> =
+            self.done.iter().filter(|step| !step.ok).map(|step| step.name.as_str()).collect();
         if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
     }
 }
