@@ -6,7 +6,7 @@ use leasehold::{Client, Loss, Owner};
 use leasehold_testkit::peer::{Answer, Peer};
 use tokio::time::timeout;
 
-use crate::world::{LONG, world};
+use crate::world::{LONG, number, world};
 
 fn time_left(text: &str) -> i64 {
     text.parse().expect("a number of milliseconds")
@@ -145,6 +145,21 @@ async fn a_lease_of_one_language_ends_for_the_other() {
             assert!(matches!(late, Answer::Refused(_)), "{holds}: {late:?}");
             assert_eq!(waiter.ask(&thread, &format!("unlock {wants}")).await, "released");
         }
+    }
+    world.no_complaints();
+}
+
+/// Redisson leaves the time to live of a hash alone when it finds it at zero, so whoever takes a value in the millisecond in
+/// which the whole hash ends has it for no time.
+#[tokio::test]
+async fn java_keeps_values_that_it_takes_the_moment_our_lease_is_over() {
+    let world = world().await;
+    let (java, rust) = (&world.java[0], &world.rust[0]);
+    for round in 0..number("LEASEHOLD_ROUNDS", 40) {
+        let (name, thread) = (format!("group leases-moment-{round}/a"), format!("leases-moment-{round}"));
+        assert_eq!(rust.ask(&thread, &format!("wait {name} 20000 100")).await, "true");
+        assert_eq!(java.ask("leases-moment", &format!("wait {name} 60000 -1")).await, "true");
+        assert_eq!(java.ask("leases-moment", &format!("unlock {name}")).await, "released", "round {round}");
     }
     world.no_complaints();
 }

@@ -88,7 +88,8 @@ async fn the_steps_of_a_set_leave_the_state_that_redisson_leaves(flavour: Flavou
     for field in [JACK, MARY] {
         assert_nearly(left(&server, field, &name), SECOND * 30, begun);
     }
-    assert_nearly(pttl(&server, "n"), SECOND * 30, begun);
+    // A second longer than its values, for Redisson's sake.
+    assert_nearly(pttl(&server, "n"), SECOND * 31, begun);
 
     let inner = lock.acquire().as_owner(&me).lease(SECOND * 5).await.unwrap();
     assert_eq!(counts(&server), held([(JACK, &name, 2), (MARY, &name, 2)]));
@@ -97,7 +98,7 @@ async fn the_steps_of_a_set_leave_the_state_that_redisson_leaves(flavour: Flavou
     // Others come and go beside it, and their time is that of the hash as long as nobody's is longer.
     let beside = other.group_lock("n", ["other"]).acquire().lease(SECOND * 60).await.unwrap();
     assert_eq!(hash(&server).len(), 9);
-    assert!((55_000..=60_000).contains(&pttl(&server, "n")));
+    assert!((55_000..=61_000).contains(&pttl(&server, "n")));
     assert!(left(&server, JACK, &name) <= 30_000);
     assert!(other.group_lock("n", ["Jack_001"]).try_acquire().await.unwrap().is_none());
     assert_eq!(published.take(), []);

@@ -63,9 +63,10 @@ fn is_owner(text: &str) -> bool {
     id.len() == 36 && id.matches('-').count() == 4 && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A length of time in whole minutes, begun ones counted, because no two runs are equally fast; other numbers as they are.
+/// A length of time in whole minutes, begun ones counted, because no two runs are equally fast; two seconds are not one that
+/// has begun. Other numbers as they are.
 fn length(number: i64) -> String {
-    if number < 1000 { number.to_string() } else { format!("{} min", (number + 59_999) / 60_000) }
+    if number < 1000 { number.to_string() } else { format!("{} min", (number - 2000 + 59_999) / 60_000) }
 }
 
 /// One line for each key that has to do with `name`, but for Redisson's notes about its own requests.

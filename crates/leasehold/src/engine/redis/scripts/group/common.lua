@@ -56,10 +56,11 @@ local function keep(key, field, owner, till, lease)
     redis.call('hset', key, till_of(field, owner), string.format('%.0f', math.max(till, now + lease)))
 end
 
--- Makes the hash last at least this long.
+-- Makes the hash last at least this long, and a second more than the values in it. Redisson leaves a time to live alone
+-- that it finds at zero: whoever took a value in the millisecond in which all ends would lose it with the hash.
 local function raise(key, lease)
-    if redis.call('pttl', key) < lease then
-        redis.call('pexpire', key, lease)
+    if redis.call('pttl', key) < lease + 1000 then
+        redis.call('pexpire', key, lease + 1000)
     end
 end
 
