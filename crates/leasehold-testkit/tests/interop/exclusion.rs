@@ -21,9 +21,13 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
         .into_iter()
         .zip(kinds.into_iter().zip(names))
         .map(|(peer, (kind, name))| {
-            // So long a watchdog time that a waiter whom nobody wakes shows as a pause.
-            let pending = peer
-                .tell(&format!("120000/{topic}"), &format!("loop {kind} {name} {topic} {WORKERS} {turns}"));
+            // So long a watchdog time that a waiter whom nobody wakes shows as a pause; but Java's readers may miss the
+            // end of a writer, see `wake.rs`, and then wait for the end of its lease.
+            let watchdog = if kinds.contains(&"read") { 30_000 } else { 120_000 };
+            let pending = peer.tell(
+                &format!("{watchdog}/{topic}"),
+                &format!("loop {kind} {name} {topic} {WORKERS} {turns}"),
+            );
             (kind, pending)
         })
         .collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::Client;
 use leasehold_testkit::jvm;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::driver;
 use crate::world::{LONG, world};
@@ -50,7 +50,7 @@ async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_
         assert_eq!(survivor.ask("8000/rw-dead", &format!("lock read {name}")).await, "held");
         mortal.kill();
         let begun = Instant::now();
-        tokio::time::sleep(Duration::from_secs(9)).await;
+        sleep(Duration::from_secs(9)).await;
         let writer = survivor.tell("rw-dead-writer", &format!("wait write {name} 60000 -1"));
         assert_eq!(survivor.ask("rw-dead-third", &format!("try write {name}")).await, "false");
         assert_eq!(survivor.ask("8000/rw-dead", &format!("unlock read {name}")).await, "released");
@@ -89,6 +89,8 @@ async fn our_downgrade_wakes_java_readers_that_wait() {
     let guard = client.rw_lock(name).write().acquire().await.unwrap();
     let reader = java.tell(name, &format!("lock read {name}"));
     world.subscribed(&format!("redisson_rwlock:{{{name}}}")).await;
+    // Until Java's reader sleeps; see `wake.rs`.
+    sleep(Duration::from_millis(200)).await;
     let guard = guard.downgrade().await.unwrap();
     assert_eq!(reader.within(Duration::from_secs(20)).ok().await, "held");
     assert!(guard.try_upgrade().await.is_err(), "Java reads, too");
