@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use super::Ticket;
 use super::aftermath::Aftermath;
+use super::{Busy, Ticket};
 use crate::time::Instant;
 
 /// Waiters in the order in which they came, and whose turn it is.
@@ -45,6 +45,17 @@ pub(crate) enum MayTake {
     In(Duration),
     /// It is the turn of somebody else, and somebody nearer looks after that.
     WhenHinted,
+}
+
+impl MayTake {
+    /// What to say to somebody whose turn it is not; nothing to somebody whose turn it is.
+    pub(crate) fn not_yet(self) -> Option<Busy> {
+        match self {
+            Self::Yes => None,
+            Self::In(wait) => Some(Busy { retry_in: Some(wait), ..Busy::default() }),
+            Self::WhenHinted => Some(Busy::default()),
+        }
+    }
 }
 
 impl Line {

@@ -9,7 +9,7 @@ use super::slot::Machine;
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::{Line, MayTake};
+use crate::engine::line::Line;
 use crate::engine::{Attempt, Busy, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -65,14 +65,9 @@ impl Machine for Group {
             let end = end.and_then(|ends| ends.into_iter().max());
             let retry_in = end.map(|at| at.saturating_duration_since(now));
             return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), position: None }), after);
-        } else if let Some(line) = self.lines.get(target) {
-            match line.may_take(turn, now) {
-                MayTake::Yes => {}
-                MayTake::In(wait) => {
-                    return (Attempt::Busy(Busy { retry_in: Some(wait), ..Busy::default() }), after);
-                }
-                MayTake::WhenHinted => return (Attempt::Busy(Busy::default()), after),
-            }
+        } else if let Some(busy) = self.lines.get(target).and_then(|line| line.may_take(turn, now).not_yet())
+        {
+            return (Attempt::Busy(busy), after);
         }
         for (set, line) in &mut self.lines {
             if set == target {

@@ -9,7 +9,7 @@ use super::slot::Machine;
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::{Line, MayTake};
+use crate::engine::line::Line;
 use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -69,10 +69,9 @@ impl Machine for Lock {
                     self.busy(claim, turn, now, Busy::default())
                 }
             }
-            None => match self.line.may_take(turn, now) {
-                MayTake::In(wait) => Attempt::Busy(Busy { retry_in: Some(wait), ..Busy::default() }),
-                MayTake::WhenHinted => Attempt::Busy(Busy::default()),
-                MayTake::Yes => self.grant(claim, turn, now),
+            None => match self.line.may_take(turn, now).not_yet() {
+                Some(busy) => Attempt::Busy(busy),
+                None => self.grant(claim, turn, now),
             },
         };
         (attempt, after)

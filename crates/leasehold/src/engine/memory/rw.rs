@@ -9,7 +9,7 @@ use super::slot::Machine;
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::{Line, MayTake};
+use crate::engine::line::Line;
 use crate::engine::{Attempt, BARRED, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -186,8 +186,8 @@ impl Rw {
                 if claim.rw.prefer_writers && self.is_barred(now) {
                     return (Attempt::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }), after);
                 }
-                if let Some(not_yet) = not_yet(self.reads.may_take(turn, now)) {
-                    return (not_yet, after);
+                if let Some(busy) = self.reads.may_take(turn, now).not_yet() {
+                    return (Attempt::Busy(busy), after);
                 }
             }
         }
@@ -217,8 +217,8 @@ impl Rw {
             }
             None if claim.steal || claim.rw.upgrade => {}
             None => {
-                if let Some(not_yet) = not_yet(self.writes.may_take(turn, now)) {
-                    return (not_yet, after);
+                if let Some(busy) = self.writes.may_take(turn, now).not_yet() {
+                    return (Attempt::Busy(busy), after);
                 }
             }
         }
@@ -314,13 +314,4 @@ fn lost(held: &Held, loss: Loss) -> Aftermath {
 fn busy(end: Option<Instant>, holder: OwnerId, now: Instant) -> Busy {
     let retry_in = end.map(|at| at.saturating_duration_since(now));
     Busy { retry_in, holder: Some(holder), ..Busy::default() }
-}
-
-/// What to say to somebody whose turn it is not.
-fn not_yet(may_take: MayTake) -> Option<Attempt> {
-    match may_take {
-        MayTake::Yes => None,
-        MayTake::In(wait) => Some(Attempt::Busy(Busy { retry_in: Some(wait), ..Busy::default() })),
-        MayTake::WhenHinted => Some(Attempt::Busy(Busy::default())),
-    }
 }

@@ -9,33 +9,33 @@ use super::answers::{milliseconds, nonsense, owner};
 use super::hints::Hints;
 use super::keeper::Kept;
 use super::{POLL, Redis, calls, rw_calls};
-use crate::engine::line::MayTake;
 use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
 use crate::error::Failure;
 use crate::term::Until;
 use crate::time::{self, jittered};
 
 impl Redis {
+    /// Whether there is any use in asking.
+    fn can_ask(&self) -> Result<(), Failure> {
+        self.check_process()?;
+        if self.hints.is_outage() { Err(Failure::Unavailable("not connected".into())) } else { Ok(()) }
+    }
+
     /// Takes or re-enters one.
     pub(super) fn ask_for(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         let begun = time::now();
-        if let Err(failure) = self.check_process() {
+        if let Err(failure) = self.can_ask() {
             return Reply::now(Attempt::NotAsked(failure));
-        }
-        if self.hints.is_outage() {
-            return Reply::now(Attempt::NotAsked(Failure::Unavailable("not connected".into())));
         }
         let Target { kind, .. } = claim.spot.target;
         let in_line = claim.held == 0 && !claim.steal && kind != Kind::Spin;
         // Whoever is inside and wants the other half, too, does not wait behind those who wait for it to leave.
         let is_inside = || kind.family() == Family::Rw && self.keeper.is_inside(&claim.spot);
-        if in_line && !is_inside() {
-            let busy = |retry_in| Reply::now(Attempt::Busy(Busy { retry_in, ..Busy::default() }));
-            match self.hints.may_ask(&claim.spot, turn, begun) {
-                MayTake::Yes => {}
-                MayTake::In(wait) => return busy(Some(wait)),
-                MayTake::WhenHinted => return busy(None),
-            }
+        if in_line
+            && !is_inside()
+            && let Some(busy) = self.hints.may_ask(&claim.spot, turn, begun).not_yet()
+        {
+            return Reply::now(Attempt::Busy(busy));
         }
         let before = self.keeper.get(&claim.spot);
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
@@ -91,20 +91,14 @@ impl Redis {
     /// Takes several or none.
     pub(super) fn ask_for_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
         let begun = time::now();
-        if let Err(failure) = self.check_process() {
+        if let Err(failure) = self.can_ask() {
             return Reply::now(AttemptAll::NotAsked(failure));
-        }
-        if self.hints.is_outage() {
-            return Reply::now(AttemptAll::NotAsked(Failure::Unavailable("not connected".into())));
         }
         for (number, claim) in claims.iter().enumerate() {
             let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
-            let retry_in = match self.hints.may_ask(&claim.spot, turn, begun) {
-                MayTake::Yes => continue,
-                MayTake::In(wait) => Some(wait),
-                MayTake::WhenHinted => None,
-            };
-            return Reply::now(AttemptAll::Busy(number, Busy { retry_in, ..Busy::default() }));
+            if let Some(busy) = self.hints.may_ask(&claim.spot, turn, begun).not_yet() {
+                return Reply::now(AttemptAll::Busy(number, busy));
+            }
         }
         let kept = |claim: &Claim| {
             Kept::new(claim.spot.clone(), claim.lease, claim.limit, Arc::clone(&claim.term), begun)
