@@ -13,7 +13,7 @@ use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::fair::{self, Queued, Watcher};
 use crate::fenced::FencedGuard;
 use crate::guard::Guard;
-use crate::hold::{Entry, Hold};
+use crate::hold::{Access, Entry, Hold};
 use crate::lease::{self, Lease};
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
@@ -43,10 +43,13 @@ pub(crate) struct Way {
     pub(crate) watcher: Option<Watcher>,
     /// Writers that wait bar new readers.
     pub(crate) prefer_writers: bool,
+    /// Whether it goes from one to the next inside this client where it can.
+    pub(crate) local_handover: bool,
 }
 
 impl Way {
-    pub(crate) const USUAL: Self = Self { reentrant: true, spin: None, watcher: None, prefer_writers: false };
+    pub(crate) const USUAL: Self =
+        Self { reentrant: true, spin: None, watcher: None, prefer_writers: false, local_handover: true };
 }
 
 impl fmt::Debug for Way {
@@ -55,6 +58,7 @@ impl fmt::Debug for Way {
             .field("reentrant", &self.reentrant)
             .field("spin", &self.spin)
             .field("prefer_writers", &self.prefer_writers)
+            .field("local_handover", &self.local_handover)
             .finish_non_exhaustive()
     }
 }
@@ -69,6 +73,17 @@ impl Request {
         };
         let max_hold = self.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
         self.shared.check_open()?;
+        // What is held under an owner that somebody chose, until some time, or with a token, is nobody else's.
+        let is_plain = self.owner.is_none() && self.lease.is_none() && max_hold.is_none();
+        let relays = is_plain
+            && target.kind == Kind::Lock
+            && self.way.local_handover
+            && !(self.steal || self.fenced || self.way.spin.is_some());
+        let access = match (self.way.reentrant, relays) {
+            (false, _) => Access::Once,
+            (true, false) => Access::Reentrant,
+            (true, true) => Access::Relayed,
+        };
         let hold = match self.owner {
             Some(owner) => {
                 let owner = self.shared.own(&owner)?;
@@ -85,8 +100,7 @@ impl Request {
         let queue = fair::queueing(wait).filter(|_| hold.spot.target.kind == Kind::Fair);
         let queue = queue.map(|wait| Queueing { wait, watched });
         let rw = RwOptions { upgrade: false, prefer_writers: way.prefer_writers };
-        let reentrant = way.reentrant;
-        Ok((hold, Entry { max_hold, steal, fenced, reentrant, queue, rw, ..Entry::new(lease) }))
+        Ok((hold, Entry { max_hold, steal, fenced, access, queue, rw, ..Entry::new(lease) }))
     }
 }
 

@@ -26,6 +26,7 @@ use crate::name::Name;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
+use crate::relay::Relay;
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::sets::Sets;
@@ -298,6 +299,7 @@ pub(crate) struct Shared {
     named: Mutex<HashMap<Spot, Weak<Hold>>>,
     /// The holds of groups, of drawn owners, too.
     sets: Sets,
+    pub(crate) relay: Relay,
     guards: AtomicUsize,
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
@@ -327,6 +329,7 @@ impl Shared {
             outage_limit,
             named: Mutex::default(),
             sets: Sets::default(),
+            relay: Relay::default(),
             guards: AtomicUsize::new(0),
             closed: AtomicBool::new(false),
             changed: Notify::new(),

@@ -214,6 +214,10 @@ impl Guard {
         }
     }
 
+    pub(crate) fn is_of(&self, hold: &Arc<Hold>) -> bool {
+        Arc::ptr_eq(&self.hold, hold)
+    }
+
     /// How much of what it guards.
     pub(crate) fn amount(&self) -> u32 {
         self.hold.spot.amount

@@ -42,8 +42,7 @@ pub(crate) struct Entry {
     pub(crate) max_hold: Option<Duration>,
     pub(crate) steal: bool,
     pub(crate) fenced: bool,
-    /// Whether an owner that holds it may enter again.
-    pub(crate) reentrant: bool,
+    pub(crate) access: Access,
     /// Stand in the queue of a fair lock.
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
@@ -57,11 +56,22 @@ impl Entry {
             max_hold: None,
             steal: false,
             fenced: false,
-            reentrant: true,
+            access: Access::Reentrant,
             queue: None,
             rw: RwOptions::default(),
         }
     }
+}
+
+/// Who may have a hold beside the one who enters it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    /// Nobody: an owner that holds it may not enter again.
+    Once,
+    /// The same owner, again.
+    Reentrant,
+    /// Besides, others of this client before and after, without the engine's hearing of it.
+    Relayed,
 }
 
 /// What one try came to.
@@ -107,7 +117,7 @@ impl Hold {
         let mut seat = self.sit().await;
         loop {
             seat.leave_lost_term();
-            if seat.count > 0 && !entry.reentrant {
+            if seat.count > 0 && entry.access == Access::Once {
                 return Err(Invalid::NotReentrant.into());
             }
             let term = seat.term.clone().unwrap_or_else(|| Term::new(Arc::downgrade(self)));
@@ -199,7 +209,7 @@ impl Hold {
             if term.loss().is_some() {
                 return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
             }
-            seat.entered(&entry, limit, term);
+            seat.entered(&entry, begun, limit, term);
         }
         undo.disarm();
         Ok(attempt)
@@ -213,6 +223,9 @@ impl Hold {
         if let Some(loss) = seat.loss_of(&term) {
             seat.give_back(&term);
             return Err(ReleaseError::NotHeld(loss));
+        }
+        if seat.pass_on(&term) {
+            return Ok(0);
         }
         self.step_out(&mut seat, &term, Term::release).await
     }

@@ -69,6 +69,22 @@ impl Lock {
         self
     }
 
+    /// Whether the lock goes from one waiter to the next inside this client without the server's hearing of it. On unless
+    /// said otherwise.
+    ///
+    /// When many tasks of one process want the same lock, asking the server for each turn is what takes the time. So the
+    /// hold of a plain [`acquire`](Lock::acquire) is given to the next task that waits for one here, under the same
+    /// [owner](crate::Guard::owner), for at most 50 ms since the server last gave it and for a limited number of turns;
+    /// then it is released, and if others listen, they come first. Acquisitions with a lease, a token, an owner of their
+    /// own, or `max_hold`, and those of fair and other locks, always ask the server.
+    ///
+    /// Off, every acquisition has an owner of its own, and everybody at the server sees each of them.
+    #[must_use]
+    pub fn local_handover(mut self, on: bool) -> Self {
+        self.way.local_handover = on;
+        self
+    }
+
     /// Waits for the lock. See [`Acquire`] for the options.
     pub fn acquire(&self) -> Acquire {
         self.acquire_as()

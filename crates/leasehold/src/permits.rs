@@ -10,7 +10,7 @@ use crate::acquire::Way;
 use crate::counter::{Counter, checked};
 use crate::error::{AcquireError, Invalid, ReleaseError, unless_busy};
 use crate::guard::Guard;
-use crate::hold::{Entry, Hold};
+use crate::hold::{Access, Entry, Hold};
 use crate::lease::{COUNTED, Lease};
 use crate::operation::Operation;
 use crate::waiting::{Patience, wait_for};
@@ -153,7 +153,7 @@ impl<G: Granted> AcquirePermits<G> {
         let lease = G::lease(self.lease, shared.watchdog)?;
         shared.check_open()?;
         let hold = Hold::of_parts(shared, target, checked(self.permits)?);
-        let entry = Entry { reentrant: false, ..Entry::new(lease) };
+        let entry = Entry { access: Access::Once, ..Entry::new(lease) };
         Ok((Arc::new(hold), entry))
     }
 }

@@ -51,6 +51,13 @@ impl Term {
         Arc::new(Self { hold, state: Mutex::new(state), changed: Notify::new() })
     }
 
+    /// The term of whoever has the hold after this one: it lasts as long.
+    pub(crate) fn next(&self) -> Arc<Self> {
+        let next = Self::new(self.hold.clone());
+        next.lasts(self.judged().until);
+        next
+    }
+
     pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
         self.hold.upgrade()
     }

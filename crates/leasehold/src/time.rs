@@ -116,6 +116,11 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     handle.spawn(work);
 }
 
+/// The same on the thread that lends its timer, whatever becomes of the runtime we are in.
+pub(crate) fn spawn_apart(work: impl Future<Output = ()> + Send + 'static) {
+    BORROWED_TIMER.spawn(work);
+}
+
 /// The timer of a thread of our own, for futures polled by an executor that is not tokio's.
 static BORROWED_TIMER: LazyLock<Handle> = LazyLock::new(|| {
     let runtime =

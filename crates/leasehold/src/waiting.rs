@@ -13,7 +13,7 @@ use crate::engine::{Busy, Spot, Ticket};
 use crate::error::{AcquireError, Failure, Invalid};
 use crate::fair::{Queued, Watcher};
 use crate::guard::Guard;
-use crate::hold::{Entry, Hold, Tried};
+use crate::hold::{Access, Entry, Hold, Tried};
 use crate::owner::OwnerId;
 use crate::race::{First, race};
 use crate::time::{self, Instant};
@@ -57,6 +57,11 @@ pub(crate) trait Awaited: Sync {
         false
     }
 
+    /// Whether it can come from others of this client as they have it.
+    fn relays(&self) -> bool {
+        false
+    }
+
     /// Tries once.
     fn attempt(
         &self,
@@ -85,7 +90,17 @@ impl Awaited for Entering<'_> {
         self.entry.queue.is_some()
     }
 
+    fn relays(&self) -> bool {
+        self.entry.access == Access::Relayed
+    }
+
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried, AcquireError> {
+        let Hold { shared, spot, .. } = self.hold.as_ref();
+        if let Some(ticket) = turn.filter(|_| self.relays())
+            && let Some(guard) = shared.relay.take(shared.engine.as_ref(), spot, ticket)
+        {
+            return Ok(Tried::Granted(guard));
+        }
         self.hold.enter(self.entry, turn).await
     }
 }
@@ -142,7 +157,7 @@ pub(crate) async fn wait<A: Awaited>(
         match &turn {
             // What changed before we stood in line was hinted to others: look once more.
             None => {
-                let taken = turn.insert(Turn::take(awaited.shared(), awaited.spot()));
+                let taken = turn.insert(Turn::take(awaited.shared(), awaited.spot(), awaited.relays()));
                 wait.listening(taken).await?;
             }
             Some(turn) => wait.sleep(turn, pause).await?,
@@ -300,8 +315,8 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn take(shared: &'a Shared, spot: &'a Spot) -> Self {
-        Self { shared, spot, ticket: shared.engine.listen(spot) }
+    fn take(shared: &'a Shared, spot: &'a Spot, heir: bool) -> Self {
+        Self { shared, spot, ticket: shared.engine.listen(spot, heir) }
     }
 
     async fn hint(&self) {
@@ -312,5 +327,6 @@ impl<'a> Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.shared.engine.leave(self.spot, self.ticket);
+        self.shared.relay.settle(self.shared.engine.as_ref(), self.spot);
     }
 }

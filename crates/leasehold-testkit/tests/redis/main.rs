@@ -27,6 +27,7 @@ mod cost;
 mod counters;
 mod fence;
 mod fenced;
+mod handover;
 mod outage;
 mod process;
 mod published;

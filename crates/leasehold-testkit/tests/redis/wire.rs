@@ -110,7 +110,8 @@ async fn a_name_with_a_tag_is_its_own_tag(flavour: Flavour) {
         ("{x}:y", "redisson_lock__channel:{x}:y"),
         ("lock:über 1", "redisson_lock__channel:{lock:über 1}"),
     ] {
-        let lock = client.lock(name);
+        // Every release is to be seen on the server.
+        let lock = client.lock(name).local_handover(false);
         let begun = Instant::now();
         let guard = lock.acquire().await.unwrap();
         assert_held(&server, name, &guard.owner().to_string(), "1", SECOND * 30, begun);

@@ -119,8 +119,8 @@ impl Engine for Faulty {
         self.memory.let_go(spot);
     }
 
-    fn listen(&self, spot: &Spot) -> Ticket {
-        self.memory.listen(spot)
+    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
+        self.memory.listen(spot, heir)
     }
 
     fn listening(&self, spot: &Spot) -> Reply<()> {

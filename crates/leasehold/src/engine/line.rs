@@ -23,6 +23,8 @@ struct Waiter {
     hinted: bool,
     /// It did not come when it was its turn. Others go first until it is heard of again.
     absent: bool,
+    /// It can have what another waiter gives it.
+    heir: bool,
     waker: Option<Waker>,
 }
 
@@ -89,7 +91,15 @@ impl Line {
         self.waiters.insert(ticket, Waiter::default());
     }
 
-    #[cfg(feature = "test-util")]
+    pub(crate) fn join_as_heir(&mut self, ticket: Ticket) {
+        self.waiters.insert(ticket, Waiter { heir: true, ..Waiter::default() });
+    }
+
+    /// Whether the head is an heir.
+    pub(crate) fn has_heir(&self) -> bool {
+        self.head().is_some_and(|head| self.waiters[&head].heir)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.waiters.len()
     }

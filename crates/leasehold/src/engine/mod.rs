@@ -83,7 +83,8 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     fn let_go(&self, spot: &Spot);
 
     /// Joins the line of this target, at its end.
-    fn listen(&self, spot: &Spot) -> Ticket;
+    /// An heir can have a hold as it is, of whatever owner.
+    fn listen(&self, spot: &Spot, heir: bool) -> Ticket;
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
     fn listening(&self, spot: &Spot) -> Reply<()>;
     /// Ready when this place in the line should try again.
@@ -94,6 +95,23 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     }
     /// Leaves the line. A hint that was meant for this place goes to the next one.
     fn leave(&self, spot: &Spot, ticket: Ticket);
+
+    /// How many wait here in the line of this target, if the first of them can have somebody else's hold as it is. Zero
+    /// also where that would be of no use.
+    fn heirs(&self, _spot: &Spot) -> usize {
+        0
+    }
+    /// Lets `term` be told from now on when this hold is lost; false if it is.
+    fn entrust(&self, _spot: &Spot, _term: &Arc<Term>) -> bool {
+        false
+    }
+    /// Begins the turn of the first in line, to whom something was passed.
+    fn call_heir(&self, _spot: &Spot) {}
+    /// Whether whoever has this ticket may have what was passed. It then leaves the line, and the next one, who has
+    /// nothing to look for, is not told.
+    fn inherits(&self, _spot: &Spot, _ticket: Ticket) -> bool {
+        false
+    }
 
     /// Lets every hold of this client that still has a guard run out, tells its guards, and counts them.
     fn retire(&self, client: ClientId) -> usize;

@@ -3,10 +3,11 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-use super::{Entry, Hold};
+use super::{Access, Entry, Hold};
 use crate::engine::{Family, Spot};
 use crate::lease::Lease;
 use crate::loss::Loss;
+use crate::relay::Tenure;
 use crate::term::Term;
 use crate::time::Instant;
 
@@ -23,22 +24,31 @@ pub(super) struct Seat {
     pub(super) fenced: bool,
     /// Whether it may be entered again by what is known of it, which is how it was entered last.
     pub(super) reentrant: bool,
+    /// Since when it may go to others of this client as it is, if it may.
+    tenure: Option<Tenure>,
 }
 
 impl Seat {
     pub(super) fn new(lease: Lease) -> Self {
-        Self { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true }
+        Self { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true, tenure: None }
     }
 
     /// One more count, entered like this.
-    pub(super) fn entered(&mut self, entry: &Entry, limit: Option<Instant>, term: &Arc<Term>) {
+    pub(super) fn entered(
+        &mut self,
+        entry: &Entry,
+        begun: Instant,
+        limit: Option<Instant>,
+        term: &Arc<Term>,
+    ) {
         let before = self.limit.filter(|_| self.count > 0);
+        self.tenure = (entry.access == Access::Relayed && self.count == 0).then(|| Tenure::new(begun));
         self.limit = [before, limit].into_iter().flatten().min();
         self.count += 1;
         self.term = Some(Arc::clone(term));
         self.lease = entry.lease;
         self.fenced = entry.fenced;
-        self.reentrant = entry.reentrant;
+        self.reentrant = entry.access != Access::Once;
     }
 }
 
@@ -77,6 +87,18 @@ impl Seated<'_> {
         }
     }
 
+    /// Lets the next in line of this client have the hold as it is, if it can; then `term` has ended.
+    pub(super) fn pass_on(&mut self, term: &Arc<Term>) -> bool {
+        if self.count != 1 || !term.is_held() {
+            return false;
+        }
+        let (Some(tenure), Some(hold)) = (&mut self.tenure, term.hold()) else { return false };
+        let Some(next) = hold.shared.relay.pass(&hold, tenure, term) else { return false };
+        self.term = Some(next);
+        term.release();
+        true
+    }
+
     pub(super) fn vacate(&mut self) {
         self.term = None;
         self.count = 0;
@@ -84,6 +106,9 @@ impl Seated<'_> {
 
     pub(super) fn give_back(&mut self, term: &Arc<Term>) {
         if !self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term)) {
+            return;
+        }
+        if self.pass_on(term) {
             return;
         }
         self.count -= 1;

@@ -18,7 +18,8 @@ impl Hold {
         turn: Option<(usize, Ticket)>,
     ) -> Result<Result<Vec<Guard>, (usize, Busy)>, AcquireError> {
         let shared = &holds[0].shared;
-        let limit = entry.max_hold.and_then(|length| time::now().checked_add(length));
+        let begun = time::now();
+        let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
         let (mut seats, mut claims) = (Vec::new(), Vec::new());
         for hold in holds {
             seats.push(hold.sit().await);
@@ -57,7 +58,7 @@ impl Hold {
         undos.into_iter().for_each(Undo::disarm);
         let mut guards = Vec::with_capacity(holds.len());
         for (((hold, seat), claim), (_, token)) in holds.iter().zip(&mut seats).zip(claims).zip(granted) {
-            seat.entered(&entry, limit, &claim.term);
+            seat.entered(&entry, begun, limit, &claim.term);
             guards.push(Guard::new(Arc::clone(hold), claim.term, token));
         }
         Ok(Ok(guards))

@@ -213,7 +213,7 @@ impl Engine for Memory {
         self.with(&spot.target, |machine, now| ((), machine.let_go(spot, now)));
     }
 
-    fn listen(&self, spot: &Spot) -> Ticket {
+    fn listen(&self, spot: &Spot, _heir: bool) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         self.with(&spot.target, |machine, _| (machine.listen(spot, ticket), Aftermath::default()));
         ticket

@@ -99,7 +99,7 @@ impl Both {
         });
         let fences = std::array::from_fn(|client| {
             let fence = spot(Target::new(Kind::Lock, name(&format!("fence {client}"))), 1);
-            let ticket = redis[client].listen(&fence);
+            let ticket = redis[client].listen(&fence, false);
             live.block_on(redis[client].listening(&fence)).expect("the server lets us subscribe");
             (fence, ticket)
         });
@@ -137,7 +137,7 @@ impl Both {
         let target = |kind| Target::new(kind, name("taught two"));
         let (reader, writer, late) = (spot(target(Kind::Read), 1), spot(target(Kind::Write), 2), 3);
         self.teach_attempt(&reader, None);
-        let ticket = self.redis[0].listen(&writer);
+        let ticket = self.redis[0].listen(&writer, false);
         self.teach_attempt(&writer, Some(ticket));
         self.redis[0].leave(&writer, ticket);
         let late = Spot { owner: OwnerId { number: late, ..reader.owner }, ..reader };

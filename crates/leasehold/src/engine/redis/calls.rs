@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+use redis::Value;
+
+use super::io::Answer;
 use super::scripts::{
     ABANDON, ACQUIRE, ACQUIRE_ALL, COUNT, COUNT_LEASED, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT,
     FAIR_FORCE, FAIR_RELEASE, FENCED_WRITE, FORCE, GIVE_LEASED, GIVE_PERMITS, KEEP_PERMITS, LATCH, LEASED,
@@ -87,7 +90,19 @@ pub(super) fn counts_left(kind: Kind, answer: i64) -> Option<u32> {
     match kind {
         // One was deleted, or none.
         Kind::SetNx => (answer == 1).then_some(0),
+        Kind::Lock | Kind::Spin if answer <= FREED => Some(0),
         _ => u32::try_from(answer).ok(),
+    }
+}
+
+/// The answer when a lock was freed and nobody listens; one less for each who does.
+const FREED: i64 = -2;
+
+/// How many listen to a lock that was freed by this.
+pub(super) fn listeners(answer: &Answer) -> usize {
+    match answer {
+        Ok(Value::Int(answer)) => usize::try_from(FREED - answer).unwrap_or_default(),
+        _ => 0,
     }
 }
 

@@ -10,6 +10,7 @@ use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
 
+use super::courtesy::Courtesy;
 use super::keys;
 use crate::engine::line::{Line, MayTake};
 use crate::engine::{Kind, Spot, Target, Ticket};
@@ -53,6 +54,17 @@ fn topic(spot: &Spot) -> Topic {
 struct Queue {
     line: Line,
     channel: String,
+    courtesy: Option<Courtesy>,
+}
+
+impl Queue {
+    /// Something may have changed. Gives whom to wake.
+    fn hear(&mut self, kind: Kind, now: Instant) -> Vec<Waker> {
+        if self.courtesy.as_mut().is_some_and(|courtesy| !courtesy.hear(now)) {
+            self.courtesy = None;
+        }
+        wake(kind, &mut self.line, now)
+    }
 }
 
 /// What is announced on one channel: `x` and `{x}` share theirs.
@@ -68,15 +80,19 @@ impl State {
     }
 
     /// The line of a target, made if nobody waits yet; and whether its messages come.
-    fn join(&mut self, spot: &Spot, ticket: Ticket) -> bool {
+    fn join(&mut self, spot: &Spot, ticket: Ticket, heir: bool) -> bool {
         let Self { lines, channels, touched, .. } = self;
         let topic = topic(spot);
         let queue = lines.entry(topic.clone()).or_insert_with(|| {
             let channel = keys::waiting_channel(spot);
             channels.entry(channel.clone()).or_default().topics.push(topic);
-            Queue { line: Line::default(), channel }
+            Queue { channel, ..Queue::default() }
         });
-        queue.line.join(ticket);
+        if heir {
+            queue.line.join_as_heir(ticket);
+        } else {
+            queue.line.join(ticket);
+        }
         let subscribed = channels.get(&queue.channel).is_some_and(|channel| channel.subscribed);
         if !subscribed {
             touched.insert(queue.channel.clone());
@@ -119,9 +135,9 @@ pub(super) struct Changes {
 }
 
 impl Hints {
-    pub(super) fn listen(&self, spot: &Spot) -> Ticket {
+    pub(super) fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let subscribed = self.state().join(spot, ticket);
+        let subscribed = self.state().join(spot, ticket, heir);
         if !subscribed {
             self.wanted.notify_one();
         }
@@ -177,11 +193,16 @@ impl Hints {
     /// Whether the server may be asked now, or what to do instead.
     pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> MayTake {
         let mut state = self.state();
-        let Some(line) = state.line(spot) else { return MayTake::Yes };
+        let Some(Queue { line, courtesy, .. }) = state.lines.get_mut(&topic(spot)) else {
+            return MayTake::Yes;
+        };
         match line.may_take(ticket, now) {
             // A head that sleeps is not late: it knows when to look.
             MayTake::In(_) if !line.is_promised() => MayTake::WhenHinted,
             MayTake::Yes => {
+                if let Some(left) = courtesy.as_ref().and_then(|courtesy| courtesy.left(now)) {
+                    return MayTake::In(left);
+                }
                 line.taken(ticket);
                 MayTake::Yes
             }
@@ -189,8 +210,60 @@ impl Hints {
         }
     }
 
+    /// How many wait here, if the head is an heir and will hear when the lock is free after all.
+    pub(super) fn heirs(&self, spot: &Spot) -> usize {
+        let state = self.state();
+        let Some(Queue { line, channel, .. }) = state.lines.get(&topic(spot)) else { return 0 };
+        let hears = state.channels.get(channel).is_some_and(|channel| channel.subscribed);
+        if hears && line.has_heir() { line.len() } else { 0 }
+    }
+
+    /// Whether it is the turn of this ticket. If so, it leaves the line at once, and the next one is told nothing.
+    pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> bool {
+        let now = time::now();
+        let mut state = self.state();
+        let Some(line) = state.line(spot) else { return false };
+        if line.may_take(Some(ticket), now) != MayTake::Yes {
+            return false;
+        }
+        line.taken(Some(ticket));
+        let aftermath = line.leave(ticket, now);
+        drop(state);
+        aftermath.run();
+        true
+    }
+
+    /// A lock is being released here. If others here wait for it, they ask only when it is known who else does.
+    pub(super) fn releasing(&self, spot: &Spot) {
+        if spot.target.kind != Kind::Lock {
+            return;
+        }
+        if let Some(queue) = self.state().lines.get_mut(&topic(spot)) {
+            queue.courtesy = Some(Courtesy::until_answered(time::now()));
+        }
+    }
+
+    /// A release that was `begun` then is over, and so many listen.
+    pub(super) fn released(&self, spot: &Spot, listeners: usize, begun: Instant) {
+        let now = time::now();
+        let waker = {
+            let mut state = self.state();
+            let State { lines, channels, .. } = &mut *state;
+            let Some(queue) = lines.get_mut(&topic(spot)) else { return };
+            let Some(courtesy) = queue.courtesy.take() else { return };
+            let ours = channels.get(&queue.channel).is_some_and(|channel| channel.subscribed);
+            queue.courtesy =
+                courtesy.answered(listeners, usize::from(ours), now.saturating_duration_since(begun), now);
+            queue.line.promise(now)
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
     /// A message has come.
     pub(super) fn message(&self, channel: &str, payload: &[u8]) {
+        let now = time::now();
         let wakers: Vec<_> = {
             let mut state = self.state();
             let State { lines, channels, .. } = &mut *state;
@@ -199,7 +272,7 @@ impl Hints {
                 .into_iter()
                 .flatten()
                 .filter(|(target, _)| means_something(target.kind, payload))
-                .filter_map(|topic| Some(wake(topic.0.kind, &mut lines.get_mut(topic)?.line, time::now())))
+                .filter_map(|topic| Some(lines.get_mut(topic)?.hear(topic.0.kind, now)))
                 .flatten()
                 .collect()
         };

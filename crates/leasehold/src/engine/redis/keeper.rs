@@ -8,6 +8,7 @@ use redis::Value;
 use tokio::sync::Notify;
 
 use super::calls;
+use super::hints::Hints;
 use super::io::Pipe;
 use crate::engine::{Family, Kind, Spot, Target};
 use crate::lease::{Lease, margin};
@@ -17,10 +18,12 @@ use crate::term::{Term, Until};
 use crate::time::{self, Instant};
 
 /// Holds and when each is due.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keeper {
     book: Mutex<Book>,
     changed: Notify,
+    /// Who may want to know that something is lost here, which then may be free.
+    hints: Arc<Hints>,
 }
 
 /// Mostly there is one hold under a name.
@@ -127,6 +130,10 @@ fn next_batch(due: &[Kept]) -> usize {
 const GLANCE: Duration = Duration::from_secs(1);
 
 impl Keeper {
+    pub(super) fn new(hints: Arc<Hints>) -> Self {
+        Self { book: Mutex::default(), changed: Notify::new(), hints }
+    }
+
     /// Begins to keep a hold. Those who were kept and cannot hold it beside this one have lost it.
     pub(super) fn keep(&self, kept: Kept, taken_over: bool) {
         let displaced = self.book().insert(kept);
@@ -139,6 +146,14 @@ impl Keeper {
     /// Stops keeping a hold.
     pub(super) fn forget(&self, spot: &Spot) {
         self.book().remove(spot);
+    }
+
+    /// Tells this term of the loss of a hold from now on, instead of the one before; false if it is not kept.
+    pub(super) fn entrust(&self, spot: &Spot, term: &Arc<Term>) -> bool {
+        let mut book = self.book();
+        let beside = book.holds.get_mut(&key(&spot.target));
+        let kept = beside.and_then(|beside| beside.iter_mut().find(|kept| kept.is_of(spot)));
+        kept.map(|kept| kept.term = Arc::clone(term)).is_some()
     }
 
     pub(super) fn get(&self, spot: &Spot) -> Option<Kept> {
@@ -167,6 +182,7 @@ impl Keeper {
     pub(super) fn lose(&self, target: &Target, loss: Loss) {
         for lost in self.book().remove_all(target) {
             lost.term.lose(loss);
+            self.hints.hint(&lost.spot);
         }
     }
 
@@ -235,7 +251,7 @@ impl Keeper {
             let left = kept.term.remaining();
             if left.is_zero() {
                 book.remove(&kept.spot);
-                ended.push(kept.term);
+                ended.push(kept);
                 continue;
             }
             // The less is left, the sooner it is tried again.
@@ -245,8 +261,9 @@ impl Keeper {
         }
         drop(book);
         // Whoever listens sleeps until the deadline by a clock that stands still while the machine is suspended.
-        for term in ended {
+        for Kept { term, spot, .. } in ended {
             term.announce();
+            self.hints.hint(&spot);
         }
         taken
     }
@@ -278,8 +295,11 @@ impl Keeper {
     fn judge(&self, kept: &Kept, begun: Instant, verdict: &Value) {
         match verdict {
             Value::Int(1) => {
-                if let Lease::Kept(_) = kept.lease {
-                    kept.term.lasts(kept.until(begun, kept.length(begun)));
+                if let Lease::Kept(_) = kept.lease
+                    // It may have gone to somebody else meanwhile.
+                    && let Some(now) = self.get(&kept.spot)
+                {
+                    now.term.lasts(kept.until(begun, kept.length(begun)));
                 }
                 self.book().put_off(&kept.spot, begun + kept.lease.length() / 3);
             }
@@ -293,6 +313,7 @@ impl Keeper {
         if let Some(lost) = lost {
             tracing::warn!(lock = %spot.target, %loss, "a held lock is lost");
             lost.term.lose(loss);
+            self.hints.hint(spot);
         }
     }
 

@@ -8,6 +8,7 @@ mod asking;
 mod beats;
 mod calls;
 mod connection;
+mod courtesy;
 mod group_calls;
 mod hints;
 mod io;
@@ -79,7 +80,7 @@ impl Redis {
         let Options { label, connect_timeout, response_timeout, linger } = options;
         let settings = Settings::new(info, label, connect_timeout, response_timeout)?;
         let hints = Arc::new(Hints::default());
-        let keeper = Arc::new(Keeper::default());
+        let keeper = Arc::new(Keeper::new(Arc::clone(&hints)));
         let beats = Arc::new(Beats::default());
         let parts = (Arc::clone(&hints), Arc::clone(&keeper), Arc::clone(&beats));
         let thread = Thread::start(settings, parts.0, parts.1, parts.2, linger).await?;
@@ -121,12 +122,15 @@ impl Engine for Redis {
         if from <= 1 {
             // Renewal ends before the release is sent.
             self.keeper.forget(spot);
+            self.hints.releasing(spot);
         }
         let answer = self.pipe().step(spot.clone(), calls::release(spot, from, length));
-        let kind = spot.target.kind;
+        let (spot, hints) = (spot.clone(), Arc::clone(&self.hints));
         Reply::later(async move {
-            match answer.await {
-                Ok(Value::Int(answer)) => Ok(match calls::counts_left(kind, answer) {
+            let answer = answer.await;
+            hints.released(&spot, calls::listeners(&answer), begun);
+            match answer {
+                Ok(Value::Int(answer)) => Ok(match calls::counts_left(spot.target.kind, answer) {
                     Some(left) => {
                         let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
                         Released::Left(left, until)
@@ -180,6 +184,7 @@ impl Engine for Redis {
     fn abandon(&self, spot: &Spot, count: u32, lease: Lease) {
         if count == 0 {
             self.keeper.forget(spot);
+            self.hints.releasing(spot);
         }
         let until = time::now() + lease.length();
         self.pipe().abandon(Abandon { spot: spot.clone(), count, until });
@@ -278,8 +283,8 @@ impl Engine for Redis {
         }
     }
 
-    fn listen(&self, spot: &Spot) -> Ticket {
-        self.hints.listen(spot)
+    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
+        self.hints.listen(spot, heir)
     }
 
     fn listening(&self, spot: &Spot) -> Reply<()> {
@@ -309,6 +314,22 @@ impl Engine for Redis {
             // Nobody waits for the answer: without it the mark goes by itself, a little later.
             drop(self.pipe().send(rw_calls::unmark(spot)));
         }
+    }
+
+    fn heirs(&self, spot: &Spot) -> usize {
+        self.hints.heirs(spot)
+    }
+
+    fn entrust(&self, spot: &Spot, term: &Arc<Term>) -> bool {
+        self.keeper.entrust(spot, term)
+    }
+
+    fn call_heir(&self, spot: &Spot) {
+        self.hints.hint(spot);
+    }
+
+    fn inherits(&self, spot: &Spot, ticket: Ticket) -> bool {
+        self.hints.inherits(spot, ticket)
     }
 
     fn retire(&self, _client: ClientId) -> usize {

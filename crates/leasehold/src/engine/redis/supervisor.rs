@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 
+use super::calls;
 use super::connection::{Settings, Trouble};
 use super::hints::Hints;
 use super::io::{Abandon, Message, Pipe, Request};
@@ -281,10 +282,15 @@ impl Supervisor {
         let (connection, number, pipe) = (link.connection.clone(), link.number, self.pipe.clone());
         let call = unsettled.abandon.call();
         let wording = if unsettled.by_text { Wording::Text } else { Wording::Hash };
+        let (hints, begun) = (Arc::clone(&self.hints), time::now());
         tokio::spawn(async move {
             let outcome = match connection.run(&call, wording, Duration::MAX).await {
+                Ok(answer) => {
+                    hints.released(&unsettled.abandon.spot, calls::listeners(&Ok(answer)), begun);
+                    Outcome::Done
+                }
                 // What may not be undone is not asked again.
-                Ok(_) | Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
+                Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => Outcome::Done,
                 Err(Trouble::NoScript) => Outcome::Unknown,
                 Err(Trouble::Refused(_)) => {
                     tokio::time::sleep(jittered(BETWEEN_TRIES)).await;

@@ -69,7 +69,7 @@ impl World<'_> {
             _ => self.want(at, how),
         };
         let Some((spot, lease)) = wanted else { return Ok(false) };
-        let tickets = self.both.tell(client(at), |engine, _| engine.listen(&spot));
+        let tickets = self.both.tell(client(at), |engine, _| engine.listen(&spot, false));
         self.both.ask_redis(client(at), |redis| redis.listening(&spot));
         let wish = Wish { at, how, spot, lease, tickets: Some(tickets) };
         self.waiters.push(Waiter::new(wish, self.now()));
