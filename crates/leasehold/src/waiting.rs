@@ -136,7 +136,7 @@ pub(crate) async fn wait<A: Awaited>(
                 if let Err(over) = wait.busy(busy) {
                     if awaited.queues() {
                         // Whoever was queued by its first try has a place to give up, too.
-                        drop(turn.unwrap_or_else(|| Turn::take(awaited.shared(), awaited.spot())));
+                        drop(turn.unwrap_or_else(|| Turn::take(awaited)));
                     }
                     return Err(over);
                 }
@@ -157,7 +157,7 @@ pub(crate) async fn wait<A: Awaited>(
         match &turn {
             // What changed before we stood in line was hinted to others: look once more.
             None => {
-                let taken = turn.insert(Turn::take(awaited.shared(), awaited.spot(), awaited.relays()));
+                let taken = turn.insert(Turn::take(awaited));
                 wait.listening(taken).await?;
             }
             Some(turn) => wait.sleep(turn, pause).await?,
@@ -315,8 +315,9 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn take(shared: &'a Shared, spot: &'a Spot, heir: bool) -> Self {
-        Self { shared, spot, ticket: shared.engine.listen(spot, heir) }
+    fn take<A: Awaited>(awaited: &'a A) -> Self {
+        let (shared, spot) = (awaited.shared(), awaited.spot());
+        Self { shared, spot, ticket: shared.engine.listen(spot, awaited.relays()) }
     }
 
     async fn hint(&self) {

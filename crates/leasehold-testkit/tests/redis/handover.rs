@@ -1,5 +1,7 @@
 //! A lock that goes from task to task of one client without the server's hearing of it.
 
+#![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
+
 use std::collections::HashSet;
 use std::future::{IntoFuture, poll_fn};
 use std::pin::Pin;
