@@ -140,14 +140,14 @@ impl IntoFuture for Connect {
                 Url::Private => Arc::new(Memory::new()),
                 Url::Shared(name) => memory::shared(&name),
                 #[cfg(feature = "redis")]
-                Url::Redis(info) => {
+                Url::Redis(address) => {
                     let options = redis::Options {
                         label: self.label.clone(),
                         connect_timeout: self.connect_timeout,
                         response_timeout: self.response_timeout,
                         linger: self.linger,
                     };
-                    Arc::new(redis::Redis::connect(&info, options).await?)
+                    Arc::new(redis::Redis::connect(address, options).await?)
                 }
             };
             Ok(self.client(engine)?)

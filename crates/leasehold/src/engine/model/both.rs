@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use ::redis::IntoConnectionInfo;
 use leasehold_servers::resp::Connection;
 use leasehold_servers::server::{Flavour, Server};
 use tokio::runtime::{Builder, Runtime};
@@ -14,7 +13,7 @@ use tokio::runtime::{Builder, Runtime};
 use super::op::CLIENTS;
 use crate::client_id::ClientId;
 use crate::engine::memory::Memory;
-use crate::engine::redis::{Options, Redis};
+use crate::engine::redis::{Address, Options, Redis};
 use crate::engine::{Attempt, Claim, Engine, Kind, Reply, RwOptions, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::name::Name;
@@ -87,7 +86,7 @@ impl Both {
         };
         let (paused, live) = (runtime(true), runtime(false));
         let server = Server::start(Flavour::Redis);
-        let info = server.url().into_connection_info().expect("a good address");
+        let address = Address::parse(&server.url()).expect("a good address");
         let redis: [Redis; CLIENTS] = std::array::from_fn(|_| {
             let options = Options {
                 label: String::new(),
@@ -95,7 +94,7 @@ impl Both {
                 response_timeout: Duration::from_secs(5),
                 linger: Duration::from_secs(1),
             };
-            live.block_on(Redis::connect(&info, options)).expect("the server is there")
+            live.block_on(Redis::connect(address.clone(), options)).expect("the server is there")
         });
         let fences = std::array::from_fn(|client| {
             let fence = spot(Target::new(Kind::Lock, name(&format!("fence {client}"))), 1);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use super::resp::Value;
 
 use crate::engine::Holding;
 use crate::error::Failure;
@@ -20,7 +20,7 @@ pub(super) fn milliseconds(number: i64) -> Option<Duration> {
 
 /// An owner as it stands in a field. Others write there what they like.
 pub(super) fn owner(field: &Value) -> Option<OwnerId> {
-    let Value::BulkString(field) = field else { return None };
+    let Value::Text(field) = field else { return None };
     let owner: Owner = std::str::from_utf8(field).ok()?.parse().ok()?;
     owner.full()
 }
@@ -28,7 +28,7 @@ pub(super) fn owner(field: &Value) -> Option<OwnerId> {
 /// Who holds a lock; of a lock that others may hold, too, perhaps nobody that we know.
 pub(super) fn holding(answer: &Value, foreign: bool) -> Result<Holding, Failure> {
     let Value::Array(parts) = answer else { return Err(nonsense(answer)) };
-    let [Value::Int(left), holder, Value::BulkString(count)] = parts.as_slice() else {
+    let [Value::Int(left), holder, Value::Text(count)] = parts.as_slice() else {
         return Err(Failure::NotALock);
     };
     let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
@@ -44,8 +44,7 @@ pub(super) fn holding(answer: &Value, foreign: bool) -> Result<Holding, Failure>
 /// How long the server has been up, of what it tells about itself.
 pub(super) fn uptime(answer: &Value) -> Result<Duration, Failure> {
     let text = match answer {
-        Value::BulkString(text) => std::str::from_utf8(text).ok(),
-        Value::VerbatimString { text, .. } => Some(text.as_str()),
+        Value::Text(text) => std::str::from_utf8(text).ok(),
         _ => None,
     };
     let mut lines = text.into_iter().flat_map(str::lines);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use super::resp::Value;
 
 use super::answers::{milliseconds, nonsense, owner};
 use super::hints::Hints;
@@ -41,10 +41,10 @@ impl Redis {
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
         let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(&claim.term), begun);
         let length = kept.length(begun);
-        let answer = self.pipe().step(claim.spot.clone(), calls::acquire(claim, length));
+        let answer = self.pipe().step(&claim.spot, calls::acquire(claim, length));
         let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
         let (keeper, hints, beats, pipe) =
-            (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats), self.pipe());
+            (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats), self.pipe().clone());
         let marks = rw_calls::marks(claim).then(|| Arc::clone(&self.marks));
         if let Some(marks) = &marks {
             marks.add(&claim.spot);
@@ -106,12 +106,12 @@ impl Redis {
         let kept: Vec<_> = claims.iter().map(kept).collect();
         let length = kept[0].length(begun);
         let fenced = claims[0].fenced;
-        let answer = self.pipe().step(claims[0].spot.clone(), calls::acquire_all(claims, length));
+        let answer = self.pipe().step(&claims[0].spot, calls::acquire_all(claims, length));
         let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
         Reply::later(async move {
             let answer = answer.await?;
             let Value::Array(parts) = &answer else { return Err(nonsense(&answer)) };
-            if let [Value::BulkString(_), Value::Int(number), busy @ ..] = parts.as_slice() {
+            if let [Value::Text(_), Value::Int(number), busy @ ..] = parts.as_slice() {
                 let number = usize::try_from(number - 1).unwrap_or_default().min(kept.len() - 1);
                 return match busy_with(&Value::Array(busy.to_vec()), &kept[number].spot, &hints)? {
                     Attempt::Busy(busy) => Ok(AttemptAll::Busy(number, busy)),

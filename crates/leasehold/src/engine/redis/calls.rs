@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use redis::Value;
+use super::resp::Value;
 
-use super::io::Answer;
 use super::scripts::{
     ABANDON, ACQUIRE, ACQUIRE_ALL, COUNT, COUNT_LEASED, Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT,
     FAIR_FORCE, FAIR_RELEASE, FENCED_WRITE, FORCE, GIVE_LEASED, GIVE_PERMITS, KEEP_PERMITS, LATCH, LEASED,
@@ -76,7 +75,7 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
         Kind::Fair => {
             fair(&FAIR_RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(announcement(target))
         }
-        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
+        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, &announcement(target)),
         Kind::Read | Kind::Write => rw_calls::release(spot, from, length),
         Kind::Group => group_calls::release(spot, from, length),
         Kind::Semaphore => give(spot),
@@ -99,9 +98,9 @@ pub(super) fn counts_left(kind: Kind, answer: i64) -> Option<u32> {
 const FREED: i64 = -2;
 
 /// How many listen to a lock that was freed by this.
-pub(super) fn listeners(answer: &Answer) -> usize {
+pub(super) fn listeners(answer: &Value) -> usize {
     match answer {
-        Ok(Value::Int(answer)) => usize::try_from(FREED - answer).unwrap_or_default(),
+        Value::Int(answer) => usize::try_from(FREED - answer).unwrap_or_default(),
         _ => 0,
     }
 }
@@ -115,7 +114,7 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
         }
         Kind::Fair => fair(&FAIR_ABANDON, target).arg(owner).arg(count).arg(announcement(target)),
         // It is entered once or not at all, so whoever gives back, gives back everything.
-        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, announcement(target)),
+        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, &announcement(target)),
         Kind::Read | Kind::Write => rw_calls::abandon(spot, count),
         Kind::Group => group_calls::abandon(spot, count),
         Kind::Semaphore => give(spot),

@@ -1,86 +1,81 @@
-//! The seam to the Redis client: opening a connection, sending on it, and what its errors mean to us.
+//! A connection to the server: opening it, calling on it, and what its errors mean to us.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use redis::aio::MultiplexedConnection;
-use redis::io::tcp::TcpSettings;
-use redis::{AsyncConnectionConfig, Cmd, ConnectionInfo, ProtocolVersion, PushInfo, RedisError, Value};
 use tokio::sync::mpsc::UnboundedSender;
-use tokio::time::Instant;
+use tokio::sync::oneshot;
 
+use super::address::Address;
+use super::pipeline::{Pipeline, Push, RawAnswer, Sink, unavailable};
+use super::request::{Reading, Request};
+use super::resp::Value;
 use super::scripts::{Call, Deletes, Wording};
+use super::stream::Stream;
 use crate::error::Failure;
 
 /// Where and how to connect.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub(super) struct Settings {
-    client: redis::Client,
-    label: String,
-    connect_timeout: Duration,
+    pub(super) address: Address,
+    pub(super) label: String,
+    pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
 }
 
 impl Settings {
-    pub(super) fn new(
-        info: &ConnectionInfo,
-        label: String,
-        connect_timeout: Duration,
-        response_timeout: Duration,
-    ) -> Result<Self, Failure> {
-        let redis = info.redis_settings().clone().set_protocol(ProtocolVersion::RESP3);
-        let redis = redis.set_lib_name("leasehold", env!("CARGO_PKG_VERSION"));
-        // A peer that is gone without a word is noticed by the kernel too, not only by our own time-outs.
-        let keepalive = socket2::TcpKeepalive::new()
-            .with_time(Duration::from_secs(10))
-            .with_interval(Duration::from_secs(5));
-        let tcp = TcpSettings::default().set_nodelay(true).set_keepalive(keepalive);
-        #[cfg(target_os = "linux")]
-        let tcp = tcp.set_user_timeout(Duration::from_secs(20));
-        let info = info.clone().set_redis_settings(redis).set_tcp_settings(tcp);
-        let client = redis::Client::open(info).map_err(|error| failure(&error))?;
-        Ok(Self { client, label, connect_timeout, response_timeout })
+    /// Opens a connection. What the server pushes goes to `pushes`, which end when the connection does.
+    pub(super) async fn open(&self, pushes: UnboundedSender<Push>) -> Result<Connection, Failure> {
+        let limit = self.connect_timeout;
+        let late = || Failure::Unavailable(format!("no connection within {limit:?}"));
+        tokio::time::timeout(limit, self.connect(pushes)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    /// Opens a connection. What the server pushes, and the news of its end, go to `pushes`.
-    pub(super) async fn open(&self, pushes: UnboundedSender<PushInfo>) -> Result<Connection, Failure> {
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.connect_timeout))
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(NEVER_FULL)
-            .set_push_sender(pushes);
-        let opened = self.client.get_multiplexed_async_connection_with_config(&config).await;
-        let connection = opened.map_err(|error| failure(&error))?;
-        let heard = Arc::new(Mutex::new(Instant::now()));
+    async fn connect(&self, pushes: UnboundedSender<Push>) -> Result<Connection, Failure> {
+        let stream = Stream::connect(&self.address.place, self.connect_timeout).await;
+        let stream = stream.map_err(|error| unavailable(&error))?;
         let connection = Connection {
-            pipeline: connection,
-            timeout: self.response_timeout,
-            heard,
+            pipeline: Arc::new(Pipeline::start(stream, self.response_timeout, pushes)),
             deletes: Deletes::ByScript,
             denied: Arc::default(),
         };
+        // All in one round trip.
+        let start = |call| connection.start(call);
+        let hello = start(self.hello());
+        let database =
+            (self.address.database > 0).then(|| start(Call::command("SELECT").arg(self.address.database)));
+        // What the server does not like to know about us, or does not know how to, is no reason not to lock.
+        let setinfo = || Call::command("CLIENT").arg("SETINFO");
+        drop(start(setinfo().arg("LIB-NAME").arg("leasehold")));
+        drop(start(setinfo().arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"))));
         if !self.label.is_empty() {
-            // A name that the server does not like, or a server that allows none, is no reason not to lock.
             let name: String =
                 self.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
-            drop(connection.send(redis::cmd("CLIENT").arg("SETNAME").arg(name).clone()).await);
+            drop(start(Call::command("CLIENT").arg("SETNAME").arg(name)));
+        }
+        hello.await?;
+        if let Some(database) = database {
+            database.await?;
         }
         Ok(connection)
     }
-}
 
-/// How many requests the connection takes before it makes anybody wait. Those who wait there can be overtaken, and an
-/// undo must not overtake what it undoes; so nobody ever waits.
-const NEVER_FULL: usize = 1 << 24;
+    fn hello(&self) -> Call {
+        let hello = Call::command("HELLO").arg(3);
+        let Address { user, password, .. } = &self.address;
+        if user.is_none() && password.is_none() {
+            return hello;
+        }
+        let user = user.as_deref().unwrap_or("default");
+        hello.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default())
+    }
+}
 
 /// One connection. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct Connection {
-    pipeline: MultiplexedConnection,
-    timeout: Duration,
-    /// When anything was last heard of the server.
-    heard: Arc<Mutex<Instant>>,
+    pipeline: Arc<Pipeline>,
     deletes: Deletes,
     /// The server has a command for it, and does not let us use it.
     denied: Arc<AtomicBool>,
@@ -97,6 +92,26 @@ pub(super) enum Trouble {
     Refused(Failure),
 }
 
+impl Trouble {
+    /// What an error of the server means to us. It begins with a word that says which it is.
+    pub(super) fn from_server(text: String) -> Self {
+        Self::Refused(match text.split(' ').next().unwrap_or_default() {
+            "NOSCRIPT" => return Self::NoScript,
+            // Said by servers that will do it later.
+            "LOADING" | "BUSY" | "READONLY" | "MISCONF" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN"
+            | "TRYAGAIN" | "NOREPLICAS" => Failure::Unavailable(text),
+            // Older servers wrap what happens inside a script.
+            _ if text.contains("WRONGTYPE") => Failure::NotALock,
+            _ => Failure::Denied(text),
+        })
+    }
+}
+
+/// Waits for an answer that a connection may end without.
+pub(super) async fn received(answer: oneshot::Receiver<RawAnswer>) -> RawAnswer {
+    answer.await.unwrap_or_else(|_| Err(Trouble::Broken(Failure::Unavailable("the client is closed".into()))))
+}
+
 impl From<Trouble> for Failure {
     fn from(trouble: Trouble) -> Self {
         match trouble {
@@ -107,46 +122,64 @@ impl From<Trouble> for Failure {
 }
 
 impl Connection {
-    /// Sends a command and waits for its answer. Commands are sent in the order of the first polls.
-    pub(super) async fn send(&self, command: Cmd) -> Result<Value, Trouble> {
-        self.send_within(command, Duration::MAX).await
-    }
-
-    /// The same for an answer that is of no use after `limit`, which says nothing about the connection.
-    pub(super) async fn send_within(&self, command: Cmd, limit: Duration) -> Result<Value, Trouble> {
-        let mut connection = self.pipeline.clone();
-        let answer = async move { connection.send_packed_command(&command).await?.extract_error() };
-        match tokio::time::timeout(limit, self.bounded(answer)).await {
-            Ok(answered) => answered,
-            Err(_) => Err(Trouble::Refused(Failure::Unavailable(format!("no answer within {limit:?}")))),
-        }
-    }
-
-    /// Runs a call. All of it is sent at the first poll.
-    pub(super) async fn run(&self, call: &Call, wording: Wording, limit: Duration) -> Result<Value, Trouble> {
-        let deletes = if self.denied.load(Ordering::Relaxed) { Deletes::ByScript } else { self.deletes };
-        let (command, after) = call.commands(wording, deletes);
-        let Some(after) = after else {
-            return self.send_within(command, limit).await.map_err(|trouble| match trouble {
-                Trouble::Refused(Failure::Denied(text)) => {
-                    Trouble::Refused(Failure::Denied(call.explain(text)))
-                }
-                other => other,
-            });
+    /// Puts a call behind those that are there, in these words. It goes with the next [`flush`](Self::flush).
+    ///
+    /// `sink` says whom the answer is for.
+    pub(super) fn put(&self, call: Call, wording: Wording, sink: impl FnOnce(Call, Reading) -> Sink) {
+        let deletes = self.deletes(wording);
+        let announcement = call.announcement(deletes);
+        let reading = match wording {
+            Wording::Text => Reading::Text,
+            Wording::Hash if announcement.is_some() => Reading::Native(Arc::clone(&self.denied)),
+            Wording::Hash => Reading::Hash,
         };
-        match tokio::join!(biased; self.send_within(command, limit), self.send(after)).0 {
-            // Nothing was done, and a script may do it.
-            Err(Trouble::Refused(Failure::Denied(_))) => {
-                self.denied.store(true, Ordering::Relaxed);
-                Err(Trouble::NoScript)
-            }
-            done => done,
+        self.pipeline.put(0, |out| {
+            call.write(wording, deletes, out);
+            sink(call, reading)
+        });
+        if let Some(announcement) = announcement {
+            self.pipeline.put(0, |out| {
+                announcement.write(Wording::Hash, deletes, out);
+                Sink::Nobody
+            });
         }
+    }
+
+    /// Sees to it that what was put is sent.
+    pub(super) fn flush(&self) {
+        self.pipeline.flush();
+    }
+
+    fn deletes(&self, wording: Wording) -> Deletes {
+        let only_by_script = wording == Wording::Text || self.denied.load(Ordering::Relaxed);
+        if only_by_script { Deletes::ByScript } else { self.deletes }
+    }
+
+    /// Sends a command, now; the answer can be awaited or dropped.
+    fn start(&self, call: Call) -> impl Future<Output = RawAnswer> + Send + use<> {
+        let (caller, answer) = oneshot::channel();
+        self.put(call, Wording::Hash, |_, _| Sink::Once(caller));
+        self.flush();
+        received(answer)
+    }
+
+    /// Sends a command and waits for its answer.
+    pub(super) async fn send(&self, call: Call) -> RawAnswer {
+        self.start(call).await
+    }
+
+    /// Runs a call, and tells the script to a server that does not know it.
+    pub(super) async fn run(&self, call: Call) -> RawAnswer {
+        let (caller, answer) = oneshot::channel();
+        let request = |call, reading| Sink::Caller(Request { call, is_step: false, reading, caller });
+        self.put(call, Wording::Hash, request);
+        self.flush();
+        received(answer).await
     }
 
     /// Finds out what the server has in place of our scripts. Who may not ask uses the scripts.
     pub(super) async fn learn(&mut self) -> Result<(), Failure> {
-        let ask = redis::cmd("COMMAND").arg("INFO").arg("DELEX").arg("DELIFEQ").clone();
+        let ask = Call::command("COMMAND").arg("INFO").arg("DELEX").arg("DELIFEQ");
         self.deletes = match self.send(ask).await {
             Ok(Value::Array(known)) => match known.as_slice() {
                 [Value::Array(_), _] => Deletes::Delex,
@@ -159,63 +192,25 @@ impl Connection {
         Ok(())
     }
 
-    pub(super) async fn subscribe(&self, channels: &[String]) -> Result<(), Trouble> {
-        let mut connection = self.pipeline.clone();
-        self.bounded(connection.subscribe(channels)).await
-    }
-
-    pub(super) async fn unsubscribe(&self, channels: &[String]) -> Result<(), Trouble> {
-        let mut connection = self.pipeline.clone();
-        self.bounded(connection.unsubscribe(channels)).await
+    /// Subscribes to channels, or ends the subscriptions, and waits until that is so.
+    pub(super) async fn listen(&self, on: bool, channels: &[String]) -> Result<(), Trouble> {
+        let (sink, answer) = oneshot::channel();
+        let call = Call::command(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
+        let call = channels.iter().fold(call, Call::arg);
+        self.pipeline.put(channels.len(), |out| {
+            call.write(Wording::Hash, Deletes::ByScript, out);
+            Sink::Once(sink)
+        });
+        self.flush();
+        received(answer).await.map(drop)
     }
 
     /// The number by which the server knows this connection, if it tells.
     pub(super) async fn id(&self) -> Result<Option<i64>, Failure> {
-        match self.send(redis::cmd("CLIENT").arg("ID").clone()).await {
+        match self.send(Call::command("CLIENT").arg("ID")).await {
             Ok(Value::Int(id)) => Ok(Some(id)),
             Err(Trouble::Broken(failure)) => Err(failure),
             _ => Ok(None),
         }
-    }
-
-    /// Waits for an answer, but not for ever.
-    async fn bounded<T>(&self, work: impl Future<Output = Result<T, RedisError>>) -> Result<T, Trouble> {
-        let Ok(answer) = tokio::time::timeout(self.timeout, work).await else {
-            let late = Failure::Unavailable(format!("no answer within {:?}", self.timeout));
-            // If others were answered meanwhile, there was just too much to do.
-            let silent = self.heard().elapsed() >= self.timeout;
-            return Err(if silent { Trouble::Broken(late) } else { Trouble::Refused(late) });
-        };
-        *self.heard() = Instant::now();
-        match answer {
-            Ok(answer) => Ok(answer),
-            Err(error) if error.code() == Some("NOSCRIPT") => Err(Trouble::NoScript),
-            Err(error) if error.is_unrecoverable_error() || error.is_io_error() => {
-                Err(Trouble::Broken(failure(&error)))
-            }
-            Err(error) => Err(Trouble::Refused(failure(&error))),
-        }
-    }
-
-    fn heard(&self) -> MutexGuard<'_, Instant> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// What an error of the client crate means to us.
-fn failure(error: &RedisError) -> Failure {
-    let text = error.to_string();
-    match error.code() {
-        // Said by servers that will do it later.
-        Some(
-            "LOADING" | "BUSY" | "READONLY" | "MISCONF" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN"
-            | "NOREPLICAS",
-        ) => Failure::Unavailable(text),
-        Some("WRONGTYPE") => Failure::NotALock,
-        // Older servers wrap what happens inside a script.
-        Some(_) if text.contains("WRONGTYPE") => Failure::NotALock,
-        Some(_) => Failure::Denied(text),
-        None if error.kind() == redis::ErrorKind::AuthenticationFailed => Failure::Denied(text),
-        None => Failure::Unavailable(text),
     }
 }

@@ -1,40 +1,41 @@
 //! The thread that owns the sockets and timers of one client.
 //!
-//! Everybody else only sends it messages. So a client works from any runtime and from none, outlives the runtime it
-//! was made on, and keeps renewing while the user's runtime is blocked. Requests go out on one connection in the
-//! order in which they were sent here: an undo never overtakes what it undoes.
+//! Everybody else puts what is to be sent on the [desk](Desk) and is told when the answer has come. So a client works from
+//! any runtime and from none, outlives the runtime it was made on, and keeps renewing while the user's runtime is blocked.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender, unbounded_channel};
 use tokio::sync::oneshot;
 
 use super::beats::Beats;
-use super::calls;
-use super::connection::Settings;
+use super::connection::{Settings, received};
+use super::desk::{Abandon, Desk, Outcome, Unsettled};
 use super::hints::Hints;
 use super::keeper::Keeper;
 use super::lasting::{Lasting, NotAsked, Note};
 use super::link::Link;
+use super::resp::Value;
 use super::scripts::Call;
 use super::subscriber;
-use super::supervisor::{Outcome, Supervisor, Unsettled};
+use super::supervisor::Supervisor;
 use crate::engine::Spot;
 use crate::error::Failure;
-use crate::time::{self, Instant};
+use crate::time;
 
 pub(super) type Answer = Result<Value, Failure>;
 
-/// A way to the thread.
-#[derive(Debug, Clone)]
-pub(super) struct Pipe(WeakUnboundedSender<Message>);
+/// A way to the server, from anywhere.
+#[derive(Clone)]
+pub(super) struct Pipe {
+    desk: Arc<Desk>,
+    supervisor: WeakUnboundedSender<Message>,
+}
 
+/// What the supervisor is told.
 #[derive(Debug)]
 pub(super) enum Message {
-    /// Run this and tell how it went.
-    Call(Request),
     /// Run this once, however often it has to be sent.
     Last(Lasting),
     /// A try of that has come to nothing.
@@ -43,69 +44,47 @@ pub(super) enum Message {
     Forget(Note),
     /// What began with one of those has ended.
     Ended,
-    /// See to it that this is undone, now or later.
-    Abandon(Abandon),
-    /// A try of this abandon has come to something, or to nothing.
-    Tried(Unsettled, Outcome),
+    /// A try of this abandon has come to something, or to nothing. Go on with it after a pause, if there is to be one.
+    Tried(Unsettled, Outcome, Option<Duration>),
     /// The connection of this number is of no more use.
     Broken(u64),
     /// Finish what is owed, tell, and end.
     Close(oneshot::Sender<()>),
 }
 
-/// A call, how long its answer is of use, and who wants it.
-#[derive(Debug)]
-pub(super) struct Request {
-    /// Whose count the call changes, if any.
-    pub(super) about: Option<Spot>,
-    pub(super) call: Call,
-    pub(super) limit: Duration,
-    pub(super) answer: oneshot::Sender<Answer>,
-}
-
-/// A count to be brought down, until its lease would have ended anyway.
-#[derive(Debug, Clone)]
-pub(super) struct Abandon {
-    pub(super) spot: Spot,
-    pub(super) count: u32,
-    pub(super) until: Instant,
-}
-
-impl Abandon {
-    pub(super) fn call(&self) -> Call {
-        calls::abandon(&self.spot, self.count)
-    }
-}
-
 impl Pipe {
     /// Sends a call, now; the answer can be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> impl Future<Output = Answer> + Send + use<> {
-        self.request(None, call, Duration::MAX)
+        self.request(None, call)
     }
 
-    /// Sends a call whose answer is of no use after `limit`.
+    /// Sends a call whose answer is of no use after `limit`. To be awaited on the thread of the sockets.
     pub(super) fn send_within(
         &self,
         call: Call,
         limit: Duration,
     ) -> impl Future<Output = Answer> + Send + use<> {
-        self.request(None, call, limit)
+        let answer = self.request(None, call);
+        async move {
+            let late = |_| Err(Failure::Unavailable(format!("no answer within {limit:?}")));
+            tokio::time::timeout(limit, answer).await.unwrap_or_else(late)
+        }
     }
 
     /// Sends a step from one count to the next. What is to be undone of the steps before goes first.
-    pub(super) fn step(&self, spot: Spot, call: Call) -> impl Future<Output = Answer> + Send + use<> {
-        self.request(Some(spot), call, Duration::MAX)
+    pub(super) fn step(&self, spot: &Spot, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(Some(spot), call)
     }
 
-    fn request(
-        &self,
-        about: Option<Spot>,
-        call: Call,
-        limit: Duration,
-    ) -> impl Future<Output = Answer> + Send + use<> {
-        let (answer, answered) = oneshot::channel();
-        self.tell(Message::Call(Request { about, call, limit, answer }));
-        async move { answered.await.unwrap_or_else(|_| Err(closed())) }
+    fn request(&self, step: Option<&Spot>, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+        let (caller, answer) = oneshot::channel();
+        self.desk.send(step, call, caller);
+        async move { Ok(received(answer).await?) }
+    }
+
+    /// Sends a call to whose answer nobody listens.
+    pub(super) fn post(&self, call: Call) {
+        self.desk.post(call);
     }
 
     /// Sends a call that is recognised when it is repeated, until it is answered or its time is over.
@@ -123,26 +102,23 @@ impl Pipe {
         self.tell(Message::Forget(note));
     }
 
+    /// Sees to it that something is undone, now or later.
     pub(super) fn abandon(&self, abandon: Abandon) {
-        self.tell(Message::Abandon(abandon));
+        self.desk.abandon(abandon);
     }
 
     pub(super) fn tell(&self, message: Message) {
-        if let Some(sender) = self.0.upgrade() {
-            // A thread that has ended has nothing to do any more.
-            let _ = sender.send(message);
+        if let Some(supervisor) = self.supervisor.upgrade() {
+            // One that has ended has nothing to do any more.
+            let _ = supervisor.send(message);
         }
     }
 }
 
-fn closed() -> Failure {
-    Failure::Unavailable("the client is closed".into())
-}
-
 /// The thread, as long as this lives.
-#[derive(Debug)]
 pub(super) struct Thread {
-    sender: UnboundedSender<Message>,
+    pipe: Pipe,
+    supervisor: UnboundedSender<Message>,
     linger: Duration,
 }
 
@@ -155,8 +131,10 @@ impl Thread {
         beats: Arc<Beats>,
         linger: Duration,
     ) -> Result<Self, Failure> {
-        let (sender, receiver) = unbounded_channel();
-        let pipe = Pipe(sender.downgrade());
+        let (supervisor, receiver) = unbounded_channel();
+        let desk = Arc::new(Desk::new(Arc::clone(&hints), supervisor.downgrade()));
+        let pipe = Pipe { desk: Arc::clone(&desk), supervisor: supervisor.downgrade() };
+        let own = pipe.clone();
         let (ready, is_ready) = oneshot::channel();
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
@@ -166,26 +144,28 @@ impl Thread {
             runtime.block_on(async move {
                 match Link::open(&settings, 0, &pipe).await {
                     Ok(link) => {
+                        desk.link_up(link, false);
                         let _ = ready.send(Ok(()));
                         tokio::spawn(subscriber::run(settings.clone(), Arc::clone(&hints)));
                         tokio::spawn(Arc::clone(&keeper).run(pipe.clone()));
                         tokio::spawn(beats.run(pipe.clone(), Arc::clone(&hints)));
-                        Supervisor::new(settings, pipe, keeper, hints, link).run(receiver).await;
+                        Supervisor::new(settings, pipe, Arc::clone(&desk), keeper, hints).run(receiver).await;
                     }
                     Err(failure) => drop(ready.send(Err(failure))),
                 }
+                desk.close();
             });
         };
         std::thread::Builder::new()
             .name("leasehold-io".into())
             .spawn(work)
             .map_err(|error| Failure::Unavailable(format!("no thread: {error}")))?;
-        is_ready.await.unwrap_or_else(|_| Err(closed()))?;
-        Ok(Self { sender, linger })
+        is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the thread has ended".into())))?;
+        Ok(Self { pipe: own, supervisor, linger })
     }
 
-    pub(super) fn pipe(&self) -> Pipe {
-        Pipe(self.sender.downgrade())
+    pub(super) fn pipe(&self) -> &Pipe {
+        &self.pipe
     }
 }
 
@@ -193,7 +173,7 @@ impl Drop for Thread {
     /// Waits a moment for releases that are still on their way.
     fn drop(&mut self) {
         let (done, is_done) = oneshot::channel();
-        if self.sender.send(Message::Close(done)).is_ok() {
+        if self.supervisor.send(Message::Close(done)).is_ok() {
             let limit = time::sleep_until(time::now() + self.linger);
             crate::block::block_on(crate::race::race(is_done, limit));
         }

@@ -4,14 +4,12 @@
 //! it. When the answer has come, the note goes; the record has a time to live for those that nobody removes.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
-use std::time::Duration;
 
-use redis::Cmd;
 use tokio::sync::oneshot;
 
 use super::connection::{Connection, Trouble};
 use super::io::Answer;
-use super::scripts::{Call, Wording};
+use super::scripts::Call;
 use crate::error::Failure;
 use crate::owner::OwnerId;
 use crate::race::{First, race};
@@ -28,8 +26,8 @@ pub(super) struct Note {
 }
 
 impl Note {
-    pub(super) fn removal(&self) -> Cmd {
-        redis::cmd("HDEL").arg(&self.record).arg(self.field.to_string()).clone()
+    pub(super) fn removal(&self) -> Call {
+        Call::command("HDEL").arg(&self.record).arg(self.field)
     }
 }
 
@@ -86,11 +84,7 @@ impl Lasting {
 
     /// Sends it and waits for an answer that is one. A server that cannot for the moment gives none.
     pub(super) async fn send(&self, connection: &Connection) -> Result<Answer, Trouble> {
-        let mut outcome = connection.run(&self.call, Wording::Hash, Duration::MAX).await;
-        if matches!(outcome, Err(Trouble::NoScript)) {
-            outcome = connection.run(&self.call, Wording::Text, Duration::MAX).await;
-        }
-        match outcome {
+        match connection.run(self.call.clone()).await {
             Ok(value) => Ok(Ok(value)),
             Err(Trouble::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => Ok(Err(refusal)),
             Err(trouble) => {

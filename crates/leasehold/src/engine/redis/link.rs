@@ -1,11 +1,10 @@
-//! A connection for commands, and what runs on it.
+//! A connection for commands.
 
-use redis::{PushInfo, PushKind};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::connection::{Connection, Settings, Trouble};
-use super::io::{Message, Pipe, Request};
-use super::scripts::Wording;
+use super::connection::{Connection, Settings};
+use super::io::{Message, Pipe};
+use super::pipeline::Push;
 use crate::error::Failure;
 
 /// A connection for commands.
@@ -27,33 +26,10 @@ impl Link {
         let (id, ()) = (id?, learned?);
         Ok(Self { number, connection, id })
     }
-
-    /// Sends a request, in the order of the calls of this function, and answers it in its own time.
-    pub(super) fn run(&self, request: Request, pipe: &Pipe) {
-        tokio::spawn(run(self.connection.clone(), self.number, request, pipe.clone()));
-    }
 }
 
-/// Tells when a connection has ended. Commands have no other pushes.
-async fn watch(mut pushes: UnboundedReceiver<PushInfo>, number: u64, pipe: Pipe) {
-    while let Some(push) = pushes.recv().await {
-        if push.kind == PushKind::Disconnection {
-            break;
-        }
-    }
+/// Tells when a connection has ended. Commands have no pushes.
+async fn watch(mut pushes: UnboundedReceiver<Push>, number: u64, pipe: Pipe) {
+    while pushes.recv().await.is_some() {}
     pipe.tell(Message::Broken(number));
-}
-
-/// Runs one call. A script that the server has forgotten is told again, unless it is a step and nobody waits any more:
-/// then an undo may be under way already.
-async fn run(connection: Connection, number: u64, request: Request, pipe: Pipe) {
-    let Request { about, call, limit, answer } = request;
-    let mut outcome = connection.run(&call, Wording::Hash, limit).await;
-    if matches!(outcome, Err(Trouble::NoScript)) && (about.is_none() || !answer.is_closed()) {
-        outcome = connection.run(&call, Wording::Text, limit).await;
-    }
-    if matches!(outcome, Err(Trouble::Broken(_))) {
-        pipe.tell(Message::Broken(number));
-    }
-    let _ = answer.send(outcome.map_err(Failure::from));
 }

@@ -3,12 +3,14 @@
 //! One thread per client owns two connections, one for commands and one for messages. The state of a lock is a hash
 //! with one field, the owner, whose value counts its entries; its time to live is the lease.
 
+mod address;
 mod answers;
 mod asking;
 mod beats;
 mod calls;
 mod connection;
 mod courtesy;
+mod desk;
 mod group_calls;
 mod hints;
 mod io;
@@ -17,8 +19,12 @@ mod keys;
 mod lasting;
 mod link;
 mod marks;
+mod pipeline;
+mod request;
+mod resp;
 mod rw_calls;
 mod scripts;
+mod stream;
 mod subscriber;
 mod supervisor;
 
@@ -27,16 +33,17 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use redis::{ConnectionInfo, Value};
-
+pub(crate) use self::address::Address;
 use self::answers::nonsense;
 use self::beats::Beats;
 use self::connection::Settings;
+use self::desk::Abandon;
 use self::hints::Hints;
-use self::io::{Abandon, Pipe, Thread};
+use self::io::{Pipe, Thread};
 use self::keeper::Keeper;
 use self::lasting::{Lasting, Note};
 use self::marks::Marks;
+use self::resp::Value;
 use super::{
     Adjust, Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Holding, Kind, Released, Renewed, Reply,
     Spot, Target, Ticket,
@@ -76,9 +83,9 @@ const MARK: Duration = Duration::from_secs(3);
 const POLL: Duration = Duration::from_millis(200);
 
 impl Redis {
-    pub(crate) async fn connect(info: &ConnectionInfo, options: Options) -> Result<Self, Failure> {
+    pub(crate) async fn connect(address: Address, options: Options) -> Result<Self, Failure> {
         let Options { label, connect_timeout, response_timeout, linger } = options;
-        let settings = Settings::new(info, label, connect_timeout, response_timeout)?;
+        let settings = Settings { address, label, connect_timeout, response_timeout };
         let hints = Arc::new(Hints::default());
         let keeper = Arc::new(Keeper::new(Arc::clone(&hints)));
         let beats = Arc::new(Beats::default());
@@ -87,7 +94,7 @@ impl Redis {
         Ok(Self { thread, hints, keeper, beats, marks: Arc::default(), process: std::process::id() })
     }
 
-    fn pipe(&self) -> Pipe {
+    fn pipe(&self) -> &Pipe {
         self.thread.pipe()
     }
 
@@ -124,11 +131,11 @@ impl Engine for Redis {
             self.keeper.forget(spot);
             self.hints.releasing(spot);
         }
-        let answer = self.pipe().step(spot.clone(), calls::release(spot, from, length));
+        let answer = self.pipe().step(spot, calls::release(spot, from, length));
         let (spot, hints) = (spot.clone(), Arc::clone(&self.hints));
         Reply::later(async move {
             let answer = answer.await;
-            hints.released(&spot, calls::listeners(&answer), begun);
+            hints.released(&spot, answer.as_ref().map_or(0, calls::listeners), begun);
             match answer {
                 Ok(Value::Int(answer)) => Ok(match calls::counts_left(spot.target.kind, answer) {
                     Some(left) => {
@@ -237,7 +244,7 @@ impl Engine for Redis {
         Some(Reply::later(async move {
             match answer.await? {
                 Value::Nil => Ok(None),
-                Value::BulkString(seen) => {
+                Value::Text(seen) => {
                     let seen = std::str::from_utf8(&seen).ok().and_then(|seen| seen.parse().ok());
                     Ok(Some(seen.unwrap_or(u64::MAX)))
                 }
@@ -312,7 +319,7 @@ impl Engine for Redis {
         }
         if spot.target.kind == Kind::Write && self.marks.take(spot) {
             // Nobody waits for the answer: without it the mark goes by itself, a little later.
-            drop(self.pipe().send(rw_calls::unmark(spot)));
+            self.pipe().post(rw_calls::unmark(spot));
         }
     }
 

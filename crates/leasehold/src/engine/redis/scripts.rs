@@ -1,8 +1,9 @@
 //! The scripts, and what is sent to run one.
 
+use std::fmt::Display;
 use std::sync::OnceLock;
 
-use redis::Cmd;
+use super::resp::{self, Words};
 
 /// A script and, once somebody asked, its hash.
 #[derive(Debug)]
@@ -17,7 +18,7 @@ impl Script {
     }
 
     fn hash(&self) -> &str {
-        self.hash.get_or_init(|| redis::Script::new(self.text).get_hash().to_owned())
+        self.hash.get_or_init(|| sha1_smol::Sha1::from(self.text).digest().to_string())
     }
 }
 
@@ -113,11 +114,11 @@ pub(super) static GROUP_QUERY: Script = group_script!("group/query.lua");
 pub(super) static GROUP_FORCE: Script = group_script!("group/force.lua");
 
 /// What to run, with its keys and arguments. Names and values are arguments, never script text.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Call {
     what: What,
-    keys: Vec<String>,
-    arguments: Vec<Vec<u8>>,
+    keys: Words,
+    arguments: Words,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -150,65 +151,82 @@ pub(super) enum Wording {
 
 impl Call {
     pub(super) fn new(script: &'static Script) -> Self {
-        Self { what: What::Script(script), keys: Vec::new(), arguments: Vec::new() }
+        Self::of(What::Script(script))
     }
 
     /// A plain command: its key comes first, then its arguments.
     pub(super) fn command(name: &'static str) -> Self {
-        Self { what: What::Command(name), keys: Vec::new(), arguments: Vec::new() }
+        Self::of(What::Command(name))
     }
 
     /// Deletes a key that has a value, and announces it.
-    #[expect(clippy::needless_pass_by_value, reason = "as for the other arguments")]
-    pub(super) fn compare_and_delete(key: &str, value: impl ToString, channel: String) -> Self {
-        Self {
-            what: What::CompareAndDelete,
-            keys: vec![key.to_owned()],
-            arguments: vec![value.to_string().into(), channel.into()],
-        }
+    pub(super) fn compare_and_delete(key: &str, value: impl Display, channel: &str) -> Self {
+        Self::of(What::CompareAndDelete).key(key).arg(value).arg(channel)
+    }
+
+    fn of(what: What) -> Self {
+        Self { what, keys: Words::default(), arguments: Words::default() }
     }
 
     pub(super) fn key(mut self, key: &str) -> Self {
-        self.keys.push(key.to_owned());
+        self.keys.push_bytes(key.as_bytes());
         self
     }
 
-    #[expect(clippy::needless_pass_by_value, reason = "numbers read better by value")]
-    pub(super) fn arg(mut self, argument: impl ToString) -> Self {
-        self.arguments.push(argument.to_string().into());
+    pub(super) fn arg(mut self, argument: impl Display) -> Self {
+        self.arguments.push(argument);
         self
     }
 
     pub(super) fn bytes(mut self, argument: &[u8]) -> Self {
-        self.arguments.push(argument.to_owned());
+        self.arguments.push_bytes(argument);
         self
     }
 
-    /// What is to be sent, and what is to be sent right behind it without anybody waiting for it.
-    ///
-    /// In full, a call is always a script where it can be one: that works on every server.
-    pub(super) fn commands(&self, wording: Wording, deletes: Deletes) -> (Cmd, Option<Cmd>) {
-        match (self.what, wording, deletes) {
-            (What::Script(script), ..) => (self.script(script, wording), None),
-            (What::Command(name), ..) => {
-                let mut command = redis::cmd(name);
-                command.arg(&self.keys).arg(&self.arguments);
-                (command, None)
+    /// Writes down what is to be sent.
+    pub(super) fn write(&self, wording: Wording, deletes: Deletes, out: &mut Vec<u8>) {
+        match (self.what, deletes) {
+            (What::Script(script), _) => self.write_script(script, wording, out),
+            (What::CompareAndDelete, Deletes::ByScript) => self.write_script(&SETNX_RELEASE, wording, out),
+            (What::Command(name), _) => {
+                resp::begin(out, 1 + self.keys.len() + self.arguments.len());
+                resp::word(out, name.as_bytes());
+                self.keys.write(out);
+                self.arguments.write(out);
             }
-            (What::CompareAndDelete, Wording::Text, _) | (What::CompareAndDelete, _, Deletes::ByScript) => {
-                (self.script(&SETNX_RELEASE, wording), None)
-            }
-            (What::CompareAndDelete, Wording::Hash, Deletes::Delex) => {
-                let mut delete = redis::cmd("DELEX");
-                delete.arg(&self.keys).arg("IFEQ").arg(&self.arguments[0]);
-                (delete, Some(self.announcement()))
-            }
-            (What::CompareAndDelete, Wording::Hash, Deletes::DelIfEq) => {
-                let mut delete = redis::cmd("DELIFEQ");
-                delete.arg(&self.keys).arg(&self.arguments[0]);
-                (delete, Some(self.announcement()))
-            }
+            (What::CompareAndDelete, Deletes::Delex) => self.write_delete("DELEX", &["IFEQ"], out),
+            (What::CompareAndDelete, Deletes::DelIfEq) => self.write_delete("DELIFEQ", &[], out),
         }
+    }
+
+    /// What is to be sent right behind it without anybody waiting for it.
+    pub(super) fn announcement(&self, deletes: Deletes) -> Option<Self> {
+        let is_native = matches!(self.what, What::CompareAndDelete) && deletes != Deletes::ByScript;
+        let channel = is_native.then(|| self.arguments.iter().nth(1))?;
+        Some(Self::command("PUBLISH").bytes(&channel?).arg(0))
+    }
+
+    fn write_delete(&self, name: &str, operator: &[&str], out: &mut Vec<u8>) {
+        resp::begin(out, 3 + operator.len());
+        resp::word(out, name.as_bytes());
+        self.keys.write(out);
+        for word in operator {
+            resp::word(out, word.as_bytes());
+        }
+        self.arguments.iter().take(1).for_each(|value| resp::word(out, &value));
+    }
+
+    fn write_script(&self, script: &'static Script, wording: Wording, out: &mut Vec<u8>) {
+        resp::begin(out, 3 + self.keys.len() + self.arguments.len());
+        let (name, script) = match wording {
+            Wording::Hash => ("EVALSHA", script.hash()),
+            Wording::Text => ("EVAL", script.text),
+        };
+        resp::word(out, name.as_bytes());
+        resp::word(out, script.as_bytes());
+        resp::word(out, self.keys.len().to_string().as_bytes());
+        self.keys.write(out);
+        self.arguments.write(out);
     }
 
     /// What the server said no to, with what older ones leave out: which command of a script, and which keys there are.
@@ -218,7 +236,8 @@ impl Call {
             return format!("{refusal}; the command is {commands}");
         }
         if refusal.contains("access") && refusal.contains("key") {
-            return format!("{refusal}; the keys are {}", self.keys.join(" "));
+            let keys: Vec<_> = self.keys.iter().collect();
+            return format!("{refusal}; the keys are {}", String::from_utf8_lossy(&keys.join(&b' ')));
         }
         refusal
     }
@@ -232,69 +251,42 @@ impl Call {
         let calls = line.unwrap_or_default().split("call('").skip(1);
         calls.filter_map(|call| call.split('\'').next()).collect()
     }
-
-    fn announcement(&self) -> Cmd {
-        let mut publish = redis::cmd("PUBLISH");
-        publish.arg(&self.arguments[1]).arg(0);
-        publish
-    }
-
-    fn script(&self, script: &'static Script, wording: Wording) -> Cmd {
-        let mut command = match wording {
-            Wording::Hash => redis::cmd("EVALSHA"),
-            Wording::Text => redis::cmd("EVAL"),
-        };
-        command.arg(match wording {
-            Wording::Hash => script.hash(),
-            Wording::Text => script.text,
-        });
-        command.arg(self.keys.len()).arg(&self.keys).arg(&self.arguments);
-        command
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::redis::resp::{Frame, Value, take};
 
-    /// The words of what is sent, without the script.
-    fn words(command: &Cmd) -> Vec<String> {
-        command
-            .args_iter()
-            .map(|word| match word {
-                redis::Arg::Simple(word) => String::from_utf8_lossy(word).into_owned(),
-                _ => unreachable!("nothing here scans"),
-            })
-            .collect()
+    /// The words of what is sent.
+    fn words(call: &Call, wording: Wording, deletes: Deletes) -> Vec<String> {
+        let mut out = Vec::new();
+        call.write(wording, deletes, &mut out);
+        let mut rest = out.as_slice();
+        let Ok(Some(Frame::Answer(Value::Array(words)))) = take(&mut rest) else { panic!("{out:?}") };
+        assert!(rest.is_empty(), "one command");
+        let text = |word: Value| match word {
+            Value::Text(word) => String::from_utf8(word).expect("text"),
+            other => panic!("{other:?}"),
+        };
+        words.into_iter().map(text).collect()
     }
 
     #[test]
     fn a_key_is_compared_and_deleted_in_the_words_of_the_server() {
-        let call = Call::compare_and_delete("n", "me", "channel".into());
-        let sent = |wording, deletes| {
-            let (first, then) = call.commands(wording, deletes);
-            (words(&first), then.as_ref().map(words))
-        };
-        let publish = Some(["PUBLISH", "channel", "0"].map(String::from).to_vec());
-        let (first, then) = sent(Wording::Hash, Deletes::Delex);
-        assert_eq!(
-            (first.as_slice(), &then),
-            (&["DELEX", "n", "IFEQ", "me"].map(String::from)[..], &publish)
-        );
-        let (first, then) = sent(Wording::Hash, Deletes::DelIfEq);
-        assert_eq!((first.as_slice(), &then), (&["DELIFEQ", "n", "me"].map(String::from)[..], &publish));
-        for (wording, deletes, command) in [
-            (Wording::Hash, Deletes::ByScript, "EVALSHA"),
-            (Wording::Text, Deletes::ByScript, "EVAL"),
-            // What is told in full is always the script, which every server can run.
-            (Wording::Text, Deletes::Delex, "EVAL"),
-            (Wording::Text, Deletes::DelIfEq, "EVAL"),
-        ] {
-            let (first, then) = sent(wording, deletes);
-            assert_eq!(
-                (first[0].as_str(), &first[2..], then),
-                (command, &["1", "n", "me", "channel"].map(String::from)[..], None)
-            );
+        let call = Call::compare_and_delete("n", "me", "channel");
+        for (deletes, expected) in
+            [(Deletes::Delex, &["DELEX", "n", "IFEQ", "me"][..]), (Deletes::DelIfEq, &["DELIFEQ", "n", "me"])]
+        {
+            assert_eq!(words(&call, Wording::Hash, deletes), expected);
+            let announcement = call.announcement(deletes).expect("a message");
+            assert_eq!(words(&announcement, Wording::Hash, deletes), ["PUBLISH", "channel", "0"]);
+        }
+        for (wording, command) in [(Wording::Hash, "EVALSHA"), (Wording::Text, "EVAL")] {
+            let sent = words(&call, wording, Deletes::ByScript);
+            let expected = ["1", "n", "me", "channel"].map(String::from);
+            assert_eq!((sent[0].as_str(), &sent[2..]), (command, &expected[..]));
+            assert!(call.announcement(Deletes::ByScript).is_none());
         }
     }
 }

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::{PushInfo, PushKind, Value};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use super::connection::{Connection, Settings, Trouble};
 use super::hints::Hints;
+use super::pipeline::Push;
+use super::resp::Value;
+use super::scripts::Call;
 use crate::time::jittered;
 
 /// How many channels go into one request.
@@ -46,7 +48,7 @@ pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
 /// Works on one connection until it breaks.
 async fn serve(
     connection: &Connection,
-    mut pushes: UnboundedReceiver<PushInfo>,
+    mut pushes: UnboundedReceiver<Push>,
     hints: &Hints,
     gap: bool,
 ) -> Trouble {
@@ -59,11 +61,10 @@ async fn serve(
             tokio::select! {
                 () = hints.wanted.notified() => follow(connection, hints).await?,
                 push = pushes.recv() => match push {
-                    Some(push) if push.kind == PushKind::Message => deliver(&push, hints),
-                    Some(push) if push.kind != PushKind::Disconnection => {}
-                    _ => return Ok(()),
+                    Some(push) => deliver(&push, hints),
+                    None => return Ok(()),
                 },
-                () = tokio::time::sleep(SILENCE) => drop(connection.send(redis::cmd("PING")).await?),
+                () = tokio::time::sleep(SILENCE) => drop(connection.send(Call::command("PING")).await?),
             }
         }
     };
@@ -72,8 +73,6 @@ async fn serve(
 }
 
 /// Subscribes and unsubscribes until the subscriptions are those of the lines.
-///
-/// One request at a time: the client crate takes any confirmation for the answer of the oldest request.
 async fn follow(connection: &Connection, hints: &Hints) -> Result<(), Trouble> {
     loop {
         let changes = hints.take_changes();
@@ -81,10 +80,10 @@ async fn follow(connection: &Connection, hints: &Hints) -> Result<(), Trouble> {
             return Ok(());
         }
         for channels in changes.unsubscribe.chunks(CHUNK) {
-            connection.unsubscribe(channels).await?;
+            connection.listen(false, channels).await?;
         }
         for channels in changes.subscribe.chunks(CHUNK) {
-            match connection.subscribe(channels).await {
+            match connection.listen(true, channels).await {
                 Ok(()) => hints.subscribed(channels),
                 Err(Trouble::Refused(failure)) => {
                     tracing::debug!(%failure, "SUBSCRIBE refused");
@@ -96,8 +95,10 @@ async fn follow(connection: &Connection, hints: &Hints) -> Result<(), Trouble> {
     }
 }
 
-fn deliver(push: &PushInfo, hints: &Hints) {
-    if let [Value::BulkString(channel), Value::BulkString(payload)] = push.data.as_slice() {
+fn deliver(push: &Push, hints: &Hints) {
+    if let [Value::Text(kind), Value::Text(channel), Value::Text(payload)] = push.as_slice()
+        && kind == b"message"
+    {
         hints.message(&String::from_utf8_lossy(channel), payload);
     }
 }

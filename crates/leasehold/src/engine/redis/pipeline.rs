@@ -1,0 +1,388 @@
+//! Commands on their way on one connection, and their answers on the way back.
+//!
+//! Whoever sends writes its command behind those of the others and goes; two tasks on the thread of the sockets write
+//! what has gathered, as much as there is at once, and hand out the answers in the order of the commands. Who finds the
+//! connection idle writes itself: that saves a lone caller the way to another thread.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::mpsc::UnboundedSender;
+use tokio::sync::{Notify, oneshot};
+
+use super::connection::Trouble;
+use super::request::Request;
+use super::resp::{self, Frame, Garbled, Value};
+use super::stream::Stream;
+use crate::error::Failure;
+
+/// What became of a command.
+pub(super) type RawAnswer = Result<Value, Trouble>;
+
+/// Whom an answer is for.
+pub(super) enum Sink {
+    /// Somebody who waits.
+    Caller(Request),
+    /// The same for what is not run again.
+    Once(oneshot::Sender<RawAnswer>),
+    /// Somebody who does not wait, and is called.
+    Then(Box<dyn FnOnce(RawAnswer) + Send>),
+    Nobody,
+}
+
+impl Sink {
+    /// Tells whoever it is for. What has to be sent again comes back.
+    fn answer(self, answer: RawAnswer) -> Option<(Request, Vec<u8>)> {
+        match self {
+            Self::Caller(request) => return request.answered(answer),
+            // Whoever asked may be gone.
+            Self::Once(caller) => drop(caller.send(answer)),
+            Self::Then(call) => call(answer),
+            Self::Nobody => {}
+        }
+        None
+    }
+}
+
+/// One connection. It is closed when this is dropped.
+pub(super) struct Pipeline(Arc<Inner>);
+
+struct Inner {
+    stream: Stream,
+    timeout: Duration,
+    state: Mutex<State>,
+    /// Rings for whoever writes.
+    bell: Notify,
+    /// Rings for whoever looks at the clock, when there is something to look at.
+    begun: Notify,
+    closed: Notify,
+    /// Where it was made. A fork has a copy of it, but nothing to say on it.
+    process: u32,
+}
+
+struct State {
+    /// What is to be written.
+    out: Vec<u8>,
+    writer: Writer,
+    /// Commands without an answer, in the order in which they were sent.
+    expected: VecDeque<Expected>,
+    /// When anything was last heard of the server.
+    heard: Instant,
+    ended: bool,
+}
+
+/// Who writes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Writer {
+    Nobody,
+    /// The task was told to come, and will find whatever is there then.
+    Called,
+    /// Somebody does, and looks again before it goes.
+    Writing,
+}
+
+struct Expected {
+    sink: Sink,
+    since: Instant,
+    /// How many pushes confirm it, if that is how it is answered.
+    confirmations: usize,
+}
+
+/// Something that nobody asked for.
+pub(super) type Push = Vec<Value>;
+
+/// With no more commands than this under way the server has nothing to do, and whoever sends one writes it itself.
+const IDLE: usize = 2;
+/// How much is read at once.
+const CHUNK: usize = 16 * 1024;
+
+impl Pipeline {
+    /// A connection on a stream. What the server pushes goes to `pushes`, which end with the connection.
+    pub(super) fn start(stream: Stream, timeout: Duration, pushes: UnboundedSender<Push>) -> Self {
+        let state = State {
+            out: Vec::new(),
+            writer: Writer::Nobody,
+            expected: VecDeque::new(),
+            heard: now(),
+            ended: false,
+        };
+        let inner = Arc::new(Inner {
+            stream,
+            timeout,
+            state: Mutex::new(state),
+            bell: Notify::new(),
+            begun: Notify::new(),
+            closed: Notify::new(),
+            process: std::process::id(),
+        });
+        let driven = Driven(Arc::clone(&inner));
+        tokio::spawn(async move {
+            let inner = &driven.0;
+            let failure = tokio::select! {
+                biased;
+                failure = inner.read(&pushes) => failure,
+                failure = inner.write() => failure,
+                failure = inner.watch() => failure,
+                () = inner.closed.notified() => closed(),
+            };
+            inner.end(&failure);
+        });
+        Self(inner)
+    }
+
+    /// Lets somebody write a command behind those that are there, and say whom the answer is for; if pushes confirm it,
+    /// so many. [`flush`](Self::flush) sends it.
+    pub(super) fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Sink) {
+        self.0.put(confirmations, write);
+    }
+
+    /// Sees to it that everything is sent that was put.
+    pub(super) fn flush(&self) {
+        self.0.flush();
+    }
+}
+
+impl Drop for Pipeline {
+    fn drop(&mut self) {
+        self.0.closed.notify_one();
+    }
+}
+
+/// Ends the connection when its task ends, however that comes.
+struct Driven(Arc<Inner>);
+
+impl Drop for Driven {
+    fn drop(&mut self) {
+        self.0.end(&closed());
+    }
+}
+
+fn closed() -> Failure {
+    Failure::Unavailable("the connection is closed".into())
+}
+
+impl Inner {
+    fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Sink) {
+        let mut state = self.state();
+        if state.ended {
+            drop(state);
+            write(&mut Vec::new()).answer(Err(Trouble::Broken(closed())));
+            return;
+        }
+        let sink = write(&mut state.out);
+        let is_first = state.expected.is_empty();
+        state.expected.push_back(Expected { sink, since: now(), confirmations });
+        drop(state);
+        if is_first {
+            self.begun.notify_one();
+        }
+    }
+
+    fn flush(&self) {
+        let mut state = self.state();
+        if state.out.is_empty() || state.writer != Writer::Nobody {
+            return;
+        }
+        if state.expected.len() > IDLE || self.process != std::process::id() {
+            return self.call_writer(state);
+        }
+        state.writer = Writer::Writing;
+        let mut batch = std::mem::take(&mut state.out);
+        drop(state);
+        // If it cannot be written now, the task will see why.
+        let written = self.stream.try_write(&batch).unwrap_or(0);
+        batch.drain(..written);
+        let mut state = self.state();
+        batch.append(&mut state.out);
+        state.out = batch;
+        if state.out.is_empty() {
+            state.writer = Writer::Nobody;
+        } else {
+            self.call_writer(state);
+        }
+    }
+
+    fn call_writer(&self, mut state: MutexGuard<'_, State>) {
+        state.writer = Writer::Called;
+        drop(state);
+        self.bell.notify_one();
+    }
+
+    /// Writes what there is whenever it is called, until it cannot.
+    async fn write(&self) -> Failure {
+        let mut batch = Vec::new();
+        loop {
+            self.bell.notified().await;
+            while self.take_batch(&mut batch) {
+                let mut rest = batch.as_slice();
+                while !rest.is_empty() {
+                    match self.stream.try_write(rest) {
+                        Ok(written) => rest = &rest[written..],
+                        Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                            if let Err(error) = self.stream.writable().await {
+                                return unavailable(&error);
+                            }
+                        }
+                        Err(error) => return unavailable(&error),
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what is to be written; false if there is nothing, and then nobody writes any more.
+    fn take_batch(&self, batch: &mut Vec<u8>) -> bool {
+        batch.clear();
+        let mut state = self.state();
+        std::mem::swap(&mut state.out, batch);
+        state.writer = if batch.is_empty() { Writer::Nobody } else { Writer::Writing };
+        !batch.is_empty()
+    }
+
+    /// Reads and hands out, until there is nothing more to come.
+    async fn read(&self, pushes: &UnboundedSender<Push>) -> Failure {
+        let (mut received, mut filled) = (vec![0; CHUNK], 0);
+        let (mut frames, mut answers) = (Vec::new(), Vec::new());
+        loop {
+            if let Err(error) = self.stream.readable().await {
+                return unavailable(&error);
+            }
+            match self.stream.try_read(&mut received[filled..]) {
+                Ok(0) => return Failure::Unavailable("the server has closed the connection".into()),
+                Ok(length) => filled += length,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(error) => return unavailable(&error),
+            }
+            let mut rest = &received[..filled];
+            loop {
+                match resp::take(&mut rest) {
+                    Ok(Some(frame)) => frames.push(frame),
+                    Ok(None) => break,
+                    Err(Garbled) => return Failure::Denied("what answers there is no Redis server".into()),
+                }
+            }
+            let used = filled - rest.len();
+            received.copy_within(used..filled, 0);
+            filled -= used;
+            if filled == received.len() {
+                received.resize(filled * 2, 0);
+            }
+            if !self.assign(&mut frames, &mut answers, pushes) {
+                return Failure::Denied("the server gave an answer that nobody had asked for".into());
+            }
+            for (sink, answer) in answers.drain(..) {
+                if let Some((request, words)) = sink.answer(answer) {
+                    self.put(0, |out| {
+                        out.extend_from_slice(&words);
+                        Sink::Caller(request)
+                    });
+                    self.flush();
+                }
+            }
+        }
+    }
+
+    /// Finds out whom each frame is for; false if one of them is for nobody.
+    fn assign(
+        &self,
+        frames: &mut Vec<Frame>,
+        answers: &mut Vec<(Sink, RawAnswer)>,
+        pushes: &UnboundedSender<Push>,
+    ) -> bool {
+        let mut state = self.state();
+        state.heard = now();
+        for frame in frames.drain(..) {
+            let answer = match frame {
+                Frame::Answer(Value::Error(text)) => Err(Trouble::from_server(text)),
+                Frame::Answer(value) => Ok(value),
+                Frame::Push(parts) => {
+                    if !confirms(&parts) {
+                        // Whoever listened may be about to end.
+                        let _ = pushes.send(parts);
+                        continue;
+                    }
+                    let Some(front) = state.expected.front_mut() else { return false };
+                    front.confirmations = front.confirmations.saturating_sub(1);
+                    if front.confirmations > 0 {
+                        continue;
+                    }
+                    Ok(Value::Okay)
+                }
+            };
+            let Some(expected) = state.expected.pop_front() else { return false };
+            answers.push((expected.sink, answer));
+        }
+        true
+    }
+
+    /// Tells those whose answers are late, until nothing has been heard for so long that nothing will be.
+    async fn watch(&self) -> Failure {
+        loop {
+            let Some(due) = self.next_due() else {
+                self.begun.notified().await;
+                continue;
+            };
+            let left = due.saturating_duration_since(now());
+            if !left.is_zero() {
+                tokio::time::sleep(left).await;
+                continue;
+            }
+            let late = || Failure::Unavailable(format!("no answer within {:?}", self.timeout));
+            let mut state = self.state();
+            if state.heard.elapsed() >= self.timeout {
+                return late();
+            }
+            // If others were answered meanwhile, there was just too much to do.
+            let first = state.expected.iter_mut().find(|expected| expected.is_awaited());
+            let sink = first.map(|expected| std::mem::replace(&mut expected.sink, Sink::Nobody));
+            drop(state);
+            if let Some(sink) = sink {
+                sink.answer(Err(Trouble::Refused(late())));
+            }
+        }
+    }
+
+    /// Until when somebody waits who has waited longest.
+    fn next_due(&self) -> Option<Instant> {
+        let state = self.state();
+        let first = state.expected.iter().find(|expected| expected.is_awaited())?;
+        first.since.checked_add(self.timeout)
+    }
+
+    fn end(&self, failure: &Failure) {
+        let mut state = self.state();
+        state.ended = true;
+        let expected = std::mem::take(&mut state.expected);
+        drop(state);
+        for Expected { sink, .. } in expected {
+            sink.answer(Err(Trouble::Broken(failure.clone())));
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Expected {
+    fn is_awaited(&self) -> bool {
+        !matches!(self.sink, Sink::Nobody)
+    }
+}
+
+/// Whether a push says that a channel is subscribed, or is not any more.
+fn confirms(push: &[Value]) -> bool {
+    matches!(push.first(), Some(Value::Text(kind)) if [&b"subscribe"[..], b"unsubscribe"].contains(&&kind[..]))
+}
+
+/// The thread of the sockets lives by the real clock, whatever the runtime of a caller does.
+#[expect(clippy::disallowed_methods, reason = "a clock that a test has paused is no measure for a server")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+pub(super) fn unavailable(error: &io::Error) -> Failure {
+    Failure::Unavailable(error.to_string())
+}

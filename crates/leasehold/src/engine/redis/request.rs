@@ -1,0 +1,66 @@
+//! A call on its way, and who waits for its answer.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tokio::sync::oneshot;
+
+use super::connection::Trouble;
+use super::pipeline::RawAnswer;
+use super::scripts::{Call, Deletes, Wording};
+use crate::error::Failure;
+
+/// A call that was sent, and who waits for its answer.
+pub(super) struct Request {
+    pub(super) call: Call,
+    /// From one count to the next.
+    pub(super) is_step: bool,
+    pub(super) reading: Reading,
+    pub(super) caller: oneshot::Sender<RawAnswer>,
+}
+
+impl Request {
+    /// Tells the caller, unless the server does not know the script: then what has to be sent, and this again.
+    ///
+    /// A step is not sent again when nobody waits any more: then an undo may be under way already.
+    pub(super) fn answered(self, answer: RawAnswer) -> Option<(Self, Vec<u8>)> {
+        let answer = self.reading.read(answer);
+        let is_last = matches!(self.reading, Reading::Text) || self.is_step && self.caller.is_closed();
+        if matches!(answer, Err(Trouble::NoScript)) && !is_last {
+            let mut words = Vec::new();
+            self.call.write(Wording::Text, Deletes::ByScript, &mut words);
+            return Some((Self { reading: Reading::Text, ..self }, words));
+        }
+        let explained = answer.map_err(|trouble| match trouble {
+            Trouble::Refused(Failure::Denied(text)) => {
+                Trouble::Refused(Failure::Denied(self.call.explain(text)))
+            }
+            other => other,
+        });
+        // Whoever asked may be gone.
+        let _ = self.caller.send(explained);
+        None
+    }
+}
+
+/// How to read the answer to a call.
+#[derive(Debug)]
+pub(super) enum Reading {
+    /// It was sent by its hash.
+    Hash,
+    /// It was sent as a command that the server has in place of a script. Where to note that we may not use it.
+    Native(Arc<AtomicBool>),
+    /// It was sent in full.
+    Text,
+}
+
+impl Reading {
+    pub(super) fn read(&self, answer: RawAnswer) -> RawAnswer {
+        if let (Err(Trouble::Refused(Failure::Denied(_))), Self::Native(denied)) = (&answer, self) {
+            // Nothing was done, and a script may do it.
+            denied.store(true, Ordering::Relaxed);
+            return Err(Trouble::NoScript);
+        }
+        answer
+    }
+}

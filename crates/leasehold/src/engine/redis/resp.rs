@@ -1,0 +1,256 @@
+//! The protocol of the server, RESP3: words that go out, values that come in.
+
+use std::fmt::Display;
+use std::io::Write as _;
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Nil,
+    Okay,
+    Int(i64),
+    /// Any other text, however it was said.
+    Text(Vec<u8>),
+    /// A list, a set, or the keys and values of a map.
+    Array(Vec<Value>),
+    /// It could not, and says why.
+    Error(String),
+}
+
+/// What comes in as one.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Frame {
+    /// The answer to the oldest command that has none.
+    Answer(Value),
+    /// Nobody asked for it.
+    Push(Vec<Value>),
+}
+
+/// What came is not of this protocol.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Garbled;
+
+/// How deep lists may be in lists. Nothing here asks for any that are deeper than two.
+const DEEPEST: usize = 8;
+
+/// Takes the first frame off `bytes`, unless a part of it has yet to come.
+pub(super) fn take(bytes: &mut &[u8]) -> Result<Option<Frame>, Garbled> {
+    let mut rest = *bytes;
+    let frame = match rest.first() {
+        None => return Ok(None),
+        Some(b'>') => match value(&mut rest, DEEPEST)? {
+            Some(Value::Array(parts)) => Frame::Push(parts),
+            Some(_) => return Err(Garbled),
+            None => return Ok(None),
+        },
+        Some(_) => match value(&mut rest, DEEPEST)? {
+            Some(value) => Frame::Answer(value),
+            None => return Ok(None),
+        },
+    };
+    *bytes = rest;
+    Ok(Some(frame))
+}
+
+fn value(rest: &mut &[u8], depth: usize) -> Result<Option<Value>, Garbled> {
+    let Some((kind, line)) = line(rest)? else { return Ok(None) };
+    let value = match kind {
+        b'+' if line == b"OK" => Value::Okay,
+        b'+' | b',' | b'(' => Value::Text(line.to_vec()),
+        b'-' => Value::Error(String::from_utf8_lossy(line).into_owned()),
+        b':' => Value::Int(parsed(line)?),
+        b'#' => Value::Int(i64::from(line == b"t")),
+        b'_' => Value::Nil,
+        b'$' | b'=' | b'!' => {
+            let Ok(length) = usize::try_from(parsed(line)?) else { return Ok(Some(Value::Nil)) };
+            let Some((text, after)) = rest.split_at_checked(length) else { return Ok(None) };
+            let Some(after) = after.get(2..) else { return Ok(None) };
+            *rest = after;
+            match kind {
+                b'!' => Value::Error(String::from_utf8_lossy(text).into_owned()),
+                // What kind of text it is stands before it: three letters and a colon.
+                b'=' => Value::Text(text.get(4..).ok_or(Garbled)?.to_vec()),
+                _ => Value::Text(text.to_vec()),
+            }
+        }
+        b'*' | b'~' | b'>' | b'%' => {
+            let Ok(parts) = usize::try_from(parsed(line)?) else { return Ok(Some(Value::Nil)) };
+            return values(rest, if kind == b'%' { parts * 2 } else { parts }, depth);
+        }
+        _ => return Err(Garbled),
+    };
+    Ok(Some(value))
+}
+
+fn values(rest: &mut &[u8], count: usize, depth: usize) -> Result<Option<Value>, Garbled> {
+    let depth = depth.checked_sub(1).ok_or(Garbled)?;
+    // Each takes three bytes at least, so a number that is too large is not believed.
+    let mut values = Vec::with_capacity(count.min(rest.len() / 3));
+    for _ in 0..count {
+        match value(rest, depth)? {
+            Some(value) => values.push(value),
+            None => return Ok(None),
+        }
+    }
+    Ok(Some(Value::Array(values)))
+}
+
+/// The first letter and what else is in its line.
+fn line<'a>(rest: &mut &'a [u8]) -> Result<Option<(u8, &'a [u8])>, Garbled> {
+    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+    let (line, after) = rest.split_at(end + 1);
+    let [kind, line @ .., b'\r', b'\n'] = line else { return Err(Garbled) };
+    *rest = after;
+    Ok(Some((*kind, line)))
+}
+
+fn parsed(line: &[u8]) -> Result<i64, Garbled> {
+    std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).ok_or(Garbled)
+}
+
+/// Some words of a command, written as they are sent.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Words {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Words {
+    pub(super) fn push(&mut self, word: impl Display) {
+        let start = self.bytes.len();
+        // Memory can always be written to.
+        let _ = write!(self.bytes, "{word}\r\n");
+        let header = Header::new(b'$', self.bytes.len() - start - 2);
+        self.bytes.splice(start..start, header.bytes().iter().copied());
+        self.count += 1;
+    }
+
+    pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        word(&mut self.bytes, bytes);
+        self.count += 1;
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Writes them behind what is there.
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// The words themselves, for the few who want them one by one.
+    pub(super) fn iter(&self) -> impl Iterator<Item = Vec<u8>> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || match take(&mut rest) {
+            Ok(Some(Frame::Answer(Value::Text(word)))) => Some(word),
+            _ => None,
+        })
+    }
+}
+
+/// Writes that a command of so many words follows …
+pub(super) fn begin(out: &mut Vec<u8>, words: usize) {
+    out.extend_from_slice(Header::new(b'*', words).bytes());
+}
+
+/// … and one of them.
+pub(super) fn word(out: &mut Vec<u8>, word: &[u8]) {
+    out.extend_from_slice(Header::new(b'$', word.len()).bytes());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// How long something is. There is one for every word, and formatting them would take most of the time.
+struct Header {
+    digits: [u8; 23],
+    first: usize,
+}
+
+impl Header {
+    fn new(kind: u8, mut number: usize) -> Self {
+        let mut header = Self { digits: *b"                     \r\n", first: 21 };
+        loop {
+            header.push(b'0' + u8::try_from(number % 10).unwrap_or_default());
+            number /= 10;
+            if number == 0 {
+                header.push(kind);
+                return header;
+            }
+        }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.first -= 1;
+        self.digits[self.first] = byte;
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.digits[self.first..]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    #[test]
+    fn every_value_is_understood_once_all_of_it_has_come() {
+        let frames = [
+            ("+OK\r\n", Frame::Answer(Value::Okay)),
+            ("+PONG\r\n", Frame::Answer(text("PONG"))),
+            (":-2\r\n", Frame::Answer(Value::Int(-2))),
+            ("$5\r\na\r\nb \r\n", Frame::Answer(text("a\r\nb "))),
+            ("$0\r\n\r\n", Frame::Answer(text(""))),
+            ("$-1\r\n", Frame::Answer(Value::Nil)),
+            ("*-1\r\n", Frame::Answer(Value::Nil)),
+            ("_\r\n", Frame::Answer(Value::Nil)),
+            ("#t\r\n", Frame::Answer(Value::Int(1))),
+            ("=7\r\ntxt:a b\r\n", Frame::Answer(text("a b"))),
+            ("-NOPERM not you\r\n", Frame::Answer(Value::Error("NOPERM not you".into()))),
+            ("!4\r\nERR \r\n", Frame::Answer(Value::Error("ERR ".into()))),
+            ("*2\r\n:1\r\n*1\r\n_\r\n", {
+                Frame::Answer(Value::Array(vec![Value::Int(1), Value::Array(vec![Value::Nil])]))
+            }),
+            ("%1\r\n+a\r\n:1\r\n", Frame::Answer(Value::Array(vec![text("a"), Value::Int(1)]))),
+            (">2\r\n$7\r\nmessage\r\n$1\r\n0\r\n", Frame::Push(vec![text("message"), text("0")])),
+        ];
+        for (sent, expected) in frames {
+            for length in 0..sent.len() {
+                assert_eq!(take(&mut &sent.as_bytes()[..length]), Ok(None), "{length} of {sent:?}");
+            }
+            let both = format!("{sent}:7\r\n");
+            let mut rest = both.as_bytes();
+            assert_eq!(take(&mut rest), Ok(Some(expected)), "{sent:?}");
+            assert_eq!(take(&mut rest), Ok(Some(Frame::Answer(Value::Int(7)))), "behind {sent:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_the_protocol_is_an_error() {
+        let deep = "*1\r\n".repeat(100_000);
+        for sent in ["HTTP/1.1 400 Bad Request\r\n", ":x\r\n", ":1\n", "\n", "=2\r\nab\r\n", deep.as_str()] {
+            assert_eq!(take(&mut sent.as_bytes()), Err(Garbled), "{sent:.20}");
+        }
+        // Believed, but nothing is set aside for it.
+        assert_eq!(take(&mut &b"*999999999\r\n:1\r\n"[..]), Ok(None));
+    }
+
+    #[test]
+    fn words_go_out_with_their_lengths() {
+        let mut words = Words::default();
+        words.push("lock");
+        words.push(30_000);
+        words.push_bytes(b"\r\n\0");
+        words.push("");
+        let mut out = Vec::new();
+        begin(&mut out, words.len());
+        words.write(&mut out);
+        assert_eq!(words.iter().collect::<Vec<_>>(), [&b"lock"[..], b"30000", b"\r\n\0", b""]);
+        assert_eq!(out, b"*4\r\n$4\r\nlock\r\n$5\r\n30000\r\n$3\r\n\r\n\0\r\n$0\r\n\r\n");
+    }
+}
