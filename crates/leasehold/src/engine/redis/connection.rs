@@ -1,7 +1,7 @@
 //! A connection to the server: opening it, calling on it, and what its errors mean to us.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::mpsc::UnboundedSender;
@@ -35,11 +35,11 @@ impl Settings {
     async fn connect(&self, pushes: UnboundedSender<Push>) -> Result<Connection, Failure> {
         let stream = Stream::connect(&self.address.place, self.connect_timeout).await;
         let stream = stream.map_err(|error| unavailable(&error))?;
-        let connection = Connection {
-            pipeline: Arc::new(Pipeline::start(stream, self.response_timeout, pushes)),
-            deletes: Deletes::ByScript,
+        let connection = Connection(Arc::new(Shared {
+            pipeline: Pipeline::start(stream, self.response_timeout, pushes),
+            deletes: OnceLock::new(),
             denied: Arc::default(),
-        };
+        }));
         // All in one round trip.
         let start = |call| connection.start(call);
         let hello = start(self.hello());
@@ -74,10 +74,13 @@ impl Settings {
 
 /// One connection. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Connection {
-    pipeline: Arc<Pipeline>,
-    deletes: Deletes,
-    /// The server has a command for it, and does not let us use it.
+pub(super) struct Connection(Arc<Shared>);
+
+struct Shared {
+    pipeline: Pipeline,
+    /// What the server has in place of a script, once it was asked.
+    deletes: OnceLock<Deletes>,
+    /// It does not let us use it.
     denied: Arc<AtomicBool>,
 }
 
@@ -130,15 +133,15 @@ impl Connection {
         let announcement = call.announcement(deletes);
         let reading = match wording {
             Wording::Text => Reading::Text,
-            Wording::Hash if announcement.is_some() => Reading::Native(Arc::clone(&self.denied)),
+            Wording::Hash if announcement.is_some() => Reading::Native(Arc::clone(&self.0.denied)),
             Wording::Hash => Reading::Hash,
         };
-        self.pipeline.put(0, |out| {
+        self.0.pipeline.put(0, |out| {
             call.write(wording, deletes, out);
             sink(call, reading)
         });
         if let Some(announcement) = announcement {
-            self.pipeline.put(0, |out| {
+            self.0.pipeline.put(0, |out| {
                 announcement.write(Wording::Hash, deletes, out);
                 Sink::Nobody
             });
@@ -147,12 +150,12 @@ impl Connection {
 
     /// Sees to it that what was put is sent.
     pub(super) fn flush(&self) {
-        self.pipeline.flush();
+        self.0.pipeline.flush();
     }
 
     fn deletes(&self, wording: Wording) -> Deletes {
-        let only_by_script = wording == Wording::Text || self.denied.load(Ordering::Relaxed);
-        if only_by_script { Deletes::ByScript } else { self.deletes }
+        let only_by_script = wording == Wording::Text || self.0.denied.load(Ordering::Relaxed);
+        if only_by_script { Deletes::ByScript } else { *self.0.deletes.get().unwrap_or(&Deletes::ByScript) }
     }
 
     /// Sends a command, now; the answer can be awaited or dropped.
@@ -178,9 +181,9 @@ impl Connection {
     }
 
     /// Finds out what the server has in place of our scripts. Who may not ask uses the scripts.
-    pub(super) async fn learn(&mut self) -> Result<(), Failure> {
+    pub(super) async fn learn(&self) -> Result<(), Failure> {
         let ask = Call::command("COMMAND").arg("INFO").arg("DELEX").arg("DELIFEQ");
-        self.deletes = match self.send(ask).await {
+        let deletes = match self.send(ask).await {
             Ok(Value::Array(known)) => match known.as_slice() {
                 [Value::Array(_), _] => Deletes::Delex,
                 [_, Value::Array(_)] => Deletes::DelIfEq,
@@ -189,6 +192,8 @@ impl Connection {
             Err(Trouble::Broken(failure)) => return Err(failure),
             _ => Deletes::ByScript,
         };
+        // It is asked once.
+        let _ = self.0.deletes.set(deletes);
         Ok(())
     }
 
@@ -197,7 +202,7 @@ impl Connection {
         let (sink, answer) = oneshot::channel();
         let call = Call::command(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
         let call = channels.iter().fold(call, Call::arg);
-        self.pipeline.put(channels.len(), |out| {
+        self.0.pipeline.put(channels.len(), |out| {
             call.write(Wording::Hash, Deletes::ByScript, out);
             Sink::Once(sink)
         });

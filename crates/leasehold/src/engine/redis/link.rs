@@ -18,11 +18,10 @@ pub(super) struct Link {
 impl Link {
     pub(super) async fn open(settings: &Settings, number: u64, pipe: &Pipe) -> Result<Self, Failure> {
         let (push, pushes) = unbounded_channel();
-        let mut connection = settings.open(push).await?;
+        let connection = settings.open(push).await?;
         tokio::spawn(watch(pushes, number, pipe.clone()));
         // Both questions in one round trip.
-        let asked = connection.clone();
-        let (id, learned) = tokio::join!(biased; asked.id(), connection.learn());
+        let (id, learned) = tokio::join!(biased; connection.id(), connection.learn());
         let (id, ()) = (id?, learned?);
         Ok(Self { number, connection, id })
     }

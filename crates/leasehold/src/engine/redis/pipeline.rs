@@ -95,6 +95,8 @@ pub(super) type Push = Vec<Value>;
 
 /// With no more commands than this under way the server has nothing to do, and whoever sends one writes it itself.
 const IDLE: usize = 2;
+/// How much memory is kept for the next time.
+const LARGE: usize = 64 * 1024;
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
 
@@ -235,6 +237,8 @@ impl Inner {
     /// Takes what is to be written; false if there is nothing, and then nobody writes any more.
     fn take_batch(&self, batch: &mut Vec<u8>) -> bool {
         batch.clear();
+        // What one burst needed is not kept for ever.
+        batch.shrink_to(LARGE);
         let mut state = self.state();
         std::mem::swap(&mut state.out, batch);
         state.writer = if batch.is_empty() { Writer::Nobody } else { Writer::Writing };
@@ -269,9 +273,7 @@ impl Inner {
             if filled == received.len() {
                 received.resize(filled * 2, 0);
             }
-            if !self.assign(&mut frames, &mut answers, pushes) {
-                return Failure::Denied("the server gave an answer that nobody had asked for".into());
-            }
+            let is_sound = self.assign(&mut frames, &mut answers, pushes);
             for (sink, answer) in answers.drain(..) {
                 if let Some((request, words)) = sink.answer(answer) {
                     self.put(0, |out| {
@@ -280,6 +282,9 @@ impl Inner {
                     });
                     self.flush();
                 }
+            }
+            if !is_sound {
+                return Failure::Denied("the server gave an answer that nobody had asked for".into());
             }
         }
     }
@@ -303,16 +308,22 @@ impl Inner {
                         let _ = pushes.send(parts);
                         continue;
                     }
-                    let Some(front) = state.expected.front_mut() else { return false };
-                    front.confirmations = front.confirmations.saturating_sub(1);
-                    if front.confirmations > 0 {
-                        continue;
+                    match state.expected.front_mut() {
+                        Some(Expected { confirmations: 1, .. }) => Ok(Value::Okay),
+                        Some(Expected { confirmations: more @ 2.., .. }) => {
+                            *more -= 1;
+                            continue;
+                        }
+                        // Of what nobody waits for any more.
+                        _ => continue,
                     }
-                    Ok(Value::Okay)
                 }
             };
             let Some(expected) = state.expected.pop_front() else { return false };
             answers.push((expected.sink, answer));
+        }
+        if state.expected.is_empty() {
+            state.expected.shrink_to(LARGE / size_of::<Expected>());
         }
         true
     }

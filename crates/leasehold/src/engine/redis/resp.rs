@@ -1,7 +1,6 @@
 //! The protocol of the server, RESP3: words that go out, values that come in.
 
-use std::fmt::Display;
-use std::io::Write as _;
+use std::fmt::{self, Display, Write as _};
 
 /// What a server says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -117,15 +116,19 @@ pub(super) struct Words {
 
 impl Words {
     pub(super) fn push(&mut self, word: impl Display) {
-        let start = self.bytes.len();
-        // Memory can always be written to.
-        let _ = write!(self.bytes, "{word}\r\n");
-        let header = Header::new(b'$', self.bytes.len() - start - 2);
-        self.bytes.splice(start..start, header.bytes().iter().copied());
-        self.count += 1;
+        let mut short = Short { bytes: [0; 64], length: 0 };
+        if write!(short, "{word}").is_ok() {
+            self.push_bytes(&short.bytes[..short.length]);
+        } else {
+            self.push_bytes(word.to_string().as_bytes());
+        }
     }
 
     pub(super) fn push_bytes(&mut self, bytes: &[u8]) {
+        if self.count == 0 {
+            // Mostly enough for all that follow.
+            self.bytes.reserve(bytes.len() + USUAL);
+        }
         word(&mut self.bytes, bytes);
         self.count += 1;
     }
@@ -146,6 +149,24 @@ impl Words {
             Ok(Some(Frame::Answer(Value::Text(word)))) => Some(word),
             _ => None,
         })
+    }
+}
+
+/// How much room is made for words at first.
+const USUAL: usize = 128;
+
+/// Room for a word whose length is not known before it is written. Most are numbers and owners.
+struct Short {
+    bytes: [u8; 64],
+    length: usize,
+}
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
     }
 }
 
@@ -247,10 +268,16 @@ mod tests {
         words.push(30_000);
         words.push_bytes(b"\r\n\0");
         words.push("");
+        words.push("long ".repeat(20));
         let mut out = Vec::new();
         begin(&mut out, words.len());
         words.write(&mut out);
-        assert_eq!(words.iter().collect::<Vec<_>>(), [&b"lock"[..], b"30000", b"\r\n\0", b""]);
-        assert_eq!(out, b"*4\r\n$4\r\nlock\r\n$5\r\n30000\r\n$3\r\n\r\n\0\r\n$0\r\n\r\n");
+        assert_eq!(
+            words.iter().collect::<Vec<_>>(),
+            [&b"lock"[..], b"30000", b"\r\n\0", b"", "long ".repeat(20).as_bytes()]
+        );
+        assert!(
+            out.starts_with(b"*5\r\n$4\r\nlock\r\n$5\r\n30000\r\n$3\r\n\r\n\0\r\n$0\r\n\r\n$100\r\nlong ")
+        );
     }
 }
