@@ -348,6 +348,8 @@ impl Hints {
             tracing::warn!(
                 "the server does not allow SUBSCRIBE: waiters look for freed locks from time to time"
             );
+            // Those who sleep already do not know that they have to.
+            self.wake_all();
         }
         self.changed.notify_waiters();
     }

@@ -34,7 +34,7 @@ pub(super) enum Sink {
 
 impl Sink {
     /// Tells whoever it is for. What has to be sent again comes back.
-    fn answer(self, answer: RawAnswer) -> Option<(Request, Vec<u8>)> {
+    fn answer(self, answer: RawAnswer) -> Option<Request> {
         match self {
             Self::Caller(request) => return request.answered(answer),
             // Whoever asked may be gone.
@@ -137,7 +137,7 @@ impl Pipeline {
     /// Lets somebody write a command behind those that are there, and say whom the answer is for; if pushes confirm it,
     /// so many. [`flush`](Self::flush) sends it.
     pub(super) fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Sink) {
-        self.0.put(confirmations, write);
+        self.0.put(confirmations, |out| Some(write(out)));
     }
 
     /// Sees to it that everything is sent that was put.
@@ -166,14 +166,14 @@ fn closed() -> Failure {
 }
 
 impl Inner {
-    fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Sink) {
+    fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Option<Sink>) {
         let mut state = self.state();
         if state.ended {
             drop(state);
-            write(&mut Vec::new()).answer(Err(Trouble::Broken(closed())));
+            write(&mut Vec::new()).map(|sink| sink.answer(Err(Trouble::Broken(closed()))));
             return;
         }
-        let sink = write(&mut state.out);
+        let Some(sink) = write(&mut state.out) else { return };
         let is_first = state.expected.is_empty();
         state.expected.push_back(Expected { sink, since: now(), confirmations });
         drop(state);
@@ -275,11 +275,9 @@ impl Inner {
             }
             let is_sound = self.assign(&mut frames, &mut answers, pushes);
             for (sink, answer) in answers.drain(..) {
-                if let Some((request, words)) = sink.answer(answer) {
-                    self.put(0, |out| {
-                        out.extend_from_slice(&words);
-                        Sink::Caller(request)
-                    });
+                if let Some(request) = sink.answer(answer) {
+                    // Whoever gives up puts its undo here, too. So nobody can between the look at it and the word.
+                    self.put(0, |out| request.again(out).map(Sink::Caller));
                     self.flush();
                 }
             }

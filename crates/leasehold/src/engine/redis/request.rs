@@ -20,16 +20,11 @@ pub(super) struct Request {
 }
 
 impl Request {
-    /// Tells the caller, unless the server does not know the script: then what has to be sent, and this again.
-    ///
-    /// A step is not sent again when nobody waits any more: then an undo may be under way already.
-    pub(super) fn answered(self, answer: RawAnswer) -> Option<(Self, Vec<u8>)> {
+    /// Tells the caller, unless the server does not know the script: then it has to be [said again](Self::again).
+    pub(super) fn answered(self, answer: RawAnswer) -> Option<Self> {
         let answer = self.reading.read(answer);
-        let is_last = matches!(self.reading, Reading::Text) || self.is_step && self.caller.is_closed();
-        if matches!(answer, Err(Trouble::NoScript)) && !is_last {
-            let mut words = Vec::new();
-            self.call.write(Wording::Text, Deletes::ByScript, &mut words);
-            return Some((Self { reading: Reading::Text, ..self }, words));
+        if matches!(answer, Err(Trouble::NoScript)) && !matches!(self.reading, Reading::Text) {
+            return Some(self);
         }
         let explained = answer.map_err(|trouble| match trouble {
             Trouble::Refused(Failure::Denied(text)) => {
@@ -40,6 +35,15 @@ impl Request {
         // Whoever asked may be gone.
         let _ = self.caller.send(explained);
         None
+    }
+
+    /// Says it in full, unless it is a step for which nobody waits any more: then its undo may be under way already.
+    pub(super) fn again(self, out: &mut Vec<u8>) -> Option<Self> {
+        if self.is_step && self.caller.is_closed() {
+            return None;
+        }
+        self.call.write(Wording::Text, Deletes::ByScript, out);
+        Some(Self { reading: Reading::Text, ..self })
     }
 }
 

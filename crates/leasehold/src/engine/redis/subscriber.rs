@@ -80,7 +80,11 @@ async fn follow(connection: &Connection, hints: &Hints) -> Result<(), Trouble> {
             return Ok(());
         }
         for channels in changes.unsubscribe.chunks(CHUNK) {
-            connection.listen(false, channels).await?;
+            match connection.listen(false, channels).await {
+                // Messages for nobody do no harm.
+                Ok(()) | Err(Trouble::Refused(_)) => {}
+                Err(trouble) => return Err(trouble),
+            }
         }
         for channels in changes.subscribe.chunks(CHUNK) {
             match connection.listen(true, channels).await {
