@@ -1,0 +1,65 @@
+//! The conversation with the harness.
+
+use std::io::{BufRead as _, Write as _, stdin, stdout};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use crate::args::{Args, Error};
+use crate::contender::Contender;
+use crate::jobs;
+use crate::outcome::Outcome;
+
+/// What is said to the harness, and heard from it.
+#[derive(Debug)]
+pub struct Conversation;
+
+impl Conversation {
+    /// Says a word and waits until the harness says something.
+    ///
+    /// # Errors
+    ///
+    /// When the harness is gone.
+    pub fn say(word: &str) -> Result<(), Error> {
+        println!("{word}");
+        stdout().flush()?;
+        let mut line = String::new();
+        if stdin().lock().read_line(&mut line)? == 0 {
+            return Err("the harness is gone".into());
+        }
+        Ok(())
+    }
+
+    /// Says what came out, and stays until the harness has looked.
+    ///
+    /// # Errors
+    ///
+    /// When the harness is gone.
+    pub fn end(outcome: &Outcome) -> Result<(), Error> {
+        println!("{}", serde_json::to_string(outcome)?);
+        stdout().flush()?;
+        let mut line = String::new();
+        stdin().lock().read_line(&mut line)?;
+        Ok(())
+    }
+}
+
+/// Connects a contender, and does with it what the command line says.
+pub fn drive<C: Contender>(connect: impl AsyncFnOnce(&Args) -> Result<C, Error>) -> ExitCode {
+    let done = Args::of_process().and_then(|args| {
+        let mut runtime = match args.text("runtime") {
+            Some("current_thread") => tokio::runtime::Builder::new_current_thread(),
+            _ => tokio::runtime::Builder::new_multi_thread(),
+        };
+        runtime.enable_all().build()?.block_on(async {
+            let contender = Arc::new(connect(&args).await?);
+            jobs::run(&contender, &args).await
+        })
+    });
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}

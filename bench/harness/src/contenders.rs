@@ -1,0 +1,174 @@
+//! Who is measured, how its driver is started, and what it cannot do.
+
+use crate::scenarios::{Job, Scenario};
+
+/// A lock library or a baseline.
+#[derive(Debug)]
+pub(crate) struct Contender {
+    pub(crate) id: &'static str,
+    pub(crate) family: Family,
+    pub(crate) program: Program,
+    /// What its driver is told besides the job.
+    pub(crate) words: &'static [&'static str],
+    /// How its keys begin.
+    pub(crate) key_prefix: &'static str,
+    /// Where its waiters listen, by what comes before the name in braces; nothing if they look or are told by others.
+    pub(crate) channel: Option<&'static str>,
+    /// Commands that its client sends and none of its scripts calls; see `info.rs`.
+    pub(crate) plain: &'static [&'static str],
+    /// Why it does not keep a lock alive, if it does not.
+    keeps_none: Option<&'static str>,
+}
+
+/// Who is compared with whom.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Family {
+    /// No lock logic.
+    Baseline,
+    /// The layout of Redisson.
+    Hash,
+    /// The layout of `SET … NX`.
+    SetNx,
+    /// Another server.
+    Database,
+    /// No server.
+    Memory,
+}
+
+/// What is started.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Program {
+    Rust(&'static str),
+    Go,
+    Java,
+    Python,
+    Node,
+}
+
+const USUAL: Contender = Contender {
+    id: "",
+    family: Family::SetNx,
+    program: Program::Rust(""),
+    words: &[],
+    key_prefix: "",
+    channel: None,
+    plain: &[],
+    keeps_none: None,
+};
+
+/// All of them, in the order in which they are shown.
+pub(crate) const CONTENDERS: &[Contender] = &[
+    Contender {
+        id: "leasehold",
+        family: Family::Hash,
+        program: Program::Rust("leasehold"),
+        channel: Some("redisson_lock__channel:"),
+        ..USUAL
+    },
+    Contender {
+        id: "leasehold-setnx",
+        program: Program::Rust("leasehold"),
+        words: &["layout=setnx"],
+        channel: Some("leasehold_setnx__channel:"),
+        plain: &["set"],
+        ..USUAL
+    },
+    Contender { id: "client", family: Family::Baseline, program: Program::Rust("client"), ..USUAL },
+    Contender {
+        id: "client-setnx",
+        family: Family::Baseline,
+        program: Program::Rust("client"),
+        words: &["layout=setnx"],
+        plain: &["set"],
+        ..USUAL
+    },
+    Contender { id: "raw", family: Family::Baseline, program: Program::Rust("raw"), ..USUAL },
+    Contender {
+        id: "raw-setnx",
+        family: Family::Baseline,
+        program: Program::Rust("raw"),
+        words: &["layout=setnx"],
+        plain: &["set"],
+        ..USUAL
+    },
+    Contender {
+        id: "redisson",
+        family: Family::Hash,
+        program: Program::Java,
+        words: &["contender=redisson"],
+        channel: Some("redisson_lock__channel:"),
+        ..USUAL
+    },
+    Contender {
+        id: "lettuce",
+        program: Program::Java,
+        words: &["contender=lettuce"],
+        plain: &["set", "del"],
+        keeps_none: Some("the spin lock of the tutorials does not renew"),
+        ..USUAL
+    },
+    Contender {
+        id: "rueidislock",
+        program: Program::Go,
+        words: &["contender=rueidislock"],
+        key_prefix: "rueidislock:0:",
+        ..USUAL
+    },
+    Contender {
+        id: "redsync",
+        program: Program::Go,
+        words: &["contender=redsync"],
+        plain: &["set"],
+        keeps_none: Some("does not renew by itself"),
+        ..USUAL
+    },
+    Contender {
+        id: "rslock",
+        program: Program::Rust("rslock"),
+        plain: &["set"],
+        keeps_none: Some("does not renew by itself"),
+        ..USUAL
+    },
+    Contender { id: "rlock", program: Program::Rust("rlock"), ..USUAL },
+    Contender {
+        id: "distributed-lock",
+        program: Program::Rust("distributed_lock"),
+        key_prefix: "distributed-lock:",
+        plain: &["set"],
+        ..USUAL
+    },
+    Contender {
+        id: "redis-py",
+        program: Program::Python,
+        plain: &["set"],
+        keeps_none: Some("does not renew by itself"),
+        ..USUAL
+    },
+    Contender { id: "redlock", program: Program::Node, ..USUAL },
+    Contender { id: "mariadb", family: Family::Database, program: Program::Rust("mariadb"), ..USUAL },
+    Contender {
+        id: "leasehold-memory",
+        family: Family::Memory,
+        program: Program::Rust("memory"),
+        words: &["layout=leasehold"],
+        ..USUAL
+    },
+    Contender {
+        id: "tokio-mutex",
+        family: Family::Memory,
+        program: Program::Rust("memory"),
+        words: &["layout=tokio"],
+        ..USUAL
+    },
+];
+
+impl Contender {
+    /// Why it cannot do what a scenario asks for, if it cannot.
+    pub(crate) fn cannot(&self, scenario: &Scenario) -> Option<&'static str> {
+        match scenario.job {
+            Job::Contend(_) if self.id.starts_with("raw") => Some("no lock logic, so it cannot wait"),
+            Job::Hold { .. } => self.keeps_none,
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! A driver that runs.
+
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::Duration;
+
+use bench_drivers::Outcome;
+
+use crate::contenders::{Contender, Program};
+use crate::machine;
+use crate::options::Options;
+
+/// Where the drivers are.
+pub(crate) struct Places {
+    rust: PathBuf,
+    others: PathBuf,
+}
+
+impl Places {
+    pub(crate) fn new(options: &Options) -> Result<Self, String> {
+        let beside = || {
+            let this = std::env::current_exe().map_err(|error| error.to_string())?;
+            this.parent().map(PathBuf::from).ok_or_else(|| String::from("this program is nowhere"))
+        };
+        let rust = options.rust.clone().map_or_else(beside, Ok)?;
+        Ok(Self { rust, others: options.drivers.clone() })
+    }
+
+    fn command(&self, program: Program) -> Command {
+        match program {
+            Program::Rust(name) => Command::new(self.rust.join(name)),
+            Program::Go => Command::new(self.others.join("go/bench")),
+            Program::Java => {
+                let mut java = Command::new("java");
+                // The collector that the documentation of Redisson has nothing against: what the machine chooses.
+                java.arg("-cp").arg(self.others.join("java/*")).arg("Bench");
+                java
+            }
+            Program::Python => {
+                let mut python = Command::new(self.others.join("python/bin/python"));
+                python.arg("bench/python/driver.py");
+                python
+            }
+            Program::Node => {
+                let mut node = Command::new("node");
+                node.arg("bench/node/driver.mjs");
+                node
+            }
+        }
+    }
+}
+
+/// A driver's process. It is ended when this goes.
+pub(crate) struct Driver {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    complaints: Receiver<String>,
+}
+
+impl Driver {
+    pub(crate) fn start(places: &Places, contender: &Contender, words: &[String]) -> Result<Self, String> {
+        let mut command = places.command(contender.program);
+        command.args(contender.words).args(words);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| format!("its driver does not start: {error}"))?;
+        let (send, lines) = channel();
+        let output = child.stdout.take().ok_or("no output")?;
+        thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        });
+        let (send, complaints) = channel();
+        let mut errors = child.stderr.take().ok_or("no output for errors")?;
+        thread::spawn(move || {
+            let mut text = String::new();
+            let _ = errors.read_to_string(&mut text);
+            let _ = send.send(text);
+        });
+        let input = child.stdin.take();
+        Ok(Self { child, input, lines, complaints })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The next line. A driver that ends instead is asked what it had to complain about.
+    pub(crate) fn hear(&mut self, limit: Duration) -> Result<String, String> {
+        match self.lines.recv_timeout(limit) {
+            Ok(line) => Ok(line),
+            Err(RecvTimeoutError::Timeout) => Err(format!("nothing heard for {} s", limit.as_secs())),
+            Err(RecvTimeoutError::Disconnected) => {
+                let text = self.complaints.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
+                let said = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("without a word");
+                Err(format!("its driver ended: {}", said.trim()))
+            }
+        }
+    }
+
+    /// Waits for one word.
+    pub(crate) fn expect(&mut self, word: &str, limit: Duration) -> Result<(), String> {
+        let line = self.hear(limit)?;
+        if line == word { Ok(()) } else { Err(format!("{line} was heard instead of {word}")) }
+    }
+
+    pub(crate) fn say(&mut self, word: &str) -> Result<(), String> {
+        let input = self.input.as_mut().ok_or("its driver hears nothing any more")?;
+        writeln!(input, "{word}").and_then(|()| input.flush()).map_err(|error| format!("its driver is gone: {error}"))
+    }
+
+    pub(crate) fn outcome(&mut self, limit: Duration) -> Result<Outcome, String> {
+        let line = self.hear(limit)?;
+        serde_json::from_str(&line).map_err(|error| format!("{line} is no outcome: {error}"))
+    }
+
+    pub(crate) fn cpu(&self) -> f64 {
+        machine::cpu(self.pid()).unwrap_or(0.0)
+    }
+
+    pub(crate) fn memory(&self) -> f64 {
+        machine::memory(self.pid()).unwrap_or(0.0)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // What it holds is removed from the server anyway, so nobody waits for it to tidy up.
+        drop(self.input.take());
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,42 @@
+//! On what machine, and against which versions.
+
+use std::fs;
+use std::process::Command;
+
+use crate::info;
+use crate::options::Options;
+use crate::runner::Runner;
+
+/// What a figure means little without.
+#[derive(Debug, serde::Serialize)]
+pub(crate) struct Facts {
+    pub(crate) cores: usize,
+    pub(crate) processor: String,
+    pub(crate) memory: String,
+    pub(crate) kernel: String,
+    pub(crate) server: String,
+    pub(crate) rounds: usize,
+    pub(crate) seconds: f64,
+    /// How busy the machine was before anything ran: anything but nearly nothing spoils the figures.
+    pub(crate) load: String,
+}
+
+pub(crate) fn gather(runner: &Runner, options: &Options) -> Facts {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+    let line = |text: &str, key: &str| {
+        let value = text.lines().find(|line| line.starts_with(key)).and_then(|line| line.split_once(':'));
+        value.map_or_else(|| String::from("unknown"), |(_, value)| value.trim().to_owned())
+    };
+    let kernel = Command::new("uname").arg("-sr").output();
+    let kernel = kernel.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned());
+    Facts {
+        cores: std::thread::available_parallelism().map_or(0, usize::from),
+        processor: line(&read("/proc/cpuinfo"), "model name"),
+        memory: line(&read("/proc/meminfo"), "MemTotal"),
+        kernel: kernel.unwrap_or_else(|_| "unknown".into()),
+        server: info::version(&mut runner.server.connect()),
+        rounds: options.rounds(),
+        seconds: options.run().as_secs_f64(),
+        load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
+    }
+}

@@ -1,0 +1,264 @@
+//! One contender in one scenario.
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bench_drivers::{Histogram, Outcome, RECORD};
+use leasehold_testkit::resp::Connection;
+use leasehold_testkit::server::{Flavour, Server};
+
+use crate::contenders::{Contender, Family};
+use crate::driver::{Driver, Places};
+use crate::info::Info;
+use crate::mariadb::MariaDb;
+use crate::metrics::{Metrics, jain};
+use crate::options::Options;
+use crate::scenarios::{Contention, Job, Scenario};
+use crate::{wake, zipf};
+
+/// How long a driver may take to come up, or to end after its time.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The server, and where things are.
+pub(crate) struct Runner {
+    pub(crate) places: Places,
+    pub(crate) server: Server,
+    run: Duration,
+    warm_up: Duration,
+    runs: AtomicUsize,
+}
+
+impl Runner {
+    pub(crate) fn new(options: &Options) -> Result<Self, String> {
+        Ok(Self {
+            places: Places::new(options)?,
+            // Some contenders open a connection for each task.
+            server: Server::builder(Flavour::Redis).config("maxclients 15000").start(),
+            run: options.run(),
+            warm_up: options.warm_up(),
+            runs: AtomicUsize::new(0),
+        })
+    }
+
+    /// What came out, or why nothing did.
+    pub(crate) fn run(&self, scenario: &Scenario, contender: &Contender) -> Result<Metrics, String> {
+        if let Some(reason) = contender.cannot(scenario) {
+            return Err(reason.into());
+        }
+        let mut connection = self.server.connect();
+        connection.call(&["FLUSHALL"]).map_err(|error| error.to_string())?;
+        let number = self.runs.fetch_add(1, Ordering::Relaxed);
+        let prefix = format!("bench{number}");
+        match scenario.job {
+            Job::Pairs { tasks } => self.pairs(contender, &prefix, tasks, &mut connection),
+            Job::Contend(contention) => self.contend(contender, &prefix, contention, &mut connection),
+            Job::Hold { count } => wake::hold(self, contender, &prefix, count, &mut connection),
+            Job::Wake { count } => wake::wake(self, contender, &prefix, count, &mut connection),
+        }
+    }
+
+    /// What every driver is told.
+    pub(crate) fn words(&self, job: &str, prefix: &str, tasks: usize) -> Vec<String> {
+        vec![
+            format!("url={}", self.server.url()),
+            format!("job={job}"),
+            format!("prefix={prefix}"),
+            format!("tasks={tasks}"),
+            format!("run_ms={}", self.run.as_millis()),
+            format!("warm_ms={}", self.warm_up.as_millis()),
+        ]
+    }
+
+    fn pairs(
+        &self,
+        contender: &Contender,
+        prefix: &str,
+        tasks: usize,
+        connection: &mut Connection,
+    ) -> Result<Metrics, String> {
+        let words = self.words("pairs", prefix, tasks);
+        let mut driver = Driver::start(&self.places, contender, &words)?;
+        driver.expect("ready", PATIENCE + self.warm_up)?;
+        let costs = Costs::begin(&[&driver], connection)?;
+        driver.say("go")?;
+        let outcome = driver.outcome(PATIENCE + self.run)?;
+        let mut metrics = costs.end(&[&driver], connection, contender, outcome.grants)?;
+        failures(&outcome)?;
+        metrics.insert("rate", outcome.grants as f64 / seconds(outcome.elapsed_ns));
+        quantiles(&mut metrics, &outcome.latency, ["p50", "p99"]);
+        Ok(metrics)
+    }
+
+    fn contend(
+        &self,
+        contender: &Contender,
+        prefix: &str,
+        contention: Contention,
+        connection: &mut Connection,
+    ) -> Result<Metrics, String> {
+        let mut words = self.words("contend", prefix, contention.tasks);
+        let Contention { processes, names, work, pause, turns, .. } = contention;
+        words.push(format!("names={names}"));
+        words.push(format!("work_us={}", work.as_micros()));
+        words.push(format!("pause_us={}", pause.as_micros()));
+        words.push(format!("turns={turns}"));
+        let files = Files::new(prefix, names)?;
+        // In memory a grant takes less time than a look into a file.
+        let watched = contender.family != Family::Memory;
+        if watched {
+            words.push(format!("witness={}", files.witness.display()));
+        }
+        if names > 1 {
+            words.push(format!("draws={}", files.draws.display()));
+        }
+        let database = if contender.family == Family::Database { Some(MariaDb::start()?) } else { None };
+        if let Some(database) = &database {
+            words[0] = format!("url={}", database.url());
+        }
+        let mut drivers = Vec::new();
+        for process in 0..processes {
+            let mut words = words.clone();
+            words.push(format!("process={process}"));
+            drivers.push(Driver::start(&self.places, contender, &words)?);
+        }
+        for driver in &mut drivers {
+            driver.expect("ready", PATIENCE + self.warm_up)?;
+        }
+        let asked = database.as_ref().map_or(Ok(0.0), MariaDb::questions)?;
+        let costs = Costs::begin(&drivers.iter().collect::<Vec<_>>(), connection)?;
+        for driver in &mut drivers {
+            driver.say("go")?;
+        }
+        let mut outcomes = Vec::new();
+        for driver in &mut drivers {
+            outcomes.push(driver.outcome(PATIENCE + self.run)?);
+        }
+        let grants: u64 = outcomes.iter().map(|outcome| outcome.grants).sum();
+        let mut metrics = costs.end(&drivers.iter().collect::<Vec<_>>(), connection, contender, grants)?;
+        if let Some(database) = &database {
+            // Minus the question itself.
+            let asked = database.questions()? - asked - 1.0;
+            metrics.insert("commands", asked / grants as f64);
+            metrics.remove("connections");
+            metrics.remove("server_cpu");
+        }
+        outcomes.iter().try_for_each(failures)?;
+        contended(&mut metrics, &outcomes);
+        if watched {
+            let counted = files.counted()?;
+            metrics.insert("lost", grants as f64 - counted as f64);
+        }
+        Ok(metrics)
+    }
+}
+
+/// The figures of a contended run.
+fn contended(metrics: &mut Metrics, outcomes: &[Outcome]) {
+    let (mut waits, mut handovers) = (Histogram::default(), Histogram::default());
+    let (mut tasks, mut processes) = (Vec::new(), Vec::new());
+    for outcome in outcomes {
+        waits.merge(&outcome.latency);
+        handovers.merge(&outcome.handover);
+        tasks.extend(&outcome.tasks);
+        processes.push(outcome.tasks.iter().sum());
+    }
+    let counted: u64 = processes.iter().sum();
+    let elapsed = outcomes.iter().map(|outcome| outcome.elapsed_ns).max().unwrap_or(1);
+    metrics.insert("rate", counted as f64 / seconds(elapsed));
+    metrics.insert("elapsed", elapsed as f64 / 1e3);
+    metrics.insert("requests", metrics.get("commands").unwrap_or(&0.0) * counted as f64);
+    metrics.insert("jain_tasks", jain(&tasks));
+    metrics.insert("jain_processes", jain(&processes));
+    metrics.insert("violations", outcomes.iter().map(|outcome| outcome.violations as f64).sum());
+    quantiles(metrics, &waits, ["p50", "p99"]);
+    quantiles(metrics, &handovers, ["handover_p50", "handover_p99"]);
+    if let Some(mean) = waits.mean() {
+        metrics.insert("worst", waits.max as f64 / mean);
+    }
+}
+
+fn seconds(nanos: u64) -> f64 {
+    nanos.max(1) as f64 / 1e9
+}
+
+fn quantiles(metrics: &mut Metrics, histogram: &Histogram, names: [&'static str; 2]) {
+    for (name, share) in names.into_iter().zip([0.5, 0.99]) {
+        if let Some(value) = histogram.quantile(share) {
+            metrics.insert(name, value / 1e3);
+        }
+    }
+}
+
+/// A contender that failed has no figures: what it did not do took no time.
+fn failures(outcome: &Outcome) -> Result<(), String> {
+    match &outcome.error {
+        Some(error) if outcome.errors > 0 => Err(format!("failed {} times: {error}", outcome.errors)),
+        _ => Ok(()),
+    }
+}
+
+/// What a run costs the client and the server.
+struct Costs {
+    client: f64,
+    server: Info,
+}
+
+impl Costs {
+    fn begin(drivers: &[&Driver], connection: &mut Connection) -> Result<Self, String> {
+        let server = Info::ask(connection)?;
+        Ok(Self { client: drivers.iter().map(|driver| driver.cpu()).sum(), server })
+    }
+
+    fn end(
+        self,
+        drivers: &[&Driver],
+        connection: &mut Connection,
+        contender: &Contender,
+        done: u64,
+    ) -> Result<Metrics, String> {
+        let client: f64 = drivers.iter().map(|driver| driver.cpu()).sum();
+        let server = Info::ask(connection)?;
+        let each = 1e6 / done.max(1) as f64;
+        Ok(Metrics::from([
+            ("client_cpu", (client - self.client) * each),
+            ("server_cpu", (server.cpu - self.server.cpu) * each),
+            ("commands", server.sent_since(&self.server, contender.plain) / done.max(1) as f64),
+            // Ours does not count.
+            ("connections", server.connections - 1.0),
+        ]))
+    }
+}
+
+/// The files that the processes of a run share.
+struct Files {
+    witness: PathBuf,
+    draws: PathBuf,
+}
+
+impl Files {
+    fn new(prefix: &str, names: usize) -> Result<Self, String> {
+        let memory = PathBuf::from("/dev/shm");
+        let directory = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let at = |what: &str| directory.join(format!("leasehold-{}-{prefix}-{what}", std::process::id()));
+        let files = Self { witness: at("witness"), draws: at("draws") };
+        let wrote = fs::write(&files.witness, vec![0; names * RECORD])
+            .and_then(|()| fs::write(&files.draws, zipf::draws(names)));
+        wrote.map(|()| files).map_err(|error| format!("cannot write a file: {error}"))
+    }
+
+    /// How often somebody was inside, of all names.
+    fn counted(&self) -> Result<u64, String> {
+        let bytes = fs::read(&self.witness).map_err(|error| error.to_string())?;
+        let count = |record: &[u8]| u64::from_le_bytes(std::array::from_fn(|byte| record[8 + byte]));
+        Ok(bytes.chunks_exact(RECORD).map(count).sum())
+    }
+}
+
+impl Drop for Files {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.witness);
+        let _ = fs::remove_file(&self.draws);
+    }
+}

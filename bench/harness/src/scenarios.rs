@@ -1,0 +1,125 @@
+//! What is measured.
+
+use std::time::Duration;
+
+use crate::contenders::{Contender, Family};
+
+/// One line of work for all contenders.
+#[derive(Debug, Clone)]
+pub(crate) struct Scenario {
+    /// Its letter and number, and its size where it has several.
+    pub(crate) id: String,
+    /// The letter and number alone.
+    pub(crate) group: &'static str,
+    pub(crate) title: String,
+    pub(crate) job: Job,
+    /// Only for Leasehold: smaller sizes that show how the cost grows.
+    growth: bool,
+}
+
+/// What the drivers do.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Job {
+    /// Each task has a name of its own.
+    Pairs { tasks: usize },
+    /// All want the same names.
+    Contend(Contention),
+    /// Many locks are held and renewed.
+    Hold { count: usize },
+    /// Many wait, all are released at once.
+    Wake { count: usize },
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Contention {
+    pub(crate) processes: usize,
+    pub(crate) tasks: usize,
+    pub(crate) names: usize,
+    pub(crate) work: Duration,
+    pub(crate) pause: Duration,
+    /// How many turns each task has; as many as fit into the time if there is no number.
+    pub(crate) turns: usize,
+}
+
+impl Contention {
+    const ONE_NAME: Self = Self {
+        processes: 1,
+        tasks: 64,
+        names: 1,
+        work: Duration::ZERO,
+        pause: Duration::ZERO,
+        turns: 0,
+    };
+}
+
+/// The lease of W1. Others renew at a third or a half of it.
+pub(crate) const LEASE: Duration = Duration::from_secs(9);
+
+/// All scenarios, in the order in which they run.
+pub(crate) fn scenarios() -> Vec<Scenario> {
+    let one = |group, title: &str, job| Scenario {
+        id: String::from(group),
+        group,
+        title: title.into(),
+        job,
+        growth: false,
+    };
+    let sized = |group, size: usize, title: String, job, growth| Scenario {
+        id: format!("{group}-{size}"),
+        group,
+        title,
+        job,
+        growth,
+    };
+    let mut all = vec![one("U1", "uncontended, 1 task", Job::Pairs { tasks: 1 })];
+    for tasks in [16, 128, 1024] {
+        let title = format!("uncontended, {tasks} tasks with a name each");
+        all.push(sized("U2", tasks, title, Job::Pairs { tasks }, false));
+    }
+    let contended = Contention::ONE_NAME;
+    all.push(one("C1", "one name, 64 tasks of one process", Job::Contend(contended)));
+    let several = Contention { processes: 8, tasks: 8, ..contended };
+    all.push(one("C2", "one name, 8 processes × 8 tasks", Job::Contend(several)));
+    let zipf =
+        Contention { processes: 4, tasks: 64, names: 1000, work: Duration::from_millis(1), ..contended };
+    all.push(one("C3", "1 000 names by Zipf, 4 processes × 64 tasks, 1 ms of work", Job::Contend(zipf)));
+    // Each holds the lock long enough that the other waits, and rests long enough that the other gets it.
+    let turns = Duration::from_millis(2);
+    let pair = Contention { processes: 2, tasks: 1, work: turns, pause: turns, ..contended };
+    all.push(one("H", "release in one process to grant in another", Job::Contend(pair)));
+    for (count, growth) in [(1_000, true), (10_000, true), (100_000, false)] {
+        let title = format!("{count} locks held and renewed by one process");
+        all.push(sized("W1", count, title, Job::Hold { count }, growth));
+    }
+    for (count, growth) in [(100, true), (1_000, true), (10_000, false)] {
+        let title = format!("{count} waiters on as many names, all released at once");
+        all.push(sized("W2", count, title, Job::Wake { count }, growth));
+    }
+    let gathering = Contention { tasks: 100, work: Duration::from_millis(1), turns: 1, ..contended };
+    all.push(one("G", "100 users want to join a gathering", Job::Contend(gathering)));
+    all.push(sized("M", 16, "in memory, 16 tasks with a name each".into(), Job::Pairs { tasks: 16 }, false));
+    all.push(sized("M", 64, "in memory, one name, 64 tasks".into(), Job::Contend(contended), false));
+    all
+}
+
+impl Scenario {
+    /// Whether somebody who asks for `name` means this one.
+    pub(crate) fn is(&self, name: &str) -> bool {
+        self.id.eq_ignore_ascii_case(name) || self.group.eq_ignore_ascii_case(name)
+    }
+
+    /// Whether a contender is asked at all. One that is asked and cannot is shown with the reason.
+    pub(crate) fn is_for(&self, contender: &Contender) -> bool {
+        let ours = contender.id.starts_with("leasehold");
+        match (self.group, contender.family) {
+            ("M", family) => family == Family::Memory,
+            (_, Family::Memory) => false,
+            ("G", family) => {
+                family == Family::Database || ours || ["redisson", "lettuce"].contains(&contender.id)
+            }
+            (_, Family::Database) => false,
+            (_, Family::Baseline) => matches!(self.group, "U1" | "U2" | "H"),
+            (_, Family::Hash | Family::SetNx) => !self.growth || ours,
+        }
+    }
+}

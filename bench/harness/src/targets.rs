@@ -1,0 +1,193 @@
+//! What is aimed at, and whether it holds.
+
+use std::fmt::Write as _;
+
+use crate::contenders::{CONTENDERS, Family};
+use crate::markdown::number;
+use crate::results::Results;
+
+/// One target, with what was measured.
+pub(crate) struct Target {
+    pub(crate) text: String,
+    pub(crate) value: String,
+    /// Nothing if it was not measured.
+    pub(crate) holds: Option<bool>,
+}
+
+/// Which way a figure has to lie.
+#[derive(Clone, Copy)]
+enum Bound {
+    AtLeast(f64),
+    AtMost(f64),
+}
+
+use Bound::{AtLeast, AtMost};
+
+/// The sizes of U2, W1 and W2, the smallest first.
+const U2: [&str; 3] = ["U2-16", "U2-128", "U2-1024"];
+const W1: [&str; 3] = ["W1-1000", "W1-10000", "W1-100000"];
+const W2: [&str; 3] = ["W2-100", "W2-1000", "W2-10000"];
+
+/// How much more one of the many may cost than one of the few, where cost is to grow no faster than linearly.
+const GROWTH: f64 = 1.25;
+
+struct Judge<'a> {
+    results: &'a Results,
+    targets: Vec<Target>,
+}
+
+impl Judge<'_> {
+    fn add(&mut self, text: impl Into<String>, value: Option<f64>, bound: Bound) {
+        self.add_with(text, value, bound, "");
+    }
+
+    fn add_with(&mut self, text: impl Into<String>, value: Option<f64>, bound: Bound, note: &str) {
+        let (sign, limit) = match bound {
+            AtLeast(limit) => ('≥', limit),
+            AtMost(limit) => ('≤', limit),
+        };
+        let holds = value.map(|value| match bound {
+            AtLeast(limit) => value >= limit,
+            AtMost(limit) => value <= limit,
+        });
+        let value = value.map_or_else(|| "not measured".into(), |value| number(value) + note);
+        self.targets.push(Target { text: format!("{} {sign} {}", text.into(), number(limit)), value, holds });
+    }
+
+    fn median(&self, scenario: &str, contender: &str, metric: &str) -> Option<f64> {
+        self.results.median(scenario, contender, metric)
+    }
+
+    /// How often one has what the other has.
+    fn ratio(&self, scenario: &str, metric: &str, ours: &str, theirs: &str) -> Option<f64> {
+        Some(self.median(scenario, ours, metric)? / self.median(scenario, theirs, metric)?)
+    }
+
+    /// The best rate of the others of a family that exclude each other at all, and whose it is.
+    fn best(&self, scenarios: &[&str], family: Family) -> Option<(&'static str, f64)> {
+        let others =
+            CONTENDERS.iter().filter(|other| other.family == family && !other.id.starts_with("leasehold"));
+        let rates = others.filter_map(|other| {
+            let cells = scenarios.iter().filter_map(|scenario| self.results.cell(scenario, other.id));
+            let right = cells.filter(|cell| !cell.is_wrong());
+            let rates = right.filter_map(|cell| cell.figure("rate")).map(|figure| figure.median);
+            Some((other.id, rates.max_by(f64::total_cmp)?))
+        });
+        rates.max_by(|one, other| one.1.total_cmp(&other.1))
+    }
+
+    /// Our best rate as a multiple of the best of the others.
+    fn against_best(&mut self, text: &str, scenarios: &[&str], times: f64) {
+        for (ours, family, limit) in
+            [("leasehold", Family::Hash, times), ("leasehold-setnx", Family::SetNx, times)]
+        {
+            self.against(text, scenarios, ours, family, limit);
+        }
+    }
+
+    fn against(&mut self, text: &str, scenarios: &[&str], ours: &str, family: Family, limit: f64) {
+        let rates = scenarios.iter().filter_map(|scenario| self.median(scenario, ours, "rate"));
+        let mine = rates.max_by(f64::total_cmp);
+        let best = self.best(scenarios, family);
+        let value = mine.zip(best).map(|(mine, (_, theirs))| mine / theirs);
+        let note = best.map_or_else(String::new, |(id, _)| format!(" × {id}"));
+        self.add_with(format!("{text}, {ours} / best of its layout"), value, AtLeast(limit), &note);
+    }
+
+    /// What one of many costs, against one of few.
+    fn growth(&mut self, scenarios: [&str; 3], ours: &str, metric: &str, what: &str, sizes: Option<[f64; 3]>) {
+        let each = |at: usize| {
+            let whole = self.median(scenarios[at], ours, metric)?;
+            Some(sizes.map_or(whole, |sizes| whole / sizes[at]))
+        };
+        let value = each(0).zip(each(2)).map(|(few, many)| many / few);
+        let text = format!("{ours}: {what}, {} / {}", scenarios[2], scenarios[0]);
+        self.add(text, value, AtMost(GROWTH));
+    }
+}
+
+/// All targets, in the order of their numbers.
+pub(crate) fn judge(results: &Results) -> Vec<Target> {
+    let mut judge = Judge { results, targets: Vec::new() };
+    let (ours, setnx) = ("leasehold", "leasehold-setnx");
+
+    judge.add("1. U1: p50 / client", judge.ratio("U1", "p50", ours, "client"), AtMost(1.15));
+    for scenario in &U2[1..] {
+        let rate = |theirs| judge.ratio(scenario, "rate", ours, theirs);
+        let (client, raw) = (rate("client"), rate("raw"));
+        let cpu = judge.ratio(scenario, "client_cpu", ours, "client");
+        judge.add(format!("1. {scenario}: pairs/s / client"), client, AtLeast(1.0));
+        judge.add(format!("1. {scenario}: pairs/s / raw"), raw, AtLeast(0.85));
+        judge.add(format!("1. {scenario}: client CPU a pair / client"), cpu, AtMost(1.2));
+    }
+    judge.against("2. U2: best pairs/s", &U2, ours, Family::Hash, 3.0);
+    judge.against("2. U2: best pairs/s", &U2, setnx, Family::SetNx, 1.15);
+    judge.against_best("3. C1: grants/s", &["C1"], 10.0);
+    judge.against_best("4. C2: grants/s", &["C2"], 2.0);
+    for ours in [ours, setnx] {
+        let of = |metric| judge.median("C2", ours, metric);
+        let (commands, fairness, worst) = (of("commands"), of("jain_processes"), of("worst"));
+        judge.add(format!("4. C2, {ours}: commands a grant"), commands, AtMost(3.0));
+        judge.add(format!("4. C2, {ours}: fairness between processes"), fairness, AtLeast(0.9));
+        judge.add(format!("4. C2, {ours}: worst wait / mean"), worst, AtMost(10.0));
+    }
+    for (ours, client) in [(ours, "client"), (setnx, "client-setnx")] {
+        let times = judge.ratio("H", "handover_p50", ours, client);
+        judge.add(format!("5. H, {ours}: p50 / by hand"), times, AtMost(1.25));
+    }
+    for ours in [ours, setnx] {
+        let of = |metric| judge.median(W1[2], ours, metric);
+        let (requests, left, memory) = (of("requests_per_100"), of("least_left"), of("memory"));
+        judge.add(format!("6. W1, {ours}: requests a period for 100 locks"), requests, AtMost(1.0));
+        judge.add(format!("6. W1, {ours}: least time left / lease"), left, AtLeast(0.5));
+        judge.add(format!("6. W1, {ours}: bytes a lock"), memory, AtMost(1024.0));
+        let of = |metric| judge.median(W2[2], ours, metric);
+        // One for commands, one for messages.
+        let (connections, memory, all) = (of("connections"), of("memory"), of("elapsed"));
+        judge.add(format!("6. W2, {ours}: connections, one of them for messages"), connections, AtMost(2.0));
+        judge.add(format!("6. W2, {ours}: bytes a waiter"), memory, AtMost(4096.0));
+        judge.add(format!("6. W2, {ours}: seconds until all run"), all.map(|all| all / 1e6), AtMost(1.0));
+    }
+    for scenario in ["M-16", "M-64"] {
+        let times = judge.ratio(scenario, "rate", "tokio-mutex", "leasehold-memory");
+        judge.add(format!("7. {scenario}: plain mutex / memory engine"), times, AtMost(5.0));
+    }
+    for ours in [ours, setnx] {
+        judge.growth(U2, ours, "client_cpu", "client CPU a pair", None);
+        judge.growth(W1, ours, "client_cpu", "client CPU a lock and period", None);
+        judge.growth(W1, ours, "memory", "bytes a lock", None);
+        judge.growth(W2, ours, "memory", "bytes a waiter", None);
+        judge.growth(W2, ours, "elapsed", "time a waiter until all run", Some([100.0, 1_000.0, 10_000.0]));
+    }
+    judge.targets
+}
+
+fn verdict(target: &Target) -> &'static str {
+    match target.holds {
+        Some(true) => "holds",
+        Some(false) => "MISSED",
+        None => "–",
+    }
+}
+
+/// The targets for the terminal.
+pub(crate) fn table(targets: &[Target]) -> String {
+    let width = targets.iter().map(|target| target.text.chars().count()).max().unwrap_or(0);
+    let mut text = String::new();
+    for target in targets {
+        let _ = writeln!(text, "{:<width$}  {:>24}  {}", target.text, target.value, verdict(target));
+    }
+    let count = |holds| targets.iter().filter(|target| target.holds == holds).count();
+    let (held, missed, open) = (count(Some(true)), count(Some(false)), count(None));
+    let _ = writeln!(text, "{held} hold, {missed} are missed, {open} were not measured.");
+    text
+}
+
+/// The targets for the report.
+pub(crate) fn markdown(targets: &[Target]) -> String {
+    let mut text = String::from("| Target | Measured | |\n|---|--:|---|\n");
+    for target in targets {
+        let _ = writeln!(text, "| {} | {} | {} |", target.text, target.value, verdict(target));
+    }
+    text
+}
