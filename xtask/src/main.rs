@@ -1,7 +1,9 @@
 //! The project's own commands, run as `cargo xtask`.
 
+mod bench;
 mod check;
 mod command;
+mod instructions;
 mod interop;
 mod leaks;
 mod msrv;
@@ -28,6 +30,10 @@ enum Xtask {
     Leaks(leaks::Args),
     /// The tests that look for rare events, with the numbers that find them: some minutes.
     Soak,
+    /// How many instructions a lock costs in memory, against the number that was written down.
+    Instructions(instructions::Args),
+    /// The comparison with other lock libraries: builds all of them, and says which targets hold.
+    Bench(bench::Args),
 }
 
 /// What the first two commands take.
@@ -49,6 +55,8 @@ fn main() -> ExitCode {
             Xtask::Interop(args) => interop::run(&args),
             Xtask::Leaks(args) => leaks::run(&args),
             Xtask::Soak => soak::run(),
+            Xtask::Instructions(args) => instructions::run(&args),
+            Xtask::Bench(args) => bench::run(&args),
         });
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -168,6 +168,7 @@ impl Contender {
         match scenario.job {
             Job::Contend(_) if self.id.starts_with("raw") => Some("no lock logic, so it cannot wait"),
             Job::Hold { .. } => self.keeps_none,
+            Job::Wake { .. } if self.id == "lettuce" => Some("needs a thread for each waiter"),
             _ => None,
         }
     }

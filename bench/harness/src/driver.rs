@@ -35,8 +35,8 @@ impl Places {
             Program::Go => Command::new(self.others.join("go/bench")),
             Program::Java => {
                 let mut java = Command::new("java");
-                // The collector that the documentation of Redisson has nothing against: what the machine chooses.
-                java.arg("-cp").arg(self.others.join("java/*")).arg("Bench");
+                let folder = self.others.join("java").display().to_string();
+                java.arg("-cp").arg(format!("{folder}/classes:{folder}/lib/*")).arg("Bench");
                 java
             }
             Program::Python => {
