@@ -18,6 +18,8 @@ pub(crate) struct Contender {
     pub(crate) plain: &'static [&'static str],
     /// Why it does not keep a lock alive, if it does not.
     keeps_none: Option<&'static str>,
+    /// Why it does not wait for a lock, if it does not.
+    waits_not: Option<&'static str>,
 }
 
 /// Who is compared with whom.
@@ -54,7 +56,12 @@ const USUAL: Contender = Contender {
     channel: None,
     plain: &[],
     keeps_none: None,
+    waits_not: None,
 };
+
+/// Why a baseline does not wait.
+const NO_LOGIC: Option<&str> = Some("no lock logic, so it cannot wait");
+
 
 /// All of them, in the order in which they are shown.
 pub(crate) const CONTENDERS: &[Contender] = &[
@@ -82,13 +89,20 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         plain: &["set"],
         ..USUAL
     },
-    Contender { id: "raw", family: Family::Baseline, program: Program::Rust("raw"), ..USUAL },
+    Contender {
+        id: "raw",
+        family: Family::Baseline,
+        program: Program::Rust("raw"),
+        waits_not: NO_LOGIC,
+        ..USUAL
+    },
     Contender {
         id: "raw-setnx",
         family: Family::Baseline,
         program: Program::Rust("raw"),
         words: &["layout=setnx"],
         plain: &["set"],
+        waits_not: NO_LOGIC,
         ..USUAL
     },
     Contender {
@@ -135,6 +149,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         program: Program::Rust("distributed_lock"),
         key_prefix: "distributed-lock:",
         plain: &["set"],
+        waits_not: Some("does not wait: with one server an acquire that finds the lock busy fails at once"),
         ..USUAL
     },
     Contender {
@@ -166,10 +181,11 @@ impl Contender {
     /// Why it cannot do what a scenario asks for, if it cannot.
     pub(crate) fn cannot(&self, scenario: &Scenario) -> Option<&'static str> {
         match scenario.job {
-            Job::Contend(_) if self.id.starts_with("raw") => Some("no lock logic, so it cannot wait"),
+            Job::Contend(_) => self.waits_not,
             Job::Hold { .. } => self.keeps_none,
             Job::Wake { .. } if self.id == "lettuce" => Some("needs a thread for each waiter"),
-            _ => None,
+            Job::Wake { .. } => self.waits_not,
+            Job::Pairs { .. } => None,
         }
     }
 }
