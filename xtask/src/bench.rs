@@ -78,10 +78,13 @@ const BUILDS: &[(&str, &str)] = &[
 ///
 /// When a tool is missing, something does not build, or a target is missed.
 pub(crate) fn run(Args { yes, rest }: &Args) -> Result<(), String> {
-    setup::ensure(TOOLS, *yes)?;
-    let mut steps = Steps::default();
-    if !BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
-        return steps.finish();
+    let lists = rest.iter().any(|word| ["--list", "--help"].contains(&word.as_str()));
+    if !lists {
+        setup::ensure(TOOLS, *yes)?;
+        let mut steps = Steps::default();
+        if !BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
+            return steps.finish();
+        }
     }
     // The harness finds the drivers in Rust beside itself.
     let harness = "cargo run --quiet --release --locked --manifest-path bench/Cargo.toml --package bench-harness --";

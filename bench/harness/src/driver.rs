@@ -124,6 +124,11 @@ impl Driver {
         machine::cpu(self.pid()).unwrap_or(0.0)
     }
 
+    /// The same for a job that costs little and ends no thread.
+    pub(crate) fn fine_cpu(&self) -> f64 {
+        machine::cpu_of_threads(self.pid()).unwrap_or(0.0)
+    }
+
     pub(crate) fn memory(&self) -> f64 {
         machine::memory(self.pid()).unwrap_or(0.0)
     }

@@ -33,7 +33,7 @@ pub(crate) fn hold(
     let empty = driver.memory();
     driver.say("go")?;
     driver.expect("held", PATIENCE)?;
-    let (before, cpu, began) = (Info::ask(connection)?, driver.cpu(), Instant::now());
+    let (before, cpu, began) = (Info::ask(connection)?, driver.fine_cpu(), Instant::now());
     let period = LEASE / 3;
     let mut least = LEASE.as_millis() as f64;
     let mut random = 1usize;
@@ -51,7 +51,7 @@ pub(crate) fn hold(
     }
     let watched = began.elapsed();
     let after = Info::ask(connection)?;
-    let (cpu, full) = (driver.cpu() - cpu, driver.memory());
+    let (cpu, full) = (driver.fine_cpu() - cpu, driver.memory());
     driver.say("end")?;
     driver.outcome(PATIENCE)?;
     let sent = after.sent_since(&before, contender.plain);
