@@ -34,7 +34,7 @@ const TOOLS: &[Tool] = &[
     Tool {
         name: "go",
         probe: "go version",
-        reason: "rueidislock and redsync are written in it, and need version 1.25 or later",
+        reason: "rueidislock and redsync are written in it; from 1.21 on it fetches the version they need",
         source: Source::Debian("golang-go"),
     },
     Tool {

@@ -19,7 +19,7 @@ use crate::scenarios::{Contention, Job, Scenario};
 use crate::{wake, zipf};
 
 /// How long a driver may take to come up, or to end after its time.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// The server, and where things are.
 pub(crate) struct Runner {
