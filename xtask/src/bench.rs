@@ -49,7 +49,12 @@ const TOOLS: &[Tool] = &[
         reason: "it fetches Redisson and Lettuce",
         source: Source::Debian("maven"),
     },
-    Tool { name: "node", probe: "node --version", reason: "redlock runs on it", source: Source::Debian("nodejs") },
+    Tool {
+        name: "node",
+        probe: "node --version",
+        reason: "redlock runs on it",
+        source: Source::Debian("nodejs"),
+    },
     Tool { name: "npm", probe: "npm --version", reason: "it fetches redlock", source: Source::Debian("npm") },
     Tool {
         name: "python3-venv",
@@ -87,6 +92,7 @@ pub(crate) fn run(Args { yes, rest }: &Args) -> Result<(), String> {
         }
     }
     // The harness finds the drivers in Rust beside itself.
-    let harness = "cargo run --quiet --release --locked --manifest-path bench/Cargo.toml --package bench-harness --";
+    let harness =
+        "cargo run --quiet --release --locked --manifest-path bench/Cargo.toml --package bench-harness --";
     command::run(&format!("{harness} {}", rest.join(" ")))
 }

@@ -40,7 +40,8 @@ pub(crate) async fn run<C: Contender>(contender: &Arc<C>, args: &Args) -> Result
             Conversation::say("ready")?;
             let began = Instant::now();
             let held = hold(contender, prefix, tasks).await?;
-            let outcome = Outcome { elapsed_ns: nanos(began), grants: held.len() as u64, ..Outcome::default() };
+            let outcome =
+                Outcome { elapsed_ns: nanos(began), grants: held.len() as u64, ..Outcome::default() };
             Conversation::say("held")?;
             Conversation::end(&outcome)
         }
@@ -86,7 +87,8 @@ async fn pairs<C: Contender>(
     let (latency, troubles) = (Arc::new(Recorder::new()), Arc::new(Troubles::default()));
     let began = Instant::now();
     let task = |task: usize| {
-        let (contender, latency, troubles) = (Arc::clone(contender), Arc::clone(&latency), Arc::clone(&troubles));
+        let (contender, latency, troubles) =
+            (Arc::clone(contender), Arc::clone(&latency), Arc::clone(&troubles));
         let name = format!("{prefix}:{task}");
         tokio::spawn(async move {
             let mut count = 0;
@@ -174,7 +176,8 @@ async fn contend<C: Contender>(contender: &Arc<C>, plan: &Arc<Plan>, tasks: usiz
     let began = Instant::now();
     let task = |task: usize| {
         let (contender, plan) = (Arc::clone(contender), Arc::clone(plan));
-        let (waits, handovers, troubles) = (Arc::clone(&waits), Arc::clone(&handovers), Arc::clone(&troubles));
+        let (waits, handovers, troubles) =
+            (Arc::clone(&waits), Arc::clone(&handovers), Arc::clone(&troubles));
         tokio::spawn(async move {
             let who = (plan.process << 32) + task as u64 + 1;
             let (mut counted, mut all) = (0, 0);

@@ -7,7 +7,8 @@ pub const ACQUIRE: &str = include_str!("../../../crates/leasehold/src/engine/red
 /// Gives it back: key; owner, its count, lease, channel.
 pub const RELEASE: &str = include_str!("../../../crates/leasehold/src/engine/redis/scripts/release.lua");
 /// Gives back a lock by `SET … NX`: key; owner, channel.
-pub const SETNX_RELEASE: &str = include_str!("../../../crates/leasehold/src/engine/redis/scripts/setnx_release.lua");
+pub const SETNX_RELEASE: &str =
+    include_str!("../../../crates/leasehold/src/engine/redis/scripts/setnx_release.lua");
 
 /// The lease that is asked for: the library's watchdog time.
 pub const LEASE_MS: &str = "30000";

@@ -14,8 +14,8 @@ pub(crate) struct Contender {
     pub(crate) key_prefix: &'static str,
     /// Where its waiters listen, by what comes before the name in braces; nothing if they look or are told by others.
     pub(crate) channel: Option<&'static str>,
-    /// Commands that its client sends and none of its scripts calls; see `info.rs`.
-    pub(crate) plain: &'static [&'static str],
+    /// Plain commands that its client sends, and which share of their calls is not from its scripts; see `info.rs`.
+    pub(crate) plain: &'static [(&'static str, f64)],
     /// Why it does not keep a lock alive, if it does not.
     keeps_none: Option<&'static str>,
     /// Why it does not wait for a lock, if it does not.
@@ -59,9 +59,11 @@ const USUAL: Contender = Contender {
     waits_not: None,
 };
 
+/// Most take the lock by a plain `SET`, which none of their scripts calls.
+const SET: &[(&str, f64)] = &[("set", 1.0)];
+
 /// Why a baseline does not wait.
 const NO_LOGIC: Option<&str> = Some("no lock logic, so it cannot wait");
-
 
 /// All of them, in the order in which they are shown.
 pub(crate) const CONTENDERS: &[Contender] = &[
@@ -77,7 +79,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         program: Program::Rust("leasehold"),
         words: &["layout=setnx"],
         channel: Some("leasehold_setnx__channel:"),
-        plain: &["set"],
+        plain: SET,
         ..USUAL
     },
     Contender { id: "client", family: Family::Baseline, program: Program::Rust("client"), ..USUAL },
@@ -86,7 +88,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         family: Family::Baseline,
         program: Program::Rust("client"),
         words: &["layout=setnx"],
-        plain: &["set"],
+        plain: SET,
         ..USUAL
     },
     Contender {
@@ -101,7 +103,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         family: Family::Baseline,
         program: Program::Rust("raw"),
         words: &["layout=setnx"],
-        plain: &["set"],
+        plain: SET,
         waits_not: NO_LOGIC,
         ..USUAL
     },
@@ -110,6 +112,8 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         family: Family::Hash,
         program: Program::Java,
         words: &["contender=redisson"],
+        // For each release, one in the script and one that is sent behind it.
+        plain: &[("del", 0.5)],
         channel: Some("redisson_lock__channel:"),
         ..USUAL
     },
@@ -117,7 +121,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         id: "lettuce",
         program: Program::Java,
         words: &["contender=lettuce"],
-        plain: &["set", "del"],
+        plain: &[("set", 1.0), ("del", 1.0)],
         keeps_none: Some("the spin lock of the tutorials does not renew"),
         ..USUAL
     },
@@ -132,30 +136,30 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         id: "redsync",
         program: Program::Go,
         words: &["contender=redsync"],
-        plain: &["set"],
+        plain: SET,
         keeps_none: Some("does not renew by itself"),
         ..USUAL
     },
     Contender {
         id: "rslock",
         program: Program::Rust("rslock"),
-        plain: &["set"],
+        plain: SET,
         keeps_none: Some("does not renew by itself"),
         ..USUAL
     },
-    Contender { id: "rlock", program: Program::Rust("rlock"), ..USUAL },
+    Contender { id: "rlock", program: Program::Rust("rlock"), plain: SET, ..USUAL },
     Contender {
         id: "distributed-lock",
         program: Program::Rust("distributed_lock"),
         key_prefix: "distributed-lock:",
-        plain: &["set"],
+        plain: SET,
         waits_not: Some("does not wait: with one server an acquire that finds the lock busy fails at once"),
         ..USUAL
     },
     Contender {
         id: "redis-py",
         program: Program::Python,
-        plain: &["set"],
+        plain: SET,
         keeps_none: Some("does not renew by itself"),
         ..USUAL
     },

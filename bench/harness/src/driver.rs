@@ -98,7 +98,8 @@ impl Driver {
             Err(RecvTimeoutError::Timeout) => Err(format!("nothing heard for {} s", limit.as_secs())),
             Err(RecvTimeoutError::Disconnected) => {
                 let text = self.complaints.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
-                let said = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("without a word");
+                let said =
+                    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("without a word");
                 Err(format!("its driver ended: {}", said.trim()))
             }
         }
@@ -112,7 +113,9 @@ impl Driver {
 
     pub(crate) fn say(&mut self, word: &str) -> Result<(), String> {
         let input = self.input.as_mut().ok_or("its driver hears nothing any more")?;
-        writeln!(input, "{word}").and_then(|()| input.flush()).map_err(|error| format!("its driver is gone: {error}"))
+        writeln!(input, "{word}")
+            .and_then(|()| input.flush())
+            .map_err(|error| format!("its driver is gone: {error}"))
     }
 
     pub(crate) fn outcome(&mut self, limit: Duration) -> Result<Outcome, String> {

@@ -3,8 +3,8 @@
 //! *Commands sent.* `INFO commandstats` also counts the commands that scripts call, and so does
 //! `total_commands_processed`; the server does not tell them apart. So only those commands are added up that no script
 //! can call or none of the contender's does: calls of scripts, subscriptions and whatever else belongs to a connection,
-//! and the plain commands that [`Contender::plain`](crate::contenders::Contender) names. A message that the server
-//! sends is not a command.
+//! and the plain commands that [`Contender::plain`](crate::contenders::Contender) names, as `MONITOR` shows them. A
+//! message that the server sends is not a command.
 
 use std::collections::HashMap;
 
@@ -12,9 +12,29 @@ use leasehold_testkit::resp::{Connection, Value};
 
 /// Commands that no script can call.
 const NEVER_IN_SCRIPTS: &[&str] = &[
-    "auth", "discard", "eval", "eval_ro", "evalsha", "evalsha_ro", "exec", "fcall", "fcall_ro", "hello", "multi",
-    "ping", "psubscribe", "punsubscribe", "quit", "reset", "select", "ssubscribe", "subscribe", "sunsubscribe",
-    "unsubscribe", "unwatch", "watch",
+    "auth",
+    "discard",
+    "eval",
+    "eval_ro",
+    "evalsha",
+    "evalsha_ro",
+    "exec",
+    "fcall",
+    "fcall_ro",
+    "hello",
+    "multi",
+    "ping",
+    "psubscribe",
+    "punsubscribe",
+    "quit",
+    "reset",
+    "select",
+    "ssubscribe",
+    "subscribe",
+    "sunsubscribe",
+    "unsubscribe",
+    "unwatch",
+    "watch",
 ];
 
 /// A moment in the life of a server.
@@ -35,8 +55,7 @@ impl Info {
             let reply = connection.call(&["INFO", section]).map_err(|error| error.to_string())?;
             text += reply.as_str().ok_or("INFO has no text")?;
         }
-        let fields: HashMap<_, _> =
-            text.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
+        let fields: HashMap<_, _> = text.lines().filter_map(|line| line.trim_end().split_once(':')).collect();
         let number = |key: &str| fields.get(key).and_then(|value| value.parse().ok()).unwrap_or(0.0);
         let calls = fields.iter().filter_map(|(key, value)| {
             let name = key.strip_prefix("cmdstat_")?;
@@ -52,13 +71,15 @@ impl Info {
     }
 
     /// How many commands clients have sent since `before`.
-    pub(crate) fn sent_since(&self, before: &Self, plain: &[&str]) -> f64 {
-        let counted = |name: &str| {
+    pub(crate) fn sent_since(&self, before: &Self, plain: &[(&str, f64)]) -> f64 {
+        let share = |name: &str| {
             let alone = name.split('|').next().unwrap_or(name);
-            NEVER_IN_SCRIPTS.contains(&name) || plain.contains(&name) || ["client", "script"].contains(&alone)
+            let never = NEVER_IN_SCRIPTS.contains(&name) || ["client", "script"].contains(&alone);
+            let sent = plain.iter().find(|(command, _)| *command == name).map_or(0.0, |(_, share)| *share);
+            if never { 1.0 } else { sent }
         };
-        let counts = self.calls.iter().filter(|(name, _)| counted(name));
-        counts.map(|(name, calls)| calls - before.calls.get(name).unwrap_or(&0.0)).sum()
+        let since = |name: &str, calls: f64| calls - before.calls.get(name).unwrap_or(&0.0);
+        self.calls.iter().map(|(name, calls)| share(name) * since(name, *calls)).sum()
     }
 }
 

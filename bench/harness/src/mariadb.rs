@@ -21,7 +21,13 @@ impl MariaDb {
         let user = Command::new("id").arg("-un").output().map_err(|error| error.to_string())?;
         let user = format!("--user={}", String::from_utf8_lossy(&user.stdout).trim());
         let installed = Command::new("mariadb-install-db")
-            .args(["--no-defaults", "--auth-root-authentication-method=normal", "--skip-test-db", &data, &user])
+            .args([
+                "--no-defaults",
+                "--auth-root-authentication-method=normal",
+                "--skip-test-db",
+                &data,
+                &user,
+            ])
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();

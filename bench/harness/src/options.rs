@@ -75,7 +75,8 @@ impl Options {
                 continue;
             }
             for contender in CONTENDERS {
-                let wanted = self.contenders.is_empty() || self.contenders.iter().any(|id| id == contender.id);
+                let wanted =
+                    self.contenders.is_empty() || self.contenders.iter().any(|id| id == contender.id);
                 if wanted && scenario.is_for(contender) {
                     plan.push((scenario.clone(), contender));
                 }

@@ -42,14 +42,8 @@ pub(crate) struct Contention {
 }
 
 impl Contention {
-    const ONE_NAME: Self = Self {
-        processes: 1,
-        tasks: 64,
-        names: 1,
-        work: Duration::ZERO,
-        pause: Duration::ZERO,
-        turns: 0,
-    };
+    const ONE_NAME: Self =
+        Self { processes: 1, tasks: 64, names: 1, work: Duration::ZERO, pause: Duration::ZERO, turns: 0 };
 }
 
 /// The lease of W1. Others renew at a third or a half of it.

@@ -94,7 +94,9 @@ pub(crate) fn wake(
     settle(connection)?;
     let (full, before) = (driver.memory(), Info::ask(connection)?);
     let channels: Vec<_> = (0..count)
-        .map(|name| contender.channel.map_or(String::new(), |channel| format!("{channel}{{{prefix}:{name}}}")))
+        .map(|name| {
+            contender.channel.map_or(String::new(), |channel| format!("{channel}{{{prefix}:{name}}}"))
+        })
         .collect();
     let give = "for i, key in ipairs(KEYS) do redis.call('del', key)
         if ARGV[i] ~= '' then redis.call('publish', ARGV[i], '0') end end";

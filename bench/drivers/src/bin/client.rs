@@ -7,9 +7,7 @@
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use bench_drivers::wire::{
-    ACQUIRE, CLIENT_ID, LEASE_MS, RELEASE, SETNX_RELEASE, channel, setnx_channel,
-};
+use bench_drivers::wire::{ACQUIRE, CLIENT_ID, LEASE_MS, RELEASE, SETNX_RELEASE, channel, setnx_channel};
 use bench_drivers::{Args, Contender, Error, drive};
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, Script, Value};

@@ -10,9 +10,7 @@ use std::net::TcpStream;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use bench_drivers::wire::{
-    ACQUIRE, CLIENT_ID, LEASE_MS, RELEASE, SETNX_RELEASE, channel, setnx_channel,
-};
+use bench_drivers::wire::{ACQUIRE, CLIENT_ID, LEASE_MS, RELEASE, SETNX_RELEASE, channel, setnx_channel};
 use bench_drivers::{Args, Conversation, Error, Outcome, Recorder};
 
 fn main() -> ExitCode {
