@@ -280,7 +280,7 @@ func hold(c Contender, prefix string, count int) Outcome {
 		os.Exit(1)
 	default:
 	}
-	return Outcome{Elapsed: time.Since(began).Nanoseconds(), Grants: uint64(count)}
+	return Outcome{Elapsed: time.Since(began).Nanoseconds(), Tasks: []uint64{}, Grants: uint64(count)}
 }
 
 func wake(c Contender, prefix string, count int) Outcome {
@@ -298,7 +298,7 @@ func wake(c Contender, prefix string, count int) Outcome {
 	}
 	say("held")
 	group.Wait()
-	outcome := Outcome{}
+	outcome := Outcome{Tasks: []uint64{}}
 	for _, at := range granted {
 		outcome.Last = max(outcome.Last, at)
 		if at > 0 {

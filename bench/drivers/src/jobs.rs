@@ -73,7 +73,7 @@ impl Troubles {
 
     fn tell(&self, outcome: &mut Outcome) {
         outcome.errors = self.count.load(Ordering::Relaxed);
-        outcome.error = self.first.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        outcome.error.clone_from(&self.first.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }
 

@@ -185,10 +185,9 @@ impl Contender {
     /// Why it cannot do what a scenario asks for, if it cannot.
     pub(crate) fn cannot(&self, scenario: &Scenario) -> Option<&'static str> {
         match scenario.job {
-            Job::Contend(_) => self.waits_not,
             Job::Hold { .. } => self.keeps_none,
             Job::Wake { .. } if self.id == "lettuce" => Some("needs a thread for each waiter"),
-            Job::Wake { .. } => self.waits_not,
+            Job::Contend(_) | Job::Wake { .. } => self.waits_not,
             Job::Pairs { .. } => None,
         }
     }

@@ -1,4 +1,4 @@
-//! A MariaDB server for one run.
+//! A `MariaDB` server for one run.
 
 use std::net::TcpListener;
 use std::path::PathBuf;

@@ -89,7 +89,7 @@ impl Column {
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => {
-            let digits = format!("{:.0}", size);
+            let digits = format!("{size:.0}");
             let mut text = String::from(if value < 0.0 { "-" } else { "" });
             for (at, digit) in digits.chars().enumerate() {
                 if at > 0 && (digits.len() - at).is_multiple_of(3) {

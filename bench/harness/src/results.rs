@@ -40,10 +40,8 @@ impl Cell {
 
     /// Why there are no figures, if there are none.
     pub(crate) fn reason(&self) -> Option<&str> {
-        match self.rounds.iter().all(Result::is_err) {
-            true => self.rounds.first()?.as_ref().err().map(String::as_str),
-            false => None,
-        }
+        let failed = self.rounds.iter().all(Result::is_err);
+        self.rounds.first().filter(|_| failed)?.as_ref().err().map(String::as_str)
     }
 
     /// Whether two were inside at once, in any round.

@@ -9,7 +9,7 @@ use bench_drivers::{Histogram, Outcome, RECORD};
 use leasehold_testkit::resp::Connection;
 use leasehold_testkit::server::{Flavour, Server};
 
-use crate::contenders::{Contender, Family};
+use crate::contenders::{Contender, Family, Program};
 use crate::driver::{Driver, Places};
 use crate::info::Info;
 use crate::mariadb::MariaDb;
@@ -59,15 +59,24 @@ impl Runner {
         }
     }
 
+    /// How long a driver warms up.
+    fn warm_up(&self, contender: &Contender) -> Duration {
+        match contender.program {
+            // What is compiled as it runs needs some time to be fast.
+            Program::Java => self.warm_up * 4,
+            _ => self.warm_up,
+        }
+    }
+
     /// What every driver is told.
-    pub(crate) fn words(&self, job: &str, prefix: &str, tasks: usize) -> Vec<String> {
+    pub(crate) fn words(&self, contender: &Contender, job: &str, prefix: &str, tasks: usize) -> Vec<String> {
         vec![
             format!("url={}", self.server.url()),
             format!("job={job}"),
             format!("prefix={prefix}"),
             format!("tasks={tasks}"),
             format!("run_ms={}", self.run.as_millis()),
-            format!("warm_ms={}", self.warm_up.as_millis()),
+            format!("warm_ms={}", self.warm_up(contender).as_millis()),
         ]
     }
 
@@ -78,9 +87,9 @@ impl Runner {
         tasks: usize,
         connection: &mut Connection,
     ) -> Result<Metrics, String> {
-        let words = self.words("pairs", prefix, tasks);
+        let words = self.words(contender, "pairs", prefix, tasks);
         let mut driver = Driver::start(&self.places, contender, &words)?;
-        driver.expect("ready", PATIENCE + self.warm_up)?;
+        driver.expect("ready", PATIENCE + self.warm_up(contender))?;
         let costs = Costs::begin(&[&driver], connection)?;
         driver.say("go")?;
         let outcome = driver.outcome(PATIENCE + self.run)?;
@@ -98,7 +107,7 @@ impl Runner {
         contention: Contention,
         connection: &mut Connection,
     ) -> Result<Metrics, String> {
-        let mut words = self.words("contend", prefix, contention.tasks);
+        let mut words = self.words(contender, "contend", prefix, contention.tasks);
         let Contention { processes, names, work, pause, turns, .. } = contention;
         words.push(format!("names={names}"));
         words.push(format!("work_us={}", work.as_micros()));
@@ -124,7 +133,7 @@ impl Runner {
             drivers.push(Driver::start(&self.places, contender, &words)?);
         }
         for driver in &mut drivers {
-            driver.expect("ready", PATIENCE + self.warm_up)?;
+            driver.expect("ready", PATIENCE + self.warm_up(contender))?;
         }
         let asked = database.as_ref().map_or(Ok(0.0), MariaDb::questions)?;
         let costs = Costs::begin(&drivers.iter().collect::<Vec<_>>(), connection)?;

@@ -26,7 +26,7 @@ pub(crate) fn hold(
     count: usize,
     connection: &mut Connection,
 ) -> Result<Metrics, String> {
-    let mut words = runner.words("hold", prefix, count);
+    let mut words = runner.words(contender, "hold", prefix, count);
     words.push(format!("lease_ms={}", LEASE.as_millis()));
     let mut driver = Driver::start(&runner.places, contender, &words)?;
     driver.expect("ready", PATIENCE)?;
@@ -86,12 +86,13 @@ pub(crate) fn wake(
     for keys in keys.chunks(CHUNK) {
         script(connection, &take, keys, &[])?;
     }
-    let mut driver = Driver::start(&runner.places, contender, &runner.words("wake", prefix, count))?;
+    let mut driver =
+        Driver::start(&runner.places, contender, &runner.words(contender, "wake", prefix, count))?;
     driver.expect("ready", PATIENCE)?;
     let empty = driver.memory();
     driver.say("go")?;
     driver.expect("held", PATIENCE)?;
-    settle(connection)?;
+    settle(connection, contender, prefix, count)?;
     let (full, before) = (driver.memory(), Info::ask(connection)?);
     let channels: Vec<_> = (0..count)
         .map(|name| {
@@ -116,17 +117,39 @@ pub(crate) fn wake(
     ]))
 }
 
-/// Waits until nothing happens any more, or for a while where somebody looks again and again.
-fn settle(connection: &mut Connection) -> Result<(), String> {
+/// Waits until everybody listens, where they do, and nothing happens any more; or for a while where somebody looks
+/// again and again.
+fn settle(
+    connection: &mut Connection,
+    contender: &Contender,
+    prefix: &str,
+    count: usize,
+) -> Result<(), String> {
+    if let Some(channel) = contender.channel {
+        let pattern = format!("{channel}{{{prefix}:*");
+        let began = Instant::now();
+        loop {
+            let reply =
+                connection.call(&["PUBSUB", "CHANNELS", &pattern]).map_err(|error| error.to_string())?;
+            let listening = reply.elements().len();
+            if listening >= count {
+                break;
+            }
+            if began.elapsed() > PATIENCE {
+                return Err(format!("only {listening} of {count} waiters listen"));
+            }
+            thread::sleep(Duration::from_millis(100));
+        }
+    }
     let mut still = 0;
     let mut last = Info::ask(connection)?;
-    for _ in 0..60 {
+    for _ in 0..50 {
         thread::sleep(Duration::from_millis(100));
         let now = Info::ask(connection)?;
         // Our own questions are the few.
         still = if now.commands - last.commands < 10.0 { still + 1 } else { 0 };
         if still == 3 {
-            return Ok(());
+            break;
         }
         last = now;
     }

@@ -1,4 +1,4 @@
-//! MariaDB's `GET_LOCK`, as in the named lock of many tutorials: the lock belongs to a session, so every task that
+//! `GET_LOCK` of `MariaDB`, as in the named lock of many tutorials: the lock belongs to a session, so every task that
 //! waits has a connection of its own. Statements are sent as text, which is one request each; a statement that is
 //! prepared first is two for whoever needs it once.
 

@@ -58,13 +58,11 @@ impl Contender for Memory {
 }
 
 async fn connect(args: &Args) -> Result<Memory, Error> {
-    Ok(match args.need("layout")? {
-        "leasehold" => Memory::Leasehold(Client::connect("memory:").await?),
-        _ => {
-            let parts = std::array::from_fn(|_| Mutex::default());
-            Memory::Tokio(Box::new(Map { hasher: RandomState::new(), parts }))
-        }
-    })
+    if args.need("layout")? == "leasehold" {
+        return Ok(Memory::Leasehold(Client::connect("memory:").await?));
+    }
+    let parts = std::array::from_fn(|_| Mutex::default());
+    Ok(Memory::Tokio(Box::new(Map { hasher: RandomState::new(), parts })))
 }
 
 fn main() -> ExitCode {
