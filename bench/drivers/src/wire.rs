@@ -1,14 +1,28 @@
 //! What the library sends to take a lock and to give it back, for the baselines that send the same.
 //!
-//! The scripts are the library's own files, so that a change there changes the baselines as well.
+//! The scripts are put together from the library's own files, as the library does it, so that a change there changes
+//! the baselines as well; the harness looks whether the library has really sent the same ones.
+
+/// One of the library's files.
+macro_rules! file {
+    ($name:literal) => {
+        include_str!(concat!("../../../crates/leasehold/src/engine/redis/scripts/", $name))
+    };
+}
 
 /// Takes a lock in the layout of Redisson: key; owner, lease, how often it is held, whether to take it by force.
-pub const ACQUIRE: &str = include_str!("../../../crates/leasehold/src/engine/redis/scripts/acquire.lua");
+pub const ACQUIRE: &str = concat!(file!("mint.lua"), file!("lock.lua"), file!("acquire.lua"));
 /// Gives it back: key; owner, its count, lease, channel.
-pub const RELEASE: &str = include_str!("../../../crates/leasehold/src/engine/redis/scripts/release.lua");
+pub const RELEASE: &str = concat!(file!("mint.lua"), file!("lock.lua"), file!("release.lua"));
 /// Gives back a lock by `SET … NX`: key; owner, channel.
-pub const SETNX_RELEASE: &str =
-    include_str!("../../../crates/leasehold/src/engine/redis/scripts/setnx_release.lua");
+pub const SETNX_RELEASE: &str = file!("setnx_release.lua");
+
+/// The hashes under which a server knows the scripts of a layout.
+#[must_use]
+pub fn hashes(setnx: bool) -> Vec<String> {
+    let scripts: &[&str] = if setnx { &[SETNX_RELEASE] } else { &[ACQUIRE, RELEASE] };
+    scripts.iter().map(|script| redis::Script::new(script).get_hash().to_owned()).collect()
+}
 
 /// The lease that is asked for: the library's watchdog time.
 pub const LEASE_MS: &str = "30000";

@@ -8,7 +8,7 @@
 
 use std::collections::HashMap;
 
-use leasehold_testkit::resp::{Connection, Value};
+use leasehold_servers::resp::{Connection, Value};
 
 /// Commands that no script can call.
 const NEVER_IN_SCRIPTS: &[&str] = &[

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use bench_drivers::{Histogram, Outcome, RECORD};
-use leasehold_testkit::resp::Connection;
-use leasehold_testkit::server::{Flavour, Server};
+use bench_drivers::{Histogram, Outcome, RECORD, wire};
+use leasehold_servers::resp::Connection;
+use leasehold_servers::server::{Flavour, Server};
 
 use crate::contenders::{Contender, Family, Program};
 use crate::driver::{Driver, Places};
@@ -48,7 +48,9 @@ impl Runner {
             return Err(reason.into());
         }
         let mut connection = self.server.connect();
-        connection.call(&["FLUSHALL"]).map_err(|error| error.to_string())?;
+        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
+            connection.call(command).map_err(|error| error.to_string())?;
+        }
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("bench{number}");
         match scenario.job {
@@ -95,6 +97,7 @@ impl Runner {
         let outcome = driver.outcome(PATIENCE + self.run)?;
         let mut metrics = costs.end(&[&driver], connection, contender, outcome.grants)?;
         failures(&outcome)?;
+        same_scripts(contender, connection)?;
         metrics.insert("rate", outcome.grants as f64 / seconds(outcome.elapsed_ns));
         quantiles(&mut metrics, &outcome.latency, ["p50", "p99"]);
         Ok(metrics)
@@ -205,6 +208,24 @@ fn failures(outcome: &Outcome) -> Result<(), String> {
     match &outcome.error {
         Some(error) if outcome.errors > 0 => Err(format!("failed {} times: {error}", outcome.errors)),
         _ => Ok(()),
+    }
+}
+
+/// Looks whether the library has sent the scripts that the baselines send: else they would be no baselines.
+fn same_scripts(contender: &Contender, connection: &mut Connection) -> Result<(), String> {
+    let setnx = match contender.id {
+        "leasehold" => false,
+        "leasehold-setnx" => true,
+        _ => return Ok(()),
+    };
+    let hashes = wire::hashes(setnx);
+    let mut command = vec!["SCRIPT", "EXISTS"];
+    command.extend(hashes.iter().map(String::as_str));
+    let known = connection.call(&command).map_err(|error| error.to_string())?;
+    if known.elements().iter().all(|known| *known == 1) {
+        Ok(())
+    } else {
+        Err("the library sends other scripts than the baselines: drivers/src/wire.rs is out of date".into())
     }
 }
 

@@ -4,7 +4,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bench_drivers::unix_nanos;
-use leasehold_testkit::resp::{Connection, Value};
+use leasehold_servers::resp::{Connection, Value};
 
 use crate::contenders::{Contender, Family};
 use crate::driver::Driver;
