@@ -17,12 +17,15 @@ func connect(a args) (Contender, error) {
 	address := strings.TrimPrefix(a["url"], "redis://")
 	switch a["contender"] {
 	case "rueidislock":
-		// What its README recommends for one server of Redis 7.0.5 or later.
+		// What its README recommends for one server of Redis 7.0.5 or later; but for one time: by default it gives up on
+		// an answer after 20 ms to try the next key. With one key there is no next one, and whoever gave up waits for a
+		// message about a key that nobody has.
 		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption:   rueidis.ClientOption{InitAddress: []string{address}},
 			KeyMajority:    1,
 			NoLoopTracking: true,
 			KeyValidity:    a.lease(),
+			TryNextAfter:   5 * time.Second,
 		})
 		return rueidisLock{locker}, err
 	case "redsync":
