@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::resp::Value;
 
 use super::answers::{milliseconds, nonsense, owner};
+use super::book::Kept;
 use super::hints::Hints;
-use super::keeper::Kept;
 use super::{POLL, Redis, calls, rw_calls};
 use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
 use crate::error::Failure;
@@ -37,7 +37,7 @@ impl Redis {
         {
             return Reply::now(Attempt::Busy(busy));
         }
-        let before = self.keeper.get(&claim.spot);
+        let before = if claim.held > 0 { self.keeper.get(&claim.spot) } else { None };
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
         let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(&claim.term), begun);
         let length = kept.length(begun);

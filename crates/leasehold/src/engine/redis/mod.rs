@@ -7,6 +7,7 @@ mod address;
 mod answers;
 mod asking;
 mod beats;
+mod book;
 mod calls;
 mod connection;
 mod courtesy;
@@ -124,13 +125,14 @@ impl Engine for Redis {
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
         let begun = time::now();
-        let kept = self.keeper.get(spot);
-        let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
-        if from <= 1 {
-            // Renewal ends before the release is sent.
-            self.keeper.forget(spot);
+        let kept = if from <= 1 {
             self.hints.releasing(spot);
-        }
+            // Renewal ends before the release is sent.
+            self.keeper.forget(spot)
+        } else {
+            self.keeper.get(spot)
+        };
+        let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
         let answer = self.pipe().step(spot, calls::release(spot, from, length));
         let (spot, hints) = (spot.clone(), Arc::clone(&self.hints));
         Reply::later(async move {
