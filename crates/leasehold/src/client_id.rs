@@ -3,8 +3,14 @@
 use std::fmt;
 
 /// A random version 4 UUID, in the lower-case text form that Redisson's clients use.
+///
+/// It is part of every owner, and those are in everything that is kept of a hold. As one number it would be aligned to 16
+/// bytes, and so would they.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct ClientId(u128);
+pub(crate) struct ClientId {
+    first_half: u64,
+    second_half: u64,
+}
 
 impl ClientId {
     pub(crate) fn random() -> Self {
@@ -12,33 +18,28 @@ impl ClientId {
         getrandom::fill(&mut bytes).expect("the system has random numbers");
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
-        Self(u128::from_be_bytes(bytes))
+        let half = |first| u64::from_be_bytes(std::array::from_fn(|byte| bytes[first + byte]));
+        Self { first_half: half(0), second_half: half(8) }
     }
 
     /// The first eight bytes.
     pub(crate) fn first_half(self) -> u64 {
-        u64::try_from(self.0 >> 64).expect("half of the bits")
+        self.first_half
     }
 
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let digits: String = text.split('-').collect();
-        let id = Self(u128::from_str_radix(&digits, 16).ok()?);
+        let half = |digits: Option<&str>| u64::from_str_radix(digits?, 16).ok();
+        let id = Self { first_half: half(digits.get(..16))?, second_half: half(digits.get(16..))? };
         (id.to_string() == text).then_some(id)
     }
 }
 
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = format!("{:032x}", self.0);
-        write!(
-            f,
-            "{}-{}-{}-{}-{}",
-            &digits[..8],
-            &digits[8..12],
-            &digits[12..16],
-            &digits[16..20],
-            &digits[20..]
-        )
+        let Self { first_half: first, second_half: second } = self;
+        write!(f, "{:08x}-{:04x}-{:04x}", first >> 32, first >> 16 & 0xffff, first & 0xffff)?;
+        write!(f, "-{:04x}-{:012x}", second >> 48, second & 0xffff_ffff_ffff)
     }
 }
 
