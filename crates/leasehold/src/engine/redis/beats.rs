@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 use super::calls;
 use super::hints::Hints;
 use super::io::Pipe;
-use crate::engine::{Queueing, Spot, Target};
+use crate::engine::{Kind, Queueing, Spot, Target};
 use crate::owner::OwnerId;
 use crate::time::jittered;
 
@@ -47,7 +47,7 @@ impl Beats {
 
     /// Somebody has stopped waiting; false if it did not wait.
     pub(super) fn remove(&self, spot: &Spot) -> bool {
-        self.waiters().remove(spot).is_some()
+        spot.target.kind == Kind::Fair && self.waiters().remove(spot).is_some()
     }
 
     /// Beats until the client is gone.

@@ -198,7 +198,7 @@ impl Connection {
     }
 
     /// Subscribes to channels, or ends the subscriptions, and waits until that is so.
-    pub(super) async fn listen(&self, on: bool, channels: &[String]) -> Result<(), Trouble> {
+    pub(super) async fn listen(&self, on: bool, channels: &[Arc<str>]) -> Result<(), Trouble> {
         let (sink, answer) = oneshot::channel();
         let call = Call::command(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
         let call = channels.iter().fold(call, Call::arg);

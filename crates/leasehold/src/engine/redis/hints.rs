@@ -3,9 +3,10 @@
 //! Only the head of a line asks the server. A message wakes the head; whoever is passed over is woken when the
 //! head leaves. Messages are hints: each may be lost, and heads look by themselves when the lease they saw is over.
 
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use tokio::sync::Notify;
@@ -14,7 +15,6 @@ use super::courtesy::Courtesy;
 use super::keys;
 use crate::engine::line::{Line, MayTake};
 use crate::engine::{Kind, Spot, Target, Ticket};
-use crate::owner::OwnerId;
 use crate::time::{self, Instant};
 
 /// The lines of one client.
@@ -24,8 +24,6 @@ pub(super) struct Hints {
     tickets: AtomicU64,
     /// Rings for the subscriber when a name has got or lost its last waiter.
     pub(super) wanted: Notify,
-    /// Rings when subscriptions have come or gone.
-    changed: Notify,
     /// There is no connection for commands.
     outage: AtomicBool,
     /// The server does not let us subscribe: heads have to look from time to time.
@@ -35,59 +33,86 @@ pub(super) struct Hints {
 #[derive(Debug, Default)]
 struct State {
     lines: HashMap<Topic, Queue>,
-    channels: HashMap<String, Channel>,
+    channels: HashMap<Arc<str>, Channel>,
     /// Channels whose subscription may be out of step with the lines.
-    touched: HashSet<String>,
+    touched: HashSet<Arc<str>>,
     /// Whether messages can come at all.
     link: Link,
 }
 
-/// What one line is about: a target, and for a fair lock, where everybody has a channel, who waits for it.
-type Topic = (Target, Option<OwnerId>);
+/// What one line is about: a target, and for a fair lock, where everybody has a channel, the number of the owner that waits
+/// for it.
+type Topic = (Target, Option<u64>);
 
 fn topic(spot: &Spot) -> Topic {
-    (spot.target.clone(), (spot.target.kind == Kind::Fair).then_some(spot.owner))
+    (spot.target.clone(), (spot.target.kind == Kind::Fair).then_some(spot.owner.number))
 }
 
 /// Those who wait for one target.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Queue {
     line: Line,
-    channel: String,
-    courtesy: Option<Courtesy>,
+    channel: Arc<str>,
+    /// Seldom there, and larger than all the rest.
+    courtesy: Option<Box<Courtesy>>,
 }
 
 impl Queue {
-    /// Something may have changed. Gives whom to wake.
-    fn hear(&mut self, kind: Kind, now: Instant) -> Vec<Waker> {
+    fn new(channel: Arc<str>) -> Self {
+        Self { line: Line::default(), channel, courtesy: None }
+    }
+
+    /// Something may have changed. Adds whom to wake.
+    fn hear(&mut self, kind: Kind, now: Instant, wakers: &mut Vec<Waker>) {
         if self.courtesy.as_mut().is_some_and(|courtesy| !courtesy.hear(now)) {
             self.courtesy = None;
         }
-        wake(kind, &mut self.line, now)
+        self.wake(kind, now, wakers);
+    }
+
+    /// Adds whose turn it is when something may have changed: the head's, and at a latch everybody's.
+    fn wake(&mut self, kind: Kind, now: Instant, wakers: &mut Vec<Waker>) {
+        if kind == Kind::Latch {
+            wakers.extend(self.line.hint_all());
+        } else {
+            wakers.extend(self.line.promise(now));
+        }
     }
 }
 
 /// What is announced on one channel: `x` and `{x}` share theirs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Channel {
     topics: Vec<Topic>,
     subscribed: bool,
+    /// Rings for those who wait until it is subscribed, if anybody does, or until it is clear that it cannot be.
+    awaited: Option<Arc<Notify>>,
 }
 
 impl State {
-    fn line(&mut self, spot: &Spot) -> Option<&mut Line> {
-        self.lines.get_mut(&topic(spot)).map(|queue| &mut queue.line)
+    /// The queue of a spot, if anybody waits there.
+    fn queue(&mut self, spot: &Spot) -> Option<&mut Queue> {
+        // So it mostly is, and then a name needs no hash.
+        if self.lines.is_empty() { None } else { self.lines.get_mut(&topic(spot)) }
     }
 
-    /// The line of a target, made if nobody waits yet; and whether its messages come.
+    /// Puts somebody into the line of a target, made if nobody waits yet; and tells whether its messages come.
     fn join(&mut self, spot: &Spot, ticket: Ticket, heir: bool) -> bool {
         let Self { lines, channels, touched, .. } = self;
-        let topic = topic(spot);
-        let queue = lines.entry(topic.clone()).or_insert_with(|| {
-            let channel = keys::waiting_channel(spot);
-            channels.entry(channel.clone()).or_default().topics.push(topic);
-            Queue { channel, ..Queue::default() }
-        });
+        let queue = match lines.entry(topic(spot)) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let name: Arc<str> = keys::waiting_channel(spot).into();
+                let topic = entry.key().clone();
+                match channels.entry(Arc::clone(&name)) {
+                    Entry::Occupied(mut channel) => channel.get_mut().topics.push(topic),
+                    Entry::Vacant(channel) => {
+                        channel.insert(Channel { topics: vec![topic], subscribed: false, awaited: None });
+                    }
+                }
+                entry.insert(Queue::new(name))
+            }
+        };
         if heir {
             queue.line.join_as_heir(ticket);
         } else {
@@ -95,7 +120,7 @@ impl State {
         }
         let subscribed = channels.get(&queue.channel).is_some_and(|channel| channel.subscribed);
         if !subscribed {
-            touched.insert(queue.channel.clone());
+            touched.insert(Arc::clone(&queue.channel));
         }
         subscribed
     }
@@ -103,19 +128,36 @@ impl State {
     /// Takes out the line of a target for which nobody waits any more.
     fn remove(&mut self, spot: &Spot) {
         let Self { lines, channels, touched, .. } = self;
-        let topic = topic(spot);
-        let Some(queue) = lines.remove(&topic) else { return };
-        let Some(channel) = channels.get_mut(&queue.channel) else { return };
-        channel.topics.retain(|other| *other != topic);
-        if !channel.topics.is_empty() {
-            return;
+        let Some((topic, Queue { channel: name, .. })) = lines.remove_entry(&topic(spot)) else { return };
+        let Entry::Occupied(mut channel) = channels.entry(name) else { return };
+        let topics = &mut channel.get_mut().topics;
+        topics.retain(|other| *other != topic);
+        if topics.is_empty() {
+            // A subscription that is on its way finds nobody, and is touched then.
+            let (name, channel) = channel.remove_entry();
+            if channel.subscribed {
+                touched.insert(name);
+            } else {
+                touched.remove(&name);
+            }
         }
-        // A subscription that is on its way finds nobody, and is touched then.
-        if channels.remove(&queue.channel).is_some_and(|channel| channel.subscribed) {
-            touched.insert(queue.channel);
-        } else {
-            touched.remove(&queue.channel);
-        }
+    }
+
+    /// Those who wait until something is subscribed.
+    fn awaited(&mut self) -> Vec<Arc<Notify>> {
+        self.channels.values_mut().filter_map(|channel| channel.awaited.take()).collect()
+    }
+}
+
+fn ring(awaited: Vec<Arc<Notify>>) {
+    for awaited in awaited {
+        awaited.notify_waiters();
+    }
+}
+
+fn wake(wakers: Vec<Waker>) {
+    for waker in wakers {
+        waker.wake();
     }
 }
 
@@ -130,8 +172,8 @@ enum Link {
 /// What the subscriber has to do next.
 #[derive(Debug, Default)]
 pub(super) struct Changes {
-    pub(super) subscribe: Vec<String>,
-    pub(super) unsubscribe: Vec<String>,
+    pub(super) subscribe: Vec<Arc<str>>,
+    pub(super) unsubscribe: Vec<Arc<str>>,
 }
 
 impl Hints {
@@ -147,23 +189,25 @@ impl Hints {
     /// Resolves when messages for this target come, or when it is clear that they cannot come now.
     pub(super) async fn listening(&self, spot: &Spot) {
         loop {
-            let changed = self.changed.notified();
+            let (awaited, rings);
             {
-                let state = self.state();
-                let channel =
-                    state.lines.get(&topic(spot)).and_then(|queue| state.channels.get(&queue.channel));
-                let subscribed = channel.is_none_or(|channel| channel.subscribed);
-                if subscribed || state.link == Link::Down || self.is_denied() {
+                let mut state = self.state();
+                let State { lines, channels, link, .. } = &mut *state;
+                let channel = lines.get(&topic(spot)).and_then(|queue| channels.get_mut(&queue.channel));
+                let Some(channel) = channel.filter(|channel| !channel.subscribed) else { return };
+                if *link == Link::Down || self.is_denied() {
                     return;
                 }
+                awaited = Arc::clone(channel.awaited.get_or_insert_default());
+                rings = awaited.notified();
             }
-            changed.await;
+            rings.await;
         }
     }
 
     pub(super) fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state();
-        let Some(line) = state.line(spot) else { return Poll::Ready(()) };
+        let Some(Queue { line, .. }) = state.queue(spot) else { return Poll::Ready(()) };
         let (polled, aftermath) = line.poll_hint(ticket, context);
         drop(state);
         aftermath.run();
@@ -173,7 +217,7 @@ impl Hints {
     /// Leaves the line. The next one becomes the head, and looks for itself.
     pub(super) fn leave(&self, spot: &Spot, ticket: Ticket) {
         let mut state = self.state();
-        let Some(line) = state.line(spot) else { return };
+        let Some(Queue { line, .. }) = state.queue(spot) else { return };
         let was_head = line.is_head(ticket);
         let mut aftermath = line.leave(ticket, time::now());
         if was_head && aftermath.wake.is_none() && spot.target.kind != Kind::Latch {
@@ -193,9 +237,7 @@ impl Hints {
     /// Whether the server may be asked now, or what to do instead.
     pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> MayTake {
         let mut state = self.state();
-        let Some(Queue { line, courtesy, .. }) = state.lines.get_mut(&topic(spot)) else {
-            return MayTake::Yes;
-        };
+        let Some(Queue { line, courtesy, .. }) = state.queue(spot) else { return MayTake::Yes };
         match line.may_take(ticket, now) {
             // A head that sleeps is not late: it knows when to look.
             MayTake::In(_) if !line.is_promised() => MayTake::WhenHinted,
@@ -222,7 +264,7 @@ impl Hints {
     pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> bool {
         let now = time::now();
         let mut state = self.state();
-        let Some(line) = state.line(spot) else { return false };
+        let Some(Queue { line, .. }) = state.queue(spot) else { return false };
         if line.may_take(Some(ticket), now) != MayTake::Yes {
             return false;
         }
@@ -238,23 +280,25 @@ impl Hints {
         if spot.target.kind != Kind::Lock {
             return;
         }
-        if let Some(queue) = self.state().lines.get_mut(&topic(spot)) {
-            queue.courtesy = Some(Courtesy::until_answered(time::now()));
+        if let Some(queue) = self.state().queue(spot) {
+            queue.courtesy = Some(Box::new(Courtesy::until_answered(time::now())));
         }
     }
 
     /// A release that was `begun` then is over, and so many listen.
     pub(super) fn released(&self, spot: &Spot, listeners: usize, begun: Instant) {
-        let now = time::now();
         let waker = {
             let mut state = self.state();
-            let State { lines, channels, .. } = &mut *state;
-            let Some(queue) = lines.get_mut(&topic(spot)) else { return };
+            let Some(queue) = state.queue(spot) else { return };
             let Some(courtesy) = queue.courtesy.take() else { return };
-            let ours = channels.get(&queue.channel).is_some_and(|channel| channel.subscribed);
-            queue.courtesy =
-                courtesy.answered(listeners, usize::from(ours), now.saturating_duration_since(begun), now);
-            queue.line.promise(now)
+            let (now, channel) = (time::now(), Arc::clone(&queue.channel));
+            let ours = state.channels.get(&channel).is_some_and(|channel| channel.subscribed);
+            let took = now.saturating_duration_since(begun);
+            let courtesy = courtesy.answered(listeners, usize::from(ours), took, now);
+            state.queue(spot).and_then(|queue| {
+                queue.courtesy = courtesy.map(Box::new);
+                queue.line.promise(now)
+            })
         };
         if let Some(waker) = waker {
             waker.wake();
@@ -264,26 +308,25 @@ impl Hints {
     /// A message has come.
     pub(super) fn message(&self, channel: &str, payload: &[u8]) {
         let now = time::now();
-        let wakers: Vec<_> = {
+        let mut wakers = Vec::new();
+        {
             let mut state = self.state();
             let State { lines, channels, .. } = &mut *state;
-            let topics = channels.get(channel).map(|channel| &channel.topics);
-            topics
-                .into_iter()
-                .flatten()
-                .filter(|(target, _)| means_something(target.kind, payload))
-                .filter_map(|topic| Some(lines.get_mut(topic)?.hear(topic.0.kind, now)))
-                .flatten()
-                .collect()
-        };
-        for waker in wakers {
-            waker.wake();
+            for topic in channels.get(channel).map_or(&[][..], |channel| &channel.topics) {
+                let kind = topic.0.kind;
+                if means_something(kind, payload)
+                    && let Some(queue) = lines.get_mut(topic)
+                {
+                    queue.hear(kind, now, &mut wakers);
+                }
+            }
         }
+        wake(wakers);
     }
 
     /// Lets whoever stands at this spot look.
     pub(super) fn hint(&self, spot: &Spot) {
-        let waker = self.state().line(spot).and_then(|line| line.promise(time::now()));
+        let waker = self.state().queue(spot).and_then(|queue| queue.line.promise(time::now()));
         if let Some(waker) = waker {
             waker.wake();
         }
@@ -291,25 +334,19 @@ impl Hints {
 
     /// Lets every head look for itself: after a gap nobody knows what was missed.
     pub(super) fn wake_all(&self) {
-        let wakers: Vec<_> = {
-            let now = time::now();
-            let mut state = self.state();
-            let lines = state.lines.iter_mut().map(|((target, _), queue)| (target.kind, &mut queue.line));
-            lines.flat_map(|(kind, line)| wake(kind, line, now)).collect()
-        };
-        for waker in wakers {
-            waker.wake();
+        let now = time::now();
+        let mut wakers = Vec::new();
+        for ((target, _), queue) in &mut self.state().lines {
+            queue.wake(target.kind, now, &mut wakers);
         }
+        wake(wakers);
     }
 
     /// An outage has begun or ended. Everybody looks, not only the heads: each has a limit of its own for outages.
     pub(super) fn outage(&self, outage: bool) {
         self.outage.store(outage, Ordering::SeqCst);
-        let wakers: Vec<_> =
-            self.state().lines.values_mut().flat_map(|queue| queue.line.hint_all()).collect();
-        for waker in wakers {
-            waker.wake();
-        }
+        let wakers = self.state().lines.values_mut().flat_map(|queue| queue.line.hint_all()).collect();
+        wake(wakers);
     }
 
     pub(super) fn is_outage(&self) -> bool {
@@ -330,17 +367,21 @@ impl Hints {
         changes
     }
 
-    pub(super) fn subscribed(&self, channels: &[String]) {
+    pub(super) fn subscribed(&self, channels: &[Arc<str>]) {
+        let mut awaited = Vec::new();
         let mut state = self.state();
-        for channel in channels {
-            match state.channels.get_mut(channel) {
-                Some(channel) => channel.subscribed = true,
+        for name in channels {
+            match state.channels.get_mut(name) {
+                Some(channel) => {
+                    channel.subscribed = true;
+                    awaited.extend(channel.awaited.take());
+                }
                 // Everybody left while it was on its way.
-                None => drop(state.touched.insert(channel.clone())),
+                None => drop(state.touched.insert(Arc::clone(name))),
             }
         }
         drop(state);
-        self.changed.notify_waiters();
+        ring(awaited);
     }
 
     pub(super) fn denied(&self) {
@@ -351,7 +392,8 @@ impl Hints {
             // Those who sleep already do not know that they have to.
             self.wake_all();
         }
-        self.changed.notify_waiters();
+        let awaited = self.state().awaited();
+        ring(awaited);
     }
 
     pub(super) fn is_denied(&self) -> bool {
@@ -367,7 +409,7 @@ impl Hints {
         touched.clear();
         for (name, channel) in channels {
             channel.subscribed = false;
-            touched.insert(name.clone());
+            touched.insert(Arc::clone(name));
         }
     }
 
@@ -377,8 +419,9 @@ impl Hints {
         for channel in state.channels.values_mut() {
             channel.subscribed = false;
         }
+        let awaited = state.awaited();
         drop(state);
-        self.changed.notify_waiters();
+        ring(awaited);
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -399,9 +442,4 @@ fn means_something(kind: Kind, payload: &[u8]) -> bool {
         // 0 frees a lock, 1 frees it for many; 0 opens a latch, 1 sets or deletes it.
         _ => matches!(payload, b"0" | b"1"),
     }
-}
-
-/// Whose turn it is when something may have changed: the head's, and at a latch everybody's.
-fn wake(kind: Kind, line: &mut Line, now: Instant) -> Vec<Waker> {
-    if kind == Kind::Latch { line.hint_all() } else { line.promise(now).into_iter().collect() }
 }
