@@ -8,12 +8,15 @@ use super::super::op::{At, How, KEPT};
 use super::super::said;
 use super::waking::{Cause, Waiter};
 use super::{Hold, Step, World, client};
-use crate::engine::{Attempt, Claim, Family, Kind, Queueing, RwOptions, Spot, Ticket};
+use crate::engine::{Attempt, Busy, Claim, Family, Kind, Queueing, RwOptions, Spot, Ticket};
 use crate::lease::{COUNTED, Lease};
 use crate::owner::OwnerId;
 
 /// How long those who wait for a fair lock say that they do.
 const WAIT: Duration = Duration::from_secs(5);
+
+/// How long a client stays out at most, to let others come first.
+const COURTESY: Duration = Duration::from_millis(50);
 
 /// Somebody who wants something.
 #[derive(Debug, Clone)]
@@ -176,8 +179,8 @@ impl World<'_> {
     pub(super) fn ask(&mut self, wish: &Wish) -> Result<Attempt, String> {
         let Wish { at, spot, lease, .. } = wish;
         let begun = self.now();
-        let [memory, redis] = [Side::Memory, Side::Redis].map(|side| self.ask_side(wish, side));
-        let told = [memory, redis];
+        let memory = self.ask_side(wish, Side::Memory);
+        let told = [memory.clone(), self.ask_politely(wish, &memory)];
         self.same(at.name, "attempt", said::attempts(&told, spot))?;
         let [told, _] = told;
         let seat = self.seat(*at);
@@ -193,6 +196,27 @@ impl World<'_> {
             _ => {}
         }
         Ok(told)
+    }
+
+    /// Asks the server what memory has been asked already.
+    ///
+    /// A client that has just given something back stays out for a moment if others wait elsewhere, and lets them come
+    /// first. Here they come in the order of memory, so it has to wait until that moment is over.
+    pub(super) fn ask_politely(&self, wish: &Wish, memory: &Attempt) -> Attempt {
+        let mut told = self.ask_side(wish, Side::Redis);
+        for _ in 0..3 {
+            match (memory, &told) {
+                (Attempt::Busy(Busy { holder: None, .. }), _) => break,
+                (_, Attempt::Busy(Busy { retry_in: Some(pause), holder: None, .. }))
+                    if *pause <= COURTESY =>
+                {
+                    std::thread::sleep(*pause);
+                }
+                _ => break,
+            }
+            told = self.ask_side(wish, Side::Redis);
+        }
+        told
     }
 
     /// Asks one of them.

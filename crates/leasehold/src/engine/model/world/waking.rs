@@ -218,8 +218,12 @@ impl World<'_> {
             return Ok(());
         }
         let now = self.now();
-        let answers = [Side::Memory, Side::Redis]
-            .map(|side| told[side as usize].then(|| self.ask_side(&waiter.wish, side)));
+        let memory = told[0].then(|| self.ask_side(&waiter.wish, Side::Memory));
+        let redis = told[1].then(|| match &memory {
+            Some(memory) => self.ask_politely(&waiter.wish, memory),
+            None => self.ask_side(&waiter.wish, Side::Redis),
+        });
+        let answers = [memory, redis];
         let mut looked = Waiter { told: [false; 2], ..waiter };
         for (side, answer) in answers.iter().enumerate() {
             let Some(answer) = answer else { continue };
