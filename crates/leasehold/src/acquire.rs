@@ -76,13 +76,13 @@ impl Request {
         // What is held under an owner that somebody chose, until some time, or with a token, is nobody else's.
         let is_plain = self.owner.is_none() && self.lease.is_none() && max_hold.is_none();
         let relays = is_plain
-            && target.kind == Kind::Lock
+            && (target.kind == Kind::SetNx || (target.kind == Kind::Lock && self.way.reentrant))
             && self.way.local_handover
             && !(self.steal || self.fenced || self.way.spin.is_some());
         let access = match (self.way.reentrant, relays) {
-            (false, _) => Access::Once,
+            (_, true) => Access::Relayed,
             (true, false) => Access::Reentrant,
-            (true, true) => Access::Relayed,
+            (false, false) => Access::Once,
         };
         let hold = match self.owner {
             Some(owner) => {

@@ -149,7 +149,7 @@ impl Hold {
         if let Some(loss) = seat.loss_of(term) {
             return Err(loss.into());
         }
-        if !seat.reentrant {
+        if !seat.reentrant || self.spot.target.kind == Kind::SetNx {
             return Err(Invalid::NotReentrant.into());
         }
         let lease = match seat.lease {

@@ -75,8 +75,10 @@ impl Lock {
     /// When many tasks of one process want the same lock, asking the server for each turn is what takes the time. So the
     /// hold of a plain [`acquire`](Lock::acquire) is given to the next task that waits for one here, under the same
     /// [owner](crate::Guard::owner), for at most 50 ms since the server last gave it and for a limited number of turns;
-    /// then it is released, and if others listen, they come first. Acquisitions with a lease, a token, an owner of their
-    /// own, or `max_hold`, and those of fair and other locks, always ask the server.
+    /// then it is released, and if others listen, they come first. It is the same for
+    /// [`setnx_lock`](crate::Client::setnx_lock); but libraries that do not listen, and look from time to time instead,
+    /// seldom find such a lock free while many tasks here want it. Acquisitions with a lease, a token, an owner of their
+    /// own, or `max_hold`, and those of other locks, always ask the server.
     ///
     /// Off, every acquisition has an owner of its own, and everybody at the server sees each of them.
     #[must_use]

@@ -8,17 +8,35 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Guard, Loss, Operation, Owner};
+use leasehold::{AcquireError, Client, Guard, Invalid, Lock, Loss, Operation, Owner};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
 use crate::{SECOND, Waiter, connect, granted, keys, soon, subscribed, until};
 
-const CHANNEL: &str = "redisson_lock__channel:{n}";
 const WATCHDOG: Duration = Duration::from_secs(1);
 
-on_both! {
+/// Runs every case with each of the locks that go this way.
+macro_rules! with_each_lock {
+    ($($case:ident)+) => {
+        with_each_lock! { hash Which::Hash: $($case)+ }
+        with_each_lock! { setnx Which::SetNx: $($case)+ }
+    };
+    ($name:ident $which:path: $($case:ident)+) => {
+        mod $name {
+            use super::{Flavour, Which};
+
+            on_both! { $($case)+ }
+
+            $(async fn $case(flavour: Flavour) {
+                super::$case(flavour, $which).await;
+            })+
+        }
+    };
+}
+
+with_each_lock! {
     many_tasks_ask_seldom
     the_next_task_has_the_hold_as_it_is
     each_has_an_owner_of_its_own_if_it_is_off
@@ -32,6 +50,29 @@ on_both! {
     a_client_that_shuts_down_keeps_nothing
 }
 
+/// Which lock goes from task to task.
+#[derive(Clone, Copy)]
+enum Which {
+    Hash,
+    SetNx,
+}
+
+impl Which {
+    fn lock(self, client: &Client) -> Lock {
+        match self {
+            Self::Hash => client.lock("n"),
+            Self::SetNx => client.setnx_lock("n"),
+        }
+    }
+
+    fn channel(self) -> &'static str {
+        match self {
+            Self::Hash => "redisson_lock__channel:{n}",
+            Self::SetNx => "leasehold_setnx__channel:{n}",
+        }
+    }
+}
+
 type Acquiring = Pin<Box<Operation<Result<Guard, AcquireError>>>>;
 
 /// A client that soon notices a loss.
@@ -40,15 +81,15 @@ async fn watchful(server: &Server) -> Client {
 }
 
 /// Waits for the lock, and gives it back at once. Tells under which owner it had it.
-fn passer(client: &Client) -> tokio::task::JoinHandle<Owner> {
-    let acquire = client.lock("n").acquire();
+fn passer(which: Which, client: &Client) -> tokio::task::JoinHandle<Owner> {
+    let acquire = which.lock(client).acquire();
     tokio::spawn(async move { acquire.await.expect("the lock").owner() })
 }
 
 /// Somebody who stands in line and is not polled any more.
-async fn asleep(server: &Server, client: &Client) -> Acquiring {
-    let mut acquiring = Box::pin(client.lock("n").acquire().into_future());
-    let is_subscribed = async { subscribed(server, CHANNEL, 1).await };
+async fn asleep(which: Which, server: &Server, client: &Client) -> Acquiring {
+    let mut acquiring = Box::pin(which.lock(client).acquire().into_future());
+    let is_subscribed = async { subscribed(server, which.channel(), 1).await };
     tokio::select! {
         _ = &mut acquiring => panic!("the lock is held"),
         () = is_subscribed => {}
@@ -60,11 +101,11 @@ async fn asleep(server: &Server, client: &Client) -> Acquiring {
 
 /// A guard of a hold that somebody else of this client had just before. Whether it goes this way depends on how fast the
 /// machine is, so this tries until it does.
-async fn passed_on(server: &Server, client: &Client) -> Guard {
+async fn passed_on(which: Which, server: &Server, client: &Client) -> Guard {
     loop {
-        let first = client.lock("n").acquire().await.unwrap();
-        let (before, after) = (passer(client), client.lock("n").acquire());
-        subscribed(server, CHANNEL, 1).await;
+        let first = which.lock(client).acquire().await.unwrap();
+        let (before, after) = (passer(which, client), which.lock(client).acquire());
+        subscribed(server, which.channel(), 1).await;
         let after = tokio::spawn(after.into_future());
         sleep(Duration::from_millis(20)).await;
         first.release().await.unwrap();
@@ -77,12 +118,12 @@ async fn passed_on(server: &Server, client: &Client) -> Guard {
 }
 
 /// Puts the hold on its way to somebody who is asleep; that one, and the owner of the hold.
-async fn on_its_way_to_a_sleeper(server: &Server, client: &Client) -> (Acquiring, Owner) {
-    let first = client.lock("n").acquire().await.unwrap();
-    let before = passer(client);
-    subscribed(server, CHANNEL, 1).await;
+async fn on_its_way_to_a_sleeper(which: Which, server: &Server, client: &Client) -> (Acquiring, Owner) {
+    let first = which.lock(client).acquire().await.unwrap();
+    let before = passer(which, client);
+    subscribed(server, which.channel(), 1).await;
     sleep(Duration::from_millis(20)).await;
-    let sleeper = asleep(server, client).await;
+    let sleeper = asleep(which, server, client).await;
     first.release().await.unwrap();
     (sleeper, soon("the first waiter", before).await.unwrap())
 }
@@ -92,10 +133,11 @@ fn requests(server: &Server) -> usize {
     let info = server.cli(&["INFO", "commandstats"]);
     let calls = |line: &str| line.split(['=', ',']).nth(1).and_then(|calls| calls.parse::<usize>().ok());
     let lines = info.as_str().expect("text").lines();
-    lines.filter(|line| line.starts_with("cmdstat_eval")).filter_map(calls).sum()
+    let is_ours = |line: &&str| line.starts_with("cmdstat_eval") || line.starts_with("cmdstat_set:");
+    lines.filter(is_ours).filter_map(calls).sum()
 }
 
-async fn many_tasks_ask_seldom(flavour: Flavour) {
+async fn many_tasks_ask_seldom(flavour: Flavour, which: Which) {
     const TASKS: usize = 32;
     const TURNS: usize = 100;
     let server = Server::start(flavour);
@@ -103,7 +145,7 @@ async fn many_tasks_ask_seldom(flavour: Flavour) {
     let value = Arc::new(Mutex::new(0));
     let mut tasks = JoinSet::new();
     for _ in 0..TASKS {
-        let (lock, value) = (client.lock("n"), Arc::clone(&value));
+        let (lock, value) = (which.lock(&client), Arc::clone(&value));
         tasks.spawn(async move {
             for turn in 0..TURNS {
                 let guard = lock.acquire().await.unwrap();
@@ -124,27 +166,32 @@ async fn many_tasks_ask_seldom(flavour: Flavour) {
     assert!(asked < TASKS * TURNS / 2, "{asked} requests for {} turns", TASKS * TURNS);
 }
 
-async fn the_next_task_has_the_hold_as_it_is(flavour: Flavour) {
+async fn the_next_task_has_the_hold_as_it_is(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let guard = passed_on(&server, &client).await;
+    let guard = passed_on(which, &server, &client).await;
     assert!(guard.is_held() && guard.remaining() > SECOND * 20);
-    let lock = client.lock("n");
+    let lock = which.lock(&client);
     let holder = lock.holder().await.unwrap().expect("a holder");
     assert_eq!((holder.owner, holder.holds), (Some(guard.owner()), 1));
     assert!(lock.is_held_by(&guard.owner()).await.unwrap());
-    let again = guard.reenter().await.unwrap();
-    assert_eq!(again.release().await.unwrap().holds_left, 1);
+    let again = guard.reenter().await;
+    match which {
+        Which::Hash => assert_eq!(again.unwrap().release().await.unwrap().holds_left, 1),
+        Which::SetNx => {
+            assert!(matches!(again, Err(AcquireError::Invalid(Invalid::NotReentrant))), "{again:?}");
+        }
+    }
     assert_eq!(guard.release().await.unwrap().holds_left, 0);
     assert_eq!(keys(&server), [""; 0]);
 }
 
-async fn each_has_an_owner_of_its_own_if_it_is_off(flavour: Flavour) {
+async fn each_has_an_owner_of_its_own_if_it_is_off(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
-        let lock = client.lock("n").local_handover(false);
+        let lock = which.lock(&client).local_handover(false);
         tasks.spawn(async move {
             let mut owners = Vec::new();
             for _ in 0..10 {
@@ -157,19 +204,19 @@ async fn each_has_an_owner_of_its_own_if_it_is_off(flavour: Flavour) {
     assert_eq!(owners.iter().collect::<HashSet<_>>().len(), 80);
 }
 
-async fn whoever_wants_an_owner_a_lease_or_a_token_gets_it_from_the_server(flavour: Flavour) {
+async fn whoever_wants_an_owner_a_lease_or_a_token_gets_it_from_the_server(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let mut tasks = JoinSet::new();
     for _ in 0..8 {
-        let lock = client.lock("n");
+        let lock = which.lock(&client);
         tasks.spawn(async move {
             for _ in 0..50 {
                 drop(lock.acquire().await.unwrap());
             }
         });
     }
-    let (lock, me) = (client.lock("n"), Owner::unique());
+    let (lock, me) = (which.lock(&client), Owner::unique());
     tasks.spawn(async move {
         for turn in 1..=20 {
             let named = lock.acquire().as_owner(&me).await.unwrap();
@@ -185,13 +232,13 @@ async fn whoever_wants_an_owner_a_lease_or_a_token_gets_it_from_the_server(flavo
     until("the lock is free", || !keys(&server).contains(&"n".to_owned())).await;
 }
 
-async fn others_get_their_turn(flavour: Flavour) {
+async fn others_get_their_turn(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let (crowd, other) = (connect(server.url()).await, connect(server.url()).await);
     let turns = Arc::new(Mutex::new(0_usize));
     let mut tasks = JoinSet::new();
     for _ in 0..32 {
-        let (lock, turns) = (crowd.lock("n"), Arc::clone(&turns));
+        let (lock, turns) = (which.lock(&crowd), Arc::clone(&turns));
         tasks.spawn(async move {
             loop {
                 let _guard = lock.acquire().await.unwrap();
@@ -203,7 +250,7 @@ async fn others_get_their_turn(flavour: Flavour) {
         let mut between = Vec::new();
         for _ in 0..50 {
             let before = *turns.lock().unwrap();
-            let guard = other.lock("n").acquire().await.unwrap();
+            let guard = which.lock(&other).acquire().await.unwrap();
             between.push(*turns.lock().unwrap() - before);
             guard.release().await.unwrap();
         }
@@ -216,41 +263,41 @@ async fn others_get_their_turn(flavour: Flavour) {
     assert!(*most <= 2 * 256, "{between:?}");
 }
 
-async fn what_nobody_comes_for_is_given_back(flavour: Flavour) {
+async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
-    let (sleeper, _) = on_its_way_to_a_sleeper(&server, &client).await;
-    let guard = soon("the other one", other.lock("n").acquire().into_future()).await.unwrap();
+    let (sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
+    let guard = soon("the other one", which.lock(&other).acquire().into_future()).await.unwrap();
     guard.release().await.unwrap();
     // It has lost its turn, not its place.
     let guard = soon("whoever slept", sleeper).await.unwrap();
     assert!(guard.is_held());
 }
 
-async fn an_heir_that_leaves_lets_the_next_one_have_it(flavour: Flavour) {
+async fn an_heir_that_leaves_lets_the_next_one_have_it(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let (sleeper, _) = on_its_way_to_a_sleeper(&server, &client).await;
-    let next: Waiter = tokio::spawn(client.lock("n").acquire().into_future());
+    let (sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
+    let next: Waiter = tokio::spawn(which.lock(&client).acquire().into_future());
     tokio::task::yield_now().await;
     drop(sleeper);
     granted(next).await.release().await.unwrap();
     assert_eq!(keys(&server), [""; 0]);
 }
 
-async fn the_last_heir_that_leaves_frees_the_lock(flavour: Flavour) {
+async fn the_last_heir_that_leaves_frees_the_lock(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let (sleeper, _) = on_its_way_to_a_sleeper(&server, &client).await;
+    let (sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
     drop(sleeper);
     until("the lock is free", || keys(&server).is_empty()).await;
-    client.lock("n").try_acquire().await.unwrap().expect("a free lock").release().await.unwrap();
+    which.lock(&client).try_acquire().await.unwrap().expect("a free lock").release().await.unwrap();
 }
 
-async fn a_loss_is_told_to_whoever_has_the_lock_now(flavour: Flavour) {
+async fn a_loss_is_told_to_whoever_has_the_lock_now(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = watchful(&server).await;
-    let guard = passed_on(&server, &client).await;
+    let guard = passed_on(which, &server, &client).await;
     let watcher = tokio::spawn(guard.lost());
     server.cli(&["DEL", "n"]);
     assert_eq!(soon("the loss", watcher).await.unwrap(), Loss::Gone);
@@ -258,22 +305,22 @@ async fn a_loss_is_told_to_whoever_has_the_lock_now(flavour: Flavour) {
     guard.release().await.unwrap_err();
 }
 
-async fn a_lock_that_was_lost_goes_to_those_who_wait(flavour: Flavour) {
+async fn a_lock_that_was_lost_goes_to_those_who_wait(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = watchful(&server).await;
-    let guard = passed_on(&server, &client).await;
-    let next: Waiter = tokio::spawn(client.lock("n").acquire().into_future());
-    subscribed(&server, CHANNEL, 1).await;
+    let guard = passed_on(which, &server, &client).await;
+    let next: Waiter = tokio::spawn(which.lock(&client).acquire().into_future());
+    subscribed(&server, which.channel(), 1).await;
     // Nobody is told of that.
     server.cli(&["DEL", "n"]);
     granted(next).await.release().await.unwrap();
     assert!(!guard.is_held());
 }
 
-async fn a_client_that_shuts_down_keeps_nothing(flavour: Flavour) {
+async fn a_client_that_shuts_down_keeps_nothing(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let (mut sleeper, _) = on_its_way_to_a_sleeper(&server, &client).await;
+    let (mut sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
     let shutdown = tokio::spawn(client.shutdown(SECOND).into_future());
     let told = soon("the end of the wait", poll_fn(|context| sleeper.as_mut().poll(context))).await;
     drop(told);

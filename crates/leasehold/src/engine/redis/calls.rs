@@ -87,15 +87,20 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
 /// What the answer to a release says: how many counts are left, if there were any.
 pub(super) fn counts_left(kind: Kind, answer: i64) -> Option<u32> {
     match kind {
-        // One was deleted, or none.
+        Kind::Lock | Kind::Spin | Kind::SetNx if answer <= FREED => Some(0),
+        // One was deleted and not announced, or none was.
         Kind::SetNx => (answer == 1).then_some(0),
-        Kind::Lock | Kind::Spin if answer <= FREED => Some(0),
         _ => u32::try_from(answer).ok(),
     }
 }
 
 /// The answer when a lock was freed and nobody listens; one less for each who does.
 const FREED: i64 = -2;
+
+/// What a script would have answered that freed a lock, where that was announced by a command of its own.
+pub(super) fn freed(listeners: i64) -> Value {
+    Value::Int(FREED - listeners)
+}
 
 /// How many listen to a lock that was freed by this.
 pub(super) fn listeners(answer: &Value) -> usize {

@@ -136,16 +136,22 @@ impl Connection {
             Wording::Hash if announcement.is_some() => Reading::Native(Arc::clone(&self.0.denied)),
             Wording::Hash => Reading::Hash,
         };
+        let Some(announcement) = announcement else {
+            self.0.pipeline.put(0, |out| {
+                call.write(wording, deletes, out);
+                sink(call, reading)
+            });
+            return;
+        };
+        let (first, done) = oneshot::channel();
         self.0.pipeline.put(0, |out| {
             call.write(wording, deletes, out);
-            sink(call, reading)
+            Sink::Once(first)
         });
-        if let Some(announcement) = announcement {
-            self.0.pipeline.put(0, |out| {
-                announcement.write(Wording::Hash, deletes, out);
-                Sink::Nobody
-            });
-        }
+        self.0.pipeline.put(0, |out| {
+            announcement.write(Wording::Hash, deletes, out);
+            Sink::Behind(done, Box::new(sink(call, reading)))
+        });
     }
 
     /// Sees to it that what was put is sent.

@@ -277,7 +277,7 @@ impl Hints {
 
     /// A lock is being released here. If others here wait for it, they ask only when it is known who else does.
     pub(super) fn releasing(&self, spot: &Spot) {
-        if spot.target.kind != Kind::Lock {
+        if !matches!(spot.target.kind, Kind::Lock | Kind::SetNx) {
             return;
         }
         if let Some(queue) = self.state().queue(spot) {

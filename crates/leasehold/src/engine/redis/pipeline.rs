@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot};
 
+use super::calls;
 use super::connection::Trouble;
 use super::request::Request;
 use super::resp::{self, Frame, Garbled, Value};
@@ -29,6 +30,8 @@ pub(super) enum Sink {
     Once(oneshot::Sender<RawAnswer>),
     /// Somebody who does not wait, and is called.
     Then(Box<dyn FnOnce(RawAnswer) + Send>),
+    /// Somebody who wants to know what became of the command before this one, which tells how many listened.
+    Behind(oneshot::Receiver<RawAnswer>, Box<Sink>),
     Nobody,
 }
 
@@ -40,6 +43,13 @@ impl Sink {
             // Whoever asked may be gone.
             Self::Once(caller) => drop(caller.send(answer)),
             Self::Then(call) => call(answer),
+            Self::Behind(mut before, sink) => {
+                let before = before.try_recv().unwrap_or_else(|_| Err(Trouble::Broken(closed())));
+                return sink.answer(match (before, answer) {
+                    (Ok(Value::Int(1)), Ok(Value::Int(listeners))) => Ok(calls::freed(listeners)),
+                    (before, _) => before,
+                });
+            }
             Self::Nobody => {}
         }
         None
