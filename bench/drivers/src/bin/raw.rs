@@ -159,9 +159,10 @@ impl Socket {
         let mut at = 0;
         // Every answer here is one line.
         while let Some(length) = self.received[at..].iter().position(|byte| *byte == b'\n') {
-            let good: &[u8] = if self.setnx { b"+O:1" } else { b":1:0" };
+            // Taken; or freed, and nobody listened.
+            let good: [&[u8]; 2] = [if self.setnx { b"+OK" } else { b":1" }, b":-2"];
             let line = &self.received[at..=at + length];
-            if !good.chunks(2).any(|start| line.starts_with(start)) {
+            if !good.iter().any(|start| line.starts_with(start)) {
                 return Err(format!("{} is not an answer", String::from_utf8_lossy(line)).into());
             }
             at += length + 1;
