@@ -78,6 +78,7 @@ impl Request {
         let relays = is_plain
             && (target.kind == Kind::SetNx || (target.kind == Kind::Lock && self.way.reentrant))
             && self.way.local_handover
+            && self.shared.engine.relays()
             && !(self.steal || self.fenced || self.way.spin.is_some());
         let access = match (self.way.reentrant, relays) {
             (_, true) => Access::Relayed,

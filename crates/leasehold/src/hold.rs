@@ -176,9 +176,10 @@ impl Hold {
         entry: Entry,
         turn: Option<Ticket>,
     ) -> Result<Attempt, Failure> {
-        let begun = time::now();
         let entry = Entry { lease: seat.lease_with(entry.lease, &self.spot), ..entry };
-        if let Some(term) = &seat.term {
+        let is_timed = seat.term.is_some() || entry.max_hold.is_some() || entry.access == Access::Relayed;
+        let begun = is_timed.then(time::now);
+        if let (Some(term), Some(begun)) = (&seat.term, begun) {
             // The engine is about to shorten the hold, perhaps without our hearing of it.
             if let Lease::Fixed(length) = entry.lease {
                 term.lasts_at_most(begun + length - margin(length), Loss::Expired);
@@ -187,7 +188,7 @@ impl Hold {
                 term.lasts_at_most(begun + length - margin(length), Loss::MaxHold);
             }
         }
-        let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
+        let limit = begun.zip(entry.max_hold).and_then(|(begun, length)| begun.checked_add(length));
         // A writer that only looks bars nobody.
         let is_serious = turn.is_some() || self.spot.target.kind == Kind::Read;
         let prefer_writers = entry.rw.prefer_writers && is_serious;

@@ -5,6 +5,7 @@
 //!
 //! The clock counts the time the machine was suspended: a server goes on counting it.
 
+use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::LazyLock;
@@ -20,6 +21,22 @@ pub(crate) type Instant = tokio::time::Instant;
 /// The time now, by the clock of the runtime we are in or by the system's, and the time spent suspended.
 pub(crate) fn now() -> Instant {
     Instant::now() + suspended()
+}
+
+/// The time of one step. The clock is looked at when somebody wants to know it, which most steps do not, and once.
+#[derive(Debug, Default)]
+pub(crate) struct Now(OnceCell<Instant>);
+
+impl Now {
+    pub(crate) fn get(&self) -> Instant {
+        *self.0.get_or_init(now)
+    }
+}
+
+impl From<&Now> for Instant {
+    fn from(now: &Now) -> Self {
+        now.get()
+    }
 }
 
 /// How long the machine was suspended since we first asked. It never shrinks.

@@ -169,7 +169,8 @@ pub(crate) async fn wait<A: Awaited>(
 struct Wait<'a> {
     shared: &'a Shared,
     spot: &'a Spot,
-    start: Instant,
+    /// When it began, unless it goes on until it has what it waits for.
+    start: Option<Instant>,
     /// When to give up; the far future counts as never.
     deadline: Option<Instant>,
     one_try: bool,
@@ -191,11 +192,14 @@ struct Outage {
 
 impl<'a> Wait<'a> {
     fn new(shared: &'a Shared, spot: &'a Spot, patience: Patience, watcher: Option<Watcher>) -> Self {
-        let start = time::now();
-        let (deadline, one_try) = match patience {
-            Patience::OneTry => (None, true),
-            Patience::Limited(limit) => (start.checked_add(limit), false),
+        let (start, one_try) = match patience {
+            Patience::OneTry => (Some(time::now()), true),
+            Patience::Limited(_) => (Some(time::now()), false),
             Patience::Unlimited => (None, false),
+        };
+        let deadline = match patience {
+            Patience::Limited(limit) => start.and_then(|start| start.checked_add(limit)),
+            Patience::OneTry | Patience::Unlimited => None,
         };
         let (seen_busy, holder, outage, position) = (false, None, None, None);
         Self { shared, spot, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
@@ -203,10 +207,10 @@ impl<'a> Wait<'a> {
 
     /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
     async fn bounded<T>(&self, work: impl Future<Output = T>) -> Result<T, AcquireError> {
-        let asked = time::now();
+        let asked = self.deadline.map(|_| time::now());
         match race(work, time::sleep_until_or_forever(self.deadline)).await {
             First::Left(done) => Ok(done),
-            First::Right(()) if time::now().saturating_duration_since(asked) < SLOW => Err(self.timed_out()),
+            First::Right(()) if since(asked) < SLOW => Err(self.timed_out()),
             First::Right(()) => {
                 Err(Failure::Unavailable(format!("no answer within the wait of {:?}", self.waited())).into())
             }
@@ -298,8 +302,13 @@ impl<'a> Wait<'a> {
     }
 
     fn waited(&self) -> Duration {
-        time::now().saturating_duration_since(self.start)
+        since(self.start)
     }
+}
+
+/// How long ago that was, if it was.
+fn since(at: Option<Instant>) -> Duration {
+    at.map_or(Duration::ZERO, |at| time::now().saturating_duration_since(at))
 }
 
 /// The pauses between two tries during an outage grow from here …
@@ -328,6 +337,8 @@ impl<'a> Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.shared.engine.leave(self.spot, self.ticket);
-        self.shared.relay.settle(self.shared.engine.as_ref(), self.spot);
+        if self.shared.engine.relays() {
+            self.shared.relay.settle(self.shared.engine.as_ref(), self.spot);
+        }
     }
 }

@@ -67,8 +67,10 @@ impl Line {
     }
 
     /// Throws out a head that did not come in time, and begins the turn of the next one.
-    pub(crate) fn throw_out_late(&mut self, now: Instant) -> Aftermath {
-        let late = self.promised.is_some_and(|since| now.saturating_duration_since(since) >= STRICT_PROMISE);
+    pub(crate) fn throw_out_late(&mut self, now: impl Into<Instant>) -> Aftermath {
+        let Some(since) = self.promised else { return Aftermath::default() };
+        let now = now.into();
+        let late = now.saturating_duration_since(since) >= STRICT_PROMISE;
         match self.head().filter(|_| late) {
             Some(head) => self.leave(head, now),
             None => Aftermath::default(),
@@ -109,7 +111,7 @@ impl Line {
     }
 
     /// Takes a waiter out. If it was its turn, the next one's turn begins.
-    pub(crate) fn leave(&mut self, ticket: Ticket, now: Instant) -> Aftermath {
+    pub(crate) fn leave(&mut self, ticket: Ticket, now: impl Into<Instant>) -> Aftermath {
         let was_head = self.is_head(ticket);
         let left = self.waiters.remove(&ticket);
         let wake = if was_head && self.promised.take().is_some() { self.promise(now) } else { None };
@@ -117,11 +119,11 @@ impl Line {
     }
 
     /// The lock is free: it is the head's turn. Wake the head with what this returns.
-    pub(crate) fn promise(&mut self, now: Instant) -> Option<Waker> {
+    pub(crate) fn promise(&mut self, now: impl Into<Instant>) -> Option<Waker> {
         let head = self.head_mut()?;
         head.hinted = true;
         let waker = head.waker.take();
-        self.promised = Some(now);
+        self.promised = Some(now.into());
         waker
     }
 
@@ -171,11 +173,12 @@ impl Line {
     }
 
     /// Whether somebody with this ticket, or with none, may take the lock that is free.
-    pub(crate) fn may_take(&self, ticket: Option<Ticket>, now: Instant) -> MayTake {
+    pub(crate) fn may_take(&self, ticket: Option<Ticket>, now: impl Into<Instant>) -> MayTake {
         if self.head().is_none() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
             return MayTake::Yes;
         }
-        let promised_for = self.promised.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        let promised_for =
+            self.promised.map_or(Duration::ZERO, |since| now.into().saturating_duration_since(since));
         let promise = if self.strict { STRICT_PROMISE } else { PROMISE };
         match promise.checked_sub(promised_for) {
             None | Some(Duration::ZERO) => MayTake::Yes,

@@ -96,6 +96,11 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Leaves the line. A hint that was meant for this place goes to the next one.
     fn leave(&self, spot: &Spot, ticket: Ticket);
 
+    /// Whether a hold can go from one to the next of a client as it is, which spares it asking. The four below are asked
+    /// for nothing else.
+    fn relays(&self) -> bool {
+        false
+    }
     /// How many wait here in the line of this target, if the first of them can have somebody else's hold as it is. Zero
     /// also where that would be of no use.
     fn heirs(&self, _spot: &Spot) -> usize {

@@ -33,16 +33,16 @@ impl Seat {
         Self { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true, tenure: None }
     }
 
-    /// One more count, entered like this.
+    /// One more count, entered like this, and begun then, if anything is counted from there.
     pub(super) fn entered(
         &mut self,
         entry: &Entry,
-        begun: Instant,
+        begun: Option<Instant>,
         limit: Option<Instant>,
         term: &Arc<Term>,
     ) {
         let before = self.limit.filter(|_| self.count > 0);
-        self.tenure = (entry.access == Access::Relayed && self.count == 0).then(|| Tenure::new(begun));
+        self.tenure = begun.filter(|_| entry.access == Access::Relayed && self.count == 0).map(Tenure::new);
         self.limit = [before, limit].into_iter().flatten().min();
         self.count += 1;
         self.term = Some(Arc::clone(term));

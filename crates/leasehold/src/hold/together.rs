@@ -58,7 +58,7 @@ impl Hold {
         undos.into_iter().for_each(Undo::disarm);
         let mut guards = Vec::with_capacity(holds.len());
         for (((hold, seat), claim), (_, token)) in holds.iter().zip(&mut seats).zip(claims).zip(granted) {
-            seat.entered(&entry, begun, limit, &claim.term);
+            seat.entered(&entry, Some(begun), limit, &claim.term);
             guards.push(Guard::new(Arc::clone(hold), claim.term, token));
         }
         Ok(Ok(guards))

@@ -6,7 +6,7 @@ use crate::engine::aftermath::Aftermath;
 use crate::engine::line::{Line, MayTake};
 use crate::engine::{Busy, Claim, Spot, Ticket};
 use crate::owner::{Owner, OwnerId};
-use crate::time::Instant;
+use crate::time::Now;
 
 /// A line of which everybody can see who stands where.
 #[derive(Debug)]
@@ -43,14 +43,14 @@ impl Fair {
         self.waiters.insert(ticket, Waiter { owner: spot.owner, watched: false });
     }
 
-    pub(super) fn leave(&mut self, ticket: Ticket, now: Instant) -> Aftermath {
+    pub(super) fn leave(&mut self, ticket: Ticket, now: &Now) -> Aftermath {
         self.waiters.remove(&ticket);
         let after = self.line.leave(ticket, now);
         self.changed(after)
     }
 
     /// Whether the free lock may be taken, and what becomes of a head that did not come.
-    pub(super) fn may_take(&mut self, turn: Option<Ticket>, now: Instant) -> (bool, Aftermath) {
+    pub(super) fn may_take(&mut self, turn: Option<Ticket>, now: &Now) -> (bool, Aftermath) {
         let after = self.line.throw_out_late(now);
         let after = self.changed(after);
         // Who has lost its place has to queue again.
@@ -59,7 +59,7 @@ impl Fair {
     }
 
     /// What somebody who does not get the lock is told.
-    pub(super) fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant, mut busy: Busy) -> Busy {
+    pub(super) fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now, mut busy: Busy) -> Busy {
         if let Some(waiter) = turn.and_then(|ticket| self.waiters.get_mut(&ticket)) {
             waiter.watched = claim.queue.is_some_and(|queue| queue.watched);
         }

@@ -15,7 +15,7 @@ use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time::Instant;
+use crate::time::{Instant, Now};
 
 /// Values, who holds which, and who waits for which.
 #[derive(Debug, Default)]
@@ -37,7 +37,7 @@ impl Machine for Group {
         self.tokens.last()
     }
 
-    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let target = &claim.spot.target;
         let mut after = self.judge(target, now);
         let whole = self.is_whole(&claim.spot);
@@ -63,7 +63,7 @@ impl Machine for Group {
             let ends = others.iter().map(|other| self.holds[other].expires);
             let end: Option<Vec<_>> = ends.collect();
             let end = end.and_then(|ends| ends.into_iter().max());
-            let retry_in = end.map(|at| at.saturating_duration_since(now));
+            let retry_in = end.map(|at| at.saturating_duration_since(now.get()));
             return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), position: None }), after);
         } else if let Some(busy) = self.lines.get(target).and_then(|line| line.may_take(turn, now).not_yet())
         {
@@ -84,7 +84,7 @@ impl Machine for Group {
         (Attempt::Granted(until, self.tokens.mint(claim)), after)
     }
 
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
         let after = self.judge(&spot.target, now);
         let whole = self.is_whole(spot);
         match self.holds.get_mut(spot) {
@@ -99,20 +99,20 @@ impl Machine for Group {
         }
     }
 
-    fn force(&mut self, target: &Target, now: Instant) -> (bool, Aftermath) {
+    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(target, now);
         let holders = self.holders(target);
         (!holders.is_empty(), after.and(self.break_off(&holders, target, Loss::ForceUnlocked, now)))
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let after = self.judge(&spot.target, now);
         let whole = self.is_whole(spot);
         let held = self.holds.get_mut(spot).filter(|_| whole);
         (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
     }
 
-    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath {
+    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
         let after = self.judge(&spot.target, now);
         match self.holds.get_mut(spot) {
             Some(_) if count == 0 => after.and(self.end(spot, Loss::Gone, now)),
@@ -128,12 +128,7 @@ impl Machine for Group {
         self.holds.get(spot).map(|held| Arc::clone(&held.term))
     }
 
-    fn query(
-        &mut self,
-        target: &Target,
-        owner: Option<OwnerId>,
-        now: Instant,
-    ) -> (Option<Holding>, Aftermath) {
+    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
         let after = self.judge(target, now);
         let held = |value| self.taken.get(value).map(|spot| self.holds[spot].holding(now));
         let all: Vec<_> = target.values().iter().map(held).collect();
@@ -152,7 +147,7 @@ impl Machine for Group {
         self.lines.entry(spot.target.clone()).or_default()
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let Some(line) = self.lines.get_mut(&spot.target) else { return Aftermath::default() };
         let was_head = line.is_head(ticket);
         let mut after = line.leave(ticket, now);
@@ -166,7 +161,7 @@ impl Machine for Group {
         after
     }
 
-    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut changed = Vec::new();
         let mut after = Aftermath::default();
         for (spot, held) in self.holds.iter_mut().filter(|(spot, _)| spot.owner.client == client) {
@@ -182,7 +177,7 @@ impl Machine for Group {
     }
 
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
         let spots: Vec<_> = self.holds.keys().cloned().collect();
         let after = spots.iter().fold(Aftermath::default(), |after, spot| {
             let ended = self.end(spot, Loss::Gone, now);
@@ -215,8 +210,8 @@ impl Group {
     }
 
     /// Takes away what has run out of these values. There is no timer: whoever looks next does it.
-    fn judge(&mut self, target: &Target, now: Instant) -> Aftermath {
-        let is_over = |spot: &Spot| self.holds[spot].expires.is_some_and(|at| now >= at);
+    fn judge(&mut self, target: &Target, now: &Now) -> Aftermath {
+        let is_over = |spot: &Spot| self.holds[spot].expires.is_some_and(|at| now.get() >= at);
         let over: Vec<_> = self.holders(target).into_iter().filter(is_over).collect();
         over.iter().fold(Aftermath::default(), |after, spot| {
             let ended = self.end(spot, Loss::Expired, now);
@@ -225,7 +220,7 @@ impl Group {
     }
 
     /// Ends a hold. If its guards do not know that yet, for whatever reason, they do from now on.
-    fn end(&mut self, spot: &Spot, loss: Loss, now: Instant) -> Aftermath {
+    fn end(&mut self, spot: &Spot, loss: Loss, now: &Now) -> Aftermath {
         let Some(held) = self.holds.remove(spot) else { return Aftermath::default() };
         for value in spot.target.values() {
             if self.taken.get(value) == Some(spot) {
@@ -237,7 +232,7 @@ impl Group {
 
     /// Takes some values from those who hold them. What else they hold stays theirs until they give it back, as on a
     /// server, where nobody can see what belongs together; but nothing keeps it.
-    fn break_off(&mut self, holders: &[Spot], target: &Target, loss: Loss, now: Instant) -> Aftermath {
+    fn break_off(&mut self, holders: &[Spot], target: &Target, loss: Loss, now: &Now) -> Aftermath {
         for value in target.values() {
             self.taken.remove(value);
         }
@@ -256,7 +251,7 @@ impl Group {
     }
 
     /// Tells the heads of the lines whose turn has come since these values were freed. The others see when it comes now.
-    fn hint(&mut self, freed: &Target, now: Instant) -> Aftermath {
+    fn hint(&mut self, freed: &Target, now: &Now) -> Aftermath {
         let Self { lines, taken, .. } = self;
         let mut after = Aftermath::default();
         for (set, line) in lines.iter_mut().filter(|(set, _)| set.overlaps(freed)) {

@@ -8,7 +8,7 @@ use crate::lease::{Lease, margin};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
-use crate::time::Instant;
+use crate::time::{Instant, Now};
 
 /// One hold.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Held {
 }
 
 impl Held {
-    pub(super) fn new(claim: &Claim, now: Instant) -> (Self, Until) {
+    pub(super) fn new(claim: &Claim, now: &Now) -> (Self, Until) {
         let mut held = Self {
             owner: claim.spot.owner,
             count: 1,
@@ -35,7 +35,7 @@ impl Held {
         (held, until)
     }
 
-    pub(super) fn reenter(&mut self, claim: &Claim, now: Instant) -> Until {
+    pub(super) fn reenter(&mut self, claim: &Claim, now: &Now) -> Until {
         self.count += 1;
         self.lease = claim.lease;
         self.limit = [self.limit, claim.limit].into_iter().flatten().min();
@@ -44,25 +44,25 @@ impl Held {
     }
 
     /// Begins the lease anew.
-    fn prolong(&mut self, now: Instant) -> Until {
+    fn prolong(&mut self, now: &Now) -> Until {
         let lease_ends = match self.lease {
             Lease::Kept(_) => None,
-            Lease::Fixed(length) => Some(now + length),
+            Lease::Fixed(length) => Some(now.get() + length),
         };
         self.expires = [lease_ends, self.limit].into_iter().flatten().min();
         self.until(now)
     }
 
-    pub(super) fn extend(&mut self, length: Duration, now: Instant) -> Until {
+    pub(super) fn extend(&mut self, length: Duration, now: &Now) -> Until {
         if let Some(expires) = self.expires {
-            let wanted = expires.max(now + length);
+            let wanted = expires.max(now.get() + length);
             self.expires = Some(self.limit.map_or(wanted, |limit| wanted.min(limit)));
         }
         self.until(now)
     }
 
     /// Stops keeping it: what a server would do after the last renewal.
-    pub(super) fn retire(&mut self, now: Instant) {
+    pub(super) fn retire(&mut self, now: &Now) {
         if let Lease::Kept(length) = self.lease {
             self.lease = Lease::Fixed(length);
             self.prolong(now);
@@ -70,15 +70,16 @@ impl Held {
     }
 
     /// What anybody can see of it.
-    pub(super) fn holding(&self, now: Instant) -> Holding {
-        let remaining = self.expires.map_or(self.lease.length(), |at| at.saturating_duration_since(now));
+    pub(super) fn holding(&self, now: &Now) -> Holding {
+        let remaining =
+            self.expires.map_or(self.lease.length(), |at| at.saturating_duration_since(now.get()));
         Holding { owner: Some(self.owner), count: self.count, remaining }
     }
 
-    fn until(&self, now: Instant) -> Until {
+    fn until(&self, now: &Now) -> Until {
         let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
         let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
-        let left = expires.saturating_duration_since(now);
+        let left = expires.saturating_duration_since(now.get());
         let length = match self.lease {
             // As on a server, where what is kept is renewed for one watchdog time-out at a time.
             Lease::Kept(length) => length.min(left),

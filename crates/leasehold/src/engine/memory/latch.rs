@@ -11,7 +11,7 @@ use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, Spot, Ta
 use crate::lease::Lease;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time::Instant;
+use crate::time::Now;
 
 #[derive(Debug, Default)]
 pub(super) struct Latch {
@@ -29,7 +29,7 @@ impl Machine for Latch {
         !self.is_used() && self.count.is_none()
     }
 
-    fn adjust(&mut self, adjust: &Adjust, _now: Instant) -> (i64, Aftermath) {
+    fn adjust(&mut self, adjust: &Adjust, _now: &Now) -> (i64, Aftermath) {
         let nothing = Aftermath::default();
         match *adjust {
             Adjust::TrySet { .. } if self.count.is_some() => (0, nothing),
@@ -52,23 +52,23 @@ impl Machine for Latch {
         &mut self.line
     }
 
-    fn attempt(&mut self, _claim: &Claim, _turn: Option<Ticket>, _now: Instant) -> (Attempt, Aftermath) {
+    fn attempt(&mut self, _claim: &Claim, _turn: Option<Ticket>, _now: &Now) -> (Attempt, Aftermath) {
         unreachable!("a latch is not held")
     }
 
-    fn release(&mut self, _spot: &Spot, _from: u32, _lease: Lease, _now: Instant) -> (Released, Aftermath) {
+    fn release(&mut self, _spot: &Spot, _from: u32, _lease: Lease, _now: &Now) -> (Released, Aftermath) {
         unreachable!("a latch is not held")
     }
 
-    fn force(&mut self, _target: &Target, _now: Instant) -> (bool, Aftermath) {
+    fn force(&mut self, _target: &Target, _now: &Now) -> (bool, Aftermath) {
         unreachable!("a latch is not held")
     }
 
-    fn renew(&mut self, _spot: &Spot, _length: Duration, _now: Instant) -> (Renewed, Aftermath) {
+    fn renew(&mut self, _spot: &Spot, _length: Duration, _now: &Now) -> (Renewed, Aftermath) {
         unreachable!("a latch is not held")
     }
 
-    fn abandon(&mut self, _spot: &Spot, _count: u32, _now: Instant) -> Aftermath {
+    fn abandon(&mut self, _spot: &Spot, _count: u32, _now: &Now) -> Aftermath {
         unreachable!("a latch is not held")
     }
 
@@ -80,17 +80,17 @@ impl Machine for Latch {
         &mut self,
         _target: &Target,
         _owner: Option<OwnerId>,
-        _now: Instant,
+        _now: &Now,
     ) -> (Option<Holding>, Aftermath) {
         unreachable!("a latch is not held")
     }
 
-    fn retire(&mut self, _client: ClientId, _now: Instant) -> (usize, Aftermath) {
+    fn retire(&mut self, _client: ClientId, _now: &Now) -> (usize, Aftermath) {
         (0, Aftermath::default())
     }
 
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, _now: Instant) -> (bool, Aftermath) {
+    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
         (self.count.take().is_some(), self.open())
     }
 

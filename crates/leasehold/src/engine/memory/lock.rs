@@ -15,7 +15,7 @@ use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
-use crate::time::Instant;
+use crate::time::{Instant, Now};
 
 #[derive(Debug, Default)]
 pub(super) struct Lock {
@@ -34,7 +34,7 @@ impl Machine for Lock {
         self.tokens.last()
     }
 
-    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = self.judge(now);
         let attempt = match &mut self.held {
             Some(held) if held.owner == claim.spot.owner && held.count == claim.held => {
@@ -53,7 +53,7 @@ impl Machine for Lock {
                 granted
             }
             Some(held) => {
-                let retry_in = held.expires.map(|at| at.saturating_duration_since(now));
+                let retry_in = held.expires.map(|at| at.saturating_duration_since(now.get()));
                 let busy = Busy { retry_in, holder: Some(held.owner), position: None };
                 self.busy(claim, turn, now, busy)
             }
@@ -77,7 +77,7 @@ impl Machine for Lock {
         (attempt, after)
     }
 
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
         let after = self.judge(now);
         match &mut self.held {
             Some(held) if held.owner == spot.owner && held.count == from => {
@@ -91,12 +91,12 @@ impl Machine for Lock {
         }
     }
 
-    fn force(&mut self, _target: &Target, now: Instant) -> (bool, Aftermath) {
+    fn force(&mut self, _target: &Target, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
         if self.held.is_none() { (false, after) } else { (true, self.free(Loss::ForceUnlocked, now)) }
     }
 
-    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath {
+    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
         let freed = self.judge(now);
         match &mut self.held {
             Some(held) if held.owner == spot.owner && held.count > count => {
@@ -107,7 +107,7 @@ impl Machine for Lock {
         }
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let freed = self.judge(now);
         let renewed = match &mut self.held {
             Some(held) if held.owner == spot.owner => Renewed::Until(held.extend(length, now)),
@@ -124,7 +124,7 @@ impl Machine for Lock {
         &mut self,
         _target: &Target,
         _owner: Option<OwnerId>,
-        now: Instant,
+        now: &Now,
     ) -> (Option<Holding>, Aftermath) {
         let freed = self.judge(now);
         (self.held.as_ref().map(|held| held.holding(now)), freed)
@@ -145,7 +145,7 @@ impl Machine for Lock {
         }
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line(spot).is_head(ticket);
         let mut after = match spot.target.kind {
             Kind::Fair => self.fair.leave(ticket, now),
@@ -159,7 +159,7 @@ impl Machine for Lock {
         after
     }
 
-    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut after = self.judge(now);
         match &mut self.held {
             Some(held) if held.owner.client == client => {
@@ -173,7 +173,7 @@ impl Machine for Lock {
     }
 
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
         if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone, now)) }
     }
@@ -185,14 +185,14 @@ impl Machine for Lock {
 }
 
 impl Lock {
-    fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant, busy: Busy) -> Attempt {
+    fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now, busy: Busy) -> Attempt {
         match claim.spot.target.kind {
             Kind::Fair => Attempt::Busy(self.fair.busy(claim, turn, now, busy)),
             _ => Attempt::Busy(busy),
         }
     }
 
-    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> Attempt {
+    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> Attempt {
         let (plain, fair) = if claim.spot.target.kind == Kind::Fair { (None, turn) } else { (turn, None) };
         self.line.taken(plain);
         self.fair.line.taken(fair);
@@ -209,16 +209,16 @@ impl Lock {
     }
 
     /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
-    fn judge(&mut self, now: Instant) -> Aftermath {
+    fn judge(&mut self, now: &Now) -> Aftermath {
         match &self.held {
-            Some(held) if held.expires.is_none_or(|at| now < at) => Aftermath::default(),
+            Some(held) if held.expires.is_none_or(|at| now.get() < at) => Aftermath::default(),
             None if self.line.is_promised() || self.fair.line.is_promised() => Aftermath::default(),
             _ => self.free(Loss::Expired, now),
         }
     }
 
     /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
-    fn free(&mut self, loss: Loss, now: Instant) -> Aftermath {
+    fn free(&mut self, loss: Loss, now: &Now) -> Aftermath {
         let announce = self.held.take().map(|held| held.lose(loss));
         let also_wake = self.fair.line.promise(now).into_iter().collect();
         Aftermath { announce, wake: self.line.promise(now), also_wake, ..Aftermath::default() }

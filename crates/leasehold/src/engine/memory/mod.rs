@@ -37,7 +37,7 @@ use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
-use crate::time::{self, Instant};
+use crate::time::Now;
 
 /// The memory engine.
 #[derive(Debug)]
@@ -83,18 +83,14 @@ impl Memory {
     }
 
     /// Looks at or changes the state of one target, which comes and goes as needed.
-    fn with<T>(
-        &self,
-        target: &Target,
-        change: impl FnOnce(&mut dyn Machine, Instant) -> (T, Aftermath),
-    ) -> T {
-        let now = time::now();
+    fn with<T>(&self, target: &Target, change: impl FnOnce(&mut dyn Machine, &Now) -> (T, Aftermath)) -> T {
+        let now = Now::default();
         let key = (target.kind.family(), target.name.clone());
         let mut shard = self.shard(&target.name);
         let (result, aftermath) = match shard.entry(key) {
             Entry::Occupied(mut entry) => {
                 let machine = entry.get_mut().machine();
-                let done = change(machine, now);
+                let done = change(machine, &now);
                 if machine.is_idle() {
                     entry.remove();
                 }
@@ -102,7 +98,7 @@ impl Memory {
             }
             Entry::Vacant(entry) => {
                 let mut slot = Slot::new(target.kind.family());
-                let done = change(slot.machine(), now);
+                let done = change(slot.machine(), &now);
                 if !slot.machine().is_idle() {
                     entry.insert(slot);
                 }
@@ -232,13 +228,13 @@ impl Engine for Memory {
     }
 
     fn retire(&self, client: ClientId) -> usize {
-        let now = time::now();
+        let now = Now::default();
         let mut retired = 0;
         for shard in &self.shards {
             let mut after = Vec::new();
             lock(shard).retain(|_, slot| {
                 let machine = slot.machine();
-                after.push(machine.retire(client, now));
+                after.push(machine.retire(client, &now));
                 !machine.is_idle()
             });
             for (held, aftermath) in after {

@@ -15,7 +15,7 @@ use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
 use crate::term::{Term, Until};
-use crate::time::Instant;
+use crate::time::{Instant, Now};
 
 #[derive(Debug, Default)]
 pub(super) struct Permits {
@@ -52,7 +52,7 @@ impl Machine for Permits {
         !self.is_used() && self.free.is_none()
     }
 
-    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
         let Spot { owner, amount, .. } = claim.spot;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
@@ -65,7 +65,7 @@ impl Machine for Permits {
                 self.line.taken(turn);
             }
             let next = self.taken.values().filter_map(|permit| permit.ends).min();
-            return (busy(next.map(|ends| ends.saturating_duration_since(now))), after);
+            return (busy(next.map(|ends| ends.saturating_duration_since(now.get()))), after);
         }
         match self.line.may_take(turn, now) {
             // A head that sleeps is not late: it knows when to look.
@@ -77,7 +77,7 @@ impl Machine for Permits {
         self.free = self.free.map(|free| free - i64::from(amount));
         let ends = match claim.lease {
             Lease::Kept(_) | Lease::Fixed(PERMANENT) => None,
-            Lease::Fixed(length) => Some(now + length),
+            Lease::Fixed(length) => Some(now.get() + length),
         };
         for id in PermitId::of(owner, amount) {
             self.taken.insert(id, Permit { ends, owner: Some(owner) });
@@ -86,30 +86,30 @@ impl Machine for Permits {
         (Attempt::Granted(until(claim.lease, ends, now), None), after)
     }
 
-    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: Instant) -> (Released, Aftermath) {
+    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
         let mut after = self.judge(now);
         let all = self.give(spot, &mut after, now);
         (if all { Released::Left(0, None) } else { Released::NotHeld }, after)
     }
 
-    fn force(&mut self, _target: &Target, _now: Instant) -> (bool, Aftermath) {
+    fn force(&mut self, _target: &Target, _now: &Now) -> (bool, Aftermath) {
         unreachable!("there is no one holder")
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let after = self.judge(now);
         let Some(held) = self.holds.get(&spot.owner) else { return (Renewed::Gone, after) };
         let mut first = None;
         for id in PermitId::of(spot.owner, spot.amount) {
             if let Some(ends) = self.taken.get_mut(&id).and_then(|permit| permit.ends.as_mut()) {
-                *ends = (*ends).max(now + length);
+                *ends = (*ends).max(now.get() + length);
                 first = first.into_iter().chain([*ends]).min();
             }
         }
         (Renewed::Until(until(held.lease, first, now)), after)
     }
 
-    fn abandon(&mut self, spot: &Spot, _count: u32, now: Instant) -> Aftermath {
+    fn abandon(&mut self, spot: &Spot, _count: u32, now: &Now) -> Aftermath {
         let mut after = self.judge(now);
         self.give(spot, &mut after, now);
         after
@@ -123,12 +123,12 @@ impl Machine for Permits {
         &mut self,
         _target: &Target,
         _owner: Option<OwnerId>,
-        _now: Instant,
+        _now: &Now,
     ) -> (Option<Holding>, Aftermath) {
         unreachable!("there is no one holder")
     }
 
-    fn adjust(&mut self, adjust: &Adjust, now: Instant) -> (i64, Aftermath) {
+    fn adjust(&mut self, adjust: &Adjust, now: &Now) -> (i64, Aftermath) {
         let mut after = self.judge(now);
         let free = self.free.unwrap_or(0);
         let told = match adjust {
@@ -159,7 +159,7 @@ impl Machine for Permits {
             }
             Adjust::SetLease(id, length) => {
                 let Some(permit) = self.taken.get_mut(id) else { return (0, after) };
-                permit.ends = length.map(|length| now + length);
+                permit.ends = length.map(|length| now.get() + length);
                 after.wake = self.line.hint_if_sooner(None, permit.ends).or(after.wake);
                 1
             }
@@ -183,7 +183,7 @@ impl Machine for Permits {
         (told, after)
     }
 
-    fn let_go(&mut self, spot: &Spot, now: Instant) -> Aftermath {
+    fn let_go(&mut self, spot: &Spot, now: &Now) -> Aftermath {
         let mut after = Aftermath::default();
         self.detach(spot.owner, &mut after, now);
         after
@@ -193,7 +193,7 @@ impl Machine for Permits {
         &mut self.line
     }
 
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line.is_head(ticket);
         let mut after = self.line.leave(ticket, now);
         // The next one has to know when to look, also if there is nothing to take.
@@ -203,7 +203,7 @@ impl Machine for Permits {
         after
     }
 
-    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut after = self.judge(now);
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
         let ours: Vec<_> = ours.map(|(owner, _)| *owner).collect();
@@ -214,7 +214,7 @@ impl Machine for Permits {
     }
 
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
         let (existed, after) = self.adjust(&Adjust::Delete, now);
         (existed != 0, after)
     }
@@ -227,11 +227,11 @@ impl Machine for Permits {
 
 impl Permits {
     /// Takes back what has lapsed. There is no timer: whoever looks next does it.
-    fn judge(&mut self, now: Instant) -> Aftermath {
+    fn judge(&mut self, now: &Now) -> Aftermath {
         let mut after = Aftermath::default();
         let mut lapsed = Vec::new();
         self.taken.retain(|_, permit| {
-            let over = permit.ends.is_some_and(|ends| ends <= now);
+            let over = permit.ends.is_some_and(|ends| ends <= now.get());
             if over {
                 lapsed.push(permit.owner);
             }
@@ -246,7 +246,7 @@ impl Permits {
         after
     }
 
-    fn add(&mut self, permits: i64, after: &mut Aftermath, now: Instant) {
+    fn add(&mut self, permits: i64, after: &mut Aftermath, now: &Now) {
         self.free = Some(self.free.unwrap_or(0).saturating_add(permits));
         let waker: Option<Waker> =
             if self.free.is_some_and(|free| free > 0) { self.line.promise(now) } else { None };
@@ -254,7 +254,7 @@ impl Permits {
     }
 
     /// Takes back what is left of a hold, and tells whether that is all of it.
-    fn give(&mut self, spot: &Spot, after: &mut Aftermath, now: Instant) -> bool {
+    fn give(&mut self, spot: &Spot, after: &mut Aftermath, now: &Now) -> bool {
         let ids = PermitId::of(spot.owner, spot.amount);
         let given = ids.filter(|id| self.taken.remove(id).is_some()).count();
         self.holds.remove(&spot.owner);
@@ -265,7 +265,7 @@ impl Permits {
     }
 
     /// Tells a guard that it has not all its permits any more.
-    fn lose(&mut self, owner: OwnerId, loss: Loss, after: &mut Aftermath, now: Instant) {
+    fn lose(&mut self, owner: OwnerId, loss: Loss, after: &mut Aftermath, now: &Now) {
         if let Some(term) = self.detach(owner, after, now) {
             term.condemn(loss);
             after.announce_all.push(term);
@@ -273,10 +273,10 @@ impl Permits {
     }
 
     /// Leaves the permits of a guard to themselves. What it kept ends as on a server, where nobody renews it now.
-    fn detach(&mut self, owner: OwnerId, after: &mut Aftermath, now: Instant) -> Option<Arc<Term>> {
+    fn detach(&mut self, owner: OwnerId, after: &mut Aftermath, now: &Now) -> Option<Arc<Term>> {
         let held = self.holds.remove(&owner)?;
         let ends = match held.lease {
-            Lease::Kept(length) => Some(now + length),
+            Lease::Kept(length) => Some(now.get() + length),
             Lease::Fixed(_) => None,
         };
         for id in PermitId::of(owner, held.amount) {
@@ -294,11 +294,11 @@ impl Permits {
         self.free.unwrap_or(0).saturating_add(taken)
     }
 
-    fn lease_of(&self, id: &PermitId, now: Instant) -> i64 {
+    fn lease_of(&self, id: &PermitId, now: &Now) -> i64 {
         let Some(permit) = self.taken.get(id) else { return -2 };
         let held = permit.owner.and_then(|owner| self.holds.get(&owner));
         let left = match (permit.ends, held.map(|held| held.lease)) {
-            (Some(ends), _) => ends.saturating_duration_since(now),
+            (Some(ends), _) => ends.saturating_duration_since(now.get()),
             (None, Some(Lease::Kept(length))) => length,
             (None, _) => return -1,
         };
@@ -307,9 +307,11 @@ impl Permits {
 }
 
 /// Until when a hold lasts whose first permit ends then.
-fn until(lease: Lease, ends: Option<Instant>, now: Instant) -> Until {
+fn until(lease: Lease, ends: Option<Instant>, now: &Now) -> Until {
     match ends {
         None => Until::Kept(lease.length()),
-        Some(ends) => Until::Deadline(ends - margin(ends.saturating_duration_since(now)), Loss::Expired),
+        Some(ends) => {
+            Until::Deadline(ends - margin(ends.saturating_duration_since(now.get())), Loss::Expired)
+        }
     }
 }

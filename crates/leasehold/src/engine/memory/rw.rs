@@ -15,7 +15,7 @@ use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time::Instant;
+use crate::time::{Instant, Now};
 
 /// Many readers or one writer, who may read as well.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ impl Machine for Rw {
         self.tokens.last()
     }
 
-    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
         let before = self.end();
         let (attempt, more) = match self.held(&claim.spot) {
@@ -59,7 +59,7 @@ impl Machine for Rw {
         (attempt, after.and(more).and(taken_over))
     }
 
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath) {
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
         let after = self.judge(now);
         match self.held(spot) {
             Some(held) if held.count == from => {
@@ -73,7 +73,7 @@ impl Machine for Rw {
         }
     }
 
-    fn force(&mut self, target: &Target, now: Instant) -> (bool, Aftermath) {
+    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
         let held = match target.kind {
             Kind::Write => self.writer.is_some(),
@@ -86,13 +86,13 @@ impl Machine for Rw {
         }
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath) {
+    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let after = self.judge(now);
         let held = self.held(spot);
         (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
     }
 
-    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath {
+    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
         let after = self.judge(now);
         match self.held(spot) {
             Some(held) if held.count > count => {
@@ -111,12 +111,7 @@ impl Machine for Rw {
         held.map(|held| Arc::clone(&held.term))
     }
 
-    fn query(
-        &mut self,
-        target: &Target,
-        owner: Option<OwnerId>,
-        now: Instant,
-    ) -> (Option<Holding>, Aftermath) {
+    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
         let after = self.judge(now);
         let held = match target.kind {
             Kind::Write => self.writer.as_ref(),
@@ -131,7 +126,7 @@ impl Machine for Rw {
         if spot.target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line(spot).is_head(ticket);
         let mut left = self.line(spot).leave(ticket, now);
         let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
@@ -144,7 +139,7 @@ impl Machine for Rw {
         left.and(Aftermath { wake, ..Aftermath::default() }).and(self.hint(now))
     }
 
-    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath) {
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut after = self.judge(now);
         let before = self.end();
         let mut retired = 0;
@@ -158,7 +153,7 @@ impl Machine for Rw {
     }
 
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: Instant) -> (bool, Aftermath) {
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
         if self.is_held() {
             (true, after.and(self.free_all(Loss::Gone)).and(self.hint(now)))
@@ -175,7 +170,7 @@ impl Machine for Rw {
 
 impl Rw {
     /// Takes the read half for somebody who does not have it.
-    fn read(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+    fn read(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = Aftermath::default();
         match &self.writer {
             Some(writer) if writer.owner == claim.spot.owner => {}
@@ -199,7 +194,7 @@ impl Rw {
     }
 
     /// Takes the write half for somebody who does not have it.
-    fn write(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+    fn write(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = Aftermath::default();
         if self.readers.contains_key(&claim.spot.owner) != claim.rw.upgrade {
             return (Attempt::Misfit, after);
@@ -210,7 +205,7 @@ impl Rw {
             Some(other) => {
                 let mut busy = busy(self.end(), other, now);
                 if let (true, Some(turn)) = (claim.rw.prefer_writers, turn) {
-                    self.barring.insert(turn, now);
+                    self.barring.insert(turn, now.get());
                     busy.retry_in = Some(busy.retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
                 }
                 return (Attempt::Busy(busy), after);
@@ -230,8 +225,8 @@ impl Rw {
     }
 
     /// Whether a writer that waits keeps new readers out. One whose future is left lying about does not.
-    fn is_barred(&self, now: Instant) -> bool {
-        self.barring.values().any(|heard| now.saturating_duration_since(*heard) < BARRED)
+    fn is_barred(&self, now: &Now) -> bool {
+        self.barring.values().any(|heard| now.get().saturating_duration_since(*heard) < BARRED)
     }
 
     fn is_held(&self) -> bool {
@@ -255,8 +250,8 @@ impl Rw {
     }
 
     /// Takes away what has run out. There is no timer: whoever looks next does it.
-    fn judge(&mut self, now: Instant) -> Aftermath {
-        let is_over = |held: &Held| held.expires.is_some_and(|at| now >= at);
+    fn judge(&mut self, now: &Now) -> Aftermath {
+        let is_over = |held: &Held| held.expires.is_some_and(|at| now.get() >= at);
         let mut after = Aftermath::default();
         if let Some(writer) = self.writer.take_if(|held| is_over(held)) {
             after = after.and(lost(&writer, Loss::Expired));
@@ -268,7 +263,7 @@ impl Rw {
     }
 
     /// Ends one hold.
-    fn free(&mut self, spot: &Spot, now: Instant) -> Aftermath {
+    fn free(&mut self, spot: &Spot, now: &Now) -> Aftermath {
         let before = self.end();
         let freed = match spot.target.kind {
             Kind::Write => self.writer.take(),
@@ -286,7 +281,7 @@ impl Rw {
     }
 
     /// Tells the heads of the lines whose turn has come.
-    fn hint(&mut self, now: Instant) -> Aftermath {
+    fn hint(&mut self, now: &Now) -> Aftermath {
         let mut after = Aftermath::default();
         if self.writer.is_none() && !self.reads.is_promised() {
             after.wake = self.reads.promise(now);
@@ -311,7 +306,7 @@ fn lost(held: &Held, loss: Loss) -> Aftermath {
     Aftermath { announce: Some(held.lose(loss)), ..Aftermath::default() }
 }
 
-fn busy(end: Option<Instant>, holder: OwnerId, now: Instant) -> Busy {
-    let retry_in = end.map(|at| at.saturating_duration_since(now));
+fn busy(end: Option<Instant>, holder: OwnerId, now: &Now) -> Busy {
+    let retry_in = end.map(|at| at.saturating_duration_since(now.get()));
     Busy { retry_in, holder: Some(holder), ..Busy::default() }
 }

@@ -13,7 +13,7 @@ use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
-use crate::time::Instant;
+use crate::time::{Instant, Now};
 
 #[derive(Debug, Default)]
 pub(super) struct Semaphore {
@@ -41,7 +41,7 @@ impl Machine for Semaphore {
         !self.is_used() && self.free.is_none()
     }
 
-    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath) {
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         self.judge(now);
         let Spot { owner, amount, .. } = claim.spot;
         let busy = |retry_in| (Attempt::Busy(Busy { retry_in, ..Busy::default() }), Aftermath::default());
@@ -67,23 +67,23 @@ impl Machine for Semaphore {
         (Attempt::Granted(Until::Kept(claim.lease.length()), None), Aftermath::default())
     }
 
-    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: Instant) -> (Released, Aftermath) {
+    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
         match self.holds.remove(&spot.owner) {
             Some(held) => (Released::Left(0, None), self.add(held.amount.into(), now)),
             None => (Released::NotHeld, Aftermath::default()),
         }
     }
 
-    fn force(&mut self, _target: &Target, _now: Instant) -> (bool, Aftermath) {
+    fn force(&mut self, _target: &Target, _now: &Now) -> (bool, Aftermath) {
         unreachable!("there is no one holder")
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, _now: Instant) -> (Renewed, Aftermath) {
+    fn renew(&mut self, spot: &Spot, length: Duration, _now: &Now) -> (Renewed, Aftermath) {
         let held = self.holds.contains_key(&spot.owner);
         (if held { Renewed::Until(Until::Kept(length)) } else { Renewed::Gone }, Aftermath::default())
     }
 
-    fn abandon(&mut self, spot: &Spot, _count: u32, now: Instant) -> Aftermath {
+    fn abandon(&mut self, spot: &Spot, _count: u32, now: &Now) -> Aftermath {
         self.holds
             .remove(&spot.owner)
             .map_or_else(Aftermath::default, |held| self.add(held.amount.into(), now))
@@ -97,19 +97,19 @@ impl Machine for Semaphore {
         &mut self,
         _target: &Target,
         _owner: Option<OwnerId>,
-        _now: Instant,
+        _now: &Now,
     ) -> (Option<Holding>, Aftermath) {
         unreachable!("there is no one holder")
     }
 
-    fn adjust(&mut self, adjust: &Adjust, now: Instant) -> (i64, Aftermath) {
+    fn adjust(&mut self, adjust: &Adjust, now: &Now) -> (i64, Aftermath) {
         self.judge(now);
         let (free, nothing) = (self.free, Aftermath::default());
         match *adjust {
             Adjust::TrySet { .. } if free.is_some() => (0, nothing),
             Adjust::TrySet { count, ttl } => {
                 let after = self.add(count.into(), now);
-                self.ends = ttl.map(|ttl| now + ttl);
+                self.ends = ttl.map(|ttl| now.get() + ttl);
                 (1, after)
             }
             Adjust::Add(permits) => {
@@ -130,7 +130,7 @@ impl Machine for Semaphore {
         }
     }
 
-    fn let_go(&mut self, spot: &Spot, _now: Instant) -> Aftermath {
+    fn let_go(&mut self, spot: &Spot, _now: &Now) -> Aftermath {
         self.holds.remove(&spot.owner);
         Aftermath::default()
     }
@@ -139,7 +139,7 @@ impl Machine for Semaphore {
         &mut self.line
     }
 
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line.is_head(ticket);
         let mut after = self.line.leave(ticket, now);
         // One after the other, as long as there is something to take.
@@ -149,7 +149,7 @@ impl Machine for Semaphore {
         after
     }
 
-    fn retire(&mut self, client: ClientId, _now: Instant) -> (usize, Aftermath) {
+    fn retire(&mut self, client: ClientId, _now: &Now) -> (usize, Aftermath) {
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
         let announce_all: Vec<_> = ours.map(|(_, held)| Arc::clone(&held.term)).collect();
         for term in &announce_all {
@@ -159,7 +159,7 @@ impl Machine for Semaphore {
     }
 
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, _now: Instant) -> (bool, Aftermath) {
+    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
         (self.free.is_some(), self.delete())
     }
 
@@ -171,20 +171,20 @@ impl Machine for Semaphore {
 
 impl Semaphore {
     /// Forgets a count whose time is over.
-    fn judge(&mut self, now: Instant) {
-        if self.ends.is_some_and(|at| at <= now) {
+    fn judge(&mut self, now: &Now) {
+        if self.ends.is_some_and(|at| at <= now.get()) {
             (self.free, self.ends) = (None, None);
         }
     }
 
-    fn add(&mut self, permits: i64, now: Instant) -> Aftermath {
+    fn add(&mut self, permits: i64, now: &Now) -> Aftermath {
         self.judge(now);
         self.free = Some(self.free.unwrap_or(0).saturating_add(permits));
         Aftermath { wake: self.promise(now), ..Aftermath::default() }
     }
 
     /// If there is something to take, it is the head's turn.
-    fn promise(&mut self, now: Instant) -> Option<std::task::Waker> {
+    fn promise(&mut self, now: &Now) -> Option<std::task::Waker> {
         if self.free.is_some_and(|free| free > 0) { self.line.promise(now) } else { None }
     }
 

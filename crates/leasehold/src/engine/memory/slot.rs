@@ -17,7 +17,7 @@ use crate::engine::{Adjust, Attempt, Claim, Family, Holding, Released, Renewed, 
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
-use crate::time::Instant;
+use crate::time::Now;
 
 /// The state of one family under one name.
 #[derive(Debug)]
@@ -64,30 +64,25 @@ pub(super) trait Machine {
         !self.is_used() && self.token() == 0
     }
 
-    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: Instant) -> (Attempt, Aftermath);
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: Instant) -> (Released, Aftermath);
-    fn force(&mut self, target: &Target, now: Instant) -> (bool, Aftermath);
-    fn renew(&mut self, spot: &Spot, length: Duration, now: Instant) -> (Renewed, Aftermath);
-    fn abandon(&mut self, spot: &Spot, count: u32, now: Instant) -> Aftermath;
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath);
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath);
+    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath);
+    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath);
+    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath;
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
-    fn query(
-        &mut self,
-        target: &Target,
-        owner: Option<OwnerId>,
-        now: Instant,
-    ) -> (Option<Holding>, Aftermath);
+    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath);
 
     fn token(&self) -> u64 {
         0
     }
 
     /// For those that count.
-    fn adjust(&mut self, _adjust: &Adjust, _now: Instant) -> (i64, Aftermath) {
+    fn adjust(&mut self, _adjust: &Adjust, _now: &Now) -> (i64, Aftermath) {
         unreachable!("a lock has no counter")
     }
 
     /// Forgets who holds it, but not that it is held. For those that can be held without a guard.
-    fn let_go(&mut self, _spot: &Spot, _now: Instant) -> Aftermath {
+    fn let_go(&mut self, _spot: &Spot, _now: &Now) -> Aftermath {
         unreachable!("a lock is held by its guards alone")
     }
 
@@ -107,16 +102,16 @@ pub(super) trait Machine {
         self.line(spot).poll_hint(ticket, context)
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: Instant) -> Aftermath {
+    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         self.line(spot).leave(ticket, now)
     }
 
     /// The client stops keeping what it holds here; how much that was.
-    fn retire(&mut self, client: ClientId, now: Instant) -> (usize, Aftermath);
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath);
 
     /// What is held is removed behind everybody's back; false if there is none.
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: Instant) -> (bool, Aftermath);
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath);
 
     /// How many wait.
     #[cfg(feature = "test-util")]

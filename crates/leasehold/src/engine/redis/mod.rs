@@ -325,6 +325,10 @@ impl Engine for Redis {
         }
     }
 
+    fn relays(&self) -> bool {
+        true
+    }
+
     fn heirs(&self, spot: &Spot) -> usize {
         self.hints.heirs(spot)
     }
