@@ -21,13 +21,16 @@ use crate::time::{Instant, Now};
 pub(super) struct Lock {
     held: Option<Held>,
     line: Line,
-    fair: Fair,
+    /// There from when somebody wants it fairly.
+    fair: Option<Box<Fair>>,
     tokens: Tokens,
 }
 
 impl Machine for Lock {
     fn is_used(&self) -> bool {
-        self.held.is_some() || !self.line.is_empty() || !self.fair.is_empty()
+        self.held.is_some()
+            || !self.line.is_empty()
+            || self.fair.as_ref().is_some_and(|fair| !fair.is_empty())
     }
 
     fn token(&self) -> u64 {
@@ -59,7 +62,7 @@ impl Machine for Lock {
             }
             None if claim.steal || claim.spot.target.kind == Kind::Spin => self.grant(claim, turn, now),
             None if claim.spot.target.kind == Kind::Fair => {
-                let (may_take, thrown_out) = self.fair.may_take(turn, now);
+                let (may_take, thrown_out) = self.fair().may_take(turn, now);
                 after.wake = thrown_out.wake.or(after.wake);
                 after.also_wake.extend(thrown_out.also_wake);
                 after.discard = thrown_out.discard.or(after.discard);
@@ -131,16 +134,16 @@ impl Machine for Lock {
     }
 
     fn queue(&self) -> Vec<Owner> {
-        self.fair.queue()
+        self.fair.as_ref().map_or_else(Vec::new, |fair| fair.queue())
     }
 
     fn line(&mut self, spot: &Spot) -> &mut Line {
-        if spot.target.kind == Kind::Fair { &mut self.fair.line } else { &mut self.line }
+        if spot.target.kind == Kind::Fair { &mut self.fair().line } else { &mut self.line }
     }
 
     fn listen(&mut self, spot: &Spot, ticket: Ticket) {
         match spot.target.kind {
-            Kind::Fair => self.fair.join(spot, ticket),
+            Kind::Fair => self.fair().join(spot, ticket),
             _ => self.line.join(ticket),
         }
     }
@@ -148,7 +151,7 @@ impl Machine for Lock {
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line(spot).is_head(ticket);
         let mut after = match spot.target.kind {
-            Kind::Fair => self.fair.leave(ticket, now),
+            Kind::Fair => self.fair().leave(ticket, now),
             _ => self.line.leave(ticket, now),
         };
         if was_head && after.wake.is_none() {
@@ -180,14 +183,22 @@ impl Machine for Lock {
 
     #[cfg(feature = "test-util")]
     fn waiters(&self) -> usize {
-        self.line.len() + self.fair.queue().len()
+        self.line.len() + self.queue().len()
     }
 }
 
 impl Lock {
+    fn fair(&mut self) -> &mut Fair {
+        self.fair.get_or_insert_default()
+    }
+
+    fn is_promised(&self) -> bool {
+        self.line.is_promised() || self.fair.as_ref().is_some_and(|fair| fair.line.is_promised())
+    }
+
     fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now, busy: Busy) -> Attempt {
         match claim.spot.target.kind {
-            Kind::Fair => Attempt::Busy(self.fair.busy(claim, turn, now, busy)),
+            Kind::Fair => Attempt::Busy(self.fair().busy(claim, turn, now, busy)),
             _ => Attempt::Busy(busy),
         }
     }
@@ -195,7 +206,9 @@ impl Lock {
     fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> Attempt {
         let (plain, fair) = if claim.spot.target.kind == Kind::Fair { (None, turn) } else { (turn, None) };
         self.line.taken(plain);
-        self.fair.line.taken(fair);
+        if let Some(queue) = &mut self.fair {
+            queue.line.taken(fair);
+        }
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
         Attempt::Granted(until, self.tokens.mint(claim))
@@ -204,7 +217,8 @@ impl Lock {
     /// Lets the heads look if the hold that they saw as lasting until `before` ends sooner.
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let ends = self.held.as_ref().and_then(|held| held.expires);
-        let also_wake = self.fair.line.hint_if_sooner(before, ends).into_iter().collect();
+        let fair = self.fair.as_mut().and_then(|fair| fair.line.hint_if_sooner(before, ends));
+        let also_wake = fair.into_iter().collect();
         Aftermath { wake: self.line.hint_if_sooner(before, ends), also_wake, ..Aftermath::default() }
     }
 
@@ -212,7 +226,7 @@ impl Lock {
     fn judge(&mut self, now: &Now) -> Aftermath {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now.get() < at) => Aftermath::default(),
-            None if self.line.is_promised() || self.fair.line.is_promised() => Aftermath::default(),
+            None if self.is_promised() => Aftermath::default(),
             _ => self.free(Loss::Expired, now),
         }
     }
@@ -220,7 +234,7 @@ impl Lock {
     /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
     fn free(&mut self, loss: Loss, now: &Now) -> Aftermath {
         let announce = self.held.take().map(|held| held.lose(loss));
-        let also_wake = self.fair.line.promise(now).into_iter().collect();
+        let also_wake = self.fair.as_mut().and_then(|fair| fair.line.promise(now)).into_iter().collect();
         Aftermath { announce, wake: self.line.promise(now), also_wake, ..Aftermath::default() }
     }
 }

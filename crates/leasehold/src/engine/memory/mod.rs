@@ -6,6 +6,7 @@
 mod fair;
 mod group;
 mod held;
+mod key;
 mod latch;
 mod lock;
 mod permits;
@@ -17,24 +18,24 @@ mod tokens;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasherDefault, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use self::key::{AsItIs, Key};
 #[cfg(feature = "test-util")]
 pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
 use self::slot::{Machine, Slot};
 use super::aftermath::Aftermath;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Family, Holding, Released, Renewed, Reply,
-    Spot, Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Holding, Released, Renewed, Reply, Spot,
+    Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::lease::Lease;
-use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time::Now;
@@ -48,7 +49,7 @@ pub(crate) struct Memory {
 }
 
 /// Only names that are held or waited for have a slot.
-type Shard = HashMap<(Family, Name), Slot>;
+type Shard = HashMap<Key, Slot, BuildHasherDefault<AsItIs>>;
 
 /// Enough that threads on different names seldom meet.
 const SHARDS: usize = 64;
@@ -85,8 +86,8 @@ impl Memory {
     /// Looks at or changes the state of one target, which comes and goes as needed.
     fn with<T>(&self, target: &Target, change: impl FnOnce(&mut dyn Machine, &Now) -> (T, Aftermath)) -> T {
         let now = Now::default();
-        let key = (target.kind.family(), target.name.clone());
-        let mut shard = self.shard(&target.name);
+        let key = Key::new(target.kind.family(), &target.name, &self.hasher);
+        let mut shard = lock(&self.shards[key.part_of(SHARDS)]);
         let (result, aftermath) = match shard.entry(key) {
             Entry::Occupied(mut entry) => {
                 let machine = entry.get_mut().machine();
@@ -124,12 +125,6 @@ impl Memory {
             _ => {}
         }
         None
-    }
-
-    fn shard(&self, name: &Name) -> MutexGuard<'_, Shard> {
-        #[expect(clippy::cast_possible_truncation, reason = "any part of a hash will do")]
-        let hash = self.hasher.hash_one(name) as usize;
-        lock(&self.shards[hash % SHARDS])
     }
 }
 

@@ -23,33 +23,34 @@ use crate::time::Now;
 #[derive(Debug)]
 pub(super) enum Slot {
     Lock(Lock),
-    Rw(Rw),
-    Group(Group),
-    Semaphore(Semaphore),
-    Permits(Permits),
-    Latch(Latch),
+    /// Boxed like all others: the plain lock, of which there are most, need not be as large as the largest.
+    Rw(Box<Rw>),
+    Group(Box<Group>),
+    Semaphore(Box<Semaphore>),
+    Permits(Box<Permits>),
+    Latch(Box<Latch>),
 }
 
 impl Slot {
     pub(super) fn new(family: Family) -> Self {
         match family {
             Family::Lock | Family::SetNx => Self::Lock(Lock::default()),
-            Family::Rw => Self::Rw(Rw::default()),
-            Family::Group => Self::Group(Group::default()),
-            Family::Semaphore => Self::Semaphore(Semaphore::default()),
-            Family::Permits => Self::Permits(Permits::default()),
-            Family::Latch => Self::Latch(Latch::default()),
+            Family::Rw => Self::Rw(Box::default()),
+            Family::Group => Self::Group(Box::default()),
+            Family::Semaphore => Self::Semaphore(Box::default()),
+            Family::Permits => Self::Permits(Box::default()),
+            Family::Latch => Self::Latch(Box::default()),
         }
     }
 
     pub(super) fn machine(&mut self) -> &mut dyn Machine {
         match self {
             Self::Lock(lock) => lock,
-            Self::Rw(rw) => rw,
-            Self::Group(group) => group,
-            Self::Semaphore(semaphore) => semaphore,
-            Self::Permits(permits) => permits,
-            Self::Latch(latch) => latch,
+            Self::Rw(rw) => rw.as_mut(),
+            Self::Group(group) => group.as_mut(),
+            Self::Semaphore(semaphore) => semaphore.as_mut(),
+            Self::Permits(permits) => permits.as_mut(),
+            Self::Latch(latch) => latch.as_mut(),
         }
     }
 }
