@@ -18,13 +18,19 @@ use crate::lease::{self, Lease};
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::rw_lock::WriteGuard;
-use crate::waiting::{Patience, wait_for};
+use crate::waiting::{Entering, Patience, wait};
 
 /// What both ways of asking have in common.
 #[derive(Debug, Clone)]
 struct Request {
     shared: Arc<Shared>,
     target: Result<Target, Invalid>,
+    options: Options,
+}
+
+/// How it is asked.
+#[derive(Debug, Clone)]
+struct Options {
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     owner: Option<Owner>,
@@ -63,45 +69,63 @@ impl fmt::Debug for Way {
     }
 }
 
-impl Request {
+impl Options {
     /// Checks everything that can be checked here, before anything is sent.
-    fn prepare(self, wait: Option<Duration>) -> Result<(Arc<Hold>, Entry), Invalid> {
-        let target = self.target?;
+    fn prepare(
+        &self,
+        shared: Arc<Shared>,
+        target: Result<Target, Invalid>,
+        wait: Option<Duration>,
+    ) -> Result<Entering, Invalid> {
+        let target = target?;
         let lease = match self.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),
-            None => Lease::Kept(self.shared.watchdog),
+            None => Lease::Kept(shared.watchdog),
         };
         let max_hold = self.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
-        self.shared.check_open()?;
+        shared.check_open()?;
+        let rw = RwOptions { upgrade: false, prefer_writers: self.way.prefer_writers };
+        let entry = Entry {
+            max_hold,
+            steal: self.steal,
+            fenced: self.fenced,
+            access: self.access(&shared, target.kind),
+            queue: self.queueing(target.kind, wait),
+            rw,
+            ..Entry::new(lease)
+        };
+        let hold = match &self.owner {
+            Some(owner) => {
+                let owner = shared.own(owner)?;
+                shared.hold_of(Spot { target, owner, amount: 1 })?
+            }
+            None if target.kind == Kind::Group => {
+                let owner = OwnerId::fresh(shared.id, 1);
+                shared.hold_of(Spot { target, owner, amount: 1 })?
+            }
+            None => Arc::new(Hold::fresh(shared, target)),
+        };
+        Ok(Entering { hold, entry })
+    }
+
+    fn access(&self, shared: &Shared, kind: Kind) -> Access {
         // What is held under an owner that somebody chose, until some time, or with a token, is nobody else's.
-        let is_plain = self.owner.is_none() && self.lease.is_none() && max_hold.is_none();
+        let is_plain = self.owner.is_none() && self.lease.is_none() && self.max_hold.is_none();
         let relays = is_plain
-            && (target.kind == Kind::SetNx || (target.kind == Kind::Lock && self.way.reentrant))
+            && (kind == Kind::SetNx || (kind == Kind::Lock && self.way.reentrant))
             && self.way.local_handover
-            && self.shared.engine.relays()
+            && shared.engine.relays()
             && !(self.steal || self.fenced || self.way.spin.is_some());
-        let access = match (self.way.reentrant, relays) {
+        match (self.way.reentrant, relays) {
             (_, true) => Access::Relayed,
             (true, false) => Access::Reentrant,
             (false, false) => Access::Once,
-        };
-        let hold = match self.owner {
-            Some(owner) => {
-                let owner = self.shared.own(&owner)?;
-                self.shared.hold_of(Spot { target, owner, amount: 1 })?
-            }
-            None if target.kind == Kind::Group => {
-                let owner = OwnerId::fresh(self.shared.id, 1);
-                self.shared.hold_of(Spot { target, owner, amount: 1 })?
-            }
-            None => Arc::new(Hold::fresh(self.shared, target)),
-        };
-        let Self { steal, fenced, way, .. } = self;
-        let watched = way.watcher.is_some();
-        let queue = fair::queueing(wait).filter(|_| hold.spot.target.kind == Kind::Fair);
-        let queue = queue.map(|wait| Queueing { wait, watched });
-        let rw = RwOptions { upgrade: false, prefer_writers: way.prefer_writers };
-        Ok((hold, Entry { max_hold, steal, fenced, access, queue, rw, ..Entry::new(lease) }))
+        }
+    }
+
+    fn queueing(&self, kind: Kind, wait: Option<Duration>) -> Option<Queueing> {
+        let wait = fair::queueing(wait).filter(|_| kind == Kind::Fair)?;
+        Some(Queueing { wait, watched: self.way.watcher.is_some() })
     }
 }
 
@@ -157,7 +181,7 @@ impl Acquire {
     /// Takes a fencing token with the lock: a number that rises with every such acquisition of this name. See
     /// [`FencedGuard`].
     pub fn fenced(mut self) -> Acquire<FencedGuard> {
-        self.request.fenced = true;
+        self.request.options.fenced = true;
         self.giving()
     }
 }
@@ -166,7 +190,7 @@ impl Acquire<WriteGuard> {
     /// Takes a fencing token with the lock, which [`Guard::token`] tells: a number that rises with every such
     /// acquisition of this name. See [`FencedGuard`].
     pub fn fenced(mut self) -> Self {
-        self.request.fenced = true;
+        self.request.options.fenced = true;
         self
     }
 }
@@ -174,8 +198,8 @@ impl Acquire<WriteGuard> {
 impl<G> Acquire<G> {
     pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>, way: Way) -> Self {
         let (lease, max_hold, owner) = (None, None, None);
-        let request = Request { shared, target, lease, max_hold, owner, steal: false, fenced: false, way };
-        Self { request, wait: None, gives: PhantomData }
+        let options = Options { lease, max_hold, owner, steal: false, fenced: false, way };
+        Self { request: Request { shared, target, options }, wait: None, gives: PhantomData }
     }
 
     /// The same, handed out as something else.
@@ -191,19 +215,19 @@ impl<G> Acquire<G> {
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.
     pub fn lease(mut self, length: Duration) -> Self {
-        self.request.lease = Some(length);
+        self.request.options.lease = Some(length);
         self
     }
 
     /// Ends the hold after this long even if the guard still lives, for work that may hang.
     pub fn max_hold(mut self, length: Duration) -> Self {
-        self.request.max_hold = Some(length);
+        self.request.options.max_hold = Some(length);
         self
     }
 
     /// Acquires in the name of `owner`. If that owner holds the lock already, it is entered once more.
     pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.request.owner = Some(owner.clone());
+        self.request.options.owner = Some(owner.clone());
         self
     }
 
@@ -212,7 +236,7 @@ impl<G> Acquire<G> {
     ///
     /// It is called where the acquire is awaited, so it should be quick.
     pub fn on_queue(mut self, watcher: impl Fn(Queued) + Send + Sync + 'static) -> Self {
-        self.request.way.watcher = Some(Arc::new(watcher));
+        self.request.options.way.watcher = Some(Arc::new(watcher));
         self
     }
 
@@ -221,7 +245,7 @@ impl<G> Acquire<G> {
     /// The guards of the victim are lost with [`Loss::TakenOver`](crate::Loss::TakenOver). Its work may still be
     /// running: this is for an operator who knows better, not for code in a hurry.
     pub fn steal(mut self) -> Self {
-        self.request.steal = true;
+        self.request.options.steal = true;
         self
     }
 }
@@ -236,6 +260,19 @@ impl<G: Granted> Acquire<G> {
     pub fn block(self) -> Result<G, AcquireError> {
         self.into_future().block()
     }
+
+    /// Waits, and tells what came of it in the words of whoever asked.
+    fn begin<T>(self, told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static) -> Operation<T> {
+        Operation::new(async move {
+            // Field by field: as a whole it would be moved, and be there twice.
+            let options = &self.request.options;
+            let granted = match options.prepare(self.request.shared, self.request.target, self.wait) {
+                Ok(entering) => wait(&entering, Patience::from_wait(self.wait), &options.way).await,
+                Err(invalid) => Err(invalid.into()),
+            };
+            told(granted.map(G::from_guard))
+        })
+    }
 }
 
 impl<G: Granted> IntoFuture for Acquire<G> {
@@ -243,11 +280,7 @@ impl<G: Granted> IntoFuture for Acquire<G> {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Operation::new(async move {
-            let way = self.request.way.clone();
-            let (hold, entry) = self.request.prepare(self.wait)?;
-            wait_for(&hold, entry, Patience::from_wait(self.wait), way).await.map(G::from_guard)
-        })
+        self.begin(|granted| granted)
     }
 }
 
@@ -311,19 +344,19 @@ impl<G> TryAcquire<G> {
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.
     pub fn lease(mut self, length: Duration) -> Self {
-        self.0.request.lease = Some(length);
+        self.0.request.options.lease = Some(length);
         self
     }
 
     /// Ends the hold after this long even if the guard still lives, for work that may hang.
     pub fn max_hold(mut self, length: Duration) -> Self {
-        self.0.request.max_hold = Some(length);
+        self.0.request.options.max_hold = Some(length);
         self
     }
 
     /// Acquires in the name of `owner`. If that owner holds the lock already, it is entered once more.
     pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.0.request.owner = Some(owner.clone());
+        self.0.request.options.owner = Some(owner.clone());
         self
     }
 }
@@ -345,7 +378,7 @@ impl<G: Granted> IntoFuture for TryAcquire<G> {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Operation::new(async move { unless_busy(self.0.wait(Duration::ZERO).await) })
+        self.0.wait(Duration::ZERO).begin(unless_busy)
     }
 }
 

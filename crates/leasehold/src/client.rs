@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -413,7 +414,7 @@ impl Shared {
             if self.guards.load(Ordering::SeqCst) == 0 {
                 break;
             }
-            match race(changed, time::sleep_until_or_forever(deadline)).await {
+            match race(pin!(changed), time::sleep_until_or_forever(deadline)).await {
                 First::Left(()) => {}
                 First::Right(()) => break,
             }

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,9 +62,12 @@ impl Guard {
     /// # Ok(())
     /// # }
     /// ```
-    pub fn release(self) -> Operation<Result<Released, ReleaseError>> {
-        let hold = Arc::clone(&self.hold);
-        Operation::new(async move { hold.release(self).await.map(|holds_left| Released { holds_left }) })
+    pub fn release(mut self) -> Operation<Result<Released, ReleaseError>> {
+        Operation::new(async move {
+            // The guard itself stays until the lock is released: a shutdown waits for it.
+            let Self { hold, term, armed, .. } = &mut self;
+            hold.release(term, armed).await.map(|holds_left| Released { holds_left })
+        })
     }
 
     /// Resolves with the cause when the lock is lost.
@@ -143,7 +147,7 @@ impl Guard {
     /// # }
     /// ```
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
-        match race(Arc::clone(&self.term).lost(), work).await {
+        match race(pin!(Arc::clone(&self.term).lost()), pin!(work)).await {
             First::Left(loss) => Err(loss),
             // The work may have kept the thread busy past the deadline.
             First::Right(output) => self.term.loss().map_or(Ok(output), Err),
@@ -207,7 +211,7 @@ impl Guard {
             let spot = Spot { target: Target::new(kind, target.name.clone()), owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
-            match hold.shared.named_hold(spot).enter(entry, None).await? {
+            match hold.shared.named_hold(spot).enter(&entry, None).await? {
                 Tried::Granted(guard) => Ok(Ok(guard)),
                 Tried::Busy(busy) => Ok(Err(busy.holder)),
             }

@@ -111,7 +111,7 @@ impl Hold {
     /// Tries once to enter, for the first time or again.
     pub(crate) async fn enter(
         self: &Arc<Self>,
-        entry: Entry,
+        entry: &Entry,
         turn: Option<Ticket>,
     ) -> Result<Tried, AcquireError> {
         let mut seat = self.sit().await;
@@ -158,7 +158,7 @@ impl Hold {
             kept @ Lease::Kept(_) => kept,
         };
         let entry = Entry { fenced: seat.fenced, ..Entry::new(lease) };
-        match self.step_in(&mut seat, term, entry, None).await? {
+        match self.step_in(&mut seat, term, &entry, None).await? {
             Attempt::Granted(_, token) => Ok(Guard::new(Arc::clone(self), Arc::clone(term), token)),
             Attempt::NotAsked(failure) => Err(failure.into()),
             Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) => {
@@ -173,15 +173,15 @@ impl Hold {
         &self,
         seat: &mut Seated<'_>,
         term: &Arc<Term>,
-        entry: Entry,
+        entry: &Entry,
         turn: Option<Ticket>,
     ) -> Result<Attempt, Failure> {
-        let entry = Entry { lease: seat.lease_with(entry.lease, &self.spot), ..entry };
+        let lease = seat.lease_with(entry.lease, &self.spot);
         let is_timed = seat.term.is_some() || entry.max_hold.is_some() || entry.access == Access::Relayed;
         let begun = is_timed.then(time::now);
         if let (Some(term), Some(begun)) = (&seat.term, begun) {
             // The engine is about to shorten the hold, perhaps without our hearing of it.
-            if let Lease::Fixed(length) = entry.lease {
+            if let Lease::Fixed(length) = lease {
                 term.lasts_at_most(begun + length - margin(length), Loss::Expired);
             }
             if let Some(length) = entry.max_hold {
@@ -192,43 +192,47 @@ impl Hold {
         // A writer that only looks bars nobody.
         let is_serious = turn.is_some() || self.spot.target.kind == Kind::Read;
         let prefer_writers = entry.rw.prefer_writers && is_serious;
-        let claim = Claim {
-            spot: self.spot.clone(),
-            held: seat.count,
-            lease: entry.lease,
-            limit,
-            steal: entry.steal,
-            fenced: entry.fenced,
-            queue: entry.queue,
-            rw: RwOptions { prefer_writers, ..entry.rw },
-            term: Arc::clone(term),
+        let undo = Undo { hold: self, count: seat.count, lease };
+        // In a block of its own: nothing of the claim is kept while we wait.
+        let asked = {
+            let claim = Claim {
+                spot: self.spot.clone(),
+                held: seat.count,
+                lease,
+                limit,
+                steal: entry.steal,
+                fenced: entry.fenced,
+                queue: entry.queue,
+                rw: RwOptions { prefer_writers, ..entry.rw },
+                term: Arc::clone(term),
+            };
+            self.shared.engine.attempt(&claim, turn)
         };
-        let undo = Undo { hold: self, count: seat.count, lease: entry.lease };
-        let attempt = self.shared.engine.attempt(&claim, turn).await?;
+        let attempt = asked.await?;
         if let Attempt::Granted(until, _) = attempt {
             term.lasts(until);
             if term.loss().is_some() {
                 return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
             }
-            seat.entered(&entry, begun, limit, term);
+            seat.entered(entry, lease, begun, limit, term);
         }
         undo.disarm();
         Ok(attempt)
     }
 
-    /// Gives back what the guard of `term` holds, and tells how often the hold is still entered.
-    pub(crate) async fn release(&self, mut guard: Guard) -> Result<u32, ReleaseError> {
+    /// Gives back what the guard of `term` holds, and tells how often the hold is still entered. From where this begins
+    /// to do so, dropping the guard does not.
+    pub(crate) async fn release(&self, term: &Arc<Term>, armed: &mut bool) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
-        // The guard itself stays until the lock is released: a shutdown waits for it.
-        let term = guard.disarm();
-        if let Some(loss) = seat.loss_of(&term) {
-            seat.give_back(&term);
+        *armed = false;
+        if let Some(loss) = seat.loss_of(term) {
+            seat.give_back(term);
             return Err(ReleaseError::NotHeld(loss));
         }
-        if seat.pass_on(&term) {
+        if seat.pass_on(term) {
             return Ok(0);
         }
-        self.step_out(&mut seat, &term, Term::release).await
+        self.step_out(&mut seat, term, Term::release).await
     }
 
     /// Gives back one count in the owner's name, whoever has the guard.
@@ -339,7 +343,11 @@ impl Hold {
     async fn sit(&self) -> Seated<'_> {
         // There before the seat is: a future that is given the seat and then dropped has to settle too.
         let mut seated = Seated { hold: self, seat: None };
-        seated.seat = Some(self.seat.lock().await);
+        seated.seat = Some(match self.seat.try_lock() {
+            Ok(seat) => seat,
+            // Seldom: all who wait would have to be large enough for it.
+            Err(_) => Box::pin(self.seat.lock()).await,
+        });
         seated
     }
 

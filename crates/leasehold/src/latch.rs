@@ -153,7 +153,7 @@ impl IntoFuture for LatchWait {
             shared.check_open()?;
             let (target, owner) = (target.clone()?, OwnerId::fresh(shared.id, 1));
             let opening = Opening { counter: &self.counter, spot: Spot { target, owner, amount: 1 } };
-            wait(&opening, Patience::from_wait(self.limit), Way::USUAL).await.map_err(|error| match error {
+            wait(&opening, Patience::from_wait(self.limit), &Way::USUAL).await.map_err(|error| match error {
                 AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
                 AcquireError::Failure(failure) => failure.into(),
                 AcquireError::Invalid(invalid) => invalid.into(),

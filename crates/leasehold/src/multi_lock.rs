@@ -4,6 +4,7 @@ mod together;
 
 use std::fmt;
 use std::future::IntoFuture;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -307,7 +308,7 @@ impl MultiGuard {
     ///
     /// Dropping the future drops the work; the locks stay held by the guard.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
-        match race(self.lost(), work).await {
+        match race(self.lost(), pin!(work)).await {
             First::Left(loss) => Err(loss),
             // The work may have kept the thread busy past a deadline: ask each once more.
             First::Right(output) => match self.guards.iter().find(|guard| !guard.is_held()) {

@@ -13,7 +13,7 @@ use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
 use crate::lease::{COUNTED, Lease};
 use crate::operation::Operation;
-use crate::waiting::{Patience, wait_for};
+use crate::waiting::{Entering, Patience, wait};
 
 /// Permits of a [`Semaphore`](crate::Semaphore), given back when dropped.
 ///
@@ -168,7 +168,7 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
                 return Ok(G::none()?);
             }
             let (hold, entry) = self.prepare()?;
-            wait_for(&hold, entry, Patience::from_wait(self.wait), Way::USUAL).await.map(G::some)
+            wait(&Entering { hold, entry }, Patience::from_wait(self.wait), &Way::USUAL).await.map(G::some)
         })
     }
 }

@@ -1,7 +1,7 @@
 //! Waiting for the first of some futures, or for all of them.
 
 use std::future::{Future, poll_fn};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 
 /// Which of the two futures was first.
@@ -11,16 +11,22 @@ pub(crate) enum First<A, B> {
 }
 
 /// Polls both and drops the slower one; the left one is asked first.
-pub(crate) async fn race<A: Future, B: Future>(left: A, right: B) -> First<A::Output, B::Output> {
-    let mut left = pin!(left);
-    let mut right = pin!(right);
-    poll_fn(|context| {
-        if let Poll::Ready(output) = left.as_mut().poll(context) {
+///
+/// What has to be pinned is pinned by the caller, in whose future it stays: moved into this one, it would be there twice.
+pub(crate) fn race<A, B>(
+    mut left: A,
+    mut right: B,
+) -> impl Future<Output = First<A::Output, B::Output>> + Unpin
+where
+    A: Future + Unpin,
+    B: Future + Unpin,
+{
+    poll_fn(move |context| {
+        if let Poll::Ready(output) = Pin::new(&mut left).poll(context) {
             return Poll::Ready(First::Left(output));
         }
-        right.as_mut().poll(context).map(First::Right)
+        Pin::new(&mut right).poll(context).map(First::Right)
     })
-    .await
 }
 
 /// The output of whichever is done first.

@@ -1,6 +1,7 @@
 //! The time that one hold lasts: until when, and how it ended.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -19,8 +20,8 @@ pub(crate) struct Term {
     /// Whose term it is.
     hold: Weak<Hold>,
     state: Mutex<State>,
-    /// Rings when the term ends or its deadline moves.
-    changed: Notify,
+    /// Rings when the term ends or its deadline moves. There from when somebody first listens, which few do.
+    changed: OnceLock<Box<Notify>>,
 }
 
 #[derive(Debug)]
@@ -48,7 +49,7 @@ impl Term {
     /// A term that has not begun: it lasts until somebody says until when.
     pub(crate) fn new(hold: Weak<Hold>) -> Arc<Self> {
         let state = State { until: Until::Kept(Duration::ZERO), end: None };
-        Arc::new(Self { hold, state: Mutex::new(state), changed: Notify::new() })
+        Arc::new(Self { hold, state: Mutex::new(state), changed: OnceLock::new() })
     }
 
     /// The term of whoever has the hold after this one: it lasts as long.
@@ -105,7 +106,10 @@ impl Term {
 
     /// Wakes those who listen for the end.
     pub(crate) fn announce(&self) {
-        self.changed.notify_waiters();
+        // Whoever begins to listen later than this looks at the state later, too.
+        if let Some(changed) = self.changed.get() {
+            changed.notify_waiters();
+        }
     }
 
     fn end(&self, end: End) {
@@ -144,7 +148,7 @@ impl Term {
     /// Resolves when the lock is lost, at once if it already is; never after a release.
     pub(crate) async fn lost(self: Arc<Self>) -> Loss {
         loop {
-            let changed = self.changed.notified();
+            let changed = self.changed.get_or_init(Box::default).notified();
             let (end, until) = {
                 let state = self.judged();
                 (state.end, state.until)
@@ -155,7 +159,7 @@ impl Term {
                 (None, Until::Kept(_)) => None,
                 (None, Until::Deadline(at, _)) => Some(at),
             };
-            race(changed, time::sleep_until_or_forever(deadline)).await;
+            race(pin!(changed), time::sleep_until_or_forever(deadline)).await;
         }
     }
 

@@ -75,15 +75,12 @@ fn suspended() -> Duration {
 
 /// Sleeps until `at`.
 pub(crate) fn sleep_until(at: Instant) -> Sleep {
-    Sleep { at, timer: None }
+    sleep_until_or_forever(Some(at))
 }
 
 /// Sleeps until `at`, or for ever when there is no such time.
-pub(crate) async fn sleep_until_or_forever(at: Option<Instant>) {
-    match at {
-        Some(at) => sleep_until(at).await,
-        None => std::future::pending().await,
-    }
+pub(crate) fn sleep_until_or_forever(at: Option<Instant>) -> Sleep {
+    Sleep { at, timer: None }
 }
 
 /// `length` shortened at random by up to a half, so that waiters that failed together do not come back together.
@@ -100,7 +97,7 @@ pub(crate) fn random_below(sides: u64) -> u64 {
 
 /// The future of [`sleep_until`].
 pub(crate) struct Sleep {
-    at: Instant,
+    at: Option<Instant>,
     /// Made at the first poll that is not a blocking one: only then is it known who polls.
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
 }
@@ -109,11 +106,12 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let left = self.at.saturating_duration_since(now());
+        let Some(at) = self.at else { return Poll::Pending };
+        let left = at.saturating_duration_since(now());
         if left.is_zero() {
             return Poll::Ready(());
         }
-        if block::set_alarm(self.at) {
+        if block::set_alarm(at) {
             return Poll::Pending;
         }
         let timer = self.timer.get_or_insert_with(|| {

@@ -4,6 +4,7 @@
 //! its own deadline, or a safety cap, whichever comes first.
 
 use std::future::poll_fn;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -70,12 +71,12 @@ pub(crate) trait Awaited: Sync {
 }
 
 /// A hold to be entered.
-struct Entering<'a> {
-    hold: &'a Arc<Hold>,
-    entry: Entry,
+pub(crate) struct Entering {
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) entry: Entry,
 }
 
-impl Awaited for Entering<'_> {
+impl Awaited for Entering {
     type Got = Guard;
 
     fn shared(&self) -> &Shared {
@@ -101,32 +102,22 @@ impl Awaited for Entering<'_> {
         {
             return Ok(Tried::Granted(guard));
         }
-        self.hold.enter(self.entry, turn).await
+        self.hold.enter(&self.entry, turn).await
     }
-}
-
-/// Waits for a lock, and leaves nothing behind when dropped.
-pub(crate) async fn wait_for(
-    hold: &Arc<Hold>,
-    entry: Entry,
-    patience: Patience,
-    way: Way,
-) -> Result<Guard, AcquireError> {
-    wait(&Entering { hold, entry }, patience, way).await
 }
 
 /// Waits for anything, and leaves nothing behind when dropped.
 pub(crate) async fn wait<A: Awaited>(
     awaited: &A,
     patience: Patience,
-    way: Way,
+    way: &Way,
 ) -> Result<A::Got, AcquireError> {
-    let mut wait = Wait::new(awaited.shared(), awaited.spot(), patience, way.watcher);
+    let mut wait = Wait::new(awaited.shared(), awaited.spot(), patience, way.watcher.as_ref());
     let mut turn: Option<Turn<'_>> = None;
     let mut failures = 0;
     loop {
         let ticket = turn.as_ref().map(|turn| turn.ticket);
-        let pause = match wait.bounded(awaited.attempt(ticket)).await? {
+        let pause = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
             Ok(Tried::Granted(got)) => {
                 // Whoever shuts down may have looked for guards before this one was there.
                 awaited.shared().check_open()?;
@@ -178,10 +169,11 @@ struct Wait<'a> {
     seen_busy: bool,
     /// Who had it then.
     holder: Option<OwnerId>,
-    outage: Option<Outage>,
+    /// Boxed because there seldom is one.
+    outage: Option<Box<Outage>>,
     /// Where in the queue of a fair lock we stood when we last looked.
     position: Option<usize>,
-    watcher: Option<Watcher>,
+    watcher: Option<&'a Watcher>,
 }
 
 /// A server that was there and is not.
@@ -191,7 +183,7 @@ struct Outage {
 }
 
 impl<'a> Wait<'a> {
-    fn new(shared: &'a Shared, spot: &'a Spot, patience: Patience, watcher: Option<Watcher>) -> Self {
+    fn new(shared: &'a Shared, spot: &'a Spot, patience: Patience, watcher: Option<&'a Watcher>) -> Self {
         let (start, one_try) = match patience {
             Patience::OneTry => (Some(time::now()), true),
             Patience::Limited(_) => (Some(time::now()), false),
@@ -206,7 +198,7 @@ impl<'a> Wait<'a> {
     }
 
     /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
-    async fn bounded<T>(&self, work: impl Future<Output = T>) -> Result<T, AcquireError> {
+    async fn bounded<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Result<T, AcquireError> {
         let asked = self.deadline.map(|_| time::now());
         match race(work, time::sleep_until_or_forever(self.deadline)).await {
             First::Left(done) => Ok(done),
@@ -234,7 +226,7 @@ impl<'a> Wait<'a> {
         if requeued {
             tracing::warn!(lock = %self.spot.target, position, "silent for too long: at the end of the queue again");
         }
-        if let Some(watcher) = &self.watcher {
+        if let Some(watcher) = self.watcher {
             watcher(Queued { position, requeued });
         }
     }
@@ -242,7 +234,7 @@ impl<'a> Wait<'a> {
     /// There was no answer. Goes on, after the returned pause, only if this is an outage that began while we waited.
     fn failed(&mut self, failure: Failure) -> Result<Duration, AcquireError> {
         let now = time::now();
-        let outage = self.outage.get_or_insert(Outage { since: now, pause: FIRST_PAUSE });
+        let outage = self.outage.get_or_insert_with(|| Box::new(Outage { since: now, pause: FIRST_PAUSE }));
         let pause = time::jittered(outage.pause);
         outage.pause = (outage.pause * 2).min(LONGEST_PAUSE);
         let limit = match self.deadline {
@@ -257,11 +249,12 @@ impl<'a> Wait<'a> {
 
     /// Waits until hints can come, so that nothing is missed between the next try and the sleep after it.
     async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
-        let listening = race(self.shared.closed(), self.shared.engine.listening(turn.spot));
-        match race(listening, time::sleep_until_or_forever(self.deadline)).await {
-            First::Left(First::Left(())) => Err(Invalid::ShutDown.into()),
-            First::Left(First::Right(_)) => Ok(()),
-            First::Right(()) => Err(self.timed_out()),
+        let closed = pin!(self.shared.closed());
+        let over = race(closed, time::sleep_until_or_forever(self.deadline));
+        match race(self.shared.engine.listening(turn.spot), over).await {
+            First::Left(_) => Ok(()),
+            First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
+            First::Right(First::Right(())) => Err(self.timed_out()),
         }
     }
 
@@ -269,10 +262,11 @@ impl<'a> Wait<'a> {
     async fn sleep(&self, turn: &Turn<'_>, length: Duration) -> Result<(), AcquireError> {
         let again = time::now() + length.min(SAFETY_CAP);
         let until = self.deadline.map_or(again, |deadline| deadline.min(again));
-        let hint = race(turn.hint(), time::sleep_until(until));
-        match race(self.shared.closed(), hint).await {
-            First::Left(()) => Err(Invalid::ShutDown.into()),
-            First::Right(First::Left(())) => Ok(()),
+        let closed = pin!(self.shared.closed());
+        // The hint is asked first: if it is there, nobody need look at the clock, or be told to ring when we close.
+        match race(turn.hint(), race(closed, time::sleep_until(until))).await {
+            First::Left(()) => Ok(()),
+            First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
             First::Right(First::Right(())) if !self.is_over() => Ok(()),
             First::Right(First::Right(())) => Err(self.timed_out()),
         }
@@ -282,7 +276,7 @@ impl<'a> Wait<'a> {
     async fn pause(&self, length: Duration) -> Result<(), AcquireError> {
         let again = time::now() + length;
         let until = self.deadline.map_or(again, |deadline| deadline.min(again));
-        match race(self.shared.closed(), time::sleep_until(until)).await {
+        match race(pin!(self.shared.closed()), time::sleep_until(until)).await {
             First::Left(()) => Err(Invalid::ShutDown.into()),
             First::Right(()) if !self.is_over() => Ok(()),
             First::Right(()) => Err(self.timed_out()),
@@ -329,8 +323,8 @@ impl<'a> Turn<'a> {
         Self { shared, spot, ticket: shared.engine.listen(spot, awaited.relays()) }
     }
 
-    async fn hint(&self) {
-        poll_fn(|context| self.shared.engine.poll_hint(self.spot, self.ticket, context)).await;
+    fn hint(&self) -> impl Future<Output = ()> + Unpin {
+        poll_fn(|context| self.shared.engine.poll_hint(self.spot, self.ticket, context))
     }
 }
 

@@ -37,6 +37,7 @@ impl Seat {
     pub(super) fn entered(
         &mut self,
         entry: &Entry,
+        lease: Lease,
         begun: Option<Instant>,
         limit: Option<Instant>,
         term: &Arc<Term>,
@@ -46,7 +47,7 @@ impl Seat {
         self.limit = [before, limit].into_iter().flatten().min();
         self.count += 1;
         self.term = Some(Arc::clone(term));
-        self.lease = entry.lease;
+        self.lease = lease;
         self.fenced = entry.fenced;
         self.reentrant = entry.access != Access::Once;
     }

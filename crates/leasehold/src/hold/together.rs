@@ -14,7 +14,7 @@ impl Hold {
     /// Tries once to enter several holds of one owner that are not entered, all or none: the guards, or which one is busy.
     pub(crate) async fn enter_all(
         holds: &[Arc<Self>],
-        entry: Entry,
+        entry: &Entry,
         turn: Option<(usize, Ticket)>,
     ) -> Result<Result<Vec<Guard>, (usize, Busy)>, AcquireError> {
         let shared = &holds[0].shared;
@@ -58,7 +58,7 @@ impl Hold {
         undos.into_iter().for_each(Undo::disarm);
         let mut guards = Vec::with_capacity(holds.len());
         for (((hold, seat), claim), (_, token)) in holds.iter().zip(&mut seats).zip(claims).zip(granted) {
-            seat.entered(&entry, Some(begun), limit, &claim.term);
+            seat.entered(entry, entry.lease, Some(begun), limit, &claim.term);
             guards.push(Guard::new(Arc::clone(hold), claim.term, token));
         }
         Ok(Ok(guards))

@@ -66,7 +66,7 @@ impl Together {
             if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
                 return Err(late(None));
             }
-            match wait(&self, Patience::from_wait(left), Way::USUAL).await {
+            match wait(&self, Patience::from_wait(left), &Way::USUAL).await {
                 Ok(Step::All(guards)) => return Ok(guards),
                 Ok(Step::Elsewhere(_)) if limit.is_some_and(|limit| limit.is_zero()) => {
                     return Err(late(None));
@@ -102,7 +102,7 @@ impl Awaited for Together {
         let hold = |target: &Target| Arc::new(Hold::drawn(Arc::clone(&self.shared), target.clone(), owner));
         let holds: Vec<_> = self.targets.iter().map(hold).collect();
         let turn = turn.map(|ticket| (self.number, ticket));
-        Ok(match Hold::enter_all(&holds, self.entry, turn).await? {
+        Ok(match Hold::enter_all(&holds, &self.entry, turn).await? {
             Ok(guards) => Tried::Granted(Step::All(guards)),
             Err((number, busy)) if number == self.number => Tried::Busy(busy),
             Err((number, _)) => Tried::Granted(Step::Elsewhere(number)),

@@ -1,5 +1,6 @@
 //! A lock held on most of several servers.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -88,7 +89,7 @@ impl Members {
             }
             let losses: Vec<_> =
                 self.guards().iter().flatten().filter(|guard| guard.is_held()).map(Guard::lost).collect();
-            if let First::Left(loss) = race(first(losses), changed).await {
+            if let First::Left(loss) = race(pin!(first(losses)), pin!(changed)).await {
                 cause = loss;
             }
         }
@@ -226,7 +227,7 @@ impl QuorumGuard {
     ///
     /// Dropping the future drops the work; the lock stays held by the guard.
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
-        match race(self.lost(), work).await {
+        match race(self.lost(), pin!(work)).await {
             First::Left(loss) => Err(loss),
             // The work may have kept the thread busy past a deadline.
             First::Right(output) if self.is_held() => Ok(output),
