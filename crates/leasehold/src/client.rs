@@ -301,11 +301,17 @@ pub(crate) struct Shared {
     /// The holds of groups, of drawn owners, too.
     sets: Sets,
     pub(crate) relay: Relay,
-    guards: AtomicUsize,
+    guards: Apart<AtomicUsize>,
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
     changed: Notify,
 }
+
+/// In lines of the cache of its own, and with it the count of those who have a [`Shared`]. Every guard changes both, and
+/// whoever reads something else that is shared need not wait for that.
+#[derive(Default)]
+#[repr(align(128))]
+struct Apart<T>(T);
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -331,7 +337,7 @@ impl Shared {
             named: Mutex::default(),
             sets: Sets::default(),
             relay: Relay::default(),
-            guards: AtomicUsize::new(0),
+            guards: Apart::default(),
             closed: AtomicBool::new(false),
             changed: Notify::new(),
         }
@@ -396,11 +402,11 @@ impl Shared {
     }
 
     pub(crate) fn guard_made(&self) {
-        self.guards.fetch_add(1, Ordering::SeqCst);
+        self.guards.0.fetch_add(1, Ordering::SeqCst);
     }
 
     pub(crate) fn guard_gone(&self) {
-        if self.guards.fetch_sub(1, Ordering::SeqCst) == 1 && self.closed.load(Ordering::SeqCst) {
+        if self.guards.0.fetch_sub(1, Ordering::SeqCst) == 1 && self.closed.load(Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
     }
@@ -411,7 +417,7 @@ impl Shared {
         self.changed.notify_waiters();
         loop {
             let changed = self.changed.notified();
-            if self.guards.load(Ordering::SeqCst) == 0 {
+            if self.guards.0.load(Ordering::SeqCst) == 0 {
                 break;
             }
             match race(pin!(changed), time::sleep_until_or_forever(deadline)).await {

@@ -247,7 +247,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.armed {
-            self.hold.give_back(Arc::clone(&self.term));
+            self.hold.give_back(&self.term);
         }
         self.hold.shared.guard_gone();
     }

@@ -286,18 +286,19 @@ impl Hold {
     }
 
     /// Gives back what a dropped guard held, without waiting for anything.
-    pub(crate) fn give_back(&self, term: Arc<Term>) {
-        self.owed().push(term);
+    pub(crate) fn give_back(&self, term: &Arc<Term>) {
+        if let Some(mut seat) = self.try_sit() {
+            return seat.give_back(term);
+        }
+        self.owed().push(Arc::clone(term));
+        // Whoever sat may have got up before it was there.
         self.settle();
     }
 
     fn settle(&self) {
         while !self.owed().is_empty() {
             // Whoever sits settles when getting up.
-            let Ok(mut seat) = self.seat.try_lock().map(|seat| Seated { hold: self, seat: Some(seat) })
-            else {
-                return;
-            };
+            let Some(mut seat) = self.try_sit() else { return };
             let owed = std::mem::take(&mut *self.owed());
             for term in &owed {
                 seat.give_back(term);
@@ -338,6 +339,10 @@ impl Hold {
         };
         let max_hold = seat.limit.map(|limit| limit.saturating_duration_since(time::now()));
         Ok(Entry { max_hold, ..Entry::new(lease) })
+    }
+
+    fn try_sit(&self) -> Option<Seated<'_>> {
+        self.seat.try_lock().ok().map(|seat| Seated { hold: self, seat: Some(seat) })
     }
 
     async fn sit(&self) -> Seated<'_> {

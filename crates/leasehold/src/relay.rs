@@ -16,16 +16,16 @@ use crate::time::{self, Instant};
 /// How long a hold may go round since the server gave it.
 const LONGEST: Duration = Duration::from_millis(50);
 /// How many may have it after the first, however few wait …
-const FEWEST: usize = 16;
+const FEWEST: u16 = 16;
 /// … and however many. In between, everybody who waits when it is first passed on.
-const MOST: usize = 256;
+const MOST: u16 = 256;
 
 /// What one hold has been through since the server gave it.
 #[derive(Debug)]
 pub(crate) struct Tenure {
     begun: Instant,
     /// How many more may have it; not known before the first.
-    left: Option<usize>,
+    left: Option<u16>,
 }
 
 impl Tenure {
@@ -42,6 +42,7 @@ impl Tenure {
         if waiting == 0 || time::now() >= self.end() {
             return false;
         }
+        let waiting = u16::try_from(waiting).unwrap_or(MOST);
         let left = self.left.get_or_insert(waiting.clamp(FEWEST, MOST));
         let may = *left > 0;
         *left = left.saturating_sub(1);

@@ -80,7 +80,12 @@ pub(crate) fn sleep_until(at: Instant) -> Sleep {
 
 /// Sleeps until `at`, or for ever when there is no such time.
 pub(crate) fn sleep_until_or_forever(at: Option<Instant>) -> Sleep {
-    Sleep { at, timer: None }
+    Sleep { end: at.map_or(End::Never, End::At), timer: None }
+}
+
+/// Sleeps so long from the first poll on, without a look at the clock before it.
+pub(crate) fn sleep_for(length: Duration) -> Sleep {
+    Sleep { end: End::After(length), timer: None }
 }
 
 /// `length` shortened at random by up to a half, so that waiters that failed together do not come back together.
@@ -97,17 +102,29 @@ pub(crate) fn random_below(sides: u64) -> u64 {
 
 /// The future of [`sleep_until`].
 pub(crate) struct Sleep {
-    at: Option<Instant>,
+    end: End,
     /// Made at the first poll that is not a blocking one: only then is it known who polls.
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
+}
+
+/// When a sleep is over.
+#[derive(Clone, Copy)]
+enum End {
+    At(Instant),
+    After(Duration),
+    Never,
 }
 
 impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Some(at) = self.at else { return Poll::Pending };
-        let left = at.saturating_duration_since(now());
+        let (at, left) = match self.end {
+            End::At(at) => (at, at.saturating_duration_since(now())),
+            End::After(length) => (now() + length, length),
+            End::Never => return Poll::Pending,
+        };
+        self.end = End::At(at);
         if left.is_zero() {
             return Poll::Ready(());
         }

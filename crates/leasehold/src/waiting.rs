@@ -17,7 +17,7 @@ use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold, Tried};
 use crate::owner::OwnerId;
 use crate::race::{First, race};
-use crate::time::{self, Instant};
+use crate::time::{self, Instant, Sleep};
 
 /// How long to wait for a lock.
 #[derive(Debug, Clone, Copy)]
@@ -260,11 +260,9 @@ impl<'a> Wait<'a> {
 
     /// Sleeps for `length`, or until it is our turn. Ends the wait when its time is over or the client closes.
     async fn sleep(&self, turn: &Turn<'_>, length: Duration) -> Result<(), AcquireError> {
-        let again = time::now() + length.min(SAFETY_CAP);
-        let until = self.deadline.map_or(again, |deadline| deadline.min(again));
         let closed = pin!(self.shared.closed());
         // The hint is asked first: if it is there, nobody need look at the clock, or be told to ring when we close.
-        match race(turn.hint(), race(closed, time::sleep_until(until))).await {
+        match race(turn.hint(), race(closed, self.timer(length.min(SAFETY_CAP)))).await {
             First::Left(()) => Ok(()),
             First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
             First::Right(First::Right(())) if !self.is_over() => Ok(()),
@@ -274,12 +272,18 @@ impl<'a> Wait<'a> {
 
     /// Sleeps for `length` without standing in any line.
     async fn pause(&self, length: Duration) -> Result<(), AcquireError> {
-        let again = time::now() + length;
-        let until = self.deadline.map_or(again, |deadline| deadline.min(again));
-        match race(pin!(self.shared.closed()), time::sleep_until(until)).await {
+        match race(pin!(self.shared.closed()), self.timer(length)).await {
             First::Left(()) => Err(Invalid::ShutDown.into()),
             First::Right(()) if !self.is_over() => Ok(()),
             First::Right(()) => Err(self.timed_out()),
+        }
+    }
+
+    /// Rings after `length`, or when the time is over.
+    fn timer(&self, length: Duration) -> Sleep {
+        match self.deadline {
+            None => time::sleep_for(length),
+            Some(deadline) => time::sleep_until(deadline.min(time::now() + length)),
         }
     }
 
