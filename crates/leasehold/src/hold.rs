@@ -214,7 +214,7 @@ impl Hold {
             if term.loss().is_some() {
                 return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
             }
-            seat.entered(entry, lease, begun, limit, term);
+            seat.entered(entry, undo.lease, begun, limit, term);
         }
         undo.disarm();
         Ok(attempt)

@@ -117,7 +117,7 @@ pub(crate) async fn wait<A: Awaited>(
     let mut failures = 0;
     loop {
         let ticket = turn.as_ref().map(|turn| turn.ticket);
-        let pause = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
+        let told = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
             Ok(Tried::Granted(got)) => {
                 // Whoever shuts down may have looked for guards before this one was there.
                 awaited.shared().check_open()?;
@@ -127,7 +127,7 @@ pub(crate) async fn wait<A: Awaited>(
                 if let Err(over) = wait.busy(busy) {
                     if awaited.queues() {
                         // Whoever was queued by its first try has a place to give up, too.
-                        drop(turn.unwrap_or_else(|| Turn::take(awaited)));
+                        drop(turn.unwrap_or_else(|| Turn::take(awaited, busy).0));
                     }
                     return Err(over);
                 }
@@ -135,9 +135,11 @@ pub(crate) async fn wait<A: Awaited>(
                     // It was not there when its turn came, and others have passed: the place is gone.
                     turn = None;
                 }
-                busy.retry_in.unwrap_or(SAFETY_CAP)
+                busy
             }
-            Err(AcquireError::Failure(failure)) => wait.failed(failure)?,
+            Err(AcquireError::Failure(failure)) => {
+                Busy { retry_in: Some(wait.failed(failure)?), ..Busy::default() }
+            }
             Err(error) => return Err(error),
         };
         if let Some(back_off) = way.spin {
@@ -145,13 +147,15 @@ pub(crate) async fn wait<A: Awaited>(
             failures = failures.saturating_add(1);
             continue;
         }
-        match &turn {
-            // What changed before we stood in line was hinted to others: look once more.
-            None => {
-                let taken = turn.insert(Turn::take(awaited));
-                wait.listening(taken).await?;
-            }
-            Some(turn) => wait.sleep(turn, pause).await?,
+        let (place, looks) = match turn.take() {
+            Some(place) => (place, false),
+            None => Turn::take(awaited, told),
+        };
+        let place = turn.insert(place);
+        if looks {
+            wait.listening(place).await?;
+        } else {
+            wait.sleep(place, told.retry_in.unwrap_or(SAFETY_CAP)).await?;
         }
     }
 }
@@ -322,9 +326,11 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    fn take<A: Awaited>(awaited: &'a A) -> Self {
+    /// Takes a place after a try was told `told`; and tells whether to look once more before the first sleep.
+    fn take<A: Awaited>(awaited: &'a A, told: Busy) -> (Self, bool) {
         let (shared, spot) = (awaited.shared(), awaited.spot());
-        Self { shared, spot, ticket: shared.engine.listen(spot, awaited.relays()) }
+        let (ticket, looks) = shared.engine.join(spot, awaited.relays(), told);
+        (Self { shared, spot, ticket }, looks)
     }
 
     fn hint(&self) -> impl Future<Output = ()> + Unpin {

@@ -85,6 +85,11 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Joins the line of this target, at its end.
     /// An heir can have a hold as it is, of whatever owner.
     fn listen(&self, spot: &Spot, heir: bool) -> Ticket;
+    /// The same for somebody whom a try has told `told`; and whether it has to look once more, because something may have
+    /// changed before it stood in line and was hinted to others.
+    fn join(&self, spot: &Spot, heir: bool, _told: Busy) -> (Ticket, bool) {
+        (self.listen(spot, heir), true)
+    }
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
     fn listening(&self, spot: &Spot) -> Reply<()>;
     /// Ready when this place in the line should try again.

@@ -148,6 +148,16 @@ impl Machine for Lock {
         }
     }
 
+    fn join(&mut self, spot: &Spot, ticket: Ticket, told: Busy) -> bool {
+        let is_as_told = match &self.held {
+            Some(held) => held.expires.is_none(),
+            // Whoever was told a time looks after the head that is promised it.
+            None => self.line.is_promised() && told.retry_in.is_some(),
+        };
+        self.listen(spot, ticket);
+        spot.target.kind == Kind::Fair || !is_as_told
+    }
+
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line(spot).is_head(ticket);
         let mut after = match spot.target.kind {

@@ -210,6 +210,13 @@ impl Engine for Memory {
         ticket
     }
 
+    fn join(&self, spot: &Spot, _heir: bool, told: Busy) -> (Ticket, bool) {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let is_old =
+            self.with(&spot.target, |machine, _| (machine.join(spot, ticket, told), Aftermath::default()));
+        (ticket, is_old)
+    }
+
     fn listening(&self, _spot: &Spot) -> Reply<()> {
         Reply::now(())
     }

@@ -13,7 +13,7 @@ use super::semaphore::Semaphore;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Adjust, Attempt, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Adjust, Attempt, Busy, Claim, Family, Holding, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
@@ -97,6 +97,12 @@ pub(super) trait Machine {
 
     fn listen(&mut self, spot: &Spot, ticket: Ticket) {
         self.line(spot).join(ticket);
+    }
+
+    /// Joins the line, and tells whether what a try was told before is perhaps no longer so.
+    fn join(&mut self, spot: &Spot, ticket: Ticket, _told: Busy) -> bool {
+        self.listen(spot, ticket);
+        true
     }
 
     fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
