@@ -43,6 +43,9 @@ impl fmt::Display for Name {
 /// Redisson wraps a name in braces to derive other names from it, unless the name contains an opening brace
 /// already. The slot comes from what stands between the first `{` and the next `}`, if that is not empty.
 fn splits_slots(name: &str) -> bool {
+    if !name.bytes().any(|byte| matches!(byte, b'{' | b'}')) {
+        return false;
+    }
     if name.contains('{') {
         return hash_tag(name).is_none();
     }

@@ -22,6 +22,10 @@ pub(crate) struct Aftermath {
 
 impl Aftermath {
     pub(crate) fn run(self) {
+        // As after most changes.
+        if self.is_empty() {
+            return;
+        }
         for term in self.announce.into_iter().chain(self.announce_all) {
             term.announce();
         }

@@ -93,4 +93,10 @@ impl Held {
         self.term.condemn(loss);
         Arc::clone(&self.term)
     }
+
+    /// The same when the hold itself is over.
+    pub(super) fn end(self, loss: Loss) -> Arc<Term> {
+        self.term.condemn(loss);
+        self.term
+    }
 }

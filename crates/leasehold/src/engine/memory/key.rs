@@ -5,7 +5,8 @@ use std::hash::{BuildHasher, Hash, Hasher};
 use crate::engine::Family;
 use crate::name::Name;
 
-/// A family and a name, and the hash of both: worked out once, it finds the part of the table and the place in it.
+/// A family and a name, and the hash of the name: worked out once, it finds the part of the table and the place in it.
+/// Hardly any name is used for more than one family.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Key {
     hash: u64,
@@ -15,7 +16,7 @@ pub(super) struct Key {
 
 impl Key {
     pub(super) fn new(family: Family, name: &Name, hasher: &impl BuildHasher) -> Self {
-        Self { hash: hasher.hash_one((family, name)), family, name: name.clone() }
+        Self { hash: hasher.hash_one(name), family, name: name.clone() }
     }
 
     /// In which of so many parts it belongs. A table looks at the lowest and the highest bits: these are others.

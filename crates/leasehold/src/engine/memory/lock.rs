@@ -236,14 +236,14 @@ impl Lock {
     fn judge(&mut self, now: &Now) -> Aftermath {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now.get() < at) => Aftermath::default(),
-            None if self.is_promised() => Aftermath::default(),
+            None if !self.is_used() || self.is_promised() => Aftermath::default(),
             _ => self.free(Loss::Expired, now),
         }
     }
 
     /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
     fn free(&mut self, loss: Loss, now: &Now) -> Aftermath {
-        let announce = self.held.take().map(|held| held.lose(loss));
+        let announce = self.held.take().map(|held| held.end(loss));
         let also_wake = self.fair.as_mut().and_then(|fair| fair.line.promise(now)).into_iter().collect();
         Aftermath { announce, wake: self.line.promise(now), also_wake, ..Aftermath::default() }
     }
