@@ -28,11 +28,15 @@ use crate::time;
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) spot: Spot,
-    /// Whether a caller chose the owner, so that the client knows the hold by it.
-    named: bool,
     seat: tokio::sync::Mutex<Seat>,
     /// Terms whose guard was dropped while somebody sat: whoever gets up gives them back.
-    owed: Mutex<Vec<Arc<Term>>>,
+    owed: Mutex<Option<Box<Owed>>>,
+}
+
+/// A note of a guard that was dropped, and those that were there before it.
+struct Owed {
+    term: Arc<Term>,
+    before: Option<Box<Self>>,
 }
 
 /// How a hold is to be entered.
@@ -104,8 +108,8 @@ impl Hold {
     }
 
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
-        let lease = Lease::Kept(shared.watchdog);
-        Self { shared, spot, named, seat: tokio::sync::Mutex::new(Seat::new(lease)), owed: Mutex::default() }
+        let seat = Seat::new(Lease::Kept(shared.watchdog), named);
+        Self { shared, spot, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
     }
 
     /// Tries once to enter, for the first time or again.
@@ -290,23 +294,26 @@ impl Hold {
         if let Some(mut seat) = self.try_sit() {
             return seat.give_back(term);
         }
-        self.owed().push(Arc::clone(term));
+        let mut owed = self.owed();
+        *owed = Some(Box::new(Owed { term: Arc::clone(term), before: owed.take() }));
+        drop(owed);
         // Whoever sat may have got up before it was there.
         self.settle();
     }
 
     fn settle(&self) {
-        while !self.owed().is_empty() {
+        while self.owed().is_some() {
             // Whoever sits settles when getting up.
             let Some(mut seat) = self.try_sit() else { return };
-            let owed = std::mem::take(&mut *self.owed());
-            for term in &owed {
-                seat.give_back(term);
+            let mut owed = self.owed().take();
+            while let Some(note) = owed {
+                seat.give_back(&note.term);
+                owed = note.before;
             }
         }
     }
 
-    fn owed(&self) -> MutexGuard<'_, Vec<Arc<Term>>> {
+    fn owed(&self) -> MutexGuard<'_, Option<Box<Owed>>> {
         self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -363,7 +370,7 @@ impl Hold {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.named {
+        if self.seat.get_mut().named {
             self.shared.forget_hold(&self.spot);
         }
     }

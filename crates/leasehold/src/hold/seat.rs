@@ -24,13 +24,15 @@ pub(super) struct Seat {
     pub(super) fenced: bool,
     /// Whether it may be entered again by what is known of it, which is how it was entered last.
     pub(super) reentrant: bool,
+    /// Whether a caller chose the owner, so that the client knows the hold by it.
+    pub(super) named: bool,
     /// Since when it may go to others of this client as it is, if it may.
     tenure: Option<Tenure>,
 }
 
 impl Seat {
-    pub(super) fn new(lease: Lease) -> Self {
-        Self { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true, tenure: None }
+    pub(super) fn new(lease: Lease, named: bool) -> Self {
+        Self { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true, named, tenure: None }
     }
 
     /// One more count, entered like this, and begun then, if anything is counted from there.

@@ -20,7 +20,6 @@ impl Key {
     }
 
     /// In which of so many parts it belongs. A table looks at the lowest and the highest bits: these are others.
-    #[expect(clippy::cast_possible_truncation, reason = "it is less than `parts`")]
     pub(super) fn part_of(&self, parts: usize) -> usize {
         ((self.hash >> 32) % parts as u64) as usize
     }
