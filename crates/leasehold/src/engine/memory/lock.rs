@@ -9,7 +9,7 @@ use super::slot::Machine;
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::line::{Line, PROMISE};
 use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -151,8 +151,8 @@ impl Machine for Lock {
     fn join(&mut self, spot: &Spot, ticket: Ticket, told: Busy) -> bool {
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
-            // Whoever was told a time looks after the head that is promised it.
-            None => self.line.is_promised() && told.retry_in.is_some(),
+            // Whoever was told so short a time looks after the head that it is kept for.
+            None => self.line.is_promised() && told.retry_in.is_some_and(|wait| wait <= PROMISE),
         };
         self.listen(spot, ticket);
         spot.target.kind == Kind::Fair || !is_as_told
@@ -246,5 +246,65 @@ impl Lock {
         let announce = self.held.take().map(|held| held.end(loss));
         let also_wake = self.fair.as_mut().and_then(|fair| fair.line.promise(now)).into_iter().collect();
         Aftermath { announce, wake: self.line.promise(now), also_wake, ..Aftermath::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use super::*;
+    use crate::engine::RwOptions;
+    use crate::name::Name;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn spot(kind: Kind) -> Spot {
+        let target = Target::new(kind, Name::new("", "a").unwrap());
+        Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 }
+    }
+
+    fn taken(lease: Lease) -> (Lock, Spot) {
+        let (mut lock, spot) = (Lock::default(), spot(Kind::Lock));
+        let term = Term::new(Weak::new());
+        let claim = Claim {
+            spot: spot.clone(),
+            held: 0,
+            lease,
+            limit: None,
+            steal: false,
+            fenced: false,
+            queue: None,
+            rw: RwOptions::default(),
+            term,
+        };
+        let (attempt, _) = lock.attempt(&claim, None, &Now::default());
+        assert!(matches!(attempt, Attempt::Granted(..)));
+        (lock, spot)
+    }
+
+    fn told(retry_in: Option<Duration>) -> Busy {
+        Busy { retry_in, ..Busy::default() }
+    }
+
+    #[test]
+    fn who_joins_looks_once_more_unless_all_is_as_it_was_told() {
+        assert!(Lock::default().join(&spot(Kind::Lock), 1, told(None)), "free, and kept for nobody");
+        let (mut lock, _) = taken(Lease::Kept(SECOND));
+        assert!(!lock.join(&spot(Kind::Lock), 1, told(None)));
+        assert!(!lock.join(&spot(Kind::Lock), 2, told(Some(SECOND))), "it looks sooner than it need");
+        assert!(lock.join(&spot(Kind::Fair), 3, told(None)), "its place is not known yet");
+        let (mut lock, _) = taken(Lease::Fixed(SECOND));
+        assert!(lock.join(&spot(Kind::Lock), 1, told(None)), "when it ends is not known yet");
+    }
+
+    #[test]
+    fn who_joins_behind_a_head_that_may_not_come_looks_after_it() {
+        let (mut lock, holder) = taken(Lease::Kept(SECOND));
+        assert!(!lock.join(&spot(Kind::Lock), 1, told(None)));
+        lock.abandon(&holder, 0, &Now::default()).run();
+        assert!(lock.join(&spot(Kind::Lock), 2, told(None)));
+        assert!(lock.join(&spot(Kind::Lock), 3, told(Some(SECOND))));
+        assert!(!lock.join(&spot(Kind::Lock), 4, told(Some(PROMISE))));
     }
 }
