@@ -1,14 +1,17 @@
 //! Commands on their way on one connection, and their answers on the way back.
 //!
-//! Whoever sends writes its command behind those of the others and goes; two tasks on the thread of the sockets write
-//! what has gathered, as much as there is at once, and hand out the answers in the order of the commands. Who finds the
-//! connection idle writes itself: that saves a lone caller the way to another thread.
+//! Whoever sends puts its command behind those of the others, and a task on the thread of the sockets hands out the
+//! answers in the order of the commands. Waking that thread for every command would cost more than everything else, so
+//! callers write themselves: at once if nothing is under way, else as soon as the tasks beside them on their own runtime
+//! have put theirs, so that one system call carries many. If that runtime is kept busy, the next answer that comes sees to
+//! it.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot};
 
@@ -73,8 +76,9 @@ struct Inner {
 }
 
 struct State {
-    /// What is to be written.
+    /// What is to be written, and of how many commands.
     out: Vec<u8>,
+    unsent: usize,
     writer: Writer,
     /// Commands without an answer, in the order in which they were sent.
     expected: VecDeque<Expected>,
@@ -87,7 +91,9 @@ struct State {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     Nobody,
-    /// The task was told to come, and will find whatever is there then.
+    /// A task on some runtime will, or whoever comes before it.
+    Deferred,
+    /// The task on the thread of the sockets was told to come, because a socket was full.
     Called,
     /// Somebody does, and looks again before it goes.
     Writing,
@@ -103,8 +109,6 @@ struct Expected {
 /// Something that nobody asked for.
 pub(super) type Push = Vec<Value>;
 
-/// With no more commands than this under way the server has nothing to do, and whoever sends one writes it itself.
-const IDLE: usize = 2;
 /// How much memory is kept for the next time.
 const LARGE: usize = 64 * 1024;
 /// How much is read at once.
@@ -115,6 +119,7 @@ impl Pipeline {
     pub(super) fn start(stream: Stream, timeout: Duration, pushes: UnboundedSender<Push>) -> Self {
         let state = State {
             out: Vec::new(),
+            unsent: 0,
             writer: Writer::Nobody,
             expected: VecDeque::new(),
             heard: now(),
@@ -152,7 +157,7 @@ impl Pipeline {
 
     /// Sees to it that everything is sent that was put.
     pub(super) fn flush(&self) {
-        self.0.flush();
+        Inner::flush(&self.0);
     }
 }
 
@@ -186,40 +191,61 @@ impl Inner {
         let Some(sink) = write(&mut state.out) else { return };
         let is_first = state.expected.is_empty();
         state.expected.push_back(Expected { sink, since: now(), confirmations });
+        state.unsent += 1;
         drop(state);
         if is_first {
             self.begun.notify_one();
         }
     }
 
-    fn flush(&self) {
+    fn flush(self: &Arc<Self>) {
         let mut state = self.state();
         if state.out.is_empty() || state.writer != Writer::Nobody {
             return;
         }
-        if state.expected.len() > IDLE || self.process != std::process::id() {
-            return self.call_writer(state);
-        }
-        state.writer = Writer::Writing;
-        let mut batch = std::mem::take(&mut state.out);
-        drop(state);
-        // If it cannot be written now, the task will see why.
-        let written = self.stream.try_write(&batch).unwrap_or(0);
-        batch.drain(..written);
-        let mut state = self.state();
-        batch.append(&mut state.out);
-        state.out = batch;
-        if state.out.is_empty() {
-            state.writer = Writer::Nobody;
-        } else {
-            self.call_writer(state);
+        let is_idle = state.expected.len() == state.unsent;
+        match Handle::try_current() {
+            Ok(runtime) if !is_idle => {
+                state.writer = Writer::Deferred;
+                drop(state);
+                let inner = Arc::clone(self);
+                runtime.spawn(async move {
+                    tokio::task::yield_now().await;
+                    inner.write_now();
+                });
+            }
+            _ => {
+                drop(state);
+                self.write_now();
+            }
         }
     }
 
-    fn call_writer(&self, mut state: MutexGuard<'_, State>) {
-        state.writer = Writer::Called;
-        drop(state);
-        self.bell.notify_one();
+    /// Writes what there is, unless somebody else does. What the socket does not take is left to the task.
+    fn write_now(&self) {
+        let mut state = self.state();
+        if state.out.is_empty() || !matches!(state.writer, Writer::Nobody | Writer::Deferred) {
+            return;
+        }
+        if self.process != std::process::id() {
+            return;
+        }
+        let mut batch = Vec::new();
+        while state.take(&mut batch) {
+            drop(state);
+            // If it cannot be written now, the task will see why.
+            let written = self.stream.try_write(&batch).unwrap_or(0);
+            batch.drain(..written);
+            state = self.state();
+            if !batch.is_empty() {
+                batch.append(&mut state.out);
+                state.out = batch;
+                state.writer = Writer::Called;
+                drop(state);
+                self.bell.notify_one();
+                return;
+            }
+        }
     }
 
     /// Writes what there is whenever it is called, until it cannot.
@@ -227,7 +253,7 @@ impl Inner {
         let mut batch = Vec::new();
         loop {
             self.bell.notified().await;
-            while self.take_batch(&mut batch) {
+            while self.state().take(&mut batch) {
                 let mut rest = batch.as_slice();
                 while !rest.is_empty() {
                     match self.stream.try_write(rest) {
@@ -242,17 +268,6 @@ impl Inner {
                 }
             }
         }
-    }
-
-    /// Takes what is to be written; false if there is nothing, and then nobody writes any more.
-    fn take_batch(&self, batch: &mut Vec<u8>) -> bool {
-        batch.clear();
-        // What one burst needed is not kept for ever.
-        batch.shrink_to(LARGE);
-        let mut state = self.state();
-        std::mem::swap(&mut state.out, batch);
-        state.writer = if batch.is_empty() { Writer::Nobody } else { Writer::Writing };
-        !batch.is_empty()
     }
 
     /// Reads and hands out, until there is nothing more to come.
@@ -288,9 +303,9 @@ impl Inner {
                 if let Some(request) = sink.answer(answer) {
                     // Whoever gives up puts its undo here, too. So nobody can between the look at it and the word.
                     self.put(0, |out| request.again(out).map(Sink::Caller));
-                    self.flush();
                 }
             }
+            self.write_now();
             if !is_sound {
                 return Failure::Denied("the server gave an answer that nobody had asked for".into());
             }
@@ -382,6 +397,19 @@ impl Inner {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes what is to be written; false if there is nothing, and then nobody writes any more.
+    fn take(&mut self, batch: &mut Vec<u8>) -> bool {
+        batch.clear();
+        // What one burst needed is not kept for ever.
+        batch.shrink_to(LARGE);
+        std::mem::swap(&mut self.out, batch);
+        self.unsent = 0;
+        self.writer = if batch.is_empty() { Writer::Nobody } else { Writer::Writing };
+        !batch.is_empty()
     }
 }
 
