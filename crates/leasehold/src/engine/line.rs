@@ -24,6 +24,7 @@ struct Waiter {
     /// It did not come when it was its turn. Others go first until it is heard of again.
     absent: bool,
     /// It can have what another waiter gives it.
+    #[cfg(feature = "redis")]
     heir: bool,
     waker: Option<Waker>,
 }
@@ -93,15 +94,18 @@ impl Line {
         self.waiters.insert(ticket, Waiter::default());
     }
 
+    #[cfg(feature = "redis")]
     pub(crate) fn join_as_heir(&mut self, ticket: Ticket) {
         self.waiters.insert(ticket, Waiter { heir: true, ..Waiter::default() });
     }
 
     /// Whether the head is an heir.
+    #[cfg(feature = "redis")]
     pub(crate) fn has_heir(&self) -> bool {
         self.head().is_some_and(|head| self.waiters[&head].heir)
     }
 
+    #[cfg(any(feature = "redis", feature = "test-util"))]
     pub(crate) fn len(&self) -> usize {
         self.waiters.len()
     }
