@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bench_drivers::{Histogram, Outcome, RECORD, wire};
-use leasehold_servers::resp::Connection;
+use leasehold_servers::resp::{Connection, Value};
 use leasehold_servers::server::{Flavour, Server};
 
 use crate::contenders::{Contender, Family, Program};
@@ -145,7 +145,8 @@ impl Runner {
         }
         let mut outcomes = Vec::new();
         for driver in &mut drivers {
-            outcomes.push(driver.outcome(PATIENCE + self.run)?);
+            let outcome = driver.outcome(PATIENCE + self.run);
+            outcomes.push(outcome.map_err(|error| explained(error, connection))?);
         }
         let grants: u64 = outcomes.iter().map(|outcome| outcome.grants).sum();
         let mut metrics = costs.end(&drivers.iter().collect::<Vec<_>>(), connection, contender, grants)?;
@@ -163,6 +164,14 @@ impl Runner {
             metrics.insert("lost", grants as f64 - counted as f64);
         }
         Ok(metrics)
+    }
+}
+
+/// Says of somebody of whom nothing is heard whether there was anything to wait for.
+fn explained(error: String, connection: &mut Connection) -> String {
+    match connection.call(&["DBSIZE"]) {
+        Ok(Value::Int(0)) => format!("{error}, although nobody had the lock any more: waiters were stranded"),
+        _ => error,
     }
 }
 
