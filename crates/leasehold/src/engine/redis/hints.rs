@@ -4,10 +4,11 @@
 //! head leaves. Messages are hints: each may be lost, and heads look by themselves when the lease they saw is over.
 
 use std::collections::hash_map::Entry;
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
@@ -16,6 +17,9 @@ use super::keys;
 use crate::engine::line::{Line, MayTake};
 use crate::engine::{Kind, Spot, Target, Ticket};
 use crate::time::{self, Instant};
+
+/// How long a channel stays subscribed after the last who waited for it has gone.
+const LINGER: Duration = Duration::from_millis(100);
 
 /// The lines of one client.
 #[derive(Debug, Default)]
@@ -36,6 +40,8 @@ struct State {
     channels: HashMap<Arc<str>, Channel>,
     /// Channels whose subscription may be out of step with the lines.
     touched: HashSet<Arc<str>>,
+    /// Channels that are subscribed although nobody waits any more, and since when.
+    idle: VecDeque<(Instant, Arc<str>)>,
     /// Whether messages can come at all.
     link: Link,
 }
@@ -83,7 +89,9 @@ impl Queue {
 /// What is announced on one channel: `x` and `{x}` share theirs.
 #[derive(Debug)]
 struct Channel {
+    /// Nothing if nobody waits any more.
     topics: Vec<Topic>,
+    idle_since: Option<Instant>,
     subscribed: bool,
     /// Rings for those who wait until it is subscribed, if anybody does, or until it is clear that it cannot be.
     awaited: Option<Arc<Notify>>,
@@ -105,9 +113,15 @@ impl State {
                 let name: Arc<str> = keys::waiting_channel(spot).into();
                 let topic = entry.key().clone();
                 match channels.entry(Arc::clone(&name)) {
-                    Entry::Occupied(mut channel) => channel.get_mut().topics.push(topic),
+                    Entry::Occupied(mut channel) => {
+                        let channel = channel.get_mut();
+                        channel.topics.push(topic);
+                        channel.idle_since = None;
+                    }
                     Entry::Vacant(channel) => {
-                        channel.insert(Channel { topics: vec![topic], subscribed: false, awaited: None });
+                        let topics = vec![topic];
+                        let (idle_since, awaited) = (None, None);
+                        channel.insert(Channel { topics, idle_since, subscribed: false, awaited });
                     }
                 }
                 entry.insert(Queue::new(name))
@@ -126,19 +140,38 @@ impl State {
     }
 
     /// Takes out the line of a target for which nobody waits any more.
+    ///
+    /// Whoever waited for a lock will often do so again in a moment. So its channel stays subscribed for a while; but not
+    /// that of one waiter alone.
     fn remove(&mut self, spot: &Spot) {
-        let Self { lines, channels, touched, .. } = self;
+        let Self { lines, channels, touched, idle, .. } = self;
         let Some((topic, Queue { channel: name, .. })) = lines.remove_entry(&topic(spot)) else { return };
         let Entry::Occupied(mut channel) = channels.entry(name) else { return };
-        let topics = &mut channel.get_mut().topics;
+        let Channel { topics, idle_since, subscribed, .. } = channel.get_mut();
         topics.retain(|other| *other != topic);
-        if topics.is_empty() {
+        if topics.is_empty() && *subscribed && spot.target.kind != Kind::Fair {
+            let now = time::now();
+            *idle_since = Some(now);
+            idle.push_back((now, Arc::clone(channel.key())));
+        } else if topics.is_empty() {
             // A subscription that is on its way finds nobody, and is touched then.
             let (name, channel) = channel.remove_entry();
             if channel.subscribed {
                 touched.insert(name);
             } else {
                 touched.remove(&name);
+            }
+        }
+    }
+
+    /// Gives up channels for which nobody has waited for long enough.
+    fn give_up_idle(&mut self, now: Instant) {
+        while self.idle.front().is_some_and(|(since, _)| *since + LINGER <= now)
+            && let Some((since, name)) = self.idle.pop_front()
+        {
+            if self.channels.get(&name).is_some_and(|channel| channel.idle_since == Some(since)) {
+                self.channels.remove(&name);
+                self.touched.insert(name);
             }
         }
     }
@@ -356,6 +389,7 @@ impl Hints {
     /// What has to be subscribed and unsubscribed to be in step with the lines. Empties the list.
     pub(super) fn take_changes(&self) -> Changes {
         let mut state = self.state();
+        state.give_up_idle(time::now());
         let mut changes = Changes::default();
         for channel in std::mem::take(&mut state.touched) {
             match state.channels.get(&channel) {
@@ -365,6 +399,11 @@ impl Hints {
             }
         }
         changes
+    }
+
+    /// When there will be something to unsubscribe if nobody waits again.
+    pub(super) fn next_idle(&self) -> Option<Instant> {
+        self.state().idle.front().map(|(since, _)| *since + LINGER)
     }
 
     pub(super) fn subscribed(&self, channels: &[Arc<str>]) {
@@ -416,6 +455,8 @@ impl Hints {
     pub(super) fn link_down(&self) {
         let mut state = self.state();
         state.link = Link::Down;
+        state.idle.clear();
+        state.channels.retain(|_, channel| channel.idle_since.is_none());
         for channel in state.channels.values_mut() {
             channel.subscribed = false;
         }

@@ -10,7 +10,7 @@ use super::hints::Hints;
 use super::pipeline::Push;
 use super::resp::Value;
 use super::scripts::Call;
-use crate::time::jittered;
+use crate::time::{self, jittered};
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
@@ -60,6 +60,7 @@ async fn serve(
         loop {
             tokio::select! {
                 () = hints.wanted.notified() => follow(connection, hints).await?,
+                () = time::sleep_until_or_forever(hints.next_idle()) => follow(connection, hints).await?,
                 push = pushes.recv() => match push {
                     Some(push) => deliver(&push, hints),
                     None => return Ok(()),
