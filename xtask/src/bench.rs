@@ -4,6 +4,7 @@ use crate::{
     command,
     setup::{self, Source, Tool},
     step::Steps,
+    tools,
 };
 
 /// What `cargo xtask bench` takes.
@@ -19,12 +20,7 @@ pub(crate) struct Args {
 }
 
 const TOOLS: &[Tool] = &[
-    Tool {
-        name: "redis-server",
-        probe: "redis-server --version",
-        reason: "all contenders are measured on one server",
-        source: Source::Debian("redis-server"),
-    },
+    Tool { reason: "all contenders are measured on one server", ..tools::REDIS },
     Tool {
         name: "mariadbd",
         probe: "mariadbd --version",
@@ -37,18 +33,8 @@ const TOOLS: &[Tool] = &[
         reason: "rueidislock and redsync are written in it; from 1.21 on it fetches the version they need",
         source: Source::Debian("golang-go"),
     },
-    Tool {
-        name: "java",
-        probe: "javac --version",
-        reason: "Redisson and Lettuce run on it",
-        source: Source::Debian("default-jdk-headless"),
-    },
-    Tool {
-        name: "mvn",
-        probe: "mvn --version",
-        reason: "it fetches Redisson and Lettuce",
-        source: Source::Debian("maven"),
-    },
+    Tool { reason: "Redisson and Lettuce run on it", ..tools::JAVA },
+    Tool { reason: "it fetches Redisson and Lettuce", ..tools::MAVEN },
     Tool {
         name: "node",
         probe: "node --version",
@@ -56,12 +42,7 @@ const TOOLS: &[Tool] = &[
         source: Source::Debian("nodejs"),
     },
     Tool { name: "npm", probe: "npm --version", reason: "it fetches redlock", source: Source::Debian("npm") },
-    Tool {
-        name: "python3-venv",
-        probe: "python3 -m ensurepip --version",
-        reason: "redis-py gets a virtual environment of its own",
-        source: Source::Debian("python3-venv"),
-    },
+    Tool { reason: "redis-py gets a virtual environment of its own", ..tools::VENV },
 ];
 
 /// Each fetches what its lock file says, so only the first run takes long.

@@ -1,4 +1,4 @@
-//! The programs that the tests need.
+//! The programs that more than one command needs, or that only the tests do.
 
 use crate::setup::{Source, Tool};
 

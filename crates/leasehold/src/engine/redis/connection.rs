@@ -41,18 +41,18 @@ impl Settings {
             denied: Arc::default(),
         }));
         // All in one round trip.
-        let start = |call| connection.start(call);
-        let hello = start(self.hello());
+        let send = |call| connection.send(call);
+        let hello = send(self.hello());
         let database =
-            (self.address.database > 0).then(|| start(Call::command("SELECT").arg(self.address.database)));
+            (self.address.database > 0).then(|| send(Call::command("SELECT").arg(self.address.database)));
         // What the server does not like to know about us, or does not know how to, is no reason not to lock.
         let setinfo = || Call::command("CLIENT").arg("SETINFO");
-        drop(start(setinfo().arg("LIB-NAME").arg("leasehold")));
-        drop(start(setinfo().arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"))));
+        drop(send(setinfo().arg("LIB-NAME").arg("leasehold")));
+        drop(send(setinfo().arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"))));
         if !self.label.is_empty() {
             let name: String =
                 self.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
-            drop(start(Call::command("CLIENT").arg("SETNAME").arg(name)));
+            drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
         }
         hello.await?;
         if let Some(database) = database {
@@ -165,16 +165,11 @@ impl Connection {
     }
 
     /// Sends a command, now; the answer can be awaited or dropped.
-    fn start(&self, call: Call) -> impl Future<Output = RawAnswer> + Send + use<> {
+    pub(super) fn send(&self, call: Call) -> impl Future<Output = RawAnswer> + Send + use<> {
         let (caller, answer) = oneshot::channel();
         self.put(call, Wording::Hash, |_, _| Sink::Once(caller));
         self.flush();
         received(answer)
-    }
-
-    /// Sends a command and waits for its answer.
-    pub(super) async fn send(&self, call: Call) -> RawAnswer {
-        self.start(call).await
     }
 
     /// Runs a call, and tells the script to a server that does not know it.

@@ -159,6 +159,10 @@ impl Desk {
         self.state().link.take_if(|link| link.number == number)
     }
 
+    pub(super) fn is_linked(&self) -> bool {
+        self.state().link.is_some()
+    }
+
     /// The connection that is in use, and its number.
     pub(super) fn connection(&self) -> Option<(Connection, u64)> {
         self.state().link.as_ref().map(|link| (link.connection.clone(), link.number))

@@ -164,6 +164,11 @@ impl State {
         }
     }
 
+    /// Whether the messages of a channel come.
+    fn hears(&self, channel: &str) -> bool {
+        self.channels.get(channel).is_some_and(|channel| channel.subscribed)
+    }
+
     /// Gives up channels for which nobody has waited for long enough.
     fn give_up_idle(&mut self, now: Instant) {
         while self.idle.front().is_some_and(|(since, _)| *since + LINGER <= now)
@@ -289,8 +294,7 @@ impl Hints {
     pub(super) fn heirs(&self, spot: &Spot) -> usize {
         let state = self.state();
         let Some(Queue { line, channel, .. }) = state.lines.get(&topic(spot)) else { return 0 };
-        let hears = state.channels.get(channel).is_some_and(|channel| channel.subscribed);
-        if hears && line.has_heir() { line.len() } else { 0 }
+        if state.hears(channel) && line.has_heir() { line.len() } else { 0 }
     }
 
     /// Whether it is the turn of this ticket. If so, it leaves the line at once, and the next one is told nothing.
@@ -325,7 +329,7 @@ impl Hints {
             let Some(queue) = state.queue(spot) else { return };
             let Some(courtesy) = queue.courtesy.take() else { return };
             let (now, channel) = (time::now(), Arc::clone(&queue.channel));
-            let ours = state.channels.get(&channel).is_some_and(|channel| channel.subscribed);
+            let ours = state.hears(&channel);
             let took = now.saturating_duration_since(begun);
             let courtesy = courtesy.answered(listeners, usize::from(ours), took, now);
             state.queue(spot).and_then(|queue| {

@@ -24,7 +24,6 @@ pub(super) struct Supervisor {
     keeper: Arc<Keeper>,
     hints: Arc<Hints>,
     desk: Arc<Desk>,
-    is_linked: bool,
     /// How many links there were.
     links: u64,
     /// Calls that last and wait for a connection.
@@ -55,7 +54,6 @@ impl Supervisor {
             keeper,
             hints,
             desk,
-            is_linked: true,
             links: 1,
             waiting: Vec::new(),
             open: 0,
@@ -70,7 +68,7 @@ impl Supervisor {
         let mut opening = Box::pin(open_after(Duration::ZERO, self.settings.clone(), 0, self.pipe.clone()));
         let mut is_opening = false;
         loop {
-            if !self.is_linked && !is_opening {
+            if !is_opening && !self.desk.is_linked() {
                 let next = open_after(jittered(pause), self.settings.clone(), self.links, self.pipe.clone());
                 opening.set(next);
                 is_opening = true;
@@ -125,7 +123,6 @@ impl Supervisor {
             Message::Broken(number) => {
                 if let Some(Link { id, .. }) = self.desk.link_down(number) {
                     tracing::debug!("the connection is replaced");
-                    self.is_linked = false;
                     self.no_ghosts &= id.is_some();
                     self.dead.extend(id);
                     self.hints.outage(true);
@@ -153,7 +150,6 @@ impl Supervisor {
             self.dead.pop();
         }
         self.no_ghosts &= ended;
-        self.is_linked = true;
         self.desk.link_up(link, !ended);
         for lasting in std::mem::take(&mut self.waiting) {
             self.last(lasting);
