@@ -39,6 +39,17 @@ pub(super) enum Sink {
 }
 
 impl Sink {
+    /// Whether anybody still wants to know. What is late for nobody says nothing about the connection.
+    fn is_awaited(&self) -> bool {
+        match self {
+            Self::Caller(request) => !request.caller.is_closed(),
+            Self::Once(caller) => !caller.is_closed(),
+            Self::Then(_) => true,
+            Self::Behind(_, sink) => sink.is_awaited(),
+            Self::Nobody => false,
+        }
+    }
+
     /// Tells whoever it is for. What has to be sent again comes back.
     fn answer(self, answer: RawAnswer) -> Option<Request> {
         match self {
@@ -369,7 +380,7 @@ impl Inner {
                 return late();
             }
             // If others were answered meanwhile, there was just too much to do.
-            let first = state.expected.iter_mut().find(|expected| expected.is_awaited());
+            let first = state.expected.iter_mut().find(|expected| expected.sink.is_awaited());
             let sink = first.map(|expected| std::mem::replace(&mut expected.sink, Sink::Nobody));
             drop(state);
             if let Some(sink) = sink {
@@ -381,7 +392,7 @@ impl Inner {
     /// Until when somebody waits who has waited longest.
     fn next_due(&self) -> Option<Instant> {
         let state = self.state();
-        let first = state.expected.iter().find(|expected| expected.is_awaited())?;
+        let first = state.expected.iter().find(|expected| expected.sink.is_awaited())?;
         first.since.checked_add(self.timeout)
     }
 
@@ -410,12 +421,6 @@ impl State {
         self.unsent = 0;
         self.writer = if batch.is_empty() { Writer::Nobody } else { Writer::Writing };
         !batch.is_empty()
-    }
-}
-
-impl Expected {
-    fn is_awaited(&self) -> bool {
-        !matches!(self.sink, Sink::Nobody)
     }
 }
 
