@@ -21,6 +21,9 @@ use crate::time::{self, Instant};
 /// How long a channel stays subscribed after the last who waited for it has gone.
 const LINGER: Duration = Duration::from_millis(100);
 
+/// How many channels there is room for when few or none are needed.
+const SPARE: usize = 64;
+
 /// The lines of one client.
 #[derive(Debug, Default)]
 pub(super) struct Hints {
@@ -178,6 +181,11 @@ impl State {
                 self.channels.remove(&name);
                 self.touched.insert(name);
             }
+        }
+        if self.idle.is_empty() {
+            // Many may have come and gone within a moment; what they needed is not kept for the next time.
+            self.idle.shrink_to(SPARE);
+            self.channels.shrink_to(SPARE);
         }
     }
 
