@@ -1,13 +1,22 @@
 //! Lock names: what a name may be, and why some are refused.
 
+use std::cmp::Ordering;
 use std::fmt;
-use std::sync::Arc;
+use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
+use std::sync::{Arc, LazyLock};
 
 use crate::error::Invalid;
 
-/// The full name of a lock, namespace included. Cheap to clone.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Name(Arc<str>);
+/// The full name of a lock, namespace included. Cheap to clone, to compare and to look up: its hash is worked out once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Name {
+    // The first to be compared.
+    hash: u64,
+    text: Arc<str>,
+}
+
+/// The same for all names of a process, and another in each: nobody can choose names that all hash alike.
+static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Name {
     /// A name and its namespace, as one bytewise key on every engine.
@@ -24,17 +33,61 @@ impl Name {
         if splits_slots(&full) {
             return Err(Invalid::NameSplitsSlots { name: full.chars().take(80).collect() });
         }
-        Ok(Self(full))
+        Ok(Self { hash: HASHER.hash_one(&full), text: full })
     }
 
     pub(crate) fn as_str(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    pub(crate) fn hash(&self) -> u64 {
+        self.hash
+    }
+}
+
+impl Hash for Name {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
+}
+
+impl PartialOrd for Name {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Name {
+    /// Bytewise, so that all processes agree.
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.text.cmp(&other.text)
+    }
+}
+
+/// For tables whose keys are names: takes their hash as it is.
+pub(crate) type ByName = BuildHasherDefault<AsItIs>;
+
+/// The hasher of [`ByName`].
+#[derive(Default)]
+pub(crate) struct AsItIs(u64);
+
+impl Hasher for AsItIs {
+    fn write(&mut self, _bytes: &[u8]) {
+        unreachable!("a name gives its hash, which is a number")
+    }
+
+    fn write_u64(&mut self, hash: u64) {
+        self.0 = hash;
+    }
+
+    fn finish(&self) -> u64 {
+        self.0
     }
 }
 
 impl fmt::Display for Name {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::engine::{Kind, Spot, Target};
 use crate::lease::{Lease, margin};
 use crate::loss::Loss;
-use crate::name::Name;
+use crate::name::{ByName, Name};
 use crate::term::{Term, Until};
 use crate::time::Instant;
 
@@ -90,7 +90,7 @@ pub(super) struct Book {
     /// Which of them are empty.
     free: Vec<u32>,
     /// Where the last hold under a name is, of whatever kind. Mostly there is one.
-    names: HashMap<Name, u32>,
+    names: HashMap<Name, u32, ByName>,
     due: BTreeMap<Kind, BTreeSet<(Instant, u32)>>,
     /// How many holds were ever noted, but for what does not fit.
     entries: u32,
