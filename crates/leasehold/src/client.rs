@@ -415,6 +415,7 @@ impl Shared {
         let deadline = time::now().checked_add(grace);
         self.closed.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
+        self.engine.hint_all();
         loop {
             let changed = self.changed.notified();
             if self.guards.0.load(Ordering::SeqCst) == 0 {

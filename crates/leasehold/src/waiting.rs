@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::acquire::Way;
@@ -127,7 +128,10 @@ pub(crate) async fn wait<A: Awaited>(
                 if let Err(over) = wait.busy(busy) {
                     if awaited.queues() {
                         // Whoever was queued by its first try has a place to give up, too.
-                        drop(turn.unwrap_or_else(|| Turn::take(awaited, busy).0));
+                        drop(match turn {
+                            Some(turn) => turn,
+                            None => Turn::take(awaited, busy).await.0,
+                        });
                     }
                     return Err(over);
                 }
@@ -147,15 +151,15 @@ pub(crate) async fn wait<A: Awaited>(
             failures = failures.saturating_add(1);
             continue;
         }
-        let (place, looks) = match turn.take() {
-            Some(place) => (place, false),
-            None => Turn::take(awaited, told),
+        let (place, next) = match turn.take() {
+            Some(place) => (place, Next::Sleep),
+            None => Turn::take(awaited, told).await,
         };
         let place = turn.insert(place);
-        if looks {
+        if next == Next::Look {
             wait.listening(place).await?;
         } else {
-            wait.sleep(place, told.retry_in.unwrap_or(SAFETY_CAP)).await?;
+            wait.sleep(place, next, told.retry_in.unwrap_or(SAFETY_CAP)).await?;
         }
     }
 }
@@ -263,14 +267,12 @@ impl<'a> Wait<'a> {
     }
 
     /// Sleeps for `length`, or until it is our turn. Ends the wait when its time is over or the client closes.
-    async fn sleep(&self, turn: &Turn<'_>, length: Duration) -> Result<(), AcquireError> {
-        let closed = pin!(self.shared.closed());
-        // The hint is asked first: if it is there, nobody need look at the clock, or be told to ring when we close.
-        match race(turn.hint(), race(closed, self.timer(length.min(SAFETY_CAP)))).await {
-            First::Left(()) => Ok(()),
-            First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
-            First::Right(First::Right(())) if !self.is_over() => Ok(()),
-            First::Right(First::Right(())) => Err(self.timed_out()),
+    async fn sleep(&self, turn: &Turn<'_>, next: Next, length: Duration) -> Result<(), AcquireError> {
+        // The hint is asked first: if it is there, nobody need look at the clock.
+        match race(turn.hint(next), self.timer(length.min(SAFETY_CAP))).await {
+            First::Left(()) => Ok(self.shared.check_open()?),
+            First::Right(()) if !self.is_over() => Ok(()),
+            First::Right(()) => Err(self.timed_out()),
         }
     }
 
@@ -318,6 +320,16 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// … to here.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
+/// What somebody in line does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// Look once more before the first sleep.
+    Look,
+    Sleep,
+    /// The same in the very poll in which the place was taken: whoever hints knows already whom to wake.
+    SleepAtOnce,
+}
+
 /// A place in the line, given up when dropped.
 struct Turn<'a> {
     shared: &'a Shared,
@@ -326,15 +338,31 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes a place after a try was told `told`; and tells whether to look once more before the first sleep.
-    fn take<A: Awaited>(awaited: &'a A, told: Busy) -> (Self, bool) {
+    /// Takes a place after a try was told `told`.
+    async fn take<A: Awaited>(awaited: &'a A, told: Busy) -> (Self, Next) {
         let (shared, spot) = (awaited.shared(), awaited.spot());
-        let (ticket, looks) = shared.engine.join(spot, awaited.relays(), told);
-        (Self { shared, spot, ticket }, looks)
+        let join = |context: &mut Context<'_>| {
+            Poll::Ready(shared.engine.join(spot, awaited.relays(), told, context))
+        };
+        let (ticket, looks) = poll_fn(join).await;
+        (Self { shared, spot, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
     }
 
-    fn hint(&self) -> impl Future<Output = ()> + Unpin {
-        poll_fn(|context| self.shared.engine.poll_hint(self.spot, self.ticket, context))
+    /// Resolves when it may be our turn, and when the client closes: then everybody in a line is hinted.
+    fn hint(&self, mut next: Next) -> impl Future<Output = ()> + Unpin {
+        poll_fn(move |context| {
+            let is_known = std::mem::replace(&mut next, Next::Sleep) == Next::SleepAtOnce;
+            let polled = if is_known {
+                Poll::Pending
+            } else {
+                self.shared.engine.poll_hint(self.spot, self.ticket, context)
+            };
+            match polled {
+                // Whoever closed may have looked for us before we could be found.
+                Poll::Pending if self.shared.check_open().is_err() => Poll::Ready(()),
+                polled => polled,
+            }
+        })
     }
 }
 

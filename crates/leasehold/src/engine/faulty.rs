@@ -131,6 +131,10 @@ impl Engine for Faulty {
         self.memory.poll_hint(spot, ticket, context)
     }
 
+    fn hint_all(&self) {
+        self.memory.hint_all();
+    }
+
     fn leave(&self, spot: &Spot, ticket: Ticket) {
         self.memory.leave(spot, ticket);
     }

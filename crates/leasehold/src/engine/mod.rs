@@ -86,14 +86,16 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// An heir can have a hold as it is, of whatever owner.
     fn listen(&self, spot: &Spot, heir: bool) -> Ticket;
     /// The same for somebody whom a try has told `told`; and whether it has to look once more, because something may have
-    /// changed before it stood in line and was hinted to others.
-    fn join(&self, spot: &Spot, heir: bool, _told: Busy) -> (Ticket, bool) {
+    /// changed before it stood in line and was hinted to others. If not, the next hint wakes the task of `context`.
+    fn join(&self, spot: &Spot, heir: bool, _told: Busy, _context: &mut Context<'_>) -> (Ticket, bool) {
         (self.listen(spot, heir), true)
     }
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
     fn listening(&self, spot: &Spot) -> Reply<()>;
     /// Ready when this place in the line should try again.
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
+    /// Lets everybody in every line try again.
+    fn hint_all(&self);
     /// How often to look where nothing is ever hinted; never where it is.
     fn look_every(&self) -> Option<Duration> {
         None

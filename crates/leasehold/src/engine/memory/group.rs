@@ -147,6 +147,10 @@ impl Machine for Group {
         self.lines.entry(spot.target.clone()).or_default()
     }
 
+    fn lines(&mut self) -> Vec<&mut Line> {
+        self.lines.values_mut().collect()
+    }
+
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let Some(line) = self.lines.get_mut(&spot.target) else { return Aftermath::default() };
         let was_head = line.is_head(ticket);

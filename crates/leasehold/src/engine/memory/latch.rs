@@ -52,6 +52,10 @@ impl Machine for Latch {
         &mut self.line
     }
 
+    fn lines(&mut self) -> Vec<&mut Line> {
+        vec![&mut self.line]
+    }
+
     fn attempt(&mut self, _claim: &Claim, _turn: Option<Ticket>, _now: &Now) -> (Attempt, Aftermath) {
         unreachable!("a latch is not held")
     }

@@ -141,6 +141,10 @@ impl Machine for Lock {
         if spot.target.kind == Kind::Fair { &mut self.fair().line } else { &mut self.line }
     }
 
+    fn lines(&mut self) -> Vec<&mut Line> {
+        self.fair.iter_mut().map(|fair| &mut fair.line).chain([&mut self.line]).collect()
+    }
+
     fn listen(&mut self, spot: &Spot, ticket: Ticket) {
         match spot.target.kind {
             Kind::Fair => self.fair().join(spot, ticket),

@@ -18,24 +18,25 @@ mod tokens;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::hash::{BuildHasherDefault, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use self::key::{AsItIs, Key};
+use self::key::Key;
 #[cfg(feature = "test-util")]
 pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
 use self::slot::{Machine, Slot};
 use super::aftermath::Aftermath;
+use super::line::Line;
 use super::{
     Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Holding, Released, Renewed, Reply, Spot,
     Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::lease::Lease;
+use crate::name::ByName;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time::Now;
@@ -44,23 +45,18 @@ use crate::time::Now;
 #[derive(Debug)]
 pub(crate) struct Memory {
     shards: [Mutex<Shard>; SHARDS],
-    hasher: RandomState,
     tickets: AtomicU64,
 }
 
 /// Only names that are held or waited for have a slot.
-type Shard = HashMap<Key, Slot, BuildHasherDefault<AsItIs>>;
+type Shard = HashMap<Key, Slot, ByName>;
 
 /// Enough that threads on different names seldom meet.
 const SHARDS: usize = 64;
 
 impl Memory {
     pub(crate) fn new() -> Self {
-        Self {
-            shards: std::array::from_fn(|_| Mutex::default()),
-            hasher: RandomState::new(),
-            tickets: AtomicU64::new(0),
-        }
+        Self { shards: std::array::from_fn(|_| Mutex::default()), tickets: AtomicU64::new(0) }
     }
 
     /// Removes the hold of a lock as if its key had been deleted by hand.
@@ -86,7 +82,7 @@ impl Memory {
     /// Looks at or changes the state of one target, which comes and goes as needed.
     fn with<T>(&self, target: &Target, change: impl FnOnce(&mut dyn Machine, &Now) -> (T, Aftermath)) -> T {
         let now = Now::default();
-        let key = Key::new(target.kind.family(), &target.name, &self.hasher);
+        let key = Key::new(target.kind.family(), &target.name);
         let mut shard = lock(&self.shards[key.part_of(SHARDS)]);
         let (result, aftermath) = match shard.entry(key) {
             Entry::Occupied(mut entry) => {
@@ -210,10 +206,15 @@ impl Engine for Memory {
         ticket
     }
 
-    fn join(&self, spot: &Spot, _heir: bool, told: Busy) -> (Ticket, bool) {
+    fn join(&self, spot: &Spot, _heir: bool, told: Busy, context: &mut Context<'_>) -> (Ticket, bool) {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let is_old =
-            self.with(&spot.target, |machine, _| (machine.join(spot, ticket, told), Aftermath::default()));
+        let is_old = self.with(&spot.target, |machine, _| {
+            if machine.join(spot, ticket, told) {
+                return (true, Aftermath::default());
+            }
+            let (polled, aftermath) = machine.poll_hint(spot, ticket, context);
+            (polled.is_ready(), aftermath)
+        });
         (ticket, is_old)
     }
 
@@ -223,6 +224,16 @@ impl Engine for Memory {
 
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         self.with(&spot.target, |machine, _| machine.poll_hint(spot, ticket, context))
+    }
+
+    fn hint_all(&self) {
+        for shard in &self.shards {
+            let mut also_wake = Vec::new();
+            for slot in lock(shard).values_mut() {
+                also_wake.extend(slot.machine().lines().into_iter().flat_map(Line::hint_all));
+            }
+            Aftermath { also_wake, ..Aftermath::default() }.run();
+        }
     }
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {

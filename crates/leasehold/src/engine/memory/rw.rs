@@ -126,6 +126,10 @@ impl Machine for Rw {
         if spot.target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
     }
 
+    fn lines(&mut self) -> Vec<&mut Line> {
+        vec![&mut self.reads, &mut self.writes]
+    }
+
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line(spot).is_head(ticket);
         let mut left = self.line(spot).leave(ticket, now);

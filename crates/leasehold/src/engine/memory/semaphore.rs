@@ -139,6 +139,10 @@ impl Machine for Semaphore {
         &mut self.line
     }
 
+    fn lines(&mut self) -> Vec<&mut Line> {
+        vec![&mut self.line]
+    }
+
     fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
         let was_head = self.line.is_head(ticket);
         let mut after = self.line.leave(ticket, now);

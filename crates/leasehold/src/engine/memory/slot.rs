@@ -95,6 +95,9 @@ pub(super) trait Machine {
     /// Where somebody at this spot stands in line.
     fn line(&mut self, spot: &Spot) -> &mut Line;
 
+    /// Where anybody stands in line.
+    fn lines(&mut self) -> Vec<&mut Line>;
+
     fn listen(&mut self, spot: &Spot, ticket: Ticket) {
         self.line(spot).join(ticket);
     }

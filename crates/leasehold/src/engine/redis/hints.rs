@@ -390,6 +390,11 @@ impl Hints {
     /// An outage has begun or ended. Everybody looks, not only the heads: each has a limit of its own for outages.
     pub(super) fn outage(&self, outage: bool) {
         self.outage.store(outage, Ordering::SeqCst);
+        self.hint_all();
+    }
+
+    /// Lets everybody look.
+    pub(super) fn hint_all(&self) {
         let wakers = self.state().lines.values_mut().flat_map(|queue| queue.line.hint_all()).collect();
         wake(wakers);
     }

@@ -308,6 +308,10 @@ impl Engine for Redis {
         self.hints.poll_hint(spot, ticket, context)
     }
 
+    fn hint_all(&self) {
+        self.hints.hint_all();
+    }
+
     fn look_every(&self) -> Option<Duration> {
         self.hints.is_denied().then(|| jittered(POLL))
     }
