@@ -92,6 +92,21 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         ..USUAL
     },
     Contender {
+        id: "client-apart",
+        family: Family::Baseline,
+        program: Program::Rust("client"),
+        words: &["sockets=apart"],
+        ..USUAL
+    },
+    Contender {
+        id: "client-apart-setnx",
+        family: Family::Baseline,
+        program: Program::Rust("client"),
+        words: &["layout=setnx", "sockets=apart"],
+        plain: SET,
+        ..USUAL
+    },
+    Contender {
         id: "raw",
         family: Family::Baseline,
         program: Program::Rust("raw"),

@@ -58,6 +58,11 @@ impl Options {
         Duration::from_secs_f64(self.warm_up.unwrap_or(if self.quick { 0.4 } else { 1.5 }))
     }
 
+    /// How many renewal periods are watched.
+    pub(crate) fn periods(&self) -> u32 {
+        if self.quick { 1 } else { 2 }
+    }
+
     /// What runs in each round, in this order.
     pub(crate) fn plan(&self) -> Result<Vec<(Scenario, &'static Contender)>, String> {
         let scenarios = scenarios();

@@ -112,7 +112,11 @@ impl Scenario {
                 family == Family::Database || ours || ["redisson", "lettuce"].contains(&contender.id)
             }
             (_, Family::Database) => false,
-            (_, Family::Baseline) => matches!(self.group, "U1" | "U2" | "H"),
+            ("H", Family::Baseline) => true,
+            // What a thread of its own costs shows where a thread has to be woken.
+            (_, Family::Baseline) => {
+                matches!(self.group, "U1" | "U2") && !contender.id.starts_with("client-apart")
+            }
             (_, Family::Hash | Family::SetNx) => !self.growth || ours,
         }
     }

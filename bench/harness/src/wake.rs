@@ -15,8 +15,6 @@ use crate::scenarios::LEASE;
 
 /// How many keys a request of ours is about.
 const CHUNK: usize = 500;
-/// How many renewal periods are watched; Leasehold's and Redisson's are a third of the lease.
-const PERIODS: u32 = 2;
 
 /// Has a driver hold many locks, and watches the time that is left on them.
 pub(crate) fn hold(
@@ -37,7 +35,7 @@ pub(crate) fn hold(
     let period = LEASE / 3;
     let mut least = LEASE.as_millis() as f64;
     let mut random = 1usize;
-    while began.elapsed() < period * PERIODS {
+    while began.elapsed() < period * runner.periods {
         for _ in 0..50 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             let key = format!("{}{prefix}:{}", contender.key_prefix, (random >> 33) % count);

@@ -3,6 +3,7 @@
 //!
 //! For the hand-over between processes it takes the same steps as the library, written by hand for one task: try,
 //! subscribe, try again, wait for a message, try again. Then one connection is for commands and one for messages.
+//! With `sockets=apart` they live on a thread of their own, as the library's do: what is left is what the library adds.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -10,7 +11,10 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use bench_drivers::wire::{ACQUIRE, CLIENT_ID, LEASE_MS, RELEASE, SETNX_RELEASE, channel, setnx_channel};
 use bench_drivers::{Args, Contender, Error, drive};
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, Script, Value};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, RedisError, Script, Value,
+};
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
@@ -118,18 +122,9 @@ async fn connect(args: &Args) -> Result<Baseline, Error> {
     let setnx = args.text("layout") == Some("setnx");
     // Under contention one of the two is for messages.
     let waits = args.text("job") == Some("contend");
-    let mut connections = Vec::new();
-    for _ in 0..if waits { 1 } else { 2 } {
-        connections.push(client.get_multiplexed_async_connection().await?);
-    }
-    let messages = if waits {
-        let (push, pushes) = unbounded_channel();
-        let config = AsyncConnectionConfig::new().set_push_sender(push);
-        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
-        Some(Mutex::new(Messages { connection, pushes, subscribed: false }))
-    } else {
-        None
-    };
+    // A connection stays on the runtime on which it was opened.
+    let runtime = if args.text("sockets") == Some("apart") { apart()? } else { Handle::current() };
+    let (connections, messages) = runtime.spawn(open(client, waits)).await??;
     let load = async |text: &str, mut connection: MultiplexedConnection| {
         Script::new(text).load_async(&mut connection).await
     };
@@ -146,6 +141,34 @@ async fn connect(args: &Args) -> Result<Baseline, Error> {
         release,
         messages,
     })
+}
+
+/// Two connections for commands, or one and one for messages.
+async fn open(
+    client: Client,
+    waits: bool,
+) -> Result<(Vec<MultiplexedConnection>, Option<Mutex<Messages>>), RedisError> {
+    let mut connections = Vec::new();
+    for _ in 0..if waits { 1 } else { 2 } {
+        connections.push(client.get_multiplexed_async_connection().await?);
+    }
+    let messages = if waits {
+        let (push, pushes) = unbounded_channel();
+        let config = AsyncConnectionConfig::new().set_push_sender(push);
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        Some(Mutex::new(Messages { connection, pushes, subscribed: false }))
+    } else {
+        None
+    };
+    Ok((connections, messages))
+}
+
+/// A runtime on a thread of its own.
+fn apart() -> Result<Handle, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    std::thread::Builder::new().spawn(move || runtime.block_on(std::future::pending::<()>()))?;
+    Ok(handle)
 }
 
 fn main() -> ExitCode {
