@@ -17,6 +17,9 @@ use crate::url::Url;
 
 /// A client to be made: options first, then `.await` or [`block`](Connect::block).
 ///
+/// A client of a server that is made on a tokio runtime reads its sockets there as long as that runtime has the time, which
+/// saves waking another thread. So the runtime needs its sockets, too: `enable_all`, as `#[tokio::main]` does.
+///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::ConnectError> {
 /// use std::time::Duration;

@@ -13,7 +13,7 @@ use leasehold_testkit::server::{Flavour, Server};
 use tokio::runtime;
 use tokio::time::Instant;
 
-use crate::{SECOND, alone, keys, pttl};
+use crate::{SECOND, alone, keys, pttl, subscribers};
 
 /// Where the child finds the server.
 pub(crate) const URL: &str = "LEASEHOLD_TEST_URL";
@@ -54,6 +54,51 @@ fn a_lock_stays_held_while_the_users_runtime_is_blocked() {
         guard.release().await.unwrap();
     });
     assert_eq!(keys(&server), [""; 0]);
+}
+
+#[test]
+fn others_are_served_while_the_runtime_that_made_a_client_is_blocked_and_when_it_is_gone() {
+    let server = Server::start(Flavour::Redis);
+    let other = Client::connect(server.url()).block().unwrap();
+    for is_gone in [false, true] {
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let client = runtime.block_on(async {
+            let client = Client::connect(server.url()).label("maker").await.unwrap();
+            client.lock("n").acquire().await.unwrap().release().await.unwrap();
+            client
+        });
+        // From here on nobody runs it.
+        let runtime = Some(runtime).filter(|_| !is_gone);
+        take_turns(&server, &client, &other);
+        drop(client);
+        let begun = Instant::now();
+        while server.cli(&["CLIENT", "LIST"]).as_str().is_some_and(|list| list.contains("maker")) {
+            assert!(begun.elapsed() < SECOND * 10, "a connection stays open");
+            thread::sleep(Duration::from_millis(5));
+        }
+        drop(runtime);
+    }
+    assert_eq!(keys(&server), [""; 0]);
+}
+
+/// Takes the lock again and again, and waits for somebody else's release of it, on threads.
+fn take_turns(server: &Server, client: &Client, other: &Client) {
+    let take = |client: &Client| client.lock("n").acquire().wait(SECOND * 10).block().expect("the lock");
+    for _ in 0..50 {
+        take(client).release().block().expect("it is held");
+    }
+    let guard = take(other);
+    thread::scope(|scope| {
+        // Long before its lease is over.
+        let waiter = scope.spawn(|| take(client).release().block());
+        let begun = Instant::now();
+        while subscribers(server, "redisson_lock__channel:{n}") == 0 {
+            assert!(begun.elapsed() < SECOND * 10, "nobody waits");
+            thread::sleep(Duration::from_millis(2));
+        }
+        guard.release().block().expect("it is held");
+        waiter.join().expect("it gets the lock").expect("it is held");
+    });
 }
 
 #[test]

@@ -82,7 +82,7 @@ end
 impl Both {
     pub(super) fn start() -> Self {
         let runtime = |paused| {
-            Builder::new_current_thread().enable_time().start_paused(paused).build().expect("a runtime")
+            Builder::new_current_thread().enable_all().start_paused(paused).build().expect("a runtime")
         };
         let (paused, live) = (runtime(true), runtime(false));
         let server = Server::start(Flavour::Redis);

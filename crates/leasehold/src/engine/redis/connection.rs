@@ -1,14 +1,15 @@
 //! A connection to the server: opening it, calling on it, and what its errors mean to us.
 
+use std::convert::Infallible;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tokio::sync::mpsc::UnboundedSender;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::address::Address;
-use super::pipeline::{Pipeline, Push, RawAnswer, Sink, unavailable};
+use super::pipeline::{Ear, Pipeline, RawAnswer, Sink, unavailable};
 use super::request::{Reading, Request};
 use super::resp::Value;
 use super::scripts::{Call, Deletes, Wording};
@@ -22,24 +23,25 @@ pub(super) struct Settings {
     pub(super) label: String,
     pub(super) connect_timeout: Duration,
     pub(super) response_timeout: Duration,
+    /// The runtime on which the client was made, if it was made on one.
+    pub(super) callers: Option<Handle>,
 }
 
 impl Settings {
-    /// Opens a connection. What the server pushes goes to `pushes`, which end when the connection does.
-    pub(super) async fn open(&self, pushes: UnboundedSender<Push>) -> Result<Connection, Failure> {
+    /// Opens a connection. What the server pushes is told to `ear`; what comes with it ends when the connection does.
+    pub(super) async fn open(&self, ear: Ear) -> Result<(Connection, Ended), Failure> {
         let limit = self.connect_timeout;
         let late = || Failure::Unavailable(format!("no connection within {limit:?}"));
-        tokio::time::timeout(limit, self.connect(pushes)).await.unwrap_or_else(|_| Err(late()))
+        tokio::time::timeout(limit, self.connect(ear)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn connect(&self, pushes: UnboundedSender<Push>) -> Result<Connection, Failure> {
+    async fn connect(&self, ear: Ear) -> Result<(Connection, Ended), Failure> {
         let stream = Stream::connect(&self.address.place, self.connect_timeout).await;
         let stream = stream.map_err(|error| unavailable(&error))?;
-        let connection = Connection(Arc::new(Shared {
-            pipeline: Pipeline::start(stream, self.response_timeout, pushes),
-            deletes: OnceLock::new(),
-            denied: Arc::default(),
-        }));
+        let (alive, ended) = oneshot::channel();
+        let pipeline = Pipeline::start(stream, self.response_timeout, ear, alive, self.callers.as_ref());
+        let connection =
+            Connection(Arc::new(Shared { pipeline, deletes: OnceLock::new(), denied: Arc::default() }));
         // All in one round trip.
         let send = |call| connection.send(call);
         let hello = send(self.hello());
@@ -58,7 +60,7 @@ impl Settings {
         if let Some(database) = database {
             database.await?;
         }
-        Ok(connection)
+        Ok((connection, ended))
     }
 
     fn hello(&self) -> Call {
@@ -71,6 +73,9 @@ impl Settings {
         hello.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default())
     }
 }
+
+/// Fails when the connection has ended.
+pub(super) type Ended = oneshot::Receiver<Infallible>;
 
 /// One connection. Cheap to clone.
 #[derive(Clone)]

@@ -2,6 +2,7 @@
 //!
 //! Everybody else puts what is to be sent on the [desk](Desk) and is told when the answer has come. So a client works from
 //! any runtime and from none, outlives the runtime it was made on, and keeps renewing while the user's runtime is blocked.
+//! Where that runtime has the time, it reads; see [`home`](super::home).
 
 use std::sync::Arc;
 use std::time::Duration;

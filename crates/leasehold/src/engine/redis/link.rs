@@ -1,10 +1,7 @@
 //! A connection for commands.
 
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
-use super::connection::{Connection, Settings};
+use super::connection::{Connection, Ended, Settings};
 use super::io::{Message, Pipe};
-use super::pipeline::Push;
 use crate::error::Failure;
 
 /// A connection for commands.
@@ -17,9 +14,9 @@ pub(super) struct Link {
 
 impl Link {
     pub(super) async fn open(settings: &Settings, number: u64, pipe: &Pipe) -> Result<Self, Failure> {
-        let (push, pushes) = unbounded_channel();
-        let connection = settings.open(push).await?;
-        tokio::spawn(watch(pushes, number, pipe.clone()));
+        // Commands have no pushes.
+        let (connection, ended) = settings.open(Box::new(|_| {})).await?;
+        tokio::spawn(watch(ended, number, pipe.clone()));
         // Both questions in one round trip.
         let (id, learned) = tokio::join!(biased; connection.id(), connection.learn());
         let (id, ()) = (id?, learned?);
@@ -27,8 +24,8 @@ impl Link {
     }
 }
 
-/// Tells when a connection has ended. Commands have no pushes.
-async fn watch(mut pushes: UnboundedReceiver<Push>, number: u64, pipe: Pipe) {
-    while pushes.recv().await.is_some() {}
+/// Tells when a connection has ended.
+async fn watch(ended: Ended, number: u64, pipe: Pipe) {
+    let _ = ended.await;
     pipe.tell(Message::Broken(number));
 }

@@ -14,6 +14,7 @@ mod courtesy;
 mod desk;
 mod group_calls;
 mod hints;
+mod home;
 mod io;
 mod keeper;
 mod keys;
@@ -21,6 +22,7 @@ mod lasting;
 mod link;
 mod marks;
 mod pipeline;
+mod reader;
 mod request;
 mod resp;
 mod rw_calls;
@@ -33,6 +35,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+
+use tokio::runtime::Handle;
 
 pub(crate) use self::address::Address;
 use self::answers::nonsense;
@@ -86,7 +90,8 @@ const POLL: Duration = Duration::from_millis(200);
 impl Redis {
     pub(crate) async fn connect(address: Address, options: Options) -> Result<Self, Failure> {
         let Options { label, connect_timeout, response_timeout, linger } = options;
-        let settings = Settings { address, label, connect_timeout, response_timeout };
+        let callers = Handle::try_current().ok();
+        let settings = Settings { address, label, connect_timeout, response_timeout, callers };
         let hints = Arc::new(Hints::default());
         let keeper = Arc::new(Keeper::new(Arc::clone(&hints)));
         let beats = Arc::new(Beats::default());

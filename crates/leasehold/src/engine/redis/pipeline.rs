@@ -1,25 +1,27 @@
 //! Commands on their way on one connection, and their answers on the way back.
 //!
 //! Whoever sends puts its command behind those of the others, and a task on the thread of the sockets hands out the
-//! answers in the order of the commands. Waking that thread for every command would cost more than everything else, so
+//! answers in the order of the commands, or one on the runtime of the callers, see [`Home`]. Waking that thread for every command would cost more than everything else, so
 //! callers write themselves: at once if nothing is under way, else as soon as the tasks beside them on their own runtime
 //! have put theirs, so that one system call carries many. If that runtime is kept busy, the next answer that comes sees to
 //! it.
 
 use std::collections::VecDeque;
+use std::convert::Infallible;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
-use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::{Notify, oneshot};
 
 use super::calls;
 use super::connection::Trouble;
+use super::home::Home;
+use super::reader::{Push, Reader};
 use super::request::Request;
-use super::resp::{self, Frame, Garbled, Value};
-use super::stream::Stream;
+use super::resp::{Frame, Value};
+use super::stream::{Stream, Twin};
 use crate::error::Failure;
 
 /// What became of a command.
@@ -82,6 +84,10 @@ struct Inner {
     /// Rings for whoever looks at the clock, when there is something to look at.
     begun: Notify,
     closed: Notify,
+    reader: Mutex<Reader>,
+    home: Home,
+    /// Who is told what the server pushes.
+    ear: Ear,
     /// Where it was made. A fork has a copy of it, but nothing to say on it.
     process: u32,
 }
@@ -96,6 +102,8 @@ struct State {
     /// When anything was last heard of the server.
     heard: Instant,
     ended: bool,
+    /// Why it has to end, if whoever found out cannot end it.
+    failure: Option<Failure>,
 }
 
 /// Who writes.
@@ -117,17 +125,21 @@ struct Expected {
     confirmations: usize,
 }
 
-/// Something that nobody asked for.
-pub(super) type Push = Vec<Value>;
+/// Who is told what nobody asked for.
+pub(super) type Ear = Box<dyn Fn(&Push) + Send + Sync>;
 
 /// How much memory is kept for the next time.
 const LARGE: usize = 64 * 1024;
-/// How much is read at once.
-const CHUNK: usize = 16 * 1024;
-
 impl Pipeline {
-    /// A connection on a stream. What the server pushes goes to `pushes`, which end with the connection.
-    pub(super) fn start(stream: Stream, timeout: Duration, pushes: UnboundedSender<Push>) -> Self {
+    /// A connection on a stream. What the server pushes is told to `ear`, on whichever thread it is read; `alive` is dropped
+    /// with the connection. If there is a runtime of callers, it reads, too.
+    pub(super) fn start(
+        stream: Stream,
+        timeout: Duration,
+        ear: Ear,
+        alive: oneshot::Sender<Infallible>,
+        callers: Option<&Handle>,
+    ) -> Self {
         let state = State {
             out: Vec::new(),
             unsent: 0,
@@ -135,7 +147,9 @@ impl Pipeline {
             expected: VecDeque::new(),
             heard: now(),
             ended: false,
+            failure: None,
         };
+        let twin = callers.and_then(|callers| Some((callers, stream.twin()?)));
         let inner = Arc::new(Inner {
             stream,
             timeout,
@@ -143,17 +157,24 @@ impl Pipeline {
             bell: Notify::new(),
             begun: Notify::new(),
             closed: Notify::new(),
+            reader: Mutex::new(Reader::new()),
+            home: Home::default(),
+            ear,
             process: std::process::id(),
         });
+        if let Some((callers, twin)) = twin {
+            callers.spawn(read_at_home(twin, Arc::downgrade(&inner)));
+        }
         let driven = Driven(Arc::clone(&inner));
         tokio::spawn(async move {
+            let _alive = alive;
             let inner = &driven.0;
             let failure = tokio::select! {
                 biased;
-                failure = inner.read(&pushes) => failure,
+                failure = inner.read() => failure,
                 failure = inner.write() => failure,
                 failure = inner.watch() => failure,
-                () = inner.closed.notified() => closed(),
+                () = inner.closed.notified() => inner.state().failure.take().unwrap_or_else(closed),
             };
             inner.end(&failure);
         });
@@ -282,54 +303,50 @@ impl Inner {
     }
 
     /// Reads and hands out, until there is nothing more to come.
-    async fn read(&self, pushes: &UnboundedSender<Push>) -> Failure {
-        let (mut received, mut filled) = (vec![0; CHUNK], 0);
-        let (mut frames, mut answers) = (Vec::new(), Vec::new());
+    async fn read(&self) -> Failure {
         loop {
             if let Err(error) = self.stream.readable().await {
                 return unavailable(&error);
             }
-            match self.stream.try_read(&mut received[filled..]) {
-                Ok(0) => return Failure::Unavailable("the server has closed the connection".into()),
-                Ok(length) => filled += length,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-                Err(error) => return unavailable(&error),
-            }
-            let mut rest = &received[..filled];
+            self.home.head_start(|| self.state().expected.len()).await;
             loop {
-                match resp::take(&mut rest) {
-                    Ok(Some(frame)) => frames.push(frame),
-                    Ok(None) => break,
-                    Err(Garbled) => return Failure::Denied("what answers there is no Redis server".into()),
+                match self.take_in(&self.stream) {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(failure) => return failure,
                 }
-            }
-            let used = filled - rest.len();
-            received.copy_within(used..filled, 0);
-            filled -= used;
-            if filled == received.len() {
-                received.resize(filled * 2, 0);
-            }
-            let is_sound = self.assign(&mut frames, &mut answers, pushes);
-            for (sink, answer) in answers.drain(..) {
-                if let Some(request) = sink.answer(answer) {
-                    // Whoever gives up puts its undo here, too. So nobody can between the look at it and the word.
-                    self.put(0, |out| request.again(out).map(Sink::Caller));
-                }
-            }
-            self.write_now();
-            if !is_sound {
-                return Failure::Denied("the server gave an answer that nobody had asked for".into());
             }
         }
     }
 
+    /// Reads once and hands out; false if there was nothing.
+    fn take_in(&self, stream: &Stream) -> Result<bool, Failure> {
+        // Until everything is handed out: nobody else may hand out what comes after it.
+        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        if !reader.read(stream)? {
+            return Ok(false);
+        }
+        let is_sound = self.assign(&mut reader);
+        for (sink, answer) in reader.answers.drain(..) {
+            if let Some(request) = sink.answer(answer) {
+                // Whoever gives up puts its undo here, too. So nobody can between the look at it and the word.
+                self.put(0, |out| request.again(out).map(Sink::Caller));
+            }
+        }
+        for push in reader.pushes.drain(..) {
+            (self.ear)(&push);
+        }
+        drop(reader);
+        self.write_now();
+        if is_sound {
+            return Ok(true);
+        }
+        Err(Failure::Denied("the server gave an answer that nobody had asked for".into()))
+    }
+
     /// Finds out whom each frame is for; false if one of them is for nobody.
-    fn assign(
-        &self,
-        frames: &mut Vec<Frame>,
-        answers: &mut Vec<(Sink, RawAnswer)>,
-        pushes: &UnboundedSender<Push>,
-    ) -> bool {
+    fn assign(&self, reader: &mut Reader) -> bool {
+        let Reader { frames, answers, pushes, .. } = reader;
         let mut state = self.state();
         state.heard = now();
         for frame in frames.drain(..) {
@@ -338,8 +355,7 @@ impl Inner {
                 Frame::Answer(value) => Ok(value),
                 Frame::Push(parts) => {
                     if !confirms(&parts) {
-                        // Whoever listened may be about to end.
-                        let _ = pushes.send(parts);
+                        pushes.push(parts);
                         continue;
                     }
                     match state.expected.front_mut() {
@@ -401,6 +417,8 @@ impl Inner {
         state.ended = true;
         let expected = std::mem::take(&mut state.expected);
         drop(state);
+        // Its twin would keep it open.
+        self.stream.shut();
         for Expected { sink, .. } in expected {
             sink.answer(Err(Trouble::Broken(failure.clone())));
         }
@@ -408,6 +426,21 @@ impl Inner {
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Reads on the runtime of the callers where that is wanted, as long as the connection is there.
+async fn read_at_home(twin: Twin, inner: Weak<Inner>) {
+    let Ok(stream) = Stream::try_from(twin) else { return };
+    while stream.readable().await.is_ok() {
+        let Some(inner) = inner.upgrade() else { return };
+        if !inner.home.visit(|| inner.state().expected.len()) {
+            stream.wait_for_more();
+        } else if let Err(failure) = inner.take_in(&stream) {
+            inner.state().failure.get_or_insert(failure);
+            inner.closed.notify_one();
+            return;
+        }
     }
 }
 

@@ -1,9 +1,11 @@
 //! A socket, whatever kind it is of.
 
 use std::io;
+use std::net::Shutdown;
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
+use tokio::io::Interest;
 use tokio::net::{TcpStream, lookup_host};
 
 use super::address::Place;
@@ -14,6 +16,26 @@ pub(super) enum Stream {
     Tcp(TcpStream),
     #[cfg(unix)]
     Unix(tokio::net::UnixStream),
+}
+
+/// Another way to the same socket, for another runtime.
+pub(super) enum Twin {
+    Tcp(std::net::TcpStream),
+    #[cfg(unix)]
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl TryFrom<Twin> for Stream {
+    type Error = io::Error;
+
+    /// Belongs to the runtime that we are in from then on.
+    fn try_from(twin: Twin) -> io::Result<Self> {
+        match twin {
+            Twin::Tcp(socket) => TcpStream::from_std(socket).map(Self::Tcp),
+            #[cfg(unix)]
+            Twin::Unix(socket) => tokio::net::UnixStream::from_std(socket).map(Self::Unix),
+        }
+    }
 }
 
 /// Does the same with either.
@@ -38,12 +60,34 @@ impl Stream {
         }
     }
 
+    /// Another way to the same socket, where there can be one.
+    pub(super) fn twin(&self) -> Option<Twin> {
+        let socket = either!(self, socket => SockRef::from(socket).try_clone());
+        socket.ok().filter(|_| cfg!(unix)).map(|socket| match self {
+            Self::Tcp(_) => Twin::Tcp(socket.into()),
+            #[cfg(unix)]
+            Self::Unix(_) => Twin::Unix(socket.into()),
+        })
+    }
+
+    /// Ends the connection, for all who have a way to it.
+    pub(super) fn shut(&self) {
+        // If it is not there any more, that is what was wanted.
+        let _ = either!(self, socket => SockRef::from(socket).shutdown(Shutdown::Both));
+    }
+
     pub(super) async fn readable(&self) -> io::Result<()> {
         either!(self, socket => socket.readable().await)
     }
 
     pub(super) async fn writable(&self) -> io::Result<()> {
         either!(self, socket => socket.writable().await)
+    }
+
+    /// Leaves what there is to read to others: readable again when more has come.
+    pub(super) fn wait_for_more(&self) {
+        let leave = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = either!(self, socket => socket.try_io(Interest::READABLE, leave));
     }
 
     pub(super) fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {

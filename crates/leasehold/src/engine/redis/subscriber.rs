@@ -3,11 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
-
-use super::connection::{Connection, Settings, Trouble};
+use super::connection::{Connection, Ended, Settings, Trouble};
 use super::hints::Hints;
-use super::pipeline::Push;
+use super::reader::Push;
 use super::resp::Value;
 use super::scripts::Call;
 use crate::time::{self, jittered};
@@ -28,12 +26,12 @@ pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
         while hints.is_idle() {
             hints.wanted.notified().await;
         }
-        let (push, pushes) = unbounded_channel();
-        match settings.open(push).await {
-            Ok(connection) => {
+        let told = Arc::clone(&hints);
+        match settings.open(Box::new(move |push| deliver(push, &told))).await {
+            Ok((connection, ended)) => {
                 pause = FIRST_PAUSE;
                 hints.link_up();
-                let trouble = serve(&connection, pushes, &hints, gap).await;
+                let trouble = serve(&connection, ended, &hints, gap).await;
                 tracing::debug!(?trouble, "the connection for messages is replaced");
             }
             Err(failure) => tracing::debug!(%failure, "no connection for messages"),
@@ -46,12 +44,7 @@ pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
 }
 
 /// Works on one connection until it breaks.
-async fn serve(
-    connection: &Connection,
-    mut pushes: UnboundedReceiver<Push>,
-    hints: &Hints,
-    gap: bool,
-) -> Trouble {
+async fn serve(connection: &Connection, mut ended: Ended, hints: &Hints, gap: bool) -> Trouble {
     let served = async {
         follow(connection, hints).await?;
         if gap {
@@ -61,10 +54,7 @@ async fn serve(
             tokio::select! {
                 () = hints.wanted.notified() => follow(connection, hints).await?,
                 () = time::sleep_until_or_forever(hints.next_idle()) => follow(connection, hints).await?,
-                push = pushes.recv() => match push {
-                    Some(push) => deliver(&push, hints),
-                    None => return Ok(()),
-                },
+                _ = &mut ended => return Ok(()),
                 () = tokio::time::sleep(SILENCE) => drop(connection.send(Call::command("PING")).await?),
             }
         }

@@ -1,0 +1,55 @@
+//! What has come on a connection and is not handed out yet.
+
+use std::io;
+
+use super::pipeline::{RawAnswer, Sink, unavailable};
+use super::resp::{self, Frame, Garbled, Value};
+use super::stream::Stream;
+use crate::error::Failure;
+
+/// How much is read at once.
+const CHUNK: usize = 16 * 1024;
+
+/// Something that nobody asked for.
+pub(super) type Push = Vec<Value>;
+
+/// The bytes of a frame that is not whole yet, and lists that are filled and emptied again and again.
+pub(super) struct Reader {
+    received: Vec<u8>,
+    filled: usize,
+    pub(super) frames: Vec<Frame>,
+    pub(super) answers: Vec<(Sink, RawAnswer)>,
+    pub(super) pushes: Vec<Push>,
+}
+
+impl Reader {
+    pub(super) fn new() -> Self {
+        let (frames, answers, pushes) = Default::default();
+        Self { received: vec![0; CHUNK], filled: 0, frames, answers, pushes }
+    }
+
+    /// Reads once, and adds the frames that are whole now; false if there was nothing to read.
+    pub(super) fn read(&mut self, stream: &Stream) -> Result<bool, Failure> {
+        match stream.try_read(&mut self.received[self.filled..]) {
+            Ok(0) => return Err(Failure::Unavailable("the server has closed the connection".into())),
+            Ok(length) => self.filled += length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(unavailable(&error)),
+        }
+        let mut rest = &self.received[..self.filled];
+        loop {
+            match resp::take(&mut rest) {
+                Ok(Some(frame)) => self.frames.push(frame),
+                Ok(None) => break,
+                Err(Garbled) => return Err(Failure::Denied("what answers there is no Redis server".into())),
+            }
+        }
+        let used = self.filled - rest.len();
+        self.received.copy_within(used..self.filled, 0);
+        self.filled -= used;
+        if self.filled == self.received.len() {
+            self.received.resize(self.filled * 2, 0);
+        }
+        Ok(true)
+    }
+}
