@@ -77,9 +77,9 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     let zipf =
         Contention { processes: 4, tasks: 64, names: 1000, work: Duration::from_millis(1), ..contended };
     all.push(one("C3", "1 000 names by Zipf, 4 processes × 64 tasks, 1 ms of work", Job::Contend(zipf)));
-    // Each holds the lock long enough that the other waits, and rests long enough that the other gets it.
-    let turns = Duration::from_millis(2);
-    let pair = Contention { processes: 2, tasks: 1, work: turns, pause: turns, ..contended };
+    // Each rests long enough that the other gets the lock, and holds it so much longer that the other sleeps by then.
+    let (work, pause) = (Duration::from_millis(4), Duration::from_millis(1));
+    let pair = Contention { processes: 2, tasks: 1, work, pause, ..contended };
     all.push(one("H", "release in one process to grant in another", Job::Contend(pair)));
     for (count, growth) in [(1_000, true), (10_000, true), (100_000, false)] {
         let title = format!("{count} locks held and renewed by one process");
