@@ -6,7 +6,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use crate::acquire::Way;
@@ -128,10 +128,8 @@ pub(crate) async fn wait<A: Awaited>(
                 if let Err(over) = wait.busy(busy) {
                     if awaited.queues() {
                         // Whoever was queued by its first try has a place to give up, too.
-                        drop(match turn {
-                            Some(turn) => turn,
-                            None => Turn::take(awaited, busy).await.0,
-                        });
+                        let nobody = &mut Context::from_waker(Waker::noop());
+                        drop(turn.unwrap_or_else(|| Turn::take(awaited, busy, nobody).0));
                     }
                     return Err(over);
                 }
@@ -153,7 +151,7 @@ pub(crate) async fn wait<A: Awaited>(
         }
         let (place, next) = match turn.take() {
             Some(place) => (place, Next::Sleep),
-            None => Turn::take(awaited, told).await,
+            None => poll_fn(|context| Poll::Ready(Turn::take(awaited, told, context))).await,
         };
         let place = turn.insert(place);
         if next == Next::Look {
@@ -339,12 +337,9 @@ struct Turn<'a> {
 
 impl<'a> Turn<'a> {
     /// Takes a place after a try was told `told`.
-    async fn take<A: Awaited>(awaited: &'a A, told: Busy) -> (Self, Next) {
+    fn take<A: Awaited>(awaited: &'a A, told: Busy, context: &mut Context<'_>) -> (Self, Next) {
         let (shared, spot) = (awaited.shared(), awaited.spot());
-        let join = |context: &mut Context<'_>| {
-            Poll::Ready(shared.engine.join(spot, awaited.relays(), told, context))
-        };
-        let (ticket, looks) = poll_fn(join).await;
+        let (ticket, looks) = shared.engine.join(spot, awaited.relays(), told, context);
         (Self { shared, spot, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
     }
 
