@@ -11,7 +11,7 @@ use crate::scenarios::{Scenario, scenarios};
 /// Compares Leasehold with other lock libraries.
 #[derive(Parser)]
 pub(crate) struct Options {
-    /// One round of short runs, in about five minutes, instead of three of long ones.
+    /// One round of short runs, in about six minutes, instead of three of long ones.
     #[arg(long)]
     quick: bool,
     /// Only these scenarios, such as `U1,C1` or `U2-128`.
@@ -50,12 +50,17 @@ impl Options {
 
     /// How long a run is that has a time.
     pub(crate) fn run(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.7 } else { 3.0 }))
+        Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.6 } else { 3.0 }))
     }
 
     /// How long a driver warms up.
     pub(crate) fn warm_up(&self) -> Duration {
-        Duration::from_secs_f64(self.warm_up.unwrap_or(if self.quick { 0.4 } else { 1.5 }))
+        Duration::from_secs_f64(self.warm_up.unwrap_or(if self.quick { 0.25 } else { 1.5 }))
+    }
+
+    /// How long those who wait when the time is over may take until each has had its last turn.
+    pub(crate) fn last_turns(&self) -> Duration {
+        Duration::from_secs(if self.quick { 6 } else { 15 })
     }
 
     /// How many renewal periods are watched.

@@ -20,8 +20,6 @@ use crate::{wake, zipf};
 
 /// How long a driver may take to come up, or to end after its time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
-/// How long those who wait when the time is over may take until each has had its last turn.
-const LAST_TURNS: Duration = Duration::from_secs(15);
 
 /// The server, and where things are.
 pub(crate) struct Runner {
@@ -29,6 +27,7 @@ pub(crate) struct Runner {
     pub(crate) server: Server,
     run: Duration,
     warm_up: Duration,
+    last_turns: Duration,
     /// How many renewal periods are watched; Leasehold's and Redisson's are a third of the lease.
     pub(crate) periods: u32,
     runs: AtomicUsize,
@@ -42,6 +41,7 @@ impl Runner {
             server: Server::builder(Flavour::Redis).config("maxclients 15000").start(),
             run: options.run(),
             warm_up: options.warm_up(),
+            last_turns: options.last_turns(),
             periods: options.periods(),
             runs: AtomicUsize::new(0),
         })
@@ -150,7 +150,7 @@ impl Runner {
         }
         let mut outcomes = Vec::new();
         for driver in &mut drivers {
-            let outcome = driver.outcome(LAST_TURNS + self.run);
+            let outcome = driver.outcome(self.last_turns + self.run);
             outcomes.push(outcome.map_err(|error| explained(error, connection))?);
         }
         let grants: u64 = outcomes.iter().map(|outcome| outcome.grants).sum();
