@@ -189,11 +189,6 @@ impl Machine for Group {
         });
         (!spots.is_empty(), after)
     }
-
-    #[cfg(feature = "test-util")]
-    fn waiters(&self) -> usize {
-        self.lines.values().map(Line::len).sum()
-    }
 }
 
 impl Group {

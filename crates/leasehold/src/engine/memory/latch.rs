@@ -97,11 +97,6 @@ impl Machine for Latch {
     fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
         (self.count.take().is_some(), self.open())
     }
-
-    #[cfg(feature = "test-util")]
-    fn waiters(&self) -> usize {
-        self.line.len()
-    }
 }
 
 impl Latch {

@@ -194,11 +194,6 @@ impl Machine for Lock {
         let after = self.judge(now);
         if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone, now)) }
     }
-
-    #[cfg(feature = "test-util")]
-    fn waiters(&self) -> usize {
-        self.line.len() + self.queue().len()
-    }
 }
 
 impl Lock {

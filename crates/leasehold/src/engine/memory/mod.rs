@@ -68,7 +68,9 @@ impl Memory {
     /// How many wait for a lock.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self, target: &Target) -> usize {
-        self.with(target, |machine, _| (machine.waiters(), Aftermath::default()))
+        self.with(target, |machine, _| {
+            (machine.lines().iter().map(|line| line.len()).sum(), Aftermath::default())
+        })
     }
 
     /// How many names are held or waited for.

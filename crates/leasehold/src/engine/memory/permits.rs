@@ -222,11 +222,6 @@ impl Machine for Permits {
         let (existed, after) = self.adjust(&Adjust::Delete, now);
         (existed != 0, after)
     }
-
-    #[cfg(feature = "test-util")]
-    fn waiters(&self) -> usize {
-        self.line.len()
-    }
 }
 
 impl Permits {

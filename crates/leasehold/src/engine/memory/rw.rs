@@ -165,11 +165,6 @@ impl Machine for Rw {
             (false, after)
         }
     }
-
-    #[cfg(feature = "test-util")]
-    fn waiters(&self) -> usize {
-        self.reads.len() + self.writes.len()
-    }
 }
 
 impl Rw {

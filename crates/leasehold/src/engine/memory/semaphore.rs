@@ -166,11 +166,6 @@ impl Machine for Semaphore {
     fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
         (self.free.is_some(), self.delete())
     }
-
-    #[cfg(feature = "test-util")]
-    fn waiters(&self) -> usize {
-        self.line.len()
-    }
 }
 
 impl Semaphore {

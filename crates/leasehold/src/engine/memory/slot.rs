@@ -122,8 +122,4 @@ pub(super) trait Machine {
     /// What is held is removed behind everybody's back; false if there is none.
     #[cfg(feature = "test-util")]
     fn remove(&mut self, now: &Now) -> (bool, Aftermath);
-
-    /// How many wait.
-    #[cfg(feature = "test-util")]
-    fn waiters(&self) -> usize;
 }

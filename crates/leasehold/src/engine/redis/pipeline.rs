@@ -1,10 +1,10 @@
 //! Commands on their way on one connection, and their answers on the way back.
 //!
 //! Whoever sends puts its command behind those of the others, and a task on the thread of the sockets hands out the
-//! answers in the order of the commands, or one on the runtime of the callers, see [`Home`]. Waking that thread for every command would cost more than everything else, so
-//! callers write themselves: at once if nothing is under way, else as soon as the tasks beside them on their own runtime
-//! have put theirs, so that one system call carries many. If that runtime is kept busy, the next answer that comes sees to
-//! it.
+//! answers in the order of the commands, or one on the runtime of the callers, see [`Home`]. Waking that thread for every
+//! command would cost more than everything else, so callers write themselves: at once if nothing is under way, else as soon
+//! as the tasks beside them on their own runtime have put theirs, so that one system call carries many. If that runtime is
+//! kept busy, the next answer that comes sees to it.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -130,6 +130,7 @@ pub(super) type Ear = Box<dyn Fn(&Push) + Send + Sync>;
 
 /// How much memory is kept for the next time.
 const LARGE: usize = 64 * 1024;
+
 impl Pipeline {
     /// A connection on a stream. What the server pushes is told to `ear`, on whichever thread it is read; `alive` is dropped
     /// with the connection. If there is a runtime of callers, it reads, too.
