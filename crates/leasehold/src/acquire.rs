@@ -263,12 +263,14 @@ impl<G: Granted> Acquire<G> {
 
     /// Waits, and tells what came of it in the words of whoever asked.
     fn begin<T>(self, told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static) -> Operation<T> {
+        let Request { shared, target, options } = self.request;
+        let entering = options.prepare(shared, target, self.wait);
+        let (patience, way) = (Patience::from_wait(self.wait), options.way);
         Operation::new(async move {
-            // Field by field: as a whole it would be moved, and be there twice.
-            let options = &self.request.options;
-            let granted = match options.prepare(self.request.shared, self.request.target, self.wait) {
-                Ok(entering) => wait(&entering, Patience::from_wait(self.wait), &options.way).await,
-                Err(invalid) => Err(invalid.into()),
+            // Borrowed: what is moved out of a future's beginning is in it twice.
+            let granted = match &entering {
+                Ok(entering) => wait(entering, patience, &way).await,
+                Err(invalid) => Err(invalid.clone().into()),
             };
             told(granted.map(G::from_guard))
         })

@@ -124,12 +124,16 @@ impl Hold {
             if seat.count > 0 && entry.access == Access::Once {
                 return Err(Invalid::NotReentrant.into());
             }
-            let term = seat.term.clone().unwrap_or_else(|| Term::new(Arc::downgrade(self)));
+            let term = seat.term.clone().or_else(|| seat.unused.take());
+            let term = term.unwrap_or_else(|| Term::new(Arc::downgrade(self)));
             match self.step_in(&mut seat, &term, entry, turn).await? {
                 Attempt::Granted(_, token) => {
                     return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
                 }
-                Attempt::Busy(busy) => return Ok(Tried::Busy(busy)),
+                Attempt::Busy(busy) => {
+                    seat.unused = Some(term).filter(|_| seat.count == 0);
+                    return Ok(Tried::Busy(busy));
+                }
                 Attempt::Misfit if entry.rw.upgrade => return Err(Loss::Gone.into()),
                 Attempt::Misfit => return Err(Invalid::OnlyReads.into()),
                 Attempt::NotAsked(failure) => return Err(failure.into()),
@@ -200,7 +204,7 @@ impl Hold {
         // In a block of its own: nothing of the claim is kept while we wait.
         let asked = {
             let claim = Claim {
-                spot: self.spot.clone(),
+                spot: &self.spot,
                 held: seat.count,
                 lease,
                 limit,
@@ -208,7 +212,7 @@ impl Hold {
                 fenced: entry.fenced,
                 queue: entry.queue,
                 rw: RwOptions { prefer_writers, ..entry.rw },
-                term: Arc::clone(term),
+                term,
             };
             self.shared.engine.attempt(&claim, turn)
         };

@@ -4,7 +4,7 @@
 //! its own deadline, or a safety cap, whichever comes first.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -108,58 +108,86 @@ impl Awaited for Entering {
 }
 
 /// Waits for anything, and leaves nothing behind when dropped.
-pub(crate) async fn wait<A: Awaited>(
-    awaited: &A,
+///
+/// A waiter is as large as what it keeps while it sleeps. What is seldom there or soon over is in boxes.
+pub(crate) fn wait<'a, A: Awaited>(
+    awaited: &'a A,
     patience: Patience,
-    way: &Way,
-) -> Result<A::Got, AcquireError> {
+    way: &'a Way,
+) -> impl Future<Output = Result<A::Got, AcquireError>> + Send + 'a {
     let mut wait = Wait::new(awaited.shared(), awaited.spot(), patience, way.watcher.as_ref());
-    let mut turn: Option<Turn<'_>> = None;
-    let mut failures = 0;
-    loop {
-        let ticket = turn.as_ref().map(|turn| turn.ticket);
-        let told = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
-            Ok(Tried::Granted(got)) => {
-                // Whoever shuts down may have looked for guards before this one was there.
-                awaited.shared().check_open()?;
-                return Ok(got);
-            }
-            Ok(Tried::Busy(busy)) => {
-                if let Err(over) = wait.busy(busy) {
-                    if awaited.queues() {
-                        // Whoever was queued by its first try has a place to give up, too.
-                        let nobody = &mut Context::from_waker(Waker::noop());
-                        drop(turn.unwrap_or_else(|| Turn::take(awaited, busy, nobody).0));
+    async move {
+        let mut turn: Option<Turn<'_>> = None;
+        let mut failures = 0;
+        loop {
+            let ticket = turn.as_ref().map(|turn| turn.ticket);
+            let tried = match try_at_once(awaited, ticket).await {
+                Some(tried) => tried,
+                None => wait.bounded(Box::pin(awaited.attempt(ticket))).await?,
+            };
+            let told = match tried {
+                Ok(Tried::Granted(got)) => {
+                    // Whoever shuts down may have looked for guards before this one was there.
+                    awaited.shared().check_open()?;
+                    return Ok(got);
+                }
+                Ok(Tried::Busy(busy)) => {
+                    if let Err(over) = wait.busy(busy) {
+                        if awaited.queues() {
+                            // Whoever was queued by its first try has a place to give up, too.
+                            let nobody = &mut Context::from_waker(Waker::noop());
+                            drop(turn.unwrap_or_else(|| Turn::take(awaited, busy, nobody).0));
+                        }
+                        return Err(over);
                     }
-                    return Err(over);
+                    if busy.position.is_none() && awaited.queues() {
+                        // It was not there when its turn came, and others have passed: the place is gone.
+                        turn = None;
+                    }
+                    busy
                 }
-                if busy.position.is_none() && awaited.queues() {
-                    // It was not there when its turn came, and others have passed: the place is gone.
-                    turn = None;
+                Err(AcquireError::Failure(failure)) => {
+                    Busy { retry_in: Some(wait.failed(failure)?), ..Busy::default() }
                 }
-                busy
+                Err(error) => return Err(error),
+            };
+            if let Some(back_off) = &way.spin {
+                Box::pin(wait.pause(back_off.pause(failures))).await?;
+                failures = failures.saturating_add(1);
+                continue;
             }
-            Err(AcquireError::Failure(failure)) => {
-                Busy { retry_in: Some(wait.failed(failure)?), ..Busy::default() }
+            let length = told.retry_in.unwrap_or(SAFETY_CAP).min(SAFETY_CAP);
+            let (place, next) = match turn.take() {
+                Some(place) => (place, Next::Sleep),
+                None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, told, context))).await,
+            };
+            let place = turn.insert(place);
+            if next == Next::Look {
+                Box::pin(wait.listening(place)).await?;
+            } else {
+                // The hint is asked first: if it is there, nobody need look at the clock.
+                let awoken = race(place.hint(next), wait.timer(length)).await;
+                wait.awake(&awoken)?;
             }
-            Err(error) => return Err(error),
-        };
-        if let Some(back_off) = way.spin {
-            wait.pause(back_off.pause(failures)).await?;
-            failures = failures.saturating_add(1);
-            continue;
-        }
-        let (place, next) = match turn.take() {
-            Some(place) => (place, Next::Sleep),
-            None => poll_fn(|context| Poll::Ready(Turn::take(awaited, told, context))).await,
-        };
-        let place = turn.insert(place);
-        if next == Next::Look {
-            wait.listening(place).await?;
-        } else {
-            wait.sleep(place, next, told.retry_in.unwrap_or(SAFETY_CAP)).await?;
         }
     }
+}
+
+/// Tries once on an engine that answers at once, and keeps nothing of it: whatever such a try needs is on the stack.
+fn try_at_once<A: Awaited>(
+    awaited: &A,
+    turn: Option<Ticket>,
+) -> impl Future<Output = Option<Result<Tried<A::Got>, AcquireError>>> {
+    poll_fn(move |context| {
+        if !awaited.shared().engine.answers_at_once() {
+            return Poll::Ready(None);
+        }
+        Poll::Ready(match pin!(awaited.attempt(turn)).poll(context) {
+            Poll::Ready(tried) => Some(tried),
+            // Another step of the same hold is being made by another thread.
+            Poll::Pending => None,
+        })
+    })
 }
 
 /// One waiter's clock and what it has seen.
@@ -204,7 +232,7 @@ impl<'a> Wait<'a> {
     }
 
     /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
-    async fn bounded<T>(&self, work: Pin<&mut impl Future<Output = T>>) -> Result<T, AcquireError> {
+    async fn bounded<T>(&self, work: impl Future<Output = T> + Unpin) -> Result<T, AcquireError> {
         let asked = self.deadline.map(|_| time::now());
         match race(work, time::sleep_until_or_forever(self.deadline)).await {
             First::Left(done) => Ok(done),
@@ -264,10 +292,10 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Sleeps for `length`, or until it is our turn. Ends the wait when its time is over or the client closes.
-    async fn sleep(&self, turn: &Turn<'_>, next: Next, length: Duration) -> Result<(), AcquireError> {
-        // The hint is asked first: if it is there, nobody need look at the clock.
-        match race(turn.hint(next), self.timer(length.min(SAFETY_CAP))).await {
+    /// Goes on after a sleep that was ended by a hint or by the [`timer`](Self::timer), unless the time is over or the
+    /// client closes.
+    fn awake(&self, by: &First<(), ()>) -> Result<(), AcquireError> {
+        match by {
             First::Left(()) => Ok(self.shared.check_open()?),
             First::Right(()) if !self.is_over() => Ok(()),
             First::Right(()) => Err(self.timed_out()),

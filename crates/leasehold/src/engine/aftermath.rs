@@ -12,48 +12,66 @@ use crate::term::Term;
 #[must_use = "somebody waits for it"]
 pub(crate) struct Aftermath {
     pub(crate) wake: Option<Waker>,
-    pub(crate) also_wake: Vec<Waker>,
     pub(crate) discard: Option<Waker>,
     pub(crate) announce: Option<Arc<Term>>,
-    pub(crate) announce_all: Vec<Arc<Term>>,
-    /// Two of them, where one change has many effects.
-    pub(crate) both: Option<Box<(Self, Self)>>,
+    /// Boxed because most changes have at most one effect of each kind.
+    pub(super) more: Option<Box<More>>,
+}
+
+/// Of each kind those that come after the first.
+#[derive(Debug, Default)]
+pub(super) struct More {
+    wake: Vec<Waker>,
+    discard: Vec<Waker>,
+    announce: Vec<Arc<Term>>,
 }
 
 impl Aftermath {
+    pub(crate) fn waking(wakers: impl IntoIterator<Item = Waker>) -> Self {
+        let one = |waker| Self { wake: Some(waker), ..Self::default() };
+        wakers.into_iter().map(one).fold(Self::default(), Self::and)
+    }
+
+    pub(crate) fn announcing(terms: impl IntoIterator<Item = Arc<Term>>) -> Self {
+        let one = |term| Self { announce: Some(term), ..Self::default() };
+        terms.into_iter().map(one).fold(Self::default(), Self::and)
+    }
+
     pub(crate) fn run(self) {
         // As after most changes.
         if self.is_empty() {
             return;
         }
-        for term in self.announce.into_iter().chain(self.announce_all) {
+        let More { wake, discard, announce } = self.more.map_or_else(More::default, |more| *more);
+        for term in self.announce.into_iter().chain(announce) {
             term.announce();
         }
-        for waker in self.wake.into_iter().chain(self.also_wake) {
+        for waker in self.wake.into_iter().chain(wake) {
             waker.wake();
         }
-        drop(self.discard);
-        if let Some(both) = self.both {
-            both.0.run();
-            both.1.run();
-        }
+        drop((self.discard, discard));
     }
 
-    /// This, and then the other.
-    pub(crate) fn and(self, other: Self) -> Self {
-        match (self.is_empty(), other.is_empty()) {
-            (true, _) => other,
-            (_, true) => self,
-            _ => Self { both: Some(Box::new((self, other))), ..Self::default() },
+    /// This, and the other.
+    pub(crate) fn and(mut self, other: Self) -> Self {
+        if self.is_empty() {
+            return other;
         }
+        if !other.is_empty() {
+            let more = self.more.get_or_insert_default();
+            more.wake.extend(other.wake);
+            more.discard.extend(other.discard);
+            more.announce.extend(other.announce);
+            if let Some(rest) = other.more {
+                more.wake.extend(rest.wake);
+                more.discard.extend(rest.discard);
+                more.announce.extend(rest.announce);
+            }
+        }
+        self
     }
 
     fn is_empty(&self) -> bool {
-        self.wake.is_none()
-            && self.also_wake.is_empty()
-            && self.discard.is_none()
-            && self.announce.is_none()
-            && self.announce_all.is_empty()
-            && self.both.is_none()
+        self.wake.is_none() && self.discard.is_none() && self.announce.is_none() && self.more.is_none()
     }
 }

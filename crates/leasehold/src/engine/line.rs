@@ -1,6 +1,6 @@
 //! The line of those who wait for one name: first come, first served.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,7 +11,11 @@ use crate::time::Instant;
 /// Waiters in the order in which they came, and whose turn it is.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    waiters: BTreeMap<Ticket, Waiter>,
+    /// By ticket. Who has left in the middle is only marked, lest all behind it have to move up: never the first, and never
+    /// more than half of them.
+    waiters: VecDeque<Waiter>,
+    /// How many are marked.
+    left: usize,
     /// Since when the head has been told that the lock is free.
     promised: Option<Instant>,
     /// Nobody but the head, until it is thrown out.
@@ -20,13 +24,22 @@ pub(crate) struct Line {
 
 #[derive(Debug, Default)]
 struct Waiter {
+    ticket: Ticket,
+    presence: Presence,
     hinted: bool,
-    /// It did not come when it was its turn. Others go first until it is heard of again.
-    absent: bool,
     /// It can have what another waiter gives it.
     #[cfg(feature = "redis")]
     heir: bool,
     waker: Option<Waker>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+enum Presence {
+    #[default]
+    There,
+    /// It did not come when it was its turn. Others go first until it is heard of again.
+    Absent,
+    Left,
 }
 
 /// How long a free lock is kept for the head of the line.
@@ -80,34 +93,35 @@ impl Line {
 
     /// Which place this is, from one.
     pub(crate) fn position(&self, ticket: Ticket) -> Option<usize> {
-        self.waiters.contains_key(&ticket).then(|| self.waiters.range(..=ticket).count())
+        let place = self.place(ticket)?;
+        Some(self.waiters.range(..=place).filter(|waiter| !waiter.has_left()).count())
     }
 
     /// Lets one look.
     pub(crate) fn hint(&mut self, ticket: Ticket) -> Option<Waker> {
-        let waiter = self.waiters.get_mut(&ticket)?;
+        let waiter = self.get_mut(ticket)?;
         waiter.hinted = true;
         waiter.waker.take()
     }
 
     pub(crate) fn join(&mut self, ticket: Ticket) {
-        self.waiters.insert(ticket, Waiter::default());
+        self.insert(Waiter { ticket, ..Waiter::default() });
     }
 
     #[cfg(feature = "redis")]
     pub(crate) fn join_as_heir(&mut self, ticket: Ticket) {
-        self.waiters.insert(ticket, Waiter { heir: true, ..Waiter::default() });
+        self.insert(Waiter { ticket, heir: true, ..Waiter::default() });
     }
 
     /// Whether the head is an heir.
     #[cfg(feature = "redis")]
     pub(crate) fn has_heir(&self) -> bool {
-        self.head().is_some_and(|head| self.waiters[&head].heir)
+        self.first().is_some_and(|head| head.heir)
     }
 
     #[cfg(any(feature = "redis", feature = "test-util"))]
     pub(crate) fn len(&self) -> usize {
-        self.waiters.len()
+        self.waiters.len() - self.left
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -117,9 +131,9 @@ impl Line {
     /// Takes a waiter out. If it was its turn, the next one's turn begins.
     pub(crate) fn leave(&mut self, ticket: Ticket, now: impl Into<Instant>) -> Aftermath {
         let was_head = self.is_head(ticket);
-        let left = self.waiters.remove(&ticket);
+        let discard = self.remove(ticket);
         let wake = if was_head && self.promised.take().is_some() { self.promise(now) } else { None };
-        Aftermath { wake, discard: left.and_then(|waiter| waiter.waker), ..Aftermath::default() }
+        Aftermath { wake, discard, ..Aftermath::default() }
     }
 
     /// The lock is free: it is the head's turn. Wake the head with what this returns.
@@ -151,7 +165,7 @@ impl Line {
     /// Lets everybody look. Nobody's turn begins or ends by it.
     pub(crate) fn hint_all(&mut self) -> Vec<Waker> {
         self.waiters
-            .values_mut()
+            .iter_mut()
             .filter_map(|waiter| {
                 waiter.hinted = true;
                 waiter.waker.take()
@@ -163,7 +177,7 @@ impl Line {
     pub(crate) fn taken(&mut self, by: Option<Ticket>) {
         let passed = self.promised.take().is_some() && !by.is_some_and(|ticket| self.is_head(ticket));
         if let Some(head) = self.head_mut().filter(|_| passed) {
-            head.absent = true;
+            head.presence = Presence::Absent;
         }
     }
 
@@ -186,20 +200,16 @@ impl Line {
         let promise = if self.strict { STRICT_PROMISE } else { PROMISE };
         match promise.checked_sub(promised_for) {
             None | Some(Duration::ZERO) => MayTake::Yes,
-            Some(left)
-                if ticket.is_none_or(|ticket| self.waiters.range(..ticket).nth(IMPATIENT).is_none()) =>
-            {
-                MayTake::In(left)
-            }
+            Some(left) if ticket.is_none_or(|ticket| self.is_among_first(ticket)) => MayTake::In(left),
             Some(_) => MayTake::WhenHinted,
         }
     }
 
     pub(crate) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        let Some(waiter) = self.waiters.get_mut(&ticket) else {
+        let Some(waiter) = self.get_mut(ticket) else {
             return (Poll::Ready(()), Aftermath::default());
         };
-        waiter.absent = false;
+        waiter.presence = Presence::There;
         if std::mem::take(&mut waiter.hinted) {
             return (Poll::Ready(()), Aftermath::default());
         }
@@ -214,10 +224,107 @@ impl Line {
 
     /// The first who is there.
     fn head(&self) -> Option<Ticket> {
-        self.waiters.iter().find(|(_, waiter)| !waiter.absent).map(|(ticket, _)| *ticket)
+        self.first().map(|head| head.ticket)
+    }
+
+    fn first(&self) -> Option<&Waiter> {
+        self.waiters.iter().find(|waiter| waiter.is_there())
     }
 
     fn head_mut(&mut self) -> Option<&mut Waiter> {
-        self.waiters.values_mut().find(|waiter| !waiter.absent)
+        self.waiters.iter_mut().find(|waiter| waiter.is_there())
+    }
+
+    /// Whether it is one of those behind the head who look after it.
+    fn is_among_first(&self, ticket: Ticket) -> bool {
+        let before = self.waiters.iter().take_while(|waiter| waiter.ticket < ticket);
+        before.filter(|waiter| !waiter.has_left()).nth(IMPATIENT).is_none()
+    }
+
+    fn place(&self, ticket: Ticket) -> Option<usize> {
+        let place = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?;
+        (!self.waiters[place].has_left()).then_some(place)
+    }
+
+    fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiter> {
+        let place = self.place(ticket)?;
+        self.waiters.get_mut(place)
+    }
+
+    fn insert(&mut self, waiter: Waiter) {
+        // Tickets are drawn before the line can be seen: somebody may have come in between.
+        let place = match self.waiters.back() {
+            Some(last) if last.ticket > waiter.ticket => {
+                self.waiters.partition_point(|other| other.ticket < waiter.ticket)
+            }
+            _ => self.waiters.len(),
+        };
+        self.waiters.insert(place, waiter);
+    }
+
+    fn remove(&mut self, ticket: Ticket) -> Option<Waker> {
+        let waiter = self.get_mut(ticket)?;
+        waiter.presence = Presence::Left;
+        let waker = waiter.waker.take();
+        self.left += 1;
+        while self.waiters.front().is_some_and(Waiter::has_left) {
+            self.waiters.pop_front();
+            self.left -= 1;
+        }
+        if self.waiters.is_empty() {
+            self.waiters = VecDeque::new();
+        } else if self.left > self.waiters.len() / 2 {
+            self.waiters.retain(|waiter| !waiter.has_left());
+            self.waiters.shrink_to(self.waiters.len() * 2);
+            self.left = 0;
+        }
+        waker
+    }
+}
+
+impl Waiter {
+    fn is_there(&self) -> bool {
+        self.presence == Presence::There
+    }
+
+    fn has_left(&self) -> bool {
+        self.presence == Presence::Left
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::time;
+
+    #[test]
+    fn the_line_is_in_the_order_of_tickets_whoever_leaves() {
+        let (mut line, mut there, mut random) = (Line::default(), BTreeSet::new(), 1_u64);
+        for step in 0..20_000 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // It grows and shrinks by turns, and tickets come a little out of order.
+            let ticket = (step + (random >> 40) % 4) * 8 + (random >> 50) % 8;
+            if (random >> 33) % 8 < if step / 1_000 % 2 == 0 { 5 } else { 3 } {
+                if there.insert(ticket) {
+                    line.join(ticket);
+                }
+            } else if let Some(place) = ((random >> 20) as usize).checked_rem(there.len()) {
+                let ticket = *there.iter().nth(place).unwrap();
+                assert_eq!(line.position(ticket), Some(place + 1));
+                there.remove(&ticket);
+                line.leave(ticket, time::now()).run();
+                assert_eq!(line.position(ticket), None);
+                line.leave(ticket, time::now()).run();
+            }
+            assert_eq!(line.head(), there.first().copied());
+            assert_eq!((line.is_empty(), line.waiters.len() - line.left), (there.is_empty(), there.len()));
+            assert!(line.waiters.len() <= 2 * there.len());
+        }
+        for ticket in there {
+            line.leave(ticket, time::now()).run();
+        }
+        assert_eq!(line.waiters.capacity(), 0);
     }
 }

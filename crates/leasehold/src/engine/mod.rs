@@ -31,6 +31,11 @@ use crate::time::Instant;
 
 /// The state of all locks, somewhere.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
+    /// Whether every reply is there when it is asked for.
+    fn answers_at_once(&self) -> bool {
+        false
+    }
+
     /// Tries once to take or re-enter a lock. `turn` is the caller's place in its line, if it has one.
     ///
     /// A free lock goes to the head of the line; whoever comes without a turn does not overtake those who have one.
@@ -146,8 +151,8 @@ pub(crate) const BARRED: Duration = Duration::from_secs(2);
 
 /// What an attempt asks for.
 #[derive(Debug)]
-pub(crate) struct Claim {
-    pub(crate) spot: Spot,
+pub(crate) struct Claim<'a> {
+    pub(crate) spot: &'a Spot,
     /// How often the owner holds the lock before this attempt; one more if it is granted.
     pub(crate) held: u32,
     pub(crate) lease: Lease,
@@ -161,7 +166,7 @@ pub(crate) struct Claim {
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
     /// Whom to tell when the hold is lost.
-    pub(crate) term: Arc<Term>,
+    pub(crate) term: &'a Arc<Term>,
 }
 
 #[derive(Debug, Clone)]

@@ -17,6 +17,8 @@ pub(super) struct Seat {
     pub(super) count: u32,
     /// The term that is running, if the hold is entered.
     pub(super) term: Option<Arc<Term>>,
+    /// One that was not granted, for the next try.
+    pub(super) unused: Option<Arc<Term>>,
     pub(super) lease: Lease,
     /// When it must end, however often it is renewed.
     pub(super) limit: Option<Instant>,
@@ -32,7 +34,8 @@ pub(super) struct Seat {
 
 impl Seat {
     pub(super) fn new(lease: Lease, named: bool) -> Self {
-        Self { count: 0, term: None, lease, limit: None, fenced: false, reentrant: true, named, tenure: None }
+        let (term, unused, limit, tenure) = (None, None, None, None);
+        Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, tenure }
     }
 
     /// One more count, entered like this, and begun then, if anything is counted from there.

@@ -20,11 +20,17 @@ impl Hold {
         let shared = &holds[0].shared;
         let begun = time::now();
         let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
-        let (mut seats, mut claims) = (Vec::new(), Vec::new());
+        let mut seats = Vec::with_capacity(holds.len());
         for hold in holds {
             seats.push(hold.sit().await);
-            claims.push(Claim {
-                spot: hold.spot.clone(),
+        }
+        let terms: Vec<_> = holds.iter().map(|hold| Term::new(Arc::downgrade(hold))).collect();
+        let undo = |hold| Undo { hold, count: 0, lease: entry.lease };
+        let undos: Vec<_> = holds.iter().map(|hold| undo(hold.as_ref())).collect();
+        // In a block of its own: nothing of the claims is kept while we wait.
+        let asked = {
+            let claims = holds.iter().zip(&terms).map(|(hold, term)| Claim {
+                spot: &hold.spot,
                 held: 0,
                 lease: entry.lease,
                 limit,
@@ -32,13 +38,11 @@ impl Hold {
                 fenced: entry.fenced,
                 queue: None,
                 rw: RwOptions::default(),
-                term: Term::new(Arc::downgrade(hold)),
+                term,
             });
-        }
-        let undo = |hold| Undo { hold, count: 0, lease: entry.lease };
-        let undos: Vec<_> = holds.iter().map(|hold| undo(hold.as_ref())).collect();
-        let answer = shared.engine.attempt_all(&claims, turn).await?;
-        let granted = match answer {
+            shared.engine.attempt_all(&claims.collect::<Vec<_>>(), turn)
+        };
+        let granted = match asked.await? {
             AttemptAll::Granted(granted) => granted,
             AttemptAll::Busy(number, busy) => {
                 undos.into_iter().for_each(Undo::disarm);
@@ -49,17 +53,17 @@ impl Hold {
                 return Err(failure.into());
             }
         };
-        for (claim, (until, _)) in claims.iter().zip(&granted) {
-            claim.term.lasts(*until);
-            if claim.term.loss().is_some() {
+        for (term, (until, _)) in terms.iter().zip(&granted) {
+            term.lasts(*until);
+            if term.loss().is_some() {
                 return Err(Failure::Unavailable("the answer came after the lease had run out".into()).into());
             }
         }
         undos.into_iter().for_each(Undo::disarm);
         let mut guards = Vec::with_capacity(holds.len());
-        for (((hold, seat), claim), (_, token)) in holds.iter().zip(&mut seats).zip(claims).zip(granted) {
-            seat.entered(entry, entry.lease, Some(begun), limit, &claim.term);
-            guards.push(Guard::new(Arc::clone(hold), claim.term, token));
+        for (((hold, seat), term), (_, token)) in holds.iter().zip(&mut seats).zip(terms).zip(granted) {
+            seat.entered(entry, entry.lease, Some(begun), limit, &term);
+            guards.push(Guard::new(Arc::clone(hold), term, token));
         }
         Ok(Ok(guards))
     }

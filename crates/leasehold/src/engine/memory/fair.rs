@@ -72,10 +72,9 @@ impl Fair {
     }
 
     /// Lets those look who want to know of every change.
-    fn changed(&mut self, mut after: Aftermath) -> Aftermath {
+    fn changed(&mut self, after: Aftermath) -> Aftermath {
         let watched = self.waiters.iter().filter(|(_, waiter)| waiter.watched).map(|(ticket, _)| *ticket);
         let watched: Vec<_> = watched.collect();
-        after.also_wake.extend(watched.into_iter().filter_map(|ticket| self.line.hint(ticket)));
-        after
+        after.and(Aftermath::waking(watched.into_iter().filter_map(|ticket| self.line.hint(ticket))))
     }
 }

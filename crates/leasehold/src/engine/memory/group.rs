@@ -40,8 +40,8 @@ impl Machine for Group {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let target = &claim.spot.target;
         let mut after = self.judge(target, now);
-        let whole = self.is_whole(&claim.spot);
-        if let Some(held) = self.holds.get_mut(&claim.spot) {
+        let whole = self.is_whole(claim.spot);
+        if let Some(held) = self.holds.get_mut(claim.spot) {
             if held.count != claim.held || !whole {
                 return (Attempt::Gone, after);
             }
@@ -252,26 +252,26 @@ impl Group {
     /// Tells the heads of the lines whose turn has come since these values were freed. The others see when it comes now.
     fn hint(&mut self, freed: &Target, now: &Now) -> Aftermath {
         let Self { lines, taken, .. } = self;
-        let mut after = Aftermath::default();
-        for (set, line) in lines.iter_mut().filter(|(set, _)| set.overlaps(freed)) {
+        let lines = lines.iter_mut().filter(|(set, _)| set.overlaps(freed));
+        Aftermath::waking(lines.filter_map(|(set, line)| {
             if set.values().iter().any(|value| taken.contains_key(value)) {
-                after.also_wake.extend(line.hint_head());
-            } else if !line.is_promised() {
-                after.also_wake.extend(line.promise(now));
+                line.hint_head()
+            } else if line.is_promised() {
+                None
+            } else {
+                line.promise(now)
             }
-        }
-        after
+        }))
     }
 
     /// Lets the heads look if what they saw as lasting until the first of these ends sooner.
     fn hint_if_sooner(&mut self, target: &Target, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
         let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(target));
-        let also_wake = lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)).collect();
-        Aftermath { also_wake, ..Aftermath::default() }
+        Aftermath::waking(lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)))
     }
 }
 
 /// Tells the guards, from now on; whoever listens is to be woken afterwards.
 fn lost(held: &Held, loss: Loss) -> Aftermath {
-    Aftermath { announce: Some(held.lose(loss)), ..Aftermath::default() }
+    Aftermath::announcing([held.lose(loss)])
 }

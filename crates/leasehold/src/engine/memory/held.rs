@@ -29,7 +29,7 @@ impl Held {
             lease: claim.lease,
             limit: claim.limit,
             expires: None,
-            term: Arc::clone(&claim.term),
+            term: Arc::clone(claim.term),
         };
         let until = held.prolong(now);
         (held, until)
@@ -39,7 +39,7 @@ impl Held {
         self.count += 1;
         self.lease = claim.lease;
         self.limit = [self.limit, claim.limit].into_iter().flatten().min();
-        self.term = Arc::clone(&claim.term);
+        self.term = Arc::clone(claim.term);
         self.prolong(now)
     }
 

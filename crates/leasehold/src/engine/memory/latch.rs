@@ -102,6 +102,6 @@ impl Machine for Latch {
 impl Latch {
     /// Lets everybody look.
     fn open(&mut self) -> Aftermath {
-        Aftermath { also_wake: self.line.hint_all(), ..Aftermath::default() }
+        Aftermath::waking(self.line.hint_all())
     }
 }

@@ -63,9 +63,7 @@ impl Machine for Lock {
             None if claim.steal || claim.spot.target.kind == Kind::Spin => self.grant(claim, turn, now),
             None if claim.spot.target.kind == Kind::Fair => {
                 let (may_take, thrown_out) = self.fair().may_take(turn, now);
-                after.wake = thrown_out.wake.or(after.wake);
-                after.also_wake.extend(thrown_out.also_wake);
-                after.discard = thrown_out.discard.or(after.discard);
+                after = after.and(thrown_out);
                 if may_take {
                     self.grant(claim, turn, now)
                 } else {
@@ -227,8 +225,8 @@ impl Lock {
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let ends = self.held.as_ref().and_then(|held| held.expires);
         let fair = self.fair.as_mut().and_then(|fair| fair.line.hint_if_sooner(before, ends));
-        let also_wake = fair.into_iter().collect();
-        Aftermath { wake: self.line.hint_if_sooner(before, ends), also_wake, ..Aftermath::default() }
+        let wake = self.line.hint_if_sooner(before, ends);
+        Aftermath { wake, ..Aftermath::default() }.and(Aftermath::waking(fair))
     }
 
     /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
@@ -243,8 +241,9 @@ impl Lock {
     /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
     fn free(&mut self, loss: Loss, now: &Now) -> Aftermath {
         let announce = self.held.take().map(|held| held.end(loss));
-        let also_wake = self.fair.as_mut().and_then(|fair| fair.line.promise(now)).into_iter().collect();
-        Aftermath { announce, wake: self.line.promise(now), also_wake, ..Aftermath::default() }
+        let fair = self.fair.as_mut().and_then(|fair| fair.line.promise(now));
+        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }
+            .and(Aftermath::waking(fair))
     }
 }
 
@@ -265,9 +264,8 @@ mod tests {
 
     fn taken(lease: Lease) -> (Lock, Spot) {
         let (mut lock, spot) = (Lock::default(), spot(Kind::Lock));
-        let term = Term::new(Weak::new());
         let claim = Claim {
-            spot: spot.clone(),
+            spot: &spot,
             held: 0,
             lease,
             limit: None,
@@ -275,7 +273,7 @@ mod tests {
             fenced: false,
             queue: None,
             rw: RwOptions::default(),
-            term,
+            term: &Term::new(Weak::new()),
         };
         let (attempt, _) = lock.attempt(&claim, None, &Now::default());
         assert!(matches!(attempt, Attempt::Granted(..)));

@@ -119,7 +119,7 @@ impl Memory {
         match self.with(&claim.spot.target, |machine, now| machine.attempt(claim, None, now)) {
             Attempt::Busy(busy) => return Some((number, busy)),
             // Free since we looked.
-            Attempt::Granted(..) => self.abandon(&claim.spot, 0, claim.lease),
+            Attempt::Granted(..) => self.abandon(claim.spot, 0, claim.lease),
             _ => {}
         }
         None
@@ -131,6 +131,10 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Engine for Memory {
+    fn answers_at_once(&self) -> bool {
+        true
+    }
+
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         Reply::now(self.with(&claim.spot.target, |machine, now| machine.attempt(claim, turn, now)))
     }
@@ -147,7 +151,7 @@ impl Engine for Memory {
                 Attempt::Granted(until, token) => granted.push((until, token)),
                 not_granted => {
                     for taken in &claims[..number] {
-                        self.abandon(&taken.spot, 0, taken.lease);
+                        self.abandon(taken.spot, 0, taken.lease);
                     }
                     let busy = if let Attempt::Busy(busy) = not_granted { busy } else { Busy::default() };
                     return Reply::now(AttemptAll::Busy(number, busy));
@@ -230,11 +234,11 @@ impl Engine for Memory {
 
     fn hint_all(&self) {
         for shard in &self.shards {
-            let mut also_wake = Vec::new();
+            let mut wakers = Vec::new();
             for slot in lock(shard).values_mut() {
-                also_wake.extend(slot.machine().lines().into_iter().flat_map(Line::hint_all));
+                wakers.extend(slot.machine().lines().into_iter().flat_map(Line::hint_all));
             }
-            Aftermath { also_wake, ..Aftermath::default() }.run();
+            Aftermath::waking(wakers).run();
         }
     }
 

@@ -54,7 +54,7 @@ impl Machine for Permits {
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
-        let Spot { owner, amount, .. } = claim.spot;
+        let Spot { owner, amount, .. } = *claim.spot;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
             return (Attempt::Gone, after);
@@ -82,7 +82,7 @@ impl Machine for Permits {
         for id in PermitId::of(owner, amount) {
             self.taken.insert(id, Permit { ends, owner: Some(owner) });
         }
-        self.holds.insert(owner, Held { amount, lease: claim.lease, term: Arc::clone(&claim.term) });
+        self.holds.insert(owner, Held { amount, lease: claim.lease, term: Arc::clone(claim.term) });
         (Attempt::Granted(until(claim.lease, ends, now), None), after)
     }
 
@@ -267,7 +267,7 @@ impl Permits {
     fn lose(&mut self, owner: OwnerId, loss: Loss, after: &mut Aftermath, now: &Now) {
         if let Some(term) = self.detach(owner, after, now) {
             term.condemn(loss);
-            after.announce_all.push(term);
+            *after = std::mem::take(after).and(Aftermath::announcing([term]));
         }
     }
 

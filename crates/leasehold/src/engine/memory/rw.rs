@@ -42,7 +42,7 @@ impl Machine for Rw {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
         let before = self.end();
-        let (attempt, more) = match self.held(&claim.spot) {
+        let (attempt, more) = match self.held(claim.spot) {
             Some(held) if held.count == claim.held => {
                 let until = held.reenter(claim, now);
                 (Attempt::Granted(until, self.tokens.mint(claim)), self.hint_if_sooner(before))
@@ -140,7 +140,7 @@ impl Machine for Rw {
             let ends = self.end();
             left.wake = self.line(spot).hint_if_sooner(None, ends);
         }
-        left.and(Aftermath { wake, ..Aftermath::default() }).and(self.hint(now))
+        left.and(Aftermath::waking(wake)).and(self.hint(now))
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
@@ -286,7 +286,7 @@ impl Rw {
             after.wake = self.reads.promise(now);
         }
         if !self.is_held() && !self.writes.is_promised() {
-            after = after.and(Aftermath { wake: self.writes.promise(now), ..Aftermath::default() });
+            after = after.and(Aftermath::waking(self.writes.promise(now)));
         }
         after
     }
@@ -295,14 +295,14 @@ impl Rw {
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let end = self.end();
         let wake = self.writes.hint_if_sooner(before, end);
-        let readers = Aftermath { wake: self.reads.hint_if_sooner(before, end), ..Aftermath::default() };
-        Aftermath { wake, ..Aftermath::default() }.and(readers)
+        let readers = Aftermath::waking(self.reads.hint_if_sooner(before, end));
+        Aftermath::waking(wake).and(readers)
     }
 }
 
 /// Tells the guards, from now on; whoever listens is to be woken afterwards.
 fn lost(held: &Held, loss: Loss) -> Aftermath {
-    Aftermath { announce: Some(held.lose(loss)), ..Aftermath::default() }
+    Aftermath::announcing([held.lose(loss)])
 }
 
 fn busy(end: Option<Instant>, holder: OwnerId, now: &Now) -> Busy {

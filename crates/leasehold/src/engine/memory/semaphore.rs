@@ -43,7 +43,7 @@ impl Machine for Semaphore {
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         self.judge(now);
-        let Spot { owner, amount, .. } = claim.spot;
+        let Spot { owner, amount, .. } = *claim.spot;
         let busy = |retry_in| (Attempt::Busy(Busy { retry_in, ..Busy::default() }), Aftermath::default());
         if self.holds.contains_key(&owner) {
             return (Attempt::Gone, Aftermath::default());
@@ -63,7 +63,7 @@ impl Machine for Semaphore {
         }
         self.line.taken(turn);
         self.free = self.free.map(|free| free - i64::from(amount));
-        self.holds.insert(owner, Held { amount, term: Arc::clone(&claim.term) });
+        self.holds.insert(owner, Held { amount, term: Arc::clone(claim.term) });
         (Attempt::Granted(Until::Kept(claim.lease.length()), None), Aftermath::default())
     }
 
@@ -155,11 +155,11 @@ impl Machine for Semaphore {
 
     fn retire(&mut self, client: ClientId, _now: &Now) -> (usize, Aftermath) {
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
-        let announce_all: Vec<_> = ours.map(|(_, held)| Arc::clone(&held.term)).collect();
-        for term in &announce_all {
+        let terms: Vec<_> = ours.map(|(_, held)| Arc::clone(&held.term)).collect();
+        for term in &terms {
             term.condemn(Loss::Shutdown);
         }
-        (announce_all.len(), Aftermath { announce_all, ..Aftermath::default() })
+        (terms.len(), Aftermath::announcing(terms))
     }
 
     #[cfg(feature = "test-util")]
@@ -179,7 +179,7 @@ impl Semaphore {
     fn add(&mut self, permits: i64, now: &Now) -> Aftermath {
         self.judge(now);
         self.free = Some(self.free.unwrap_or(0).saturating_add(permits));
-        Aftermath { wake: self.promise(now), ..Aftermath::default() }
+        Aftermath::waking(self.promise(now))
     }
 
     /// If there is something to take, it is the head's turn.
@@ -189,10 +189,10 @@ impl Semaphore {
 
     fn delete(&mut self) -> Aftermath {
         (self.free, self.ends) = (None, None);
-        let announce_all: Vec<_> = self.holds.drain().map(|(_, held)| held.term).collect();
-        for term in &announce_all {
+        let terms: Vec<_> = self.holds.drain().map(|(_, held)| held.term).collect();
+        for term in &terms {
             term.condemn(Loss::Gone);
         }
-        Aftermath { announce_all, ..Aftermath::default() }
+        Aftermath::announcing(terms)
     }
 }

@@ -145,7 +145,7 @@ impl Both {
 
     fn teach_attempt(&self, spot: &Spot, turn: Option<Ticket>) -> Attempt {
         let claim = Claim {
-            spot: spot.clone(),
+            spot,
             held: 0,
             lease: TAUGHT,
             limit: None,
@@ -153,7 +153,7 @@ impl Both {
             fenced: false,
             queue: None,
             rw: RwOptions { upgrade: false, prefer_writers: true },
-            term: Term::new(std::sync::Weak::new()),
+            term: &Term::new(std::sync::Weak::new()),
         };
         self.ask_redis(0, |redis| redis.attempt(&claim, turn))
     }

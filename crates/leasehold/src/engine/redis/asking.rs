@@ -30,24 +30,24 @@ impl Redis {
         let Target { kind, .. } = claim.spot.target;
         let in_line = claim.held == 0 && !claim.steal && kind != Kind::Spin;
         // Whoever is inside and wants the other half, too, does not wait behind those who wait for it to leave.
-        let is_inside = || kind.family() == Family::Rw && self.keeper.is_inside(&claim.spot);
+        let is_inside = || kind.family() == Family::Rw && self.keeper.is_inside(claim.spot);
         if in_line
             && !is_inside()
-            && let Some(busy) = self.hints.may_ask(&claim.spot, turn, begun).not_yet()
+            && let Some(busy) = self.hints.may_ask(claim.spot, turn, begun).not_yet()
         {
             return Reply::now(Attempt::Busy(busy));
         }
-        let before = if claim.held > 0 { self.keeper.get(&claim.spot) } else { None };
+        let before = if claim.held > 0 { self.keeper.get(claim.spot) } else { None };
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
-        let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(&claim.term), begun);
+        let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(claim.term), begun);
         let length = kept.length(begun);
-        let answer = self.pipe().step(&claim.spot, calls::acquire(claim, length));
+        let answer = self.pipe().step(claim.spot, calls::acquire(claim, length));
         let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
         let (keeper, hints, beats, pipe) =
             (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats), self.pipe().clone());
         let marks = rw_calls::marks(claim).then(|| Arc::clone(&self.marks));
         if let Some(marks) = &marks {
-            marks.add(&claim.spot);
+            marks.add(claim.spot);
         }
         Reply::later(async move {
             let answer = match answer.await? {
@@ -96,17 +96,17 @@ impl Redis {
         }
         for (number, claim) in claims.iter().enumerate() {
             let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
-            if let Some(busy) = self.hints.may_ask(&claim.spot, turn, begun).not_yet() {
+            if let Some(busy) = self.hints.may_ask(claim.spot, turn, begun).not_yet() {
                 return Reply::now(AttemptAll::Busy(number, busy));
             }
         }
         let kept = |claim: &Claim| {
-            Kept::new(claim.spot.clone(), claim.lease, claim.limit, Arc::clone(&claim.term), begun)
+            Kept::new(claim.spot.clone(), claim.lease, claim.limit, Arc::clone(claim.term), begun)
         };
         let kept: Vec<_> = claims.iter().map(kept).collect();
         let length = kept[0].length(begun);
         let fenced = claims[0].fenced;
-        let answer = self.pipe().step(&claims[0].spot, calls::acquire_all(claims, length));
+        let answer = self.pipe().step(claims[0].spot, calls::acquire_all(claims, length));
         let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
         Reply::later(async move {
             let answer = answer.await?;

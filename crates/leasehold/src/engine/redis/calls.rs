@@ -44,7 +44,7 @@ pub(super) fn acquire(claim: &Claim, length: Duration) -> Call {
         Kind::Write => rw_calls::write(claim, length),
         Kind::Group => group_calls::acquire(claim, length),
         Kind::Semaphore => counter(&TAKE_PERMITS, target).arg(owner).arg(whole(length)).arg(amount),
-        Kind::Permits => ids(leased(&TAKE_LEASED, target), &claim.spot).arg(lease(Some(length))),
+        Kind::Permits => ids(leased(&TAKE_LEASED, target), claim.spot).arg(lease(Some(length))),
         Kind::Latch => unreachable!("a latch is not held"),
     }
 }

@@ -1,6 +1,5 @@
 //! Asking for something that can be held.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use super::super::both::{Side, terms};
@@ -228,7 +227,7 @@ impl World<'_> {
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
         let term = &terms()[side as usize];
         let claim = Claim {
-            spot: spot.clone(),
+            spot,
             held,
             lease: *lease,
             limit: None,
@@ -240,7 +239,7 @@ impl World<'_> {
                 // A writer that only looks bars nobody.
                 prefer_writers: how.prefer_writers && (kind == Kind::Read || tickets.is_some()),
             },
-            term: Arc::clone(term),
+            term,
         };
         let turn = tickets.map(|tickets| tickets[side as usize]);
         let told = self.both.ask_side(side, client(*at), |engine| engine.attempt(&claim, turn));

@@ -1,7 +1,5 @@
 //! Asking for several plain locks at once.
 
-use std::sync::Arc;
-
 use super::super::both::{Side, terms};
 use super::super::op::{At, How, NAMES};
 use super::super::said::{self, Said};
@@ -50,8 +48,9 @@ impl World<'_> {
     }
 
     fn ask_all_side(&self, all: &[At], how: How, side: Side) -> AttemptAll {
-        let claims = all.iter().map(|at| Claim {
-            spot: self.spot(*at),
+        let wanted: Vec<_> = all.iter().map(|at| (self.spot(*at), terms())).collect();
+        let claims = wanted.iter().map(|(spot, terms)| Claim {
+            spot,
             held: 0,
             lease: how.length.lease(),
             limit: None,
@@ -59,7 +58,7 @@ impl World<'_> {
             fenced: how.fenced,
             queue: None,
             rw: RwOptions::default(),
-            term: Arc::clone(&terms()[side as usize]),
+            term: &terms[side as usize],
         });
         let claims: Vec<_> = claims.collect();
         debug_assert!(claims.iter().all(|claim| claim.spot.target.kind == Kind::Lock));
