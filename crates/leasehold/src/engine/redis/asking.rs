@@ -8,11 +8,11 @@ use super::resp::Value;
 use super::answers::{milliseconds, nonsense, owner};
 use super::book::Kept;
 use super::hints::Hints;
-use super::{POLL, Redis, calls, rw_calls};
+use super::{Redis, calls, rw_calls};
 use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
 use crate::error::Failure;
 use crate::term::Until;
-use crate::time::{self, jittered};
+use crate::time;
 
 impl Redis {
     /// Whether there is any use in asking.
@@ -153,6 +153,6 @@ fn busy_with(answer: &Value, spot: &Spot, hints: &Hints) -> Result<Attempt, Fail
     let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
     // Others who release such a lock tell nobody.
     let polls = spot.target.kind == Kind::SetNx || hints.is_denied();
-    let retry_in = [retry_in, polls.then(|| jittered(POLL))].into_iter().flatten().min();
+    let retry_in = [retry_in, polls.then(|| hints.next_look())].into_iter().flatten().min();
     Ok(Attempt::Busy(Busy { retry_in, holder, position }))
 }

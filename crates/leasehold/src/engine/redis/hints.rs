@@ -21,6 +21,12 @@ use crate::time::{self, Instant};
 /// How long a channel stays subscribed after the last who waited for it has gone.
 const LINGER: Duration = Duration::from_millis(100);
 
+/// Where nobody tells that a lock is free, the head of a line looks about this often …
+const POLL: Duration = Duration::from_millis(200);
+
+/// … if there are no more lines than this. All of them together do not look more often than so many do.
+const LOOKERS: u32 = 2_000;
+
 /// How many channels there is room for when few or none are needed.
 const SPARE: usize = 64;
 
@@ -298,6 +304,12 @@ impl Hints {
         }
     }
 
+    /// When the head of a line should look again where it may not be told.
+    pub(super) fn next_look(&self) -> Duration {
+        let lines = u32::try_from(self.state().lines.len()).unwrap_or(u32::MAX);
+        time::jittered(POLL.max(POLL * lines / LOOKERS))
+    }
+
     /// How many wait here, if the head is an heir and will hear when the lock is free after all.
     pub(super) fn heirs(&self, spot: &Spot) -> usize {
         let state = self.state();
@@ -499,5 +511,28 @@ fn means_something(kind: Kind, payload: &[u8]) -> bool {
             .is_ok_and(|payload| payload.parse::<i64>().is_ok_and(|permits| permits >= 1)),
         // 0 frees a lock, 1 frees it for many; 0 opens a latch, 1 sets or deletes it.
         _ => matches!(payload, b"0" | b"1"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::name::Name;
+    use crate::owner::OwnerId;
+
+    #[test]
+    fn many_lines_together_look_no_more_often_than_some() {
+        let hints = Hints::default();
+        let owner = OwnerId::fresh(ClientId::random(), 1);
+        for (lines, shortest) in [(1, 100), (2_000, 100), (4_000, 200), (10_000, 500)] {
+            while hints.state().lines.len() < lines {
+                let name = Name::new("", &hints.state().lines.len().to_string()).unwrap();
+                hints.listen(&Spot { target: Target::new(Kind::SetNx, name), owner, amount: 1 }, false);
+            }
+            let shortest = Duration::from_millis(shortest);
+            let looks: Vec<_> = (0..100).map(|_| hints.next_look()).collect();
+            assert!(looks.iter().all(|look| (shortest..shortest * 2).contains(look)), "{lines}: {looks:?}");
+        }
     }
 }

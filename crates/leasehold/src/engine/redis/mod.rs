@@ -60,7 +60,7 @@ use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
-use crate::time::{self, jittered};
+use crate::time;
 
 /// How to reach the server, beside the URL.
 #[derive(Debug, Clone)]
@@ -84,9 +84,6 @@ pub(crate) struct Redis {
 
 /// How long a waiter for a fair lock stands in its queue without saying that it lives.
 const MARK: Duration = Duration::from_secs(3);
-/// Where nobody tells that a lock is free, the head of a line looks about this often.
-const POLL: Duration = Duration::from_millis(200);
-
 impl Redis {
     pub(crate) async fn connect(address: Address, options: Options) -> Result<Self, Failure> {
         let Options { label, connect_timeout, response_timeout, linger } = options;
@@ -318,7 +315,7 @@ impl Engine for Redis {
     }
 
     fn look_every(&self) -> Option<Duration> {
-        self.hints.is_denied().then(|| jittered(POLL))
+        self.hints.is_denied().then(|| self.hints.next_look())
     }
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {
