@@ -83,7 +83,6 @@ impl Options {
             None => Lease::Kept(shared.watchdog),
         };
         let max_hold = self.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
-        shared.check_open()?;
         let rw = RwOptions { upgrade: false, prefer_writers: self.way.prefer_writers };
         let entry = Entry {
             max_hold,

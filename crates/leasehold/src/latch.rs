@@ -150,7 +150,6 @@ impl IntoFuture for LatchWait {
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
             let Counter { shared, target } = &self.counter;
-            shared.check_open()?;
             let (target, owner) = (target.clone()?, OwnerId::fresh(shared.id, 1));
             let opening = Opening { counter: &self.counter, spot: Spot { target, owner, amount: 1 } };
             wait(&opening, Patience::from_wait(self.limit), &Way::USUAL).await.map_err(|error| match error {

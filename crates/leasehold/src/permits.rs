@@ -151,7 +151,6 @@ impl<G: Granted> AcquirePermits<G> {
     fn prepare(&self) -> Result<(Arc<Hold>, Entry), Invalid> {
         let (shared, target) = (Arc::clone(&self.counter.shared), self.counter.target.clone()?);
         let lease = G::lease(self.lease, shared.watchdog)?;
-        shared.check_open()?;
         let hold = Hold::of_parts(shared, target, checked(self.permits)?);
         let entry = Entry { access: Access::Once, ..Entry::new(lease) };
         Ok((Arc::new(hold), entry))

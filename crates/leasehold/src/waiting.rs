@@ -117,6 +117,7 @@ pub(crate) fn wait<'a, A: Awaited>(
 ) -> impl Future<Output = Result<A::Got, AcquireError>> + Send + 'a {
     let mut wait = Wait::new(awaited.shared(), awaited.spot(), patience, way.watcher.as_ref());
     async move {
+        awaited.shared().check_open()?;
         let mut turn: Option<Turn<'_>> = None;
         let mut failures = 0;
         loop {

@@ -78,10 +78,12 @@ pub async fn work_that_ends_after_shutdown_frees_its_lock(bench: &Bench) -> Outc
 
 pub async fn a_client_shut_down_refuses_new_locks_and_others_go_on(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.client().await);
+    let other = bench.name("another");
     let guard = client.lock(bench.name("lock")).acquire().await?;
+    let described_before = client.lock(&other).acquire().into_future();
     let shutdown = tokio::spawn(client.shutdown(LONG_LEASE));
     sleep(MOMENT).await;
-    let other = bench.name("another");
+    assert!(is_refused(&described_before.await));
     assert!(is_refused(&client.lock(&other).acquire().await));
     assert!(matches!(client.lock(&other).try_acquire().await, Err(AcquireError::Invalid(Invalid::ShutDown))));
     assert!(is_refused(&guard.reenter().await));
