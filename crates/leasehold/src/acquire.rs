@@ -261,7 +261,20 @@ impl<G: Granted> Acquire<G> {
     }
 
     /// Waits, and tells what came of it in the words of whoever asked.
-    fn begin<T>(self, told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static) -> Operation<T> {
+    fn begin<T: 'static>(
+        self,
+        told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
+    ) -> Operation<T> {
+        let Request { target, options, .. } = &self.request;
+        let is_group = target.as_ref().is_ok_and(|target| target.kind == Kind::Group);
+        if options.owner.is_some() || is_group {
+            // Which hold is meant, and whether it can be, is seen when it is awaited.
+            return Operation::new(async move { self.ready(told).await });
+        }
+        self.ready(told)
+    }
+
+    fn ready<T>(self, told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static) -> Operation<T> {
         let Request { shared, target, options } = self.request;
         let entering = options.prepare(shared, target, self.wait);
         let (patience, way) = (Patience::from_wait(self.wait), options.way);

@@ -110,6 +110,15 @@ pub async fn a_drawn_owner_can_be_named(bench: &Bench) -> Outcome {
     assert_eq!(lock.as_owner(&third.owner()).release().await?.holds_left, 0);
     assert_eq!(soon(third.lost()).await, Loss::Gone);
     assert!(!third.is_held() && is_free_for(&elsewhere).await?);
+
+    // Which hold an acquire enters is seen when it is awaited, not when it is described.
+    let first = lock.acquire().await?;
+    let me = first.owner();
+    let described = lock.acquire().as_owner(&me).into_future();
+    first.release().await?;
+    let outer = lock.acquire().as_owner(&me).await?;
+    assert_eq!(soon(described).await?.release().await?.holds_left, 1);
+    assert!(outer.is_held());
     Ok(())
 }
 

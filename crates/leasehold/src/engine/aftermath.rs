@@ -37,6 +37,15 @@ impl Aftermath {
         terms.into_iter().map(one).fold(Self::default(), Self::and)
     }
 
+    /// Wakes these, too, and leaves `wake` as it is.
+    pub(crate) fn also_waking(mut self, wakers: impl IntoIterator<Item = Waker>) -> Self {
+        let mut wakers = wakers.into_iter().peekable();
+        if wakers.peek().is_some() {
+            self.more.get_or_insert_default().wake.extend(wakers);
+        }
+        self
+    }
+
     pub(crate) fn run(self) {
         // As after most changes.
         if self.is_empty() {

@@ -75,6 +75,6 @@ impl Fair {
     fn changed(&mut self, after: Aftermath) -> Aftermath {
         let watched = self.waiters.iter().filter(|(_, waiter)| waiter.watched).map(|(ticket, _)| *ticket);
         let watched: Vec<_> = watched.collect();
-        after.and(Aftermath::waking(watched.into_iter().filter_map(|ticket| self.line.hint(ticket))))
+        after.also_waking(watched.into_iter().filter_map(|ticket| self.line.hint(ticket)))
     }
 }

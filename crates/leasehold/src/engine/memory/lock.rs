@@ -225,8 +225,7 @@ impl Lock {
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let ends = self.held.as_ref().and_then(|held| held.expires);
         let fair = self.fair.as_mut().and_then(|fair| fair.line.hint_if_sooner(before, ends));
-        let wake = self.line.hint_if_sooner(before, ends);
-        Aftermath { wake, ..Aftermath::default() }.and(Aftermath::waking(fair))
+        Aftermath::waking(self.line.hint_if_sooner(before, ends)).also_waking(fair)
     }
 
     /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
@@ -242,17 +241,18 @@ impl Lock {
     fn free(&mut self, loss: Loss, now: &Now) -> Aftermath {
         let announce = self.held.take().map(|held| held.end(loss));
         let fair = self.fair.as_mut().and_then(|fair| fair.line.promise(now));
-        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }
-            .and(Aftermath::waking(fair))
+        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }.also_waking(fair)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Weak;
+    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::task::{Context, Wake, Waker};
 
     use super::*;
-    use crate::engine::RwOptions;
+    use crate::engine::{Queueing, RwOptions};
     use crate::name::Name;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -262,10 +262,9 @@ mod tests {
         Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 }
     }
 
-    fn taken(lease: Lease) -> (Lock, Spot) {
-        let (mut lock, spot) = (Lock::default(), spot(Kind::Lock));
-        let claim = Claim {
-            spot: &spot,
+    fn claim<'a>(spot: &'a Spot, lease: Lease, term: &'a Arc<Term>) -> Claim<'a> {
+        Claim {
+            spot,
             held: 0,
             lease,
             limit: None,
@@ -273,9 +272,14 @@ mod tests {
             fenced: false,
             queue: None,
             rw: RwOptions::default(),
-            term: &Term::new(Weak::new()),
-        };
-        let (attempt, _) = lock.attempt(&claim, None, &Now::default());
+            term,
+        }
+    }
+
+    fn taken(lease: Lease) -> (Lock, Spot) {
+        let (mut lock, spot) = (Lock::default(), spot(Kind::Lock));
+        let term = Term::new(Weak::new());
+        let (attempt, _) = lock.attempt(&claim(&spot, lease, &term), None, &Now::default());
         assert!(matches!(attempt, Attempt::Granted(..)));
         (lock, spot)
     }
@@ -293,6 +297,59 @@ mod tests {
         assert!(lock.join(&spot(Kind::Fair), 3, told(None)), "its place is not known yet");
         let (mut lock, _) = taken(Lease::Fixed(SECOND));
         assert!(lock.join(&spot(Kind::Lock), 1, told(None)), "when it ends is not known yet");
+    }
+
+    #[test]
+    fn the_next_in_a_queue_hears_when_a_hold_ends_also_if_others_watch_the_queue() {
+        let (mut lock, holder) = taken(Lease::Kept(SECOND));
+        let (head, next, watcher) = (spot(Kind::Fair), spot(Kind::Fair), spot(Kind::Fair));
+        let [awake_next, awake_watcher] = [0, 1].map(|_| Arc::new(Rung::default()));
+        for (spot, ticket, watched) in [(&head, 1, false), (&next, 2, false), (&watcher, 3, true)] {
+            lock.listen(spot, ticket);
+            let queue = Some(Queueing { wait: SECOND, watched });
+            lock.attempt(
+                &Claim { queue, ..claim(spot, Lease::Fixed(SECOND), &Term::new(Weak::new())) },
+                Some(ticket),
+                &Now::default(),
+            )
+            .1
+            .run();
+        }
+        let sleep = |lock: &mut Lock, spot: &Spot, ticket, rung: &Arc<Rung>| {
+            let waker = Waker::from(Arc::clone(rung));
+            for _ in 0..2 {
+                let (polled, after) = lock.poll_hint(spot, ticket, &mut Context::from_waker(&waker));
+                after.run();
+                if polled.is_pending() {
+                    return rung.0.store(false, Ordering::Relaxed);
+                }
+            }
+            unreachable!("a hint is there once");
+        };
+        sleep(&mut lock, &next, 2, &awake_next);
+        sleep(&mut lock, &watcher, 3, &awake_watcher);
+        lock.abandon(&holder, 0, &Now::default()).run();
+        let term = Term::new(Weak::new());
+        let (attempt, after) =
+            lock.attempt(&claim(&head, Lease::Fixed(SECOND), &term), Some(1), &Now::default());
+        assert!(matches!(attempt, Attempt::Granted(..)), "{attempt:?}");
+        after.run();
+        sleep(&mut lock, &watcher, 3, &awake_watcher);
+        lock.leave(&head, 1, &Now::default()).run();
+        assert!(awake_watcher.0.load(Ordering::Relaxed), "the queue has moved");
+        assert!(
+            awake_next.0.load(Ordering::Relaxed),
+            "it is the next now, and has to see when the hold ends"
+        );
+    }
+
+    #[derive(Default)]
+    struct Rung(AtomicBool);
+
+    impl Wake for Rung {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
     }
 
     #[test]

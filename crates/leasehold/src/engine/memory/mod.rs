@@ -117,12 +117,14 @@ impl Memory {
         };
         let (number, claim) = claims.iter().enumerate().find(|(_, claim)| is_held(claim))?;
         match self.with(&claim.spot.target, |machine, now| machine.attempt(claim, None, now)) {
-            Attempt::Busy(busy) => return Some((number, busy)),
-            // Free since we looked.
-            Attempt::Granted(..) => self.abandon(claim.spot, 0, claim.lease),
-            _ => {}
+            Attempt::Busy(busy) => Some((number, busy)),
+            Attempt::Granted(..) => {
+                // Free since we looked. Its term has ended by this, so it was busy, and whoever waits looks again at once.
+                self.abandon(claim.spot, 0, claim.lease);
+                Some((number, Busy::default()))
+            }
+            _ => None,
         }
-        None
     }
 }
 

@@ -24,7 +24,7 @@ const LINGER: Duration = Duration::from_millis(100);
 /// Where nobody tells that a lock is free, the head of a line looks about this often …
 const POLL: Duration = Duration::from_millis(200);
 
-/// … if there are no more lines than this. All of them together do not look more often than so many do.
+/// … if no more than these look. All of them together do not look more often than so many do.
 const LOOKERS: u32 = 500;
 
 /// How many channels there is room for when few or none are needed.
@@ -53,6 +53,8 @@ struct State {
     idle: VecDeque<(Instant, Arc<str>)>,
     /// Whether messages can come at all.
     link: Link,
+    /// How many lines are for locks whose release nobody need tell.
+    silent: usize,
 }
 
 /// What one line is about: a target, and for a fair lock, where everybody has a channel, the number of the owner that waits
@@ -61,6 +63,11 @@ type Topic = (Target, Option<u64>);
 
 fn topic(spot: &Spot) -> Topic {
     (spot.target.clone(), (spot.target.kind == Kind::Fair).then_some(spot.owner.number))
+}
+
+/// Whether others release such a lock without a word.
+fn is_silent(spot: &Spot) -> bool {
+    spot.target.kind == Kind::SetNx
 }
 
 /// Those who wait for one target.
@@ -115,10 +122,11 @@ impl State {
 
     /// Puts somebody into the line of a target, made if nobody waits yet; and tells whether its messages come.
     fn join(&mut self, spot: &Spot, ticket: Ticket, heir: bool) -> bool {
-        let Self { lines, channels, touched, .. } = self;
+        let Self { lines, channels, touched, silent, .. } = self;
         let queue = match lines.entry(topic(spot)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
+                *silent += usize::from(is_silent(spot));
                 let name: Arc<str> = keys::waiting_channel(spot).into();
                 let topic = entry.key().clone();
                 match channels.entry(Arc::clone(&name)) {
@@ -153,8 +161,9 @@ impl State {
     /// Whoever waited for a lock will often do so again in a moment. So its channel stays subscribed for a while; but not
     /// that of one waiter alone.
     fn remove(&mut self, spot: &Spot) {
-        let Self { lines, channels, touched, idle, .. } = self;
+        let Self { lines, channels, touched, idle, silent, .. } = self;
         let Some((topic, Queue { channel: name, .. })) = lines.remove_entry(&topic(spot)) else { return };
+        *silent -= usize::from(is_silent(spot));
         let Entry::Occupied(mut channel) = channels.entry(name) else { return };
         let Channel { topics, idle_since, subscribed, .. } = channel.get_mut();
         topics.retain(|other| *other != topic);
@@ -306,8 +315,10 @@ impl Hints {
 
     /// When the head of a line should look again where it may not be told.
     pub(super) fn next_look(&self) -> Duration {
-        let lines = u32::try_from(self.state().lines.len()).unwrap_or(u32::MAX);
-        time::jittered(POLL.max(POLL * lines / LOOKERS))
+        let state = self.state();
+        let looking = if self.is_denied() { state.lines.len() } else { state.silent };
+        drop(state);
+        time::jittered(POLL.max(POLL * u32::try_from(looking).unwrap_or(u32::MAX) / LOOKERS))
     }
 
     /// How many wait here, if the head is an heir and will hear when the lock is free after all.
