@@ -274,6 +274,7 @@ impl<G: Granted> Acquire<G> {
         self.ready(told)
     }
 
+    /// The same for a hold that can be made ready now, before the future that enters it: so that has no room for options.
     fn ready<T>(self, told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static) -> Operation<T> {
         let Request { shared, target, options } = self.request;
         let entering = options.prepare(shared, target, self.wait);

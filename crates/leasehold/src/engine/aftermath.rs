@@ -67,15 +67,11 @@ impl Aftermath {
             return other;
         }
         if !other.is_empty() {
+            let More { wake, discard, announce } = other.more.map_or_else(More::default, |more| *more);
             let more = self.more.get_or_insert_default();
-            more.wake.extend(other.wake);
-            more.discard.extend(other.discard);
-            more.announce.extend(other.announce);
-            if let Some(rest) = other.more {
-                more.wake.extend(rest.wake);
-                more.discard.extend(rest.discard);
-                more.announce.extend(rest.announce);
-            }
+            more.wake.extend(other.wake.into_iter().chain(wake));
+            more.discard.extend(other.discard.into_iter().chain(discard));
+            more.announce.extend(other.announce.into_iter().chain(announce));
         }
         self
     }

@@ -45,7 +45,6 @@ impl Together {
             }
             targets.push(target);
         }
-        shared.check_open()?;
         let lease = match acquire.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),
             None => Lease::Kept(shared.watchdog),

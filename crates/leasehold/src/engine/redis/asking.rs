@@ -7,7 +7,7 @@ use super::resp::Value;
 
 use super::answers::{milliseconds, nonsense, owner};
 use super::book::Kept;
-use super::hints::Hints;
+use super::hints::{Hints, is_silent};
 use super::{Redis, calls, rw_calls};
 use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
 use crate::error::Failure;
@@ -151,8 +151,7 @@ fn busy_with(answer: &Value, spot: &Spot, hints: &Hints) -> Result<Attempt, Fail
     // One more, because the server rounds down. Of a queue only the first has anything to look for then.
     let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
     let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
-    // Others who release such a lock tell nobody.
-    let polls = spot.target.kind == Kind::SetNx || hints.is_denied();
+    let polls = is_silent(spot) || hints.is_denied();
     let retry_in = [retry_in, polls.then(|| hints.next_look())].into_iter().flatten().min();
     Ok(Attempt::Busy(Busy { retry_in, holder, position }))
 }

@@ -66,7 +66,7 @@ fn topic(spot: &Spot) -> Topic {
 }
 
 /// Whether others release such a lock without a word.
-fn is_silent(spot: &Spot) -> bool {
+pub(super) fn is_silent(spot: &Spot) -> bool {
     spot.target.kind == Kind::SetNx
 }
 
