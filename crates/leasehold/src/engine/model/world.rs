@@ -23,6 +23,9 @@ use crate::permit_id::PermitId;
 const LATE: Duration = Duration::from_millis(400);
 /// A step that takes longer than this did not happen at one moment.
 const SLOW: Duration = Duration::from_millis(40);
+/// Time moves by whole seconds and so much more: on a server that counts milliseconds, too, what lasts whole seconds is
+/// over then.
+const AND_A_LITTLE: Duration = Duration::from_millis(2);
 
 pub(super) struct World<'a> {
     both: &'a mut Both,
@@ -141,7 +144,7 @@ impl<'a> World<'a> {
             Op::Force(at) if self.lives(at) => self.force(at),
             Op::LetGo(at) if self.lives(at) => self.let_go(at),
             Op::Adjust(at, count) if self.lives(at) => self.adjust(at, count),
-            Op::Advance(seconds) => self.advance(Duration::from_secs(seconds)),
+            Op::Advance(seconds) => self.advance(Duration::from_secs(seconds) + AND_A_LITTLE),
             Op::Die(client) if !self.dead[client] => self.die(client),
             _ => Ok(false),
         }
