@@ -140,7 +140,7 @@ impl IntoFuture for Connect {
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
             let engine: Arc<dyn Engine> = match Url::parse(&self.url)? {
-                Url::Private => Arc::new(Memory::new()),
+                Url::Private => Memory::new(),
                 Url::Shared(name) => memory::shared(&name),
                 #[cfg(feature = "redis")]
                 Url::Redis(address) => {

@@ -157,7 +157,11 @@ pub(crate) fn wait<'a, A: Awaited>(
                 failures = failures.saturating_add(1);
                 continue;
             }
-            let length = told.retry_in.unwrap_or(SAFETY_CAP).min(SAFETY_CAP);
+            let length = match told.retry_in {
+                // Inside a process no hint is lost, and the engine looks after those who do not come.
+                None if awaited.shared().engine.answers_at_once() => None,
+                told => Some(told.unwrap_or(SAFETY_CAP).min(SAFETY_CAP)),
+            };
             let (place, next) = match turn.take() {
                 Some(place) => (place, Next::Sleep),
                 None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, told, context))).await,
@@ -305,18 +309,19 @@ impl<'a> Wait<'a> {
 
     /// Sleeps for `length` without standing in any line.
     async fn pause(&self, length: Duration) -> Result<(), AcquireError> {
-        match race(pin!(self.shared.closed()), self.timer(length)).await {
+        match race(pin!(self.shared.closed()), self.timer(Some(length))).await {
             First::Left(()) => Err(Invalid::ShutDown.into()),
             First::Right(()) if !self.is_over() => Ok(()),
             First::Right(()) => Err(self.timed_out()),
         }
     }
 
-    /// Rings after `length`, or when the time is over.
-    fn timer(&self, length: Duration) -> Sleep {
-        match self.deadline {
-            None => time::sleep_for(length),
-            Some(deadline) => time::sleep_until(deadline.min(time::now() + length)),
+    /// Rings after `length`, if there is one, or when the time is over.
+    fn timer(&self, length: Option<Duration>) -> Sleep {
+        match (length, self.deadline) {
+            (Some(length), None) => time::sleep_for(length),
+            (Some(length), Some(deadline)) => time::sleep_until(deadline.min(time::now() + length)),
+            (None, deadline) => time::sleep_until_or_forever(deadline),
         }
     }
 

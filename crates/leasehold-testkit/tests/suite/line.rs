@@ -116,3 +116,34 @@ async fn newcomers_do_not_starve_those_behind_a_future_left_lying_about() {
     assert!(sleeper.await.unwrap().is_held());
     assert_eq!(faults.names(), 0);
 }
+
+/// Without newcomers, and however many are left lying about.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn those_behind_futures_left_lying_about_go_on() {
+    let client = Client::connect("memory:").await.unwrap();
+    let (lock, fair) = (client.lock("a"), client.fair_lock("b"));
+    let holders = (lock.acquire().await.unwrap(), fair.acquire().await.unwrap());
+    let mut sleepers =
+        [0; 2].map(|_| (Box::pin(lock.acquire().into_future()), Box::pin(fair.acquire().into_future())));
+    for (sleeper, fair) in &mut sleepers {
+        assert!(poll_once(sleeper.as_mut()).is_pending());
+        assert!(poll_once(fair.as_mut()).is_pending());
+    }
+    let behind = [0; 10]
+        .map(|_| lock.acquire().into_future())
+        .map(|wait| tokio::spawn(async { drop(wait.await.unwrap()) }));
+    let fair_behind = [0; 2]
+        .map(|_| fair.acquire().into_future())
+        .map(|wait| tokio::spawn(async { drop(wait.await.unwrap()) }));
+    tokio::task::yield_now().await;
+    drop(holders);
+    let all = async {
+        for waiter in behind.into_iter().chain(fair_behind) {
+            waiter.await.unwrap();
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), all).await.expect("long before the safety cap of 30 s");
+    for (sleeper, fair) in sleepers {
+        assert!(sleeper.await.unwrap().is_held() && fair.await.unwrap().is_held(), "passed, not forgotten");
+    }
+}

@@ -36,7 +36,7 @@ pub(crate) struct Script {
 
 impl Faulty {
     pub(crate) fn new() -> Self {
-        Self { memory: Arc::new(Memory::new()), script: Mutex::default() }
+        Self { memory: Memory::new(), script: Mutex::default() }
     }
 
     pub(crate) fn script(&self) -> MutexGuard<'_, Script> {

@@ -20,6 +20,8 @@ pub(crate) struct Line {
     promised: Option<Instant>,
     /// Nobody but the head, until it is thrown out.
     strict: bool,
+    /// Somebody looks from time to time whether the head comes when it is called.
+    watched: bool,
 }
 
 #[derive(Debug, Default)]
@@ -119,9 +121,26 @@ impl Line {
         self.first().is_some_and(|head| head.heir)
     }
 
-    #[cfg(any(feature = "redis", feature = "test-util"))]
     pub(crate) fn len(&self) -> usize {
         self.waiters.len() - self.left
+    }
+
+    /// Whether somebody has to begin to watch this line now. Only where several wait can one hold up others.
+    pub(crate) fn begins_watch(&mut self) -> bool {
+        let begins = !self.watched && self.len() > 1;
+        self.watched |= begins;
+        begins
+    }
+
+    /// Whether there is nothing to watch any more.
+    pub(crate) fn ends_watch(&mut self) -> bool {
+        self.watched = self.len() > 1;
+        !self.watched
+    }
+
+    /// The head, if it was called and has not come.
+    pub(crate) fn called(&self) -> Option<Ticket> {
+        self.first().filter(|head| head.hinted).map(|head| head.ticket)
     }
 
     pub(crate) fn is_empty(&self) -> bool {

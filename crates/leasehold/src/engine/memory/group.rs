@@ -143,8 +143,12 @@ impl Machine for Group {
         (holding, after)
     }
 
-    fn line(&mut self, spot: &Spot) -> &mut Line {
-        self.lines.entry(spot.target.clone()).or_default()
+    fn line(&mut self, target: &Target) -> &mut Line {
+        self.lines.entry(target.clone()).or_default()
+    }
+
+    fn line_if_any(&mut self, target: &Target) -> Option<&mut Line> {
+        self.lines.get_mut(target)
     }
 
     fn lines(&mut self) -> Vec<&mut Line> {

@@ -48,7 +48,7 @@ impl Machine for Latch {
         }
     }
 
-    fn line(&mut self, _spot: &Spot) -> &mut Line {
+    fn line(&mut self, _target: &Target) -> &mut Line {
         &mut self.line
     }
 

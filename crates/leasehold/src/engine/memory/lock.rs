@@ -135,8 +135,8 @@ impl Machine for Lock {
         self.fair.as_ref().map_or_else(Vec::new, |fair| fair.queue())
     }
 
-    fn line(&mut self, spot: &Spot) -> &mut Line {
-        if spot.target.kind == Kind::Fair { &mut self.fair().line } else { &mut self.line }
+    fn line(&mut self, target: &Target) -> &mut Line {
+        if target.kind == Kind::Fair { &mut self.fair().line } else { &mut self.line }
     }
 
     fn lines(&mut self) -> Vec<&mut Line> {
@@ -161,7 +161,7 @@ impl Machine for Lock {
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
-        let was_head = self.line(spot).is_head(ticket);
+        let was_head = self.line(&spot.target).is_head(ticket);
         let mut after = match spot.target.kind {
             Kind::Fair => self.fair().leave(ticket, now),
             _ => self.line.leave(ticket, now),
@@ -169,7 +169,7 @@ impl Machine for Lock {
         if was_head && after.wake.is_none() {
             // The end that the next one saw, if it saw one, was that of somebody before.
             let ends = self.held.as_ref().and_then(|held| held.expires);
-            after.wake = self.line(spot).hint_if_sooner(None, ends);
+            after.wake = self.line(&spot.target).hint_if_sooner(None, ends);
         }
         after
     }

@@ -1,7 +1,8 @@
-//! The embedded engine: all locks of a process in one map, without a server and without a background task.
+//! The embedded engine: all locks of a process in one map, without a server.
 //!
 //! A hold without a lease lasts as long as its guard. A lease is judged when somebody looks; waiters sleep on
-//! their caller's timer until it is over, or until a release hints at the head of the line.
+//! their caller's timer until it is over, or until a release hints at the head of the line. Where several wait in one
+//! line, a small task sees to it that none of them holds up the others.
 
 mod fair;
 mod group;
@@ -15,6 +16,7 @@ mod semaphore;
 mod shared;
 mod slot;
 mod tokens;
+mod watch;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -28,6 +30,7 @@ use self::key::Key;
 pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
 use self::slot::{Machine, Slot};
+use self::watch::Watch;
 use super::aftermath::Aftermath;
 use super::line::Line;
 use super::{
@@ -46,6 +49,7 @@ use crate::time::Now;
 pub(crate) struct Memory {
     shards: [Mutex<Shard>; SHARDS],
     tickets: AtomicU64,
+    watch: Watch,
 }
 
 /// Only names that are held or waited for have a slot.
@@ -55,8 +59,12 @@ type Shard = HashMap<Key, Slot, ByName>;
 const SHARDS: usize = 64;
 
 impl Memory {
-    pub(crate) fn new() -> Self {
-        Self { shards: std::array::from_fn(|_| Mutex::default()), tickets: AtomicU64::new(0) }
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new_cyclic(|this| Self {
+            shards: std::array::from_fn(|_| Mutex::default()),
+            tickets: AtomicU64::default(),
+            watch: Watch::new(this),
+        })
     }
 
     /// Removes the hold of a lock as if its key had been deleted by hand.
@@ -216,13 +224,18 @@ impl Engine for Memory {
 
     fn join(&self, spot: &Spot, _heir: bool, told: Busy, context: &mut Context<'_>) -> (Ticket, bool) {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let is_old = self.with(&spot.target, |machine, _| {
-            if machine.join(spot, ticket, told) {
-                return (true, Aftermath::default());
+        let (is_old, begins_watch) = self.with(&spot.target, |machine, _| {
+            let is_old = machine.join(spot, ticket, told);
+            let begins_watch = machine.line(&spot.target).begins_watch();
+            if is_old {
+                return ((true, begins_watch), Aftermath::default());
             }
             let (polled, aftermath) = machine.poll_hint(spot, ticket, context);
-            (polled.is_ready(), aftermath)
+            ((polled.is_ready(), begins_watch), aftermath)
         });
+        if begins_watch {
+            self.watch.begin(&spot.target);
+        }
         (ticket, is_old)
     }
 

@@ -189,7 +189,7 @@ impl Machine for Permits {
         after
     }
 
-    fn line(&mut self, _spot: &Spot) -> &mut Line {
+    fn line(&mut self, _target: &Target) -> &mut Line {
         &mut self.line
     }
 

@@ -122,8 +122,8 @@ impl Machine for Rw {
         (held.map(|held| Holding { remaining: all, ..held.holding(now) }), after)
     }
 
-    fn line(&mut self, spot: &Spot) -> &mut Line {
-        if spot.target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
+    fn line(&mut self, target: &Target) -> &mut Line {
+        if target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
     }
 
     fn lines(&mut self) -> Vec<&mut Line> {
@@ -131,14 +131,14 @@ impl Machine for Rw {
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
-        let was_head = self.line(spot).is_head(ticket);
-        let mut left = self.line(spot).leave(ticket, now);
+        let was_head = self.line(&spot.target).is_head(ticket);
+        let mut left = self.line(&spot.target).leave(ticket, now);
         let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
         let wake = if last_bar && self.writer.is_none() { self.reads.promise(now) } else { None };
         if was_head && left.wake.is_none() {
             // The end that the next one saw, if it saw one, was that of somebody before.
             let ends = self.end();
-            left.wake = self.line(spot).hint_if_sooner(None, ends);
+            left.wake = self.line(&spot.target).hint_if_sooner(None, ends);
         }
         left.and(Aftermath::waking(wake)).and(self.hint(now))
     }

@@ -135,7 +135,7 @@ impl Machine for Semaphore {
         Aftermath::default()
     }
 
-    fn line(&mut self, _spot: &Spot) -> &mut Line {
+    fn line(&mut self, _target: &Target) -> &mut Line {
         &mut self.line
     }
 

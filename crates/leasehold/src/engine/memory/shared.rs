@@ -14,7 +14,7 @@ pub(crate) fn shared(name: &str) -> Arc<dyn Engine> {
     if let Some(engine) = engines.get(name).and_then(Weak::upgrade) {
         return engine;
     }
-    let engine: Arc<dyn Engine> = Arc::new(Memory::new());
+    let engine: Arc<dyn Engine> = Memory::new();
     insert(&mut engines, name, &engine);
     engine
 }

@@ -92,14 +92,19 @@ pub(super) trait Machine {
         Vec::new()
     }
 
-    /// Where somebody at this spot stands in line.
-    fn line(&mut self, spot: &Spot) -> &mut Line;
+    /// Where those stand who wait for this.
+    fn line(&mut self, target: &Target) -> &mut Line;
+
+    /// The same, where a line is there only as long as somebody stands in it.
+    fn line_if_any(&mut self, target: &Target) -> Option<&mut Line> {
+        Some(self.line(target))
+    }
 
     /// Where anybody stands in line.
     fn lines(&mut self) -> Vec<&mut Line>;
 
     fn listen(&mut self, spot: &Spot, ticket: Ticket) {
-        self.line(spot).join(ticket);
+        self.line(&spot.target).join(ticket);
     }
 
     /// Joins the line, and tells whether what a try was told before is perhaps no longer so.
@@ -109,11 +114,11 @@ pub(super) trait Machine {
     }
 
     fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        self.line(spot).poll_hint(ticket, context)
+        self.line(&spot.target).poll_hint(ticket, context)
     }
 
     fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
-        self.line(spot).leave(ticket, now)
+        self.line(&spot.target).leave(ticket, now)
     }
 
     /// The client stops keeping what it holds here; how much that was.

@@ -25,7 +25,7 @@ use crate::time::{self, Instant};
 pub(super) struct Both {
     paused: Runtime,
     live: Runtime,
-    memory: Memory,
+    memory: Arc<Memory>,
     redis: [Redis; CLIENTS],
     /// A place in a line for each client by which one sees that all messages up to a certain one have come.
     fences: [(Spot, Ticket); CLIENTS],
@@ -213,7 +213,7 @@ impl Both {
     }
 
     pub(super) fn ask_memory<T: Unpin>(&self, verb: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
-        let answer = self.paused.block_on(async { verb(&self.memory).await });
+        let answer = self.paused.block_on(async { verb(self.memory.as_ref()).await });
         answer.expect("the memory engine always answers")
     }
 
@@ -234,7 +234,7 @@ impl Both {
             }
             answers
         };
-        [self.paused.block_on(all(&self.memory)), self.live.block_on(all(&self.redis[client]))]
+        [self.paused.block_on(all(self.memory.as_ref())), self.live.block_on(all(&self.redis[client]))]
     }
 
     /// Renews all of these on the server, where each client has some.
@@ -252,7 +252,7 @@ impl Both {
     pub(super) fn tell<T>(&self, client: usize, mut verb: impl FnMut(&dyn Engine, Side) -> T) -> [T; 2] {
         let memory = {
             let _entered = self.paused.enter();
-            verb(&self.memory, Side::Memory)
+            verb(self.memory.as_ref(), Side::Memory)
         };
         let _entered = self.live.enter();
         [memory, verb(&self.redis[client], Side::Redis)]

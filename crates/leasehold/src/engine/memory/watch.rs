@@ -1,0 +1,159 @@
+//! Who looks after lines in which several wait.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use super::Memory;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::{Target, Ticket};
+use crate::time;
+
+/// How often it looks.
+const EVERY: Duration = Duration::from_millis(500);
+
+/// After so many looks everybody is called, whatever may be the reason that nobody was.
+const ALL: u32 = 60;
+
+/// The watch over all lines in which several wait.
+///
+/// The head of a line is somebody's future, and futures can be left lying about unpolled. Those behind it need no timer
+/// of their own: if the head was called and does not come, the watch calls everybody.
+#[derive(Debug)]
+pub(super) struct Watch {
+    engine: Weak<Memory>,
+    watched: Mutex<Watched>,
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    /// And who had been called and had not come when each was last looked at.
+    lines: HashMap<Target, Option<Ticket>>,
+    /// There is a task that looks at them.
+    is_manned: bool,
+}
+
+impl Watch {
+    pub(super) fn new(engine: &Weak<Memory>) -> Self {
+        Self { engine: Weak::clone(engine), watched: Mutex::default() }
+    }
+
+    /// Begins to watch the line of a target, if that is not watched from before.
+    pub(super) fn begin(&self, target: &Target) {
+        let mut watched = self.watched();
+        watched.lines.entry(target.clone()).or_default();
+        if !std::mem::replace(&mut watched.is_manned, true) {
+            // Not on the runtime of whoever waits: if that is not driven any more, nor would the watch be.
+            time::spawn_apart(look_after(Weak::clone(&self.engine)));
+        }
+    }
+
+    /// Looks at every line. False if none is left.
+    fn look(&self, engine: &Memory, calls_all: bool) -> bool {
+        let lines: Vec<_> = self.watched().lines.keys().cloned().collect();
+        for target in lines {
+            engine.with(&target, |machine, _| {
+                let line = machine.line_if_any(&target);
+                let line = line.and_then(|line| (!line.ends_watch()).then_some(line));
+                let mut watched = self.watched();
+                let Some(line) = line else {
+                    // While nobody can join it: whoever comes next begins anew.
+                    watched.lines.remove(&target);
+                    return ((), Aftermath::default());
+                };
+                let called = line.called();
+                let before = watched.lines.insert(target.clone(), called).flatten();
+                let is_late = called.is_some() && called == before;
+                ((), Aftermath::waking(if is_late || calls_all { line.hint_all() } else { Vec::new() }))
+            });
+        }
+        let mut watched = self.watched();
+        watched.is_manned = !watched.lines.is_empty();
+        watched.is_manned
+    }
+
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks from time to time, until there is nothing to look at.
+async fn look_after(engine: Weak<Memory>) {
+    for looks in 1_u32.. {
+        time::sleep_for(EVERY).await;
+        let Some(engine) = engine.upgrade() else { return };
+        if !engine.watch.look(&engine, looks.is_multiple_of(ALL)) {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::engine::{Busy, Engine, Kind, Spot};
+    use crate::name::Name;
+    use crate::owner::OwnerId;
+
+    /// An engine, and somewhere to wait.
+    fn engine(kind: Kind) -> (std::sync::Arc<Memory>, Spot) {
+        let target = Target::new(kind, Name::new("", "a").unwrap());
+        (Memory::new(), Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 })
+    }
+
+    fn join(engine: &Memory, spot: &Spot) -> Ticket {
+        engine.join(spot, false, Busy::default(), &mut Context::from_waker(Waker::noop())).0
+    }
+
+    fn is_called(engine: &Memory, spot: &Spot, ticket: Ticket) -> bool {
+        engine.poll_hint(spot, ticket, &mut Context::from_waker(Waker::noop())).is_ready()
+    }
+
+    #[test]
+    fn a_line_is_watched_as_long_as_several_wait_in_it() {
+        for kind in [Kind::Lock, Kind::Fair, Kind::Read, Kind::Group, Kind::Permits, Kind::Latch] {
+            let (engine, spot) = engine(kind);
+            let first = join(&engine, &spot);
+            assert!(engine.watch.watched().lines.is_empty(), "{kind:?}: nobody is behind it");
+            let second = join(&engine, &spot);
+            assert!(engine.watch.look(&engine, false));
+            engine.leave(&spot, first);
+            let third = join(&engine, &spot);
+            assert!(engine.watch.look(&engine, false));
+            engine.leave(&spot, second);
+            assert!(!engine.watch.look(&engine, false));
+            join(&engine, &spot);
+            assert!(engine.watch.look(&engine, false), "{kind:?}: it begins anew");
+            engine.leave(&spot, third);
+            engine.hint_all();
+            engine.leave(&spot, third + 1);
+            assert!(!engine.watch.look(&engine, false));
+            assert!(engine.shards.iter().all(|shard| shard.lock().unwrap().is_empty()), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn everybody_is_called_when_a_head_that_was_called_does_not_come() {
+        let (engine, spot) = engine(Kind::Latch);
+        let [head, behind] = [0, 1].map(|_| join(&engine, &spot));
+        let call = || {
+            engine.with(&spot.target, |machine, _| {
+                ((), Aftermath::waking(machine.line(&spot.target).hint_head()))
+            })
+        };
+        call();
+        assert!(engine.watch.look(&engine, false));
+        assert!(is_called(&engine, &spot, head), "it came in time");
+        assert!(engine.watch.look(&engine, false));
+        call();
+        assert!(engine.watch.look(&engine, false));
+        assert!(!is_called(&engine, &spot, behind));
+        assert!(engine.watch.look(&engine, false));
+        assert!(is_called(&engine, &spot, behind));
+        assert!(engine.watch.look(&engine, true));
+        assert!(is_called(&engine, &spot, behind), "from time to time everybody is");
+    }
+}
