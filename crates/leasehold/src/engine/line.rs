@@ -132,6 +132,10 @@ impl Line {
         begins
     }
 
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watched
+    }
+
     /// Whether there is nothing to watch any more.
     pub(crate) fn ends_watch(&mut self) -> bool {
         self.watched = self.len() > 1;
@@ -219,7 +223,7 @@ impl Line {
         let promise = if self.strict { STRICT_PROMISE } else { PROMISE };
         match promise.checked_sub(promised_for) {
             None | Some(Duration::ZERO) => MayTake::Yes,
-            Some(left) if ticket.is_none_or(|ticket| self.is_among_first(ticket)) => MayTake::In(left),
+            Some(left) if self.looks_after_head(ticket) => MayTake::In(left),
             Some(_) => MayTake::WhenHinted,
         }
     }
@@ -254,14 +258,21 @@ impl Line {
         self.waiters.iter_mut().find(|waiter| waiter.is_there())
     }
 
-    /// Whether it is one of those behind the head who look after it.
-    fn is_among_first(&self, ticket: Ticket) -> bool {
+    /// Whether somebody in line, or who comes to it, is one of those behind the head who look after it.
+    fn looks_after_head(&self, ticket: Option<Ticket>) -> bool {
+        let Some(ticket) = ticket else { return !self.watched || self.len() <= IMPATIENT };
         let before = self.waiters.iter().take_while(|waiter| waiter.ticket < ticket);
         before.filter(|waiter| !waiter.has_left()).nth(IMPATIENT).is_none()
     }
 
     fn place(&self, ticket: Ticket) -> Option<usize> {
-        let place = self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?;
+        // Most who are looked for are the first, or have just come.
+        let is_at = |place: usize| self.waiters.get(place).is_some_and(|waiter| waiter.ticket == ticket);
+        let last = self.waiters.len().wrapping_sub(1);
+        let place = match [0, last].into_iter().find(|place| is_at(*place)) {
+            Some(place) => place,
+            None => self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?,
+        };
         (!self.waiters[place].has_left()).then_some(place)
     }
 

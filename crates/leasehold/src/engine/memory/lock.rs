@@ -153,7 +153,8 @@ impl Machine for Lock {
     fn join(&mut self, spot: &Spot, ticket: Ticket, told: Busy) -> bool {
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
-            // Whoever was told so short a time looks after the head that it is kept for.
+            // Somebody looks after the head that it is kept for: whoever was told so short a time does.
+            None if self.line.is_watched() => self.line.is_promised(),
             None => self.line.is_promised() && told.retry_in.is_some_and(|wait| wait <= PROMISE),
         };
         self.listen(spot, ticket);

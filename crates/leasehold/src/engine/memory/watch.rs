@@ -142,7 +142,7 @@ mod tests {
         let call = || {
             engine.with(&spot.target, |machine, _| {
                 ((), Aftermath::waking(machine.line(&spot.target).hint_head()))
-            })
+            });
         };
         call();
         assert!(engine.watch.look(&engine, false));
