@@ -8,7 +8,7 @@ use super::resp::Value;
 use super::answers::{milliseconds, nonsense, owner};
 use super::book::Kept;
 use super::hints::{Hints, is_silent};
-use super::{Redis, calls, rw_calls};
+use super::{Parts, Redis, calls, rw_calls};
 use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
 use crate::error::Failure;
 use crate::term::Until;
@@ -18,7 +18,7 @@ impl Redis {
     /// Whether there is any use in asking.
     fn can_ask(&self) -> Result<(), Failure> {
         self.check_process()?;
-        if self.hints.is_outage() { Err(Failure::Unavailable("not connected".into())) } else { Ok(()) }
+        if self.parts.hints.is_outage() { Err(Failure::Unavailable("not connected".into())) } else { Ok(()) }
     }
 
     /// Takes or re-enters one.
@@ -30,26 +30,26 @@ impl Redis {
         let Target { kind, .. } = claim.spot.target;
         let in_line = claim.held == 0 && !claim.steal && kind != Kind::Spin;
         // Whoever is inside and wants the other half, too, does not wait behind those who wait for it to leave.
-        let is_inside = || kind.family() == Family::Rw && self.keeper.is_inside(claim.spot);
+        let is_inside = || kind.family() == Family::Rw && self.parts.keeper.is_inside(claim.spot);
         if in_line
             && !is_inside()
-            && let Some(busy) = self.hints.may_ask(claim.spot, turn, begun).not_yet()
+            && let Some(busy) = self.parts.hints.may_ask(claim.spot, turn, begun).not_yet()
         {
             return Reply::now(Attempt::Busy(busy));
         }
-        let before = if claim.held > 0 { self.keeper.get(claim.spot) } else { None };
+        let before = if claim.held > 0 { self.parts.keeper.get(claim.spot) } else { None };
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
         let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(claim.term), begun);
         let length = kept.length(begun);
         let answer = self.pipe().step(claim.spot, calls::acquire(claim, length));
         let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
-        let (keeper, hints, beats, pipe) =
-            (Arc::clone(&self.keeper), Arc::clone(&self.hints), Arc::clone(&self.beats), self.pipe().clone());
-        let marks = rw_calls::marks(claim).then(|| Arc::clone(&self.marks));
-        if let Some(marks) = &marks {
-            marks.add(claim.spot);
+        let parts = Arc::clone(&self.parts);
+        let marks = rw_calls::marks(claim);
+        if marks {
+            parts.marks.add(claim.spot);
         }
         Reply::later(async move {
+            let Parts { hints, keeper, beats, pipe, .. } = parts.as_ref();
             let answer = match answer.await? {
                 // A `SET … NX` that was refused tells nothing else: only whoever is refused pays for a question.
                 Value::Nil => pipe.send(calls::query(&kept.spot.target, None)).await?,
@@ -61,13 +61,13 @@ impl Redis {
                 Value::Int(token @ 1..) => fenced.then_some(token.unsigned_abs()),
                 Value::Okay => None,
                 busy => {
-                    let mut attempt = busy_with(&busy, &kept.spot, &hints)?;
+                    let mut attempt = busy_with(&busy, &kept.spot, hints)?;
                     if let (Attempt::Busy(Busy { position: Some(position), .. }), Some(queueing)) =
                         (&attempt, queue)
                     {
                         beats.add(&kept.spot, queueing, *position);
                     }
-                    if let (Attempt::Busy(Busy { retry_in, .. }), Some(_)) = (&mut attempt, marks) {
+                    if let (Attempt::Busy(Busy { retry_in, .. }), true) = (&mut attempt, marks) {
                         // To leave the mark again.
                         *retry_in = Some(retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
                     }
@@ -76,9 +76,9 @@ impl Redis {
             };
             let until = kept.until(begun, length);
             beats.remove(&kept.spot);
-            if let Some(marks) = marks {
+            if marks {
                 // The script took the mark away.
-                marks.take(&kept.spot);
+                parts.marks.take(&kept.spot);
             }
             // An answer that is looked at too late says nothing about now: somebody else may have the lock.
             if !matches!(until, Until::Deadline(end, _) if end <= time::now()) {
@@ -96,7 +96,7 @@ impl Redis {
         }
         for (number, claim) in claims.iter().enumerate() {
             let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
-            if let Some(busy) = self.hints.may_ask(claim.spot, turn, begun).not_yet() {
+            if let Some(busy) = self.parts.hints.may_ask(claim.spot, turn, begun).not_yet() {
                 return Reply::now(AttemptAll::Busy(number, busy));
             }
         }
@@ -107,13 +107,14 @@ impl Redis {
         let length = kept[0].length(begun);
         let fenced = claims[0].fenced;
         let answer = self.pipe().step(claims[0].spot, calls::acquire_all(claims, length));
-        let (keeper, hints) = (Arc::clone(&self.keeper), Arc::clone(&self.hints));
+        let parts = Arc::clone(&self.parts);
         Reply::later(async move {
+            let Parts { hints, keeper, .. } = parts.as_ref();
             let answer = answer.await?;
             let Value::Array(parts) = &answer else { return Err(nonsense(&answer)) };
             if let [Value::Text(_), Value::Int(number), busy @ ..] = parts.as_slice() {
                 let number = usize::try_from(number - 1).unwrap_or_default().min(kept.len() - 1);
-                return match busy_with(&Value::Array(busy.to_vec()), &kept[number].spot, &hints)? {
+                return match busy_with(&Value::Array(busy.to_vec()), &kept[number].spot, hints)? {
                     Attempt::Busy(busy) => Ok(AttemptAll::Busy(number, busy)),
                     _ => Err(nonsense(&answer)),
                 };

@@ -71,11 +71,11 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
             .arg(owner)
             .arg(from)
             .arg(whole(length))
-            .arg(announcement(target)),
+            .arg(keys::channel(target)),
         Kind::Fair => {
-            fair(&FAIR_RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(announcement(target))
+            fair(&FAIR_RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(keys::channel(target))
         }
-        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, &announcement(target)),
+        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, keys::channel(target)),
         Kind::Read | Kind::Write => rw_calls::release(spot, from, length),
         Kind::Group => group_calls::release(spot, from, length),
         Kind::Semaphore => give(spot),
@@ -115,11 +115,11 @@ pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
     let Spot { target, owner, .. } = spot;
     match target.kind {
         Kind::Lock | Kind::Spin => {
-            Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(announcement(target))
+            Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(count).arg(keys::channel(target))
         }
-        Kind::Fair => fair(&FAIR_ABANDON, target).arg(owner).arg(count).arg(announcement(target)),
+        Kind::Fair => fair(&FAIR_ABANDON, target).arg(owner).arg(count).arg(keys::channel(target)),
         // It is entered once or not at all, so whoever gives back, gives back everything.
-        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, &announcement(target)),
+        Kind::SetNx => Call::compare_and_delete(target.name.as_str(), owner, keys::channel(target)),
         Kind::Read | Kind::Write => rw_calls::abandon(spot, count),
         Kind::Group => group_calls::abandon(spot, count),
         Kind::Semaphore => give(spot),
@@ -166,9 +166,9 @@ pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
 pub(super) fn force(target: &Target) -> Call {
     match target.kind {
         Kind::Lock | Kind::Spin | Kind::SetNx => {
-            Call::new(&FORCE).key(target.name.as_str()).arg(announcement(target))
+            Call::new(&FORCE).key(target.name.as_str()).arg(keys::channel(target))
         }
-        Kind::Fair => fair(&FAIR_FORCE, target).arg(announcement(target)),
+        Kind::Fair => fair(&FAIR_FORCE, target).arg(keys::channel(target)),
         Kind::Read | Kind::Write => rw_calls::force(target),
         Kind::Group => group_calls::force(target),
         Kind::Semaphore | Kind::Permits | Kind::Latch => unreachable!("there is no one holder"),
@@ -263,11 +263,6 @@ fn counter(script: &'static Script, target: &Target) -> Call {
 /// Gives back all that is held.
 fn give(Spot { target, owner, .. }: &Spot) -> Call {
     counter(&GIVE_PERMITS, target).arg(owner).arg(keys::channel(target))
-}
-
-/// Where to say that it is free; nowhere if that is nobody's business.
-fn announcement(target: &Target) -> String {
-    if target.kind == Kind::Spin { String::new() } else { keys::channel(target) }
 }
 
 /// In milliseconds, and never none: a key without a time to live would stay for ever.

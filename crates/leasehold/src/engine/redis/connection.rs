@@ -130,10 +130,11 @@ impl From<Trouble> for Failure {
 }
 
 impl Connection {
-    /// Puts a call behind those that are there, in these words. It goes with the next [`flush`](Self::flush).
+    /// Puts a call behind those that are there, in these words. It goes with the next [`flush`](Self::flush), and this tells
+    /// whether there has to be one, because nobody else is about to write.
     ///
     /// `sink` says whom the answer is for.
-    pub(super) fn put(&self, call: Call, wording: Wording, sink: impl FnOnce(Call, Reading) -> Sink) {
+    pub(super) fn put(&self, call: Call, wording: Wording, sink: impl FnOnce(Call, Reading) -> Sink) -> bool {
         let deletes = self.deletes(wording);
         let announcement = call.announcement(deletes);
         let reading = match wording {
@@ -142,11 +143,10 @@ impl Connection {
             Wording::Hash => Reading::Hash,
         };
         let Some(announcement) = announcement else {
-            self.0.pipeline.put(0, |out| {
+            return self.0.pipeline.put(0, |out| {
                 call.write(wording, deletes, out);
                 sink(call, reading)
             });
-            return;
         };
         let (first, done) = oneshot::channel();
         self.0.pipeline.put(0, |out| {
@@ -156,7 +156,7 @@ impl Connection {
         self.0.pipeline.put(0, |out| {
             announcement.write(Wording::Hash, deletes, out);
             Sink::Behind(done, Box::new(sink(call, reading)))
-        });
+        })
     }
 
     /// Sees to it that what was put is sent.

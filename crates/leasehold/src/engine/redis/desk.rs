@@ -102,10 +102,12 @@ impl Desk {
             }
         }
         let is_step = step.is_some();
-        connection.put(call, Wording::Hash, |call, reading| {
+        let is_unwritten = connection.put(call, Wording::Hash, |call, reading| {
             Sink::Caller(Request { call, is_step, reading, caller })
         });
-        flush(state);
+        if is_unwritten {
+            flush(state);
+        }
     }
 
     /// Sends a call to whose answer nobody listens: in full, because nobody would tell it again.

@@ -5,7 +5,7 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet, VecDeque};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -34,6 +34,8 @@ const SPARE: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Hints {
     state: Mutex<State>,
+    /// How many lines there are, to be seen without the mutex: mostly none. Whoever comes just then has come a moment later.
+    lines: AtomicUsize,
     tickets: AtomicU64,
     /// Rings for the subscriber when a name has got or lost its last waiter.
     pub(super) wanted: Notify,
@@ -116,8 +118,7 @@ struct Channel {
 impl State {
     /// The queue of a spot, if anybody waits there.
     fn queue(&mut self, spot: &Spot) -> Option<&mut Queue> {
-        // So it mostly is, and then a name needs no hash.
-        if self.lines.is_empty() { None } else { self.lines.get_mut(&topic(spot)) }
+        self.lines.get_mut(&topic(spot))
     }
 
     /// Puts somebody into the line of a target, made if nobody waits yet; and tells whether its messages come.
@@ -240,7 +241,10 @@ pub(super) struct Changes {
 impl Hints {
     pub(super) fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let subscribed = self.state().join(spot, ticket, heir);
+        let mut state = self.state();
+        let subscribed = state.join(spot, ticket, heir);
+        self.lines.store(state.lines.len(), Ordering::Relaxed);
+        drop(state);
         if !subscribed {
             self.wanted.notify_one();
         }
@@ -287,6 +291,7 @@ impl Hints {
         let empty = line.is_empty();
         if empty {
             state.remove(spot);
+            self.lines.store(state.lines.len(), Ordering::Relaxed);
         }
         drop(state);
         aftermath.run();
@@ -297,6 +302,9 @@ impl Hints {
 
     /// Whether the server may be asked now, or what to do instead.
     pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> MayTake {
+        if self.is_idle() {
+            return MayTake::Yes;
+        }
         let mut state = self.state();
         let Some(Queue { line, courtesy, .. }) = state.queue(spot) else { return MayTake::Yes };
         match line.may_take(ticket, now) {
@@ -323,6 +331,9 @@ impl Hints {
 
     /// How many wait here, if the head is an heir and will hear when the lock is free after all.
     pub(super) fn heirs(&self, spot: &Spot) -> usize {
+        if self.is_idle() {
+            return 0;
+        }
         let state = self.state();
         let Some(Queue { line, channel, .. }) = state.lines.get(&topic(spot)) else { return 0 };
         if state.hears(channel) && line.has_heir() { line.len() } else { 0 }
@@ -345,7 +356,7 @@ impl Hints {
 
     /// A lock is being released here. If others here wait for it, they ask only when it is known who else does.
     pub(super) fn releasing(&self, spot: &Spot) {
-        if !matches!(spot.target.kind, Kind::Lock | Kind::SetNx) {
+        if self.is_idle() || !matches!(spot.target.kind, Kind::Lock | Kind::SetNx) {
             return;
         }
         if let Some(queue) = self.state().queue(spot) {
@@ -355,6 +366,9 @@ impl Hints {
 
     /// A release that was `begun` then is over, and so many listen.
     pub(super) fn released(&self, spot: &Spot, listeners: usize, begun: Instant) {
+        if self.is_idle() {
+            return;
+        }
         let waker = {
             let mut state = self.state();
             let Some(queue) = state.queue(spot) else { return };
@@ -505,8 +519,9 @@ impl Hints {
         ring(awaited);
     }
 
+    /// Whether nobody waits for anything.
     pub(super) fn is_idle(&self) -> bool {
-        self.state().lines.is_empty()
+        self.lines.load(Ordering::Relaxed) == 0
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

@@ -1,31 +1,53 @@
 //! Names on the wire, byte for byte as Redisson derives them.
 
+use std::fmt::{self, Display, Formatter};
+
 use crate::engine::{Kind, Spot, Target};
 use crate::name::Name;
 
 /// The name as a part of other names: in braces, so that all of them live in one slot of a cluster.
-pub(super) fn tagged(name: &Name) -> String {
-    let name = name.as_str();
-    if name.contains('{') { name.to_owned() } else { format!("{{{name}}}") }
+pub(super) fn tagged(name: &Name) -> Tagged<'_> {
+    Tagged(name.as_str())
 }
 
-/// The channel on which it is announced that a target may be free.
-pub(super) fn channel(target: &Target) -> String {
-    let tag = tagged(&target.name);
-    match target.kind {
-        Kind::Lock | Kind::Spin | Kind::Fair | Kind::Group => format!("redisson_lock__channel:{tag}"),
-        Kind::SetNx => format!("leasehold_setnx__channel:{tag}"),
-        Kind::Read | Kind::Write => format!("redisson_rwlock:{tag}"),
-        Kind::Semaphore | Kind::Permits => format!("redisson_sc:{tag}"),
-        // In braces of its own, whatever is in the name. Redisson's other channels are not so.
-        Kind::Latch => format!("redisson_countdownlatch__channel__{{{}}}", target.name),
+/// The channel on which it is announced that a target may be free; of a spin lock that is nobody's business.
+pub(super) fn channel(target: &Target) -> Channel<'_> {
+    Channel(target)
+}
+
+/// What [`tagged`] writes.
+pub(super) struct Tagged<'a>(&'a str);
+
+impl Display for Tagged<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Self(name) = self;
+        if name.contains('{') { f.write_str(name) } else { write!(f, "{{{name}}}") }
+    }
+}
+
+/// What [`channel`] writes.
+pub(super) struct Channel<'a>(&'a Target);
+
+impl Display for Channel<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Target { kind, name, .. } = self.0;
+        let tag = tagged(name);
+        match kind {
+            Kind::Lock | Kind::Fair | Kind::Group => write!(f, "redisson_lock__channel:{tag}"),
+            Kind::Spin => Ok(()),
+            Kind::SetNx => write!(f, "leasehold_setnx__channel:{tag}"),
+            Kind::Read | Kind::Write => write!(f, "redisson_rwlock:{tag}"),
+            Kind::Semaphore | Kind::Permits => write!(f, "redisson_sc:{tag}"),
+            // In braces of its own, whatever is in the name. Redisson's other channels are not so.
+            Kind::Latch => write!(f, "redisson_countdownlatch__channel__{{{name}}}"),
+        }
     }
 }
 
 /// The channel on which one who waits hears of it.
 pub(super) fn waiting_channel(spot: &Spot) -> String {
     let channel = channel(&spot.target);
-    if spot.target.kind == Kind::Fair { format!("{channel}:{}", spot.owner) } else { channel }
+    if spot.target.kind == Kind::Fair { format!("{channel}:{}", spot.owner) } else { channel.to_string() }
 }
 
 /// The queue of a fair lock, when its waiters are presumed dead, which of ours live, and how long they wait.
@@ -77,7 +99,7 @@ mod tests {
             ("{x}:y", "redisson_lock__channel:{x}:y"),
         ] {
             let target = Target::new(Kind::Lock, Name::new("", name).unwrap());
-            assert_eq!(channel(&target), expected);
+            assert_eq!(channel(&target).to_string(), expected);
         }
     }
 
@@ -88,7 +110,7 @@ mod tests {
             ("{a}b", "redisson_countdownlatch__channel__{{a}b}"),
         ] {
             let target = Target::new(Kind::Latch, Name::new("", name).unwrap());
-            assert_eq!(channel(&target), expected);
+            assert_eq!(channel(&target).to_string(), expected);
         }
     }
 }

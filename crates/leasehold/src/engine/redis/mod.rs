@@ -74,12 +74,19 @@ pub(crate) struct Options {
 /// The Redis engine of one client.
 pub(crate) struct Redis {
     thread: Thread,
+    parts: Arc<Parts>,
+    /// Where it was made. A fork has no thread, but a copy of everything else.
+    process: u32,
+}
+
+/// What answers are noted in. Together, because every request shares all of it with all others, and to count that for each
+/// part takes more time than to note the answer.
+struct Parts {
     hints: Arc<Hints>,
     keeper: Arc<Keeper>,
     beats: Arc<Beats>,
-    marks: Arc<Marks>,
-    /// Where it was made. A fork has no thread, but a copy of everything else.
-    process: u32,
+    marks: Marks,
+    pipe: Pipe,
 }
 
 /// How long a waiter for a fair lock stands in its queue without saying that it lives.
@@ -92,9 +99,11 @@ impl Redis {
         let hints = Arc::new(Hints::default());
         let keeper = Arc::new(Keeper::new(Arc::clone(&hints)));
         let beats = Arc::new(Beats::default());
-        let parts = (Arc::clone(&hints), Arc::clone(&keeper), Arc::clone(&beats));
-        let thread = Thread::start(settings, parts.0, parts.1, parts.2, linger).await?;
-        Ok(Self { thread, hints, keeper, beats, marks: Arc::default(), process: std::process::id() })
+        let shared = (Arc::clone(&hints), Arc::clone(&keeper), Arc::clone(&beats));
+        let thread = Thread::start(settings, shared.0, shared.1, shared.2, linger).await?;
+        let pipe = thread.pipe().clone();
+        let parts = Arc::new(Parts { hints, keeper, beats, marks: Marks::default(), pipe });
+        Ok(Self { thread, parts, process: std::process::id() })
     }
 
     fn pipe(&self) -> &Pipe {
@@ -128,18 +137,18 @@ impl Engine for Redis {
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
         let begun = time::now();
         let kept = if from <= 1 {
-            self.hints.releasing(spot);
+            self.parts.hints.releasing(spot);
             // Renewal ends before the release is sent.
-            self.keeper.forget(spot)
+            self.parts.keeper.forget(spot)
         } else {
-            self.keeper.get(spot)
+            self.parts.keeper.get(spot)
         };
         let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
         let answer = self.pipe().step(spot, calls::release(spot, from, length));
-        let (spot, hints) = (spot.clone(), Arc::clone(&self.hints));
+        let (spot, parts) = (spot.clone(), Arc::clone(&self.parts));
         Reply::later(async move {
             let answer = answer.await;
-            hints.released(&spot, answer.as_ref().map_or(0, calls::listeners), begun);
+            parts.hints.released(&spot, answer.as_ref().map_or(0, calls::listeners), begun);
             match answer {
                 Ok(Value::Int(answer)) => Ok(match calls::counts_left(spot.target.kind, answer) {
                     Some(left) => {
@@ -157,7 +166,7 @@ impl Engine for Redis {
 
     fn force(&self, target: &Target) -> Reply<bool> {
         let answer = self.pipe().send(calls::force(target));
-        let (keeper, target) = (Arc::clone(&self.keeper), target.clone());
+        let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
         Reply::later(async move {
             match answer.await? {
                 Value::Int(0) => Ok(false),
@@ -171,7 +180,7 @@ impl Engine for Redis {
     }
 
     fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
-        let Some(kept) = self.keeper.get(spot) else { return Reply::now(Renewed::Gone) };
+        let Some(kept) = self.parts.keeper.get(spot) else { return Reply::now(Renewed::Gone) };
         let begun = time::now();
         let length = kept.limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
         let call = calls::renew(spot.target.kind, [(spot, length.max(Duration::from_millis(1)))]);
@@ -194,15 +203,15 @@ impl Engine for Redis {
 
     fn abandon(&self, spot: &Spot, count: u32, lease: Lease) {
         if count == 0 {
-            self.keeper.forget(spot);
-            self.hints.releasing(spot);
+            self.parts.keeper.forget(spot);
+            self.parts.hints.releasing(spot);
         }
         let until = time::now() + lease.length();
         self.pipe().abandon(Abandon { spot: spot.clone(), count, until });
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.keeper.term(spot)
+        self.parts.keeper.term(spot)
     }
 
     fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>> {
@@ -273,7 +282,7 @@ impl Engine for Redis {
         let until = time::now().checked_add(change.patience);
         let note = Note { record: keys::record(target), field: change.request };
         let answer = self.pipe().last(Lasting::new(call, note, until));
-        let (keeper, target) = (Arc::clone(&self.keeper), target.clone());
+        let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
         let deletes = matches!(change.adjust, Adjust::Delete);
         Reply::later(async move {
             let answer = match answer.await {
@@ -288,18 +297,18 @@ impl Engine for Redis {
     }
 
     fn let_go(&self, spot: &Spot) {
-        self.keeper.forget(spot);
+        self.parts.keeper.forget(spot);
         if spot.target.kind == Kind::Semaphore {
             self.pipe().forget(Note { record: keys::record(&spot.target), field: spot.owner });
         }
     }
 
     fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
-        self.hints.listen(spot, heir)
+        self.parts.hints.listen(spot, heir)
     }
 
     fn listening(&self, spot: &Spot) -> Reply<()> {
-        let (hints, spot) = (Arc::clone(&self.hints), spot.clone());
+        let (hints, spot) = (Arc::clone(&self.parts.hints), spot.clone());
         Reply::later(async move {
             hints.listening(&spot).await;
             Ok(())
@@ -307,25 +316,25 @@ impl Engine for Redis {
     }
 
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.hints.poll_hint(spot, ticket, context)
+        self.parts.hints.poll_hint(spot, ticket, context)
     }
 
     fn hint_all(&self) {
-        self.hints.hint_all();
+        self.parts.hints.hint_all();
     }
 
     fn look_every(&self) -> Option<Duration> {
-        self.hints.is_denied().then(|| self.hints.next_look())
+        self.parts.hints.is_denied().then(|| self.parts.hints.next_look())
     }
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {
-        self.hints.leave(spot, ticket);
-        if self.beats.remove(spot) {
+        self.parts.hints.leave(spot, ticket);
+        if self.parts.beats.remove(spot) {
             // It did not get the lock, and must not stand in the queue any more. What the same owner may hold by way of
             // somebody else stays.
             self.abandon(spot, u32::MAX, Lease::Fixed(MARK));
         }
-        if spot.target.kind == Kind::Write && self.marks.take(spot) {
+        if spot.target.kind == Kind::Write && self.parts.marks.take(spot) {
             // Nobody waits for the answer: without it the mark goes by itself, a little later.
             self.pipe().post(rw_calls::unmark(spot));
         }
@@ -336,22 +345,22 @@ impl Engine for Redis {
     }
 
     fn heirs(&self, spot: &Spot) -> usize {
-        self.hints.heirs(spot)
+        self.parts.hints.heirs(spot)
     }
 
     fn entrust(&self, spot: &Spot, term: &Arc<Term>) -> bool {
-        self.keeper.entrust(spot, term)
+        self.parts.keeper.entrust(spot, term)
     }
 
     fn call_heir(&self, spot: &Spot) {
-        self.hints.hint(spot);
+        self.parts.hints.hint(spot);
     }
 
     fn inherits(&self, spot: &Spot, ticket: Ticket) -> bool {
-        self.hints.inherits(spot, ticket)
+        self.parts.hints.inherits(spot, ticket)
     }
 
     fn retire(&self, _client: ClientId) -> usize {
-        self.keeper.retire()
+        self.parts.keeper.retire()
     }
 }

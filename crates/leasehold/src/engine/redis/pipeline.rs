@@ -183,9 +183,9 @@ impl Pipeline {
     }
 
     /// Lets somebody write a command behind those that are there, and say whom the answer is for; if pushes confirm it,
-    /// so many. [`flush`](Self::flush) sends it.
-    pub(super) fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Sink) {
-        self.0.put(confirmations, |out| Some(write(out)));
+    /// so many. Tells whether it has to be [flushed](Self::flush), because nobody else is about to.
+    pub(super) fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Sink) -> bool {
+        self.0.put(confirmations, |out| Some(write(out)))
     }
 
     /// Sees to it that everything is sent that was put.
@@ -214,21 +214,23 @@ fn closed() -> Failure {
 }
 
 impl Inner {
-    fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Option<Sink>) {
+    fn put(&self, confirmations: usize, write: impl FnOnce(&mut Vec<u8>) -> Option<Sink>) -> bool {
         let mut state = self.state();
         if state.ended {
             drop(state);
             write(&mut Vec::new()).map(|sink| sink.answer(Err(Trouble::Broken(closed()))));
-            return;
+            return false;
         }
-        let Some(sink) = write(&mut state.out) else { return };
+        let Some(sink) = write(&mut state.out) else { return false };
         let is_first = state.expected.is_empty();
+        let is_unwritten = state.writer == Writer::Nobody;
         state.expected.push_back(Expected { sink, since: now(), confirmations });
         state.unsent += 1;
         drop(state);
         if is_first {
             self.begun.notify_one();
         }
+        is_unwritten
     }
 
     fn flush(self: &Arc<Self>) {

@@ -182,6 +182,11 @@ pub(super) fn word(out: &mut Vec<u8>, word: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// The same for a number.
+pub(super) fn number(out: &mut Vec<u8>, number: usize) {
+    word(out, Header::new(b'$', number).number());
+}
+
 /// How long something is. There is one for every word, and formatting them would take most of the time.
 struct Header {
     digits: [u8; 23],
@@ -208,6 +213,11 @@ impl Header {
 
     fn bytes(&self) -> &[u8] {
         &self.digits[self.first..]
+    }
+
+    /// Without what is before and behind it.
+    fn number(&self) -> &[u8] {
+        &self.digits[self.first + 1..self.digits.len() - 2]
     }
 }
 

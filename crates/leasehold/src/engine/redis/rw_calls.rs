@@ -13,7 +13,7 @@ pub(super) fn read(claim: &Claim, length: Duration) -> Call {
     let Spot { target, owner, .. } = &claim.spot;
     let call = on(&RW_READ, target);
     let call = if claim.rw.prefer_writers { call.key(&keys::mark(target)) } else { call };
-    let steal = if claim.steal { keys::channel(target) } else { String::new() };
+    let steal = if claim.steal { keys::channel(target).to_string() } else { String::new() };
     call.arg(owner).arg(whole(length)).arg(claim.held).arg(steal)
 }
 

@@ -160,7 +160,7 @@ impl Call {
     }
 
     /// Deletes a key that has a value, and announces it.
-    pub(super) fn compare_and_delete(key: &str, value: impl Display, channel: &str) -> Self {
+    pub(super) fn compare_and_delete(key: &str, value: impl Display, channel: impl Display) -> Self {
         Self::of(What::CompareAndDelete).key(key).arg(value).arg(channel)
     }
 
@@ -224,7 +224,7 @@ impl Call {
         };
         resp::word(out, name.as_bytes());
         resp::word(out, script.as_bytes());
-        resp::word(out, self.keys.len().to_string().as_bytes());
+        resp::number(out, self.keys.len());
         self.keys.write(out);
         self.arguments.write(out);
     }
