@@ -166,7 +166,8 @@ pub(crate) fn spawn_apart(work: impl Future<Output = ()> + Send + 'static) {
     BORROWED_TIMER.spawn(work);
 }
 
-/// The timer of a thread of our own, for futures polled by an executor that is not tokio's.
+/// The timer of a thread of our own, for futures polled by an executor that is not tokio's, and for what has to go on
+/// whatever becomes of a runtime.
 static BORROWED_TIMER: LazyLock<Handle> = LazyLock::new(|| {
     let runtime =
         Builder::new_current_thread().enable_time().build().expect("a timer takes no system resource");

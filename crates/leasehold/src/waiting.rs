@@ -1,7 +1,7 @@
 //! The one waiting loop: try, join the line, try again, sleep, try again.
 //!
 //! A hint is only a hint. It may be late, doubled or missing: no waiter sleeps past the time the engine told it,
-//! its own deadline, or a safety cap, whichever comes first.
+//! its own deadline, or a safety cap, whichever comes first. An engine inside the process sees to the last by itself.
 
 use std::future::poll_fn;
 use std::pin::pin;
@@ -159,7 +159,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                 continue;
             }
             let length = match told.retry_in {
-                // Inside a process no hint is lost, and the engine looks after those who do not come.
+                // It is hinted in time.
                 None if awaited.shared().engine.answers_at_once() => None,
                 told => Some(told.unwrap_or(SAFETY_CAP).min(SAFETY_CAP)),
             };

@@ -39,11 +39,16 @@ impl Aftermath {
 
     /// Wakes these, too, and leaves `wake` as it is.
     pub(crate) fn also_waking(mut self, wakers: impl IntoIterator<Item = Waker>) -> Self {
+        self.also_wake(wakers);
+        self
+    }
+
+    /// The same.
+    pub(crate) fn also_wake(&mut self, wakers: impl IntoIterator<Item = Waker>) {
         let mut wakers = wakers.into_iter().peekable();
         if wakers.peek().is_some() {
             self.more.get_or_insert_default().wake.extend(wakers);
         }
-        self
     }
 
     pub(crate) fn run(self) {

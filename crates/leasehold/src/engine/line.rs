@@ -125,26 +125,40 @@ impl Line {
         self.waiters.len() - self.left
     }
 
-    /// Whether somebody has to begin to watch this line now. Only where several wait can one hold up others.
+    /// Whether somebody has to begin to watch this line now.
     pub(crate) fn begins_watch(&mut self) -> bool {
-        let begins = !self.watched && self.len() > 1;
-        self.watched |= begins;
-        begins
+        !std::mem::replace(&mut self.watched, true)
     }
 
     pub(crate) fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// Whether there is nothing to watch any more.
+    /// Whether there is nobody to watch any more.
     pub(crate) fn ends_watch(&mut self) -> bool {
-        self.watched = self.len() > 1;
+        self.watched = !self.is_empty();
         !self.watched
     }
 
     /// The head, if it was called and has not come.
     pub(crate) fn called(&self) -> Option<Ticket> {
         self.first().filter(|head| head.hinted).map(|head| head.ticket)
+    }
+
+    /// The head does not come: everybody looks, and until it is heard of again, others go first. Where order is all that
+    /// counts, whoever looks [throws it out](Self::throw_out_late).
+    pub(crate) fn pass(&mut self) -> Vec<Waker> {
+        if let Some(head) = (!self.strict).then(|| self.head_mut()).flatten() {
+            head.presence = Presence::Absent;
+        }
+        self.hint_all()
+    }
+
+    /// Somebody is heard of, so it is there.
+    pub(crate) fn hear_of(&mut self, ticket: Ticket) {
+        if let Some(waiter) = self.get_mut(ticket) {
+            waiter.presence = Presence::There;
+        }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -196,15 +210,17 @@ impl Line {
             .collect()
     }
 
-    /// The lock is taken by somebody: nobody's turn. A head that was passed has to show itself again.
-    pub(crate) fn taken(&mut self, by: Option<Ticket>) {
+    /// The lock is taken by somebody: nobody's turn. A head that was passed has to show itself again, and the next one, who
+    /// does not know what there is now, looks. Wake it with what this returns.
+    #[must_use = "somebody waits for it"]
+    pub(crate) fn taken(&mut self, by: Option<Ticket>) -> Option<Waker> {
         let passed = self.promised.take().is_some() && !by.is_some_and(|ticket| self.is_head(ticket));
-        if let Some(head) = self.head_mut().filter(|_| passed) {
-            head.presence = Presence::Absent;
-        }
+        self.head_mut().filter(|_| passed)?.presence = Presence::Absent;
+        if by.is_some_and(|ticket| self.is_head(ticket)) { None } else { self.hint_head() }
     }
 
-    /// The lock is taken by somebody who does not stand in this line: nobody's turn, and nobody's fault.
+    /// The lock is taken by somebody who does not stand in this line, or there is too little for the head: nobody's turn,
+    /// and nobody's fault.
     pub(crate) fn withdraw(&mut self) {
         self.promised = None;
     }
@@ -328,6 +344,26 @@ mod tests {
 
     use super::*;
     use crate::time;
+
+    #[test]
+    fn who_is_behind_a_head_that_is_passed_looks() {
+        let mut line = Line::default();
+        for ticket in 1..=3 {
+            line.join(ticket);
+            let (polled, after) = line.poll_hint(ticket, &mut Context::from_waker(Waker::noop()));
+            assert!(polled.is_pending());
+            after.run();
+        }
+        assert!(line.promise(time::now()).is_some());
+        assert!(line.taken(None).is_some(), "the second, by somebody who has passed the first");
+        assert_eq!((line.head(), line.called()), (Some(2), Some(2)));
+        assert!(line.taken(None).is_none(), "nobody is passed if it is nobody's turn");
+        line.hear_of(1);
+        assert_eq!(line.head(), Some(1));
+        line.promise(time::now());
+        assert!(line.taken(Some(2)).is_none(), "the second itself");
+        assert_eq!(line.head(), Some(2));
+    }
 
     #[test]
     fn the_line_is_in_the_order_of_tickets_whoever_leaves() {

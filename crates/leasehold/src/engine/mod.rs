@@ -31,7 +31,8 @@ use crate::time::Instant;
 
 /// The state of all locks, somewhere.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
-    /// Whether every reply is there when it is asked for.
+    /// Whether every reply is there when it is asked for, and everybody who waits is hinted from time to time, whatever
+    /// happens: then nobody needs a timer for that.
     fn answers_at_once(&self) -> bool {
         false
     }

@@ -71,7 +71,7 @@ impl Machine for Group {
         }
         for (set, line) in &mut self.lines {
             if set == target {
-                line.taken(turn);
+                after.also_wake(line.taken(turn));
             } else if set.overlaps(target) {
                 line.withdraw();
             }
@@ -244,8 +244,10 @@ impl Group {
             let left = spot.target.values().iter().any(|value| self.taken.get(value) == Some(spot));
             match self.holds.get_mut(spot).filter(|_| left) {
                 Some(held) => {
+                    let before = held.expires;
                     held.retire(now);
-                    after = after.and(lost(held, loss));
+                    let (ends, told) = ((before, held.expires), lost(held, loss));
+                    after = after.and(told).and(self.hint_if_sooner(&spot.target, ends));
                 }
                 None => after = after.and(self.end(spot, loss, now)),
             }

@@ -51,7 +51,7 @@ impl Machine for Lock {
             Some(held) if claim.steal => {
                 let before = held.expires;
                 after.announce = Some(held.lose(Loss::TakenOver));
-                let granted = self.grant(claim, turn, now);
+                let granted = self.grant(claim, turn, now, &mut after);
                 after = after.and(self.hint_if_sooner(before));
                 granted
             }
@@ -60,19 +60,21 @@ impl Machine for Lock {
                 let busy = Busy { retry_in, holder: Some(held.owner), position: None };
                 self.busy(claim, turn, now, busy)
             }
-            None if claim.steal || claim.spot.target.kind == Kind::Spin => self.grant(claim, turn, now),
+            None if claim.steal || claim.spot.target.kind == Kind::Spin => {
+                self.grant(claim, turn, now, &mut after)
+            }
             None if claim.spot.target.kind == Kind::Fair => {
                 let (may_take, thrown_out) = self.fair().may_take(turn, now);
                 after = after.and(thrown_out);
                 if may_take {
-                    self.grant(claim, turn, now)
+                    self.grant(claim, turn, now, &mut after)
                 } else {
                     self.busy(claim, turn, now, Busy::default())
                 }
             }
             None => match self.line.may_take(turn, now).not_yet() {
                 Some(busy) => Attempt::Busy(busy),
-                None => self.grant(claim, turn, now),
+                None => self.grant(claim, turn, now, &mut after),
             },
         };
         (attempt, after)
@@ -151,13 +153,15 @@ impl Machine for Lock {
     }
 
     fn join(&mut self, spot: &Spot, ticket: Ticket, told: Busy) -> bool {
+        self.listen(spot, ticket);
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
+            // Others may have come first, and one of them been told that it is its turn.
+            None if self.line.is_head(ticket) => false,
             // Somebody looks after the head that it is kept for: whoever was told so short a time does.
             None if self.line.is_watched() => self.line.is_promised(),
             None => self.line.is_promised() && told.retry_in.is_some_and(|wait| wait <= PROMISE),
         };
-        self.listen(spot, ticket);
         spot.target.kind == Kind::Fair || !is_as_told
     }
 
@@ -211,11 +215,11 @@ impl Lock {
         }
     }
 
-    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> Attempt {
+    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now, after: &mut Aftermath) -> Attempt {
         let (plain, fair) = if claim.spot.target.kind == Kind::Fair { (None, turn) } else { (turn, None) };
-        self.line.taken(plain);
+        after.also_wake(self.line.taken(plain));
         if let Some(queue) = &mut self.fair {
-            queue.line.taken(fair);
+            after.also_wake(queue.line.taken(fair));
         }
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
@@ -253,7 +257,8 @@ mod tests {
     use std::task::{Context, Wake, Waker};
 
     use super::*;
-    use crate::engine::{Queueing, RwOptions};
+    use crate::engine::memory::Memory;
+    use crate::engine::{Engine, Queueing, RwOptions};
     use crate::name::Name;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -361,5 +366,34 @@ mod tests {
         assert!(lock.join(&spot(Kind::Lock), 2, told(None)));
         assert!(lock.join(&spot(Kind::Lock), 3, told(Some(SECOND))));
         assert!(!lock.join(&spot(Kind::Lock), 4, told(Some(PROMISE))));
+    }
+
+    #[test]
+    fn who_joins_before_the_one_whose_turn_it_is_looks() {
+        let (mut lock, holder) = taken(Lease::Kept(SECOND));
+        assert!(!lock.join(&spot(Kind::Lock), 2, told(None)));
+        assert!(lock.line.begins_watch());
+        lock.abandon(&holder, 0, &Now::default()).run();
+        assert!(!lock.join(&spot(Kind::Lock), 3, told(None)));
+        assert!(lock.join(&spot(Kind::Lock), 1, told(None)), "the other was told, and may not come");
+    }
+
+    #[test]
+    fn who_was_passed_between_its_hint_and_its_try_hears_of_the_release() {
+        let (engine, waiter) = (Memory::new(), spot(Kind::Lock));
+        let [first, second] = [Kind::Lock, Kind::Spin].map(spot);
+        let term = Term::new(Weak::new());
+        let try_for = |spot: &Spot, turn| engine.try_for(&claim(spot, Lease::Kept(SECOND), &term), turn);
+        assert!(matches!(try_for(&first, None), Attempt::Granted(..)));
+        let ticket = engine.listen(&waiter, false);
+        let is_called =
+            || engine.poll_hint(&waiter, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_called());
+        engine.abandon(&first, 0, Lease::Kept(SECOND));
+        assert!(is_called());
+        assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock waits for nobody");
+        assert!(matches!(try_for(&waiter, Some(ticket)), Attempt::Busy(_)));
+        engine.abandon(&second, 0, Lease::Kept(SECOND));
+        assert!(is_called());
     }
 }

@@ -1,8 +1,8 @@
 //! The embedded engine: all locks of a process in one map, without a server.
 //!
 //! A hold without a lease lasts as long as its guard. A lease is judged when somebody looks; waiters sleep on
-//! their caller's timer until it is over, or until a release hints at the head of the line. Where several wait in one
-//! line, a small task sees to it that none of them holds up the others.
+//! their caller's timer until it is over, or until a release hints at the head of the line. A small task sees to it that
+//! none of them holds up the others.
 
 mod fair;
 mod group;
@@ -117,6 +117,19 @@ impl Memory {
         result
     }
 
+    /// Tries once. Whoever does is there, also if it was passed since it was told to.
+    fn try_for(&self, claim: &Claim, turn: Option<Ticket>) -> Attempt {
+        let target = &claim.spot.target;
+        self.with(target, |machine, now| {
+            if let Some(ticket) = turn
+                && let Some(line) = machine.line_if_any(target)
+            {
+                line.hear_of(ticket);
+            }
+            machine.attempt(claim, turn, now)
+        })
+    }
+
     /// Which of several is not to be had, before any is taken: a token that was minted is not taken back.
     fn find_busy(&self, claims: &[Claim]) -> Option<(usize, Busy)> {
         let is_held = |claim: &Claim| {
@@ -124,7 +137,7 @@ impl Memory {
             self.with(target, |machine, now| machine.query(target, None, now)).is_some()
         };
         let (number, claim) = claims.iter().enumerate().find(|(_, claim)| is_held(claim))?;
-        match self.with(&claim.spot.target, |machine, now| machine.attempt(claim, None, now)) {
+        match self.try_for(claim, None) {
             Attempt::Busy(busy) => Some((number, busy)),
             Attempt::Granted(..) => {
                 // Free since we looked. Its term has ended by this, so it was busy, and whoever waits looks again at once.
@@ -146,7 +159,7 @@ impl Engine for Memory {
     }
 
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
-        Reply::now(self.with(&claim.spot.target, |machine, now| machine.attempt(claim, turn, now)))
+        Reply::now(self.try_for(claim, turn))
     }
 
     fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
@@ -156,8 +169,7 @@ impl Engine for Memory {
         let mut granted = Vec::with_capacity(claims.len());
         for (number, claim) in claims.iter().enumerate() {
             let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
-            let target = &claim.spot.target;
-            match self.with(target, |machine, now| machine.attempt(claim, turn, now)) {
+            match self.try_for(claim, turn) {
                 Attempt::Granted(until, token) => granted.push((until, token)),
                 not_granted => {
                     for taken in &claims[..number] {

@@ -53,7 +53,7 @@ impl Machine for Permits {
     }
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let after = self.judge(now);
+        let mut after = self.judge(now);
         let Spot { owner, amount, .. } = *claim.spot;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
@@ -62,7 +62,7 @@ impl Machine for Permits {
         if self.free.unwrap_or(0) < i64::from(amount) {
             // A head that finds too little has had its turn: nobody else may take what it waits for.
             if turn.is_some_and(|ticket| self.line.is_head(ticket)) {
-                self.line.taken(turn);
+                self.line.withdraw();
             }
             let next = self.taken.values().filter_map(|permit| permit.ends).min();
             return (busy(next.map(|ends| ends.saturating_duration_since(now.get()))), after);
@@ -73,7 +73,7 @@ impl Machine for Permits {
             MayTake::In(_) | MayTake::WhenHinted => return (busy(None), after),
             MayTake::Yes => {}
         }
-        self.line.taken(turn);
+        after.also_wake(self.line.taken(turn));
         self.free = self.free.map(|free| free - i64::from(amount));
         let ends = match claim.lease {
             Lease::Kept(_) | Lease::Fixed(PERMANENT) => None,

@@ -185,7 +185,7 @@ impl Rw {
                 }
             }
         }
-        self.reads.taken(turn);
+        after.also_wake(self.reads.taken(turn));
         self.writes.withdraw();
         let (held, until) = Held::new(claim, now);
         self.readers.insert(held.owner, held);
@@ -216,7 +216,7 @@ impl Rw {
                 }
             }
         }
-        self.writes.taken(turn);
+        after.also_wake(self.writes.taken(turn));
         self.reads.withdraw();
         let (held, until) = Held::new(claim, now);
         self.writer = Some(held);

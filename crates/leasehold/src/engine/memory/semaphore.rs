@@ -51,7 +51,7 @@ impl Machine for Semaphore {
         if self.free.unwrap_or(0) < i64::from(amount) {
             // A head that finds too little has had its turn: nobody else may take what it waits for.
             if turn.is_some_and(|ticket| self.line.is_head(ticket)) {
-                self.line.taken(turn);
+                self.line.withdraw();
             }
             return busy(None);
         }
@@ -61,10 +61,10 @@ impl Machine for Semaphore {
             MayTake::In(_) | MayTake::WhenHinted => return busy(None),
             MayTake::Yes => {}
         }
-        self.line.taken(turn);
+        let passed = Aftermath::waking(self.line.taken(turn));
         self.free = self.free.map(|free| free - i64::from(amount));
         self.holds.insert(owner, Held { amount, term: Arc::clone(claim.term) });
-        (Attempt::Granted(Until::Kept(claim.lease.length()), None), Aftermath::default())
+        (Attempt::Granted(Until::Kept(claim.lease.length()), None), passed)
     }
 
     fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {

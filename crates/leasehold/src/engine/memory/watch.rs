@@ -1,4 +1,4 @@
-//! Who looks after lines in which several wait.
+//! Who looks after those who wait.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
@@ -12,10 +12,11 @@ use crate::time;
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(500);
 
-/// After so many looks everybody is called, whatever may be the reason that nobody was.
+/// After so many looks everybody is called, whatever may be the reason that nobody was. That is every 30 s, which is how
+/// long somebody waits on a server who is not told anything.
 const ALL: u32 = 60;
 
-/// The watch over all lines in which several wait.
+/// The watch over all lines.
 ///
 /// The head of a line is somebody's future, and futures can be left lying about unpolled. Those behind it need no timer
 /// of their own: if the head was called and does not come, the watch calls everybody.
@@ -43,8 +44,8 @@ impl Watch {
         let mut watched = self.watched();
         watched.lines.entry(target.clone()).or_default();
         if !std::mem::replace(&mut watched.is_manned, true) {
-            // Not on the runtime of whoever waits: if that is not driven any more, nor would the watch be.
-            time::spawn_apart(look_after(Weak::clone(&self.engine)));
+            drop(watched);
+            Duty { engine: Weak::clone(&self.engine), over: false }.begin();
         }
     }
 
@@ -63,8 +64,12 @@ impl Watch {
                 };
                 let called = line.called();
                 let before = watched.lines.insert(target.clone(), called).flatten();
-                let is_late = called.is_some() && called == before;
-                ((), Aftermath::waking(if is_late || calls_all { line.hint_all() } else { Vec::new() }))
+                let wakers = match called {
+                    Some(_) if called == before => line.pass(),
+                    _ if calls_all => line.hint_all(),
+                    _ => Vec::new(),
+                };
+                ((), Aftermath::waking(wakers))
             });
         }
         let mut watched = self.watched();
@@ -77,13 +82,35 @@ impl Watch {
     }
 }
 
-/// Looks from time to time, until there is nothing to look at.
-async fn look_after(engine: Weak<Memory>) {
-    for looks in 1_u32.. {
-        time::sleep_for(EVERY).await;
-        let Some(engine) = engine.upgrade() else { return };
-        if !engine.watch.look(&engine, looks.is_multiple_of(ALL)) {
-            return;
+/// The task that looks from time to time, until there is nothing to look at.
+struct Duty {
+    engine: Weak<Memory>,
+    over: bool,
+}
+
+impl Duty {
+    fn begin(self) {
+        // Not on the runtime of whoever waits: if that is not driven any more, nor would the watch be.
+        time::spawn_apart(self.look_after());
+    }
+
+    async fn look_after(mut self) {
+        for looks in 1_u32.. {
+            time::sleep_for(EVERY).await;
+            let engine = self.engine.upgrade();
+            self.over = !engine.is_some_and(|engine| engine.watch.look(&engine, looks.is_multiple_of(ALL)));
+            if self.over {
+                return;
+            }
+        }
+    }
+}
+
+impl Drop for Duty {
+    /// Wakers are not ours, and one that panics ends nobody's watch.
+    fn drop(&mut self) {
+        if !self.over {
+            Self { engine: Weak::clone(&self.engine), over: false }.begin();
         }
     }
 }
@@ -113,23 +140,23 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_watched_as_long_as_several_wait_in_it() {
+    fn a_line_is_watched_as_long_as_anybody_waits_in_it() {
         for kind in [Kind::Lock, Kind::Fair, Kind::Read, Kind::Group, Kind::Permits, Kind::Latch] {
             let (engine, spot) = engine(kind);
+            assert!(!engine.watch.look(&engine, false), "{kind:?}: nobody waits");
             let first = join(&engine, &spot);
-            assert!(engine.watch.watched().lines.is_empty(), "{kind:?}: nobody is behind it");
-            let second = join(&engine, &spot);
             assert!(engine.watch.look(&engine, false));
+            let second = join(&engine, &spot);
             engine.leave(&spot, first);
-            let third = join(&engine, &spot);
             assert!(engine.watch.look(&engine, false));
             engine.leave(&spot, second);
-            assert!(!engine.watch.look(&engine, false));
-            join(&engine, &spot);
-            assert!(engine.watch.look(&engine, false), "{kind:?}: it begins anew");
+            let third = join(&engine, &spot);
+            assert!(engine.watch.look(&engine, false), "{kind:?}: its line was left and is a new one");
             engine.leave(&spot, third);
-            engine.hint_all();
-            engine.leave(&spot, third + 1);
+            assert!(!engine.watch.look(&engine, false));
+            let fourth = join(&engine, &spot);
+            assert!(engine.watch.look(&engine, false), "{kind:?}: it begins anew");
+            engine.leave(&spot, fourth);
             assert!(!engine.watch.look(&engine, false));
             assert!(engine.shards.iter().all(|shard| shard.lock().unwrap().is_empty()), "{kind:?}");
         }
@@ -153,6 +180,13 @@ mod tests {
         assert!(!is_called(&engine, &spot, behind));
         assert!(engine.watch.look(&engine, false));
         assert!(is_called(&engine, &spot, behind));
+        for _ in 0..3 {
+            assert!(engine.watch.look(&engine, false));
+        }
+        assert!(
+            !is_called(&engine, &spot, behind),
+            "it is the head now, and the other one is known not to come"
+        );
         assert!(engine.watch.look(&engine, true));
         assert!(is_called(&engine, &spot, behind), "from time to time everybody is");
     }

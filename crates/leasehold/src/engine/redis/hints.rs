@@ -217,7 +217,7 @@ fn ring(awaited: Vec<Arc<Notify>>) {
     }
 }
 
-fn wake(wakers: Vec<Waker>) {
+fn wake(wakers: impl IntoIterator<Item = Waker>) {
     for waker in wakers {
         waker.wake();
     }
@@ -314,7 +314,9 @@ impl Hints {
                 if let Some(left) = courtesy.as_ref().and_then(|courtesy| courtesy.left(now)) {
                     return MayTake::In(left);
                 }
-                line.taken(ticket);
+                let passed = line.taken(ticket);
+                drop(state);
+                wake(passed);
                 MayTake::Yes
             }
             not_yet => not_yet,
@@ -347,8 +349,8 @@ impl Hints {
         if line.may_take(Some(ticket), now) != MayTake::Yes {
             return false;
         }
-        line.taken(Some(ticket));
-        let aftermath = line.leave(ticket, now);
+        let passed = line.taken(Some(ticket));
+        let aftermath = line.leave(ticket, now).also_waking(passed);
         drop(state);
         aftermath.run();
         true
@@ -432,7 +434,8 @@ impl Hints {
 
     /// Lets everybody look.
     pub(super) fn hint_all(&self) {
-        let wakers = self.state().lines.values_mut().flat_map(|queue| queue.line.hint_all()).collect();
+        let wakers: Vec<_> =
+            self.state().lines.values_mut().flat_map(|queue| queue.line.hint_all()).collect();
         wake(wakers);
     }
 

@@ -25,8 +25,9 @@ pub(super) struct Waiter {
     barred: Option<Duration>,
 }
 
-/// The longest sleep of a waiter to whom nothing is said.
-const SAFETY_CAP: Duration = Duration::from_secs(30);
+/// The longest sleep of a waiter to whom nothing is said, in memory and on the server. In memory everybody has to be told:
+/// the watch that calls all of them every 30 s is for what nobody thought of, and is not there.
+const SAFETY_CAP: [Duration; 2] = [Duration::from_secs(1_000_000), Duration::from_secs(30)];
 /// The beat of a client tells the first in the queue of a fair lock that is free.
 const BEAT: Duration = Duration::from_millis(1500);
 
@@ -45,7 +46,7 @@ pub(super) enum Cause {
 impl Waiter {
     /// Somebody who looks at once.
     pub(super) fn new(wish: Wish, now: Duration) -> Self {
-        Self { wish, told: [true; 2], looks: [now + SAFETY_CAP; 2], nearer: false, barred: None }
+        Self { wish, told: [true; 2], looks: SAFETY_CAP.map(|cap| now + cap), nearer: false, barred: None }
     }
 
     pub(super) fn spot(&self) -> &Spot {
@@ -210,9 +211,9 @@ impl World<'_> {
         // Both have to hear of a writer that bars readers.
         let told = if waiter.bars() { [waiter.told[0] || waiter.told[1]; 2] } else { waiter.told };
         if waiter.spot().target.kind == Kind::Latch {
-            for side in 0..2 {
+            for (side, cap) in SAFETY_CAP.into_iter().enumerate() {
                 if std::mem::take(&mut self.waiters[place].told[side]) {
-                    self.waiters[place].looks[side] = self.now() + SAFETY_CAP;
+                    self.waiters[place].looks[side] = self.now() + cap;
                 }
             }
             return Ok(());
@@ -230,7 +231,7 @@ impl World<'_> {
             let Attempt::Busy(Busy { retry_in, .. }) = answer else {
                 return Err(format!("{looked:?} cannot go on, but does on engine {side}: {answer:?}"));
             };
-            let mut sleep = retry_in.map_or(SAFETY_CAP, |retry_in| retry_in.min(SAFETY_CAP));
+            let mut sleep = retry_in.unwrap_or(SAFETY_CAP[side]).min(SAFETY_CAP[side]);
             if side == 1 {
                 looked.nearer = false;
                 if looked.spot().target.kind == Kind::Fair {
