@@ -147,3 +147,15 @@ async fn those_behind_futures_left_lying_about_go_on() {
         assert!(sleeper.await.unwrap().is_held() && fair.await.unwrap().is_held(), "passed, not forgotten");
     }
 }
+
+#[tokio::test]
+async fn who_waits_for_a_value_hears_when_its_holder_loses_another_one() {
+    let client = Client::connect("memory:").watchdog(Duration::from_millis(300)).await.unwrap();
+    let both = client.group_lock("g", ["a", "b"]).acquire().await.unwrap();
+    let behind = tokio::spawn(client.group_lock("g", ["b"]).acquire().into_future());
+    tokio::task::yield_now().await;
+    assert!(client.group_lock("g", ["a"]).force_unlock().await.unwrap());
+    let guard =
+        tokio::time::timeout(Duration::from_secs(20), behind).await.expect("nothing keeps it any more");
+    assert!(guard.unwrap().unwrap().is_held() && !both.is_held());
+}
