@@ -148,7 +148,9 @@ impl Line {
     /// The head does not come: everybody looks, and until it is heard of again, others go first. Where order is all that
     /// counts, whoever looks [throws it out](Self::throw_out_late).
     pub(crate) fn pass(&mut self) -> Vec<Waker> {
-        if let Some(head) = (!self.strict).then(|| self.head_mut()).flatten() {
+        if !self.strict
+            && let Some(head) = self.head_mut()
+        {
             head.presence = Presence::Absent;
         }
         self.hint_all()

@@ -45,7 +45,7 @@ impl Watch {
         watched.lines.entry(target.clone()).or_default();
         if !std::mem::replace(&mut watched.is_manned, true) {
             drop(watched);
-            Duty { engine: Weak::clone(&self.engine), over: false }.begin();
+            Duty::begin(&self.engine);
         }
     }
 
@@ -89,9 +89,10 @@ struct Duty {
 }
 
 impl Duty {
-    fn begin(self) {
+    fn begin(engine: &Weak<Memory>) {
+        let duty = Self { engine: Weak::clone(engine), over: false };
         // Not on the runtime of whoever waits: if that is not driven any more, nor would the watch be.
-        time::spawn_apart(self.look_after());
+        time::spawn_apart(duty.look_after());
     }
 
     async fn look_after(mut self) {
@@ -110,7 +111,7 @@ impl Drop for Duty {
     /// Wakers are not ours, and one that panics ends nobody's watch.
     fn drop(&mut self) {
         if !self.over {
-            Self { engine: Weak::clone(&self.engine), over: false }.begin();
+            Self::begin(&self.engine);
         }
     }
 }
