@@ -35,6 +35,8 @@ pub(super) enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) blackhole: bool,
+    /// What the server sends is held, what the client sends is not.
+    pub(super) hold_replies: bool,
     pub(super) delay: Duration,
     pub(super) drop_messages: bool,
 }

@@ -70,6 +70,8 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) kind: Kind,
+    /// Whether this very connection is held, whatever becomes of others.
+    pub(super) half_open: bool,
     task: AbortHandle,
 }
 
@@ -92,7 +94,15 @@ impl State {
         self.command = Faults::default();
         self.pub_sub = Faults::default();
         self.losses = Losses::default();
+        self.connections.values_mut().for_each(|open| open.half_open = false);
     }
+}
+
+/// Which way something is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    ToServer,
+    ToClient,
 }
 
 /// The state, and a bell that rings when it has changed.
@@ -111,17 +121,20 @@ impl Hub {
         self.changed.notify_waiters();
     }
 
-    /// Whether a connection is held at this moment.
-    pub(super) fn holds(&self, connection: usize) -> bool {
+    /// Whether a connection is held at this moment, for what is sent that way.
+    pub(super) fn holds(&self, connection: usize, way: Way) -> bool {
         let state = self.state.borrow();
-        state.connections.get(&connection).is_some_and(|open| state.faults_of(open.kind).blackhole)
+        state.connections.get(&connection).is_some_and(|open| {
+            let faults = state.faults_of(open.kind);
+            open.half_open || faults.blackhole || (faults.hold_replies && way == Way::ToClient)
+        })
     }
 
-    /// Waits until a connection is not held.
-    pub(super) async fn let_pass(&self, connection: usize) {
+    /// Waits until a connection is not held, for what is sent that way.
+    pub(super) async fn let_pass(&self, connection: usize, way: Way) {
         loop {
             let changed = self.changed.notified();
-            if !self.holds(connection) {
+            if !self.holds(connection, way) {
                 return;
             }
             changed.await;
@@ -193,7 +206,7 @@ impl Reception {
             // Whichever side fails, the connection ends; that is all there is to say about it.
             let _ = relay::relay(&registered.hub, connection, client, server).await;
         });
-        state.connections.insert(connection, Open { kind: Kind::default(), task });
+        state.connections.insert(connection, Open { kind: Kind::default(), half_open: false, task });
     }
 
     async fn take_effect(&mut self) {

@@ -84,6 +84,21 @@ impl Proxy {
         self.with(move |state| state.faults(which).for_each(|faults| faults.blackhole = true));
     }
 
+    /// Holds everything on the connections that are open now, in both directions, until [`heal`](Self::heal) or a
+    /// [`cut`](Self::cut). New connections work: to a client the old ones look half-open.
+    pub fn half_open(&self, which: Which) {
+        self.with(move |state| {
+            let open = state.connections.values_mut().filter(|open| which.covers(open.kind));
+            open.for_each(|open| open.half_open = true);
+        });
+    }
+
+    /// Holds what the server sends, until [`heal`](Self::heal) delivers it or a [`cut`](Self::cut) throws it away. The
+    /// server gets and executes whatever clients send, on new connections, too.
+    pub fn hold_replies(&self, which: Which) {
+        self.with(move |state| state.faults(which).for_each(|faults| faults.hold_replies = true));
+    }
+
     /// Delays whatever the server sends from now on by this time, until [`heal`](Self::heal).
     pub fn delay(&self, which: Which, time: Duration) {
         self.with(move |state| state.faults(which).for_each(|faults| faults.delay = time));

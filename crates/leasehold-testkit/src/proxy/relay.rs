@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{
     exchange::{Command, Exchange, Received},
-    hub::{Hub, Sent},
+    hub::{Hub, Sent, Way},
 };
 use crate::resp;
 
@@ -36,8 +36,8 @@ pub(super) async fn relay(hub: &Hub, id: usize, client: TcpStream, server: u16) 
     let exchange = RefCell::new(Exchange::default());
     let (commands, to_server) = unbounded_channel();
     let (replies, to_client) = unbounded_channel();
-    let up = Direction { hub, id, from: &client, to: &server };
-    let down = Direction { hub, id, from: &server, to: &client };
+    let up = Direction { hub, id, way: Way::ToServer, from: &client, to: &server };
+    let down = Direction { hub, id, way: Way::ToClient, from: &server, to: &client };
     tokio::select! {
         delivered = up.deliver(to_server) => delivered,
         delivered = down.deliver(to_client) => delivered,
@@ -49,6 +49,7 @@ pub(super) async fn relay(hub: &Hub, id: usize, client: TcpStream, server: u16) 
 struct Direction<'a> {
     hub: &'a Hub,
     id: usize,
+    way: Way,
     from: &'a TcpStream,
     to: &'a TcpStream,
 }
@@ -124,9 +125,9 @@ impl Direction<'_> {
             sleep_until(due).await;
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                self.hub.let_pass(self.id).await;
+                self.hub.let_pass(self.id, self.way).await;
                 self.to.writable().await?;
-                if self.hub.holds(self.id) {
+                if self.hub.holds(self.id, self.way) {
                     continue;
                 }
                 match self.to.try_write(rest) {
@@ -136,7 +137,7 @@ impl Direction<'_> {
                 }
             }
         }
-        self.hub.let_pass(self.id).await;
+        self.hub.let_pass(self.id, self.way).await;
         Ok(())
     }
 }
