@@ -260,29 +260,40 @@ impl<G: Granted> Acquire<G> {
         self.into_future().block()
     }
 
-    /// Waits, and tells what came of it in the words of whoever asked.
+    /// Waits, and tells what came of it in the words of whoever asked, who may learn from it who holds the lock.
     fn begin<T: 'static>(
         self,
+        names_holder: bool,
         told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
     ) -> Operation<T> {
         let Request { target, options, .. } = &self.request;
         let is_group = target.as_ref().is_ok_and(|target| target.kind == Kind::Group);
         if options.owner.is_some() || is_group {
             // Which hold is meant, and whether it can be, is seen when it is awaited.
-            return Operation::new(async move { self.ready(told).await });
+            return Operation::new(async move { self.ready(names_holder, told).await });
         }
-        self.ready(told)
+        self.ready(names_holder, told)
     }
 
     /// The same for a hold that can be made ready now, before the future that enters it: so that has no room for options.
-    fn ready<T>(self, told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static) -> Operation<T> {
+    fn ready<T>(
+        self,
+        names_holder: bool,
+        told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
+    ) -> Operation<T> {
         let Request { shared, target, options } = self.request;
         let entering = options.prepare(shared, target, self.wait);
         let (patience, way) = (Patience::from_wait(self.wait), options.way);
         Operation::new(async move {
             // Borrowed: what is moved out of a future's beginning is in it twice.
             let granted = match &entering {
-                Ok(entering) => wait(entering, patience, &way).await,
+                Ok(entering) => {
+                    let granted = wait(entering, patience, &way).await;
+                    if names_holder {
+                        entering.hold.shared.tell_holder(&entering.hold.spot.target, &granted);
+                    }
+                    granted
+                }
                 Err(invalid) => Err(invalid.clone().into()),
             };
             told(granted.map(G::from_guard))
@@ -295,7 +306,7 @@ impl<G: Granted> IntoFuture for Acquire<G> {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.begin(|granted| granted)
+        self.begin(true, |granted| granted)
     }
 }
 
@@ -393,7 +404,7 @@ impl<G: Granted> IntoFuture for TryAcquire<G> {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        self.0.wait(Duration::ZERO).begin(unless_busy)
+        self.0.wait(Duration::ZERO).begin(false, unless_busy)
     }
 }
 

@@ -14,7 +14,7 @@ use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
 use crate::engine::{Engine, Kind, Spot, Target};
-use crate::error::{Invalid, WriteError};
+use crate::error::{AcquireError, Invalid, WriteError};
 use crate::fair::FairLock;
 use crate::fence::Stale;
 use crate::fenced::FencedLock;
@@ -343,10 +343,30 @@ impl Shared {
         }
     }
 
+    /// Notes that a caller is told who holds a target: if it is an owner of this client, its hold is not passed on to
+    /// another task under the same owner.
+    pub(crate) fn tell_owner(&self, target: &Target, owner: OwnerId) {
+        if owner.client == self.id && self.engine.relays() {
+            self.drawn_hold(&Spot { target: target.clone(), owner, amount: 1 });
+        }
+    }
+
+    /// The same for an error that names the holder.
+    pub(crate) fn tell_holder<T>(&self, target: &Target, result: &Result<T, AcquireError>) {
+        if let Err(AcquireError::Timeout { holder: Some(holder), .. }) = result {
+            self.tell_owner(target, holder.at(self.id));
+        }
+    }
+
+    /// The hold of an owner that we drew, which is in the hands of its guard: the engine knows it.
+    fn drawn_hold(&self, spot: &Spot) -> Option<Arc<Hold>> {
+        let hold = self.engine.term(spot).and_then(|term| term.hold());
+        hold.inspect(|hold| hold.tell_owner())
+    }
+
     /// The hold of a named owner, the same for all who ask for it while anybody has it.
     pub(crate) fn named_hold(self: &Arc<Self>, spot: Spot) -> Arc<Hold> {
-        // An owner that we drew has its hold in the hands of its guard; the engine knows it.
-        if let Some(hold) = self.engine.term(&spot).and_then(|term| term.hold()) {
+        if let Some(hold) = self.drawn_hold(&spot) {
             return hold;
         }
         let key = spot.of_hold();

@@ -177,8 +177,12 @@ impl Guard {
 
     /// Under which owner the lock is held. Good for logs, and to re-enter from elsewhere by
     /// [`as_owner`](crate::Acquire::as_owner).
+    ///
+    /// No later guard has this owner. So a hold whose owner was asked for is not
+    /// [handed over](crate::Lock::local_handover) to another task of this client: the lock is released at the server.
     #[must_use]
     pub fn owner(&self) -> Owner {
+        self.hold.tell_owner();
         self.hold.spot.owner.into()
     }
 

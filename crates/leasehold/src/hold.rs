@@ -4,6 +4,7 @@ mod seat;
 mod together;
 
 use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::engine::{
 };
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
-use crate::lease::{Lease, margin};
+use crate::lease::{Lapse, Lease, margin};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
@@ -31,6 +32,8 @@ pub(crate) struct Hold {
     seat: tokio::sync::Mutex<Seat>,
     /// Terms whose guard was dropped while somebody sat: whoever gets up gives them back.
     owed: Mutex<Option<Box<Owed>>>,
+    /// Whether a caller was told the owner, and so can act in its name.
+    owner_told: AtomicBool,
 }
 
 /// A note of a guard that was dropped, and those that were there before it.
@@ -109,7 +112,17 @@ impl Hold {
 
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
         let seat = Seat::new(Lease::Kept(shared.watchdog), named);
-        Self { shared, spot, seat: tokio::sync::Mutex::new(seat), owed: Mutex::default() }
+        let seat = tokio::sync::Mutex::new(seat);
+        Self { shared, spot, seat, owed: Mutex::default(), owner_told: AtomicBool::new(named) }
+    }
+
+    /// Notes that a caller is told the owner: from now on the hold is not passed on to another task.
+    pub(crate) fn tell_owner(&self) {
+        self.owner_told.store(true, Ordering::SeqCst);
+    }
+
+    fn is_owner_told(&self) -> bool {
+        self.owner_told.load(Ordering::SeqCst)
     }
 
     /// Tries once to enter, for the first time or again.
@@ -131,14 +144,14 @@ impl Hold {
                     return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
                 }
                 Attempt::Busy(busy) => {
-                    seat.unused = Some(term).filter(|_| seat.count == 0);
+                    seat.unused = Some(term).filter(|term| seat.count == 0 && term.is_held());
                     return Ok(Tried::Busy(busy));
                 }
                 Attempt::Misfit if entry.rw.upgrade => return Err(Loss::Gone.into()),
                 Attempt::Misfit => return Err(Invalid::OnlyReads.into()),
                 Attempt::NotAsked(failure) => return Err(failure.into()),
                 Attempt::Gone if seat.count == 0 => {
-                    self.abandon(0, entry.lease);
+                    self.abandon(0, seat.lapse(entry.lease));
                     let text = "the server still counts a hold of this owner that was given up";
                     return Err(Failure::Unavailable(text.into()).into());
                 }
@@ -171,7 +184,7 @@ impl Hold {
             Attempt::NotAsked(failure) => Err(failure.into()),
             Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) => {
                 term.lose(Loss::Gone);
-                Err(Loss::Gone.into())
+                Err(term.loss().unwrap_or(Loss::Gone).into())
             }
         }
     }
@@ -200,7 +213,8 @@ impl Hold {
         // A writer that only looks bars nobody.
         let is_serious = turn.is_some() || self.spot.target.kind == Kind::Read;
         let prefer_writers = entry.rw.prefer_writers && is_serious;
-        let undo = Undo { hold: self, count: seat.count, lease };
+        let (count, lapse) = (seat.count, seat.lapse(lease));
+        let undo = Undo { hold: self, count, lapse, begins: Some(&**term).filter(|_| count == 0) };
         // In a block of its own: nothing of the claim is kept while we wait.
         let asked = {
             let claim = Claim {
@@ -218,11 +232,16 @@ impl Hold {
         };
         let attempt = asked.await?;
         if let Attempt::Granted(until, _) = attempt {
-            term.lasts(until);
-            if term.loss().is_some() {
-                return Err(Failure::Unavailable("the answer came after the lease had run out".into()));
+            if let Some(until) = until {
+                term.lasts(until);
             }
-            seat.entered(entry, undo.lease, begun, limit, term);
+            match term.claim() {
+                // A caller that takes the lock by force has had it, and is told by its guard that it is lost again.
+                Some(Loss::TakenOver | Loss::ForceUnlocked) if entry.steal => {}
+                Some(loss) => return unseen(loss).map(Attempt::Busy),
+                None => {}
+            }
+            seat.entered(entry, lease, begun, limit, term);
         }
         undo.disarm();
         Ok(attempt)
@@ -265,9 +284,9 @@ impl Hold {
     ) -> Result<u32, ReleaseError> {
         let from = seat.count;
         seat.count -= 1;
-        let undo = Undo { hold: self, count: seat.count, lease: seat.lease };
+        let undo = Undo { hold: self, count: seat.count, lapse: seat.lapse(seat.lease), begins: None };
         if seat.count == 0 {
-            seat.term = None;
+            seat.vacate();
             end(term);
         }
         let released = self.shared.engine.release(&self.spot, from, seat.lease).await;
@@ -276,7 +295,7 @@ impl Hold {
         match released {
             Released::Left(left, until) => {
                 if let Some(until) = until {
-                    term.lasts(until);
+                    term.lasts_at_least(until);
                 }
                 Ok(left)
             }
@@ -322,12 +341,14 @@ impl Hold {
     }
 
     /// Makes the lease last at least `length` from now.
-    pub(crate) async fn extend(&self, term: &Term, length: Duration) -> Result<Duration, ExtendError> {
+    pub(crate) async fn extend(&self, term: &Arc<Term>, length: Duration) -> Result<Duration, ExtendError> {
         // In turn with the other steps: a late answer must not undo what a later one said.
         let mut seat = self.sit().await;
-        if let Some(loss) = term.loss() {
+        // The guard may be gone by now, and the hold another task's.
+        if let Some(loss) = seat.loss_of(term) {
             return Err(ExtendError::NotHeld(loss));
         }
+        seat.extends(length);
         match self.shared.engine.renew(&self.spot, length).await? {
             Renewed::Until(until) => term.lasts(until),
             Renewed::Gone => term.lose(Loss::Gone),
@@ -367,8 +388,19 @@ impl Hold {
         seated
     }
 
-    fn abandon(&self, count: u32, lease: Lease) {
-        self.shared.engine.abandon(&self.spot, count, lease);
+    fn abandon(&self, count: u32, lapse: Lapse) {
+        self.shared.engine.abandon(&self.spot, count, lapse);
+    }
+}
+
+/// What a grant comes to whose caller found it lost: it has done nothing under it, and can go on waiting if another
+/// caller ended it. A reply that took longer than the lease says nothing about the lock.
+fn unseen(loss: Loss) -> Result<Busy, Failure> {
+    match loss {
+        Loss::TakenOver | Loss::ForceUnlocked | Loss::Gone | Loss::Shutdown => Ok(Busy::default()),
+        Loss::Expired | Loss::Unreachable | Loss::MaxHold => {
+            Err(Failure::Unavailable("the answer came after the lease had run out".into()))
+        }
     }
 }
 

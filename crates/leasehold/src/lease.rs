@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::error::Invalid;
+use crate::time::Instant;
 
 /// How the end of a hold is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,6 +19,33 @@ impl Lease {
         match self {
             Self::Kept(length) | Self::Fixed(length) => length,
         }
+    }
+}
+
+/// When an engine forgets a hold by itself: after its lease, or when an extension of it is over.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "inside a process nothing has to be repeated"))]
+pub(crate) struct Lapse {
+    lease: Lease,
+    extended: Option<Instant>,
+}
+
+impl Lapse {
+    pub(crate) fn new(lease: Lease, extended: Option<Instant>) -> Self {
+        Self { lease, extended }
+    }
+
+    /// The moment, if the lease began no later than now.
+    #[cfg(feature = "redis")]
+    pub(crate) fn at(self) -> Instant {
+        let lapses = crate::time::now() + self.lease.length();
+        self.extended.map_or(lapses, |extended| lapses.max(extended))
+    }
+}
+
+impl From<Lease> for Lapse {
+    fn from(lease: Lease) -> Self {
+        Self::new(lease, None)
     }
 }
 

@@ -73,12 +73,13 @@ impl Lock {
     /// said otherwise.
     ///
     /// When many tasks of one process want the same lock, asking the server for each turn is what takes the time. So the
-    /// hold of a plain [`acquire`](Lock::acquire) is given to the next task that waits for one here, under the same
-    /// [owner](crate::Guard::owner), for at most 50 ms since the server last gave it and for a limited number of turns;
-    /// then it is released, and if others listen, they come first. It is the same for
+    /// hold of a plain [`acquire`](Lock::acquire) is given to the next task that waits for one here, for at most 50 ms since
+    /// the server last gave it and for a limited number of turns; at the server its owner stays the same. Then it is released, and if others listen, they come first. It is the same for
     /// [`setnx_lock`](crate::Client::setnx_lock); but libraries that do not listen, and look from time to time instead,
     /// seldom find such a lock free while many tasks here want it. Acquisitions with a lease, a token, an owner of their
-    /// own, or `max_hold`, and those of other locks, always ask the server.
+    /// own, or `max_hold`, and those of other locks, always ask the server; and a hold whose owner a caller was told, by
+    /// [`Guard::owner`](crate::Guard::owner), [`holder`](Lock::holder) or an error, is always released there: no two guards
+    /// have an owner in common that anybody knows of.
     ///
     /// Off, every acquisition has an owner of its own, and everybody at the server sees each of them.
     #[must_use]
@@ -123,7 +124,15 @@ impl Lock {
     ///
     /// A question changes nothing.
     pub fn holder(&self) -> Operation<Result<Option<Holder>, QueryError>> {
-        self.ask(None, |holding| holding.map(Holder::from))
+        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        Operation::new(async move {
+            let target = target?;
+            let holding = shared.engine.query(&target, None).await?;
+            if let Some(owner) = holding.and_then(|holding| holding.owner) {
+                shared.tell_owner(&target, owner);
+            }
+            Ok(holding.map(Holder::from))
+        })
     }
 
     /// Whether anybody holds the lock.

@@ -77,17 +77,24 @@ impl Relay {
         engine.call_heir(&hold.spot);
         // Whoever was to have it may have left before it was there.
         self.settle(engine.as_ref(), &hold.spot);
+        if time::now() >= tenure.end() {
+            // The timer may have looked before the guard was there, and looks once: a waiter that is never polled again
+            // would keep the hold for ever.
+            self.recall(hold);
+        }
         Some(next)
     }
 
-    /// What was passed to whoever stands at this spot with this ticket, if it is that one's turn.
+    /// What was passed to the waiter of this ticket, if it is its turn. Only a waiter that gets it leaves the line: one
+    /// that left and got nothing would wait where no wake-up comes.
     pub(crate) fn take(&self, engine: &dyn Engine, spot: &Spot, ticket: Ticket) -> Option<Guard> {
-        let guard = {
-            let mut passing = self.passing();
-            let is_heir = passing.contains_key(&spot.target) && engine.inherits(spot, ticket);
-            if is_heir { passing.remove(&spot.target) } else { None }
-        };
-        guard.filter(Guard::is_held)
+        let mut passing = self.passing();
+        let is_held = passing.get(&spot.target).map(Guard::is_held)?;
+        let is_due = !is_held || engine.inherits(spot, ticket);
+        let guard = if is_due { passing.remove(&spot.target) } else { None };
+        drop(passing);
+        // One that was lost on its way is given back by being dropped, now that the mutex is free.
+        guard.filter(|_| is_held)
     }
 
     /// Gives back what was passed to somebody who has left, if nobody can have it now.

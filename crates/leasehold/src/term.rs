@@ -28,6 +28,8 @@ pub(crate) struct Term {
 struct State {
     until: Until,
     end: Option<End>,
+    /// Whether a caller has taken the grant. A grant whose future is never polled again must not be renewed.
+    claimed: bool,
 }
 
 /// Until when a term lasts if nothing happens.
@@ -48,7 +50,7 @@ enum End {
 impl Term {
     /// A term that has not begun: it lasts until somebody says until when.
     pub(crate) fn new(hold: Weak<Hold>) -> Arc<Self> {
-        let state = State { until: Until::Kept(Duration::ZERO), end: None };
+        let state = State { until: Until::Kept(Duration::ZERO), end: None, claimed: false };
         Arc::new(Self { hold, state: Mutex::new(state), changed: OnceLock::new() })
     }
 
@@ -56,6 +58,7 @@ impl Term {
     pub(crate) fn next(&self) -> Arc<Self> {
         let next = Self::new(self.hold.clone());
         next.lasts(self.judged().until);
+        next.judged().claimed = true;
         next
     }
 
@@ -74,6 +77,19 @@ impl Term {
         }
     }
 
+    /// Moves the deadline to `until` if that is later. For what never shortens a hold: its reply may be older than an
+    /// extension that the term knows of.
+    pub(crate) fn lasts_at_least(&self, until: Until) {
+        let is_later = match (self.judged().until, until) {
+            (Until::Deadline(before, _), Until::Deadline(after, _)) => after > before,
+            (Until::Kept(_), Until::Deadline(..)) => false,
+            (_, Until::Kept(_)) => true,
+        };
+        if is_later {
+            self.lasts(until);
+        }
+    }
+
     /// Brings the deadline nearer, if `at` is nearer.
     pub(crate) fn lasts_at_most(&self, at: Instant, loss: Loss) {
         let nearer = match self.judged().until {
@@ -83,6 +99,19 @@ impl Term {
         if nearer {
             self.lasts(Until::Deadline(at, loss));
         }
+    }
+
+    /// Notes that a caller has taken the grant, and tells why it is lost if it is already.
+    pub(crate) fn claim(&self) -> Option<Loss> {
+        let mut state = self.judged();
+        state.claimed = true;
+        state.end.map(|end| if let End::Lost(loss) = end { loss } else { Loss::Gone })
+    }
+
+    /// Whether a caller has taken the grant.
+    #[cfg(feature = "redis")]
+    pub(crate) fn is_claimed(&self) -> bool {
+        self.judged().claimed
     }
 
     /// Ends the term because its last guard is gone.

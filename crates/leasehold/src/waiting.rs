@@ -4,7 +4,7 @@
 //! its own deadline, or a safety cap, whichever comes first. An engine inside the process sees to the last by itself.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -121,6 +121,7 @@ pub(crate) fn wait<'a, A: Awaited>(
         awaited.shared().check_open()?;
         let mut turn: Option<Turn<'_>> = None;
         let mut failures = 0;
+        let mut rest = Rest::default();
         loop {
             let ticket = turn.as_ref().map(|turn| turn.ticket);
             let tried = match try_at_once(awaited, ticket).await {
@@ -154,7 +155,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                 Err(error) => return Err(error),
             };
             if let Some(back_off) = &way.spin {
-                Box::pin(wait.pause(back_off.pause(failures))).await?;
+                rest.of(Box::pin(wait.pause(back_off.pause(failures)))).await?;
                 failures = failures.saturating_add(1);
                 continue;
             }
@@ -169,10 +170,10 @@ pub(crate) fn wait<'a, A: Awaited>(
             };
             let place = turn.insert(place);
             if next == Next::Look {
-                Box::pin(wait.listening(place)).await?;
+                rest.of(Box::pin(wait.listening(place))).await?;
             } else {
                 // The hint is asked first: if it is there, nobody need look at the clock.
-                let awoken = race(place.hint(next), wait.timer(length)).await;
+                let awoken = rest.of(race(place.hint(next), wait.timer(length))).await;
                 wait.awake(&awoken)?;
             }
         }
@@ -194,6 +195,33 @@ fn try_at_once<A: Awaited>(
             Poll::Pending => None,
         })
     })
+}
+
+/// What a waiter does between two tries. Every way round its loop leads through here, so no defect elsewhere can make
+/// it spin: a waiter whose rests are over before they begin lets the other tasks of its thread run, too.
+#[derive(Default)]
+struct Rest {
+    /// How many rests in a row were over at once.
+    restless: u8,
+}
+
+/// So many tries without a rest are ordinary: a hint that has come already, a look before the first sleep.
+const RESTLESS: u8 = 4;
+
+impl Rest {
+    fn of<F: Future + Unpin>(&mut self, mut rest: F) -> impl Future<Output = F::Output> + Unpin {
+        let (mut has_rested, mut yields) = (false, self.restless >= RESTLESS);
+        poll_fn(move |context| {
+            if std::mem::take(&mut yields) {
+                context.waker().wake_by_ref();
+                return Poll::Pending;
+            }
+            let polled = Pin::new(&mut rest).poll(context);
+            has_rested |= polled.is_pending();
+            self.restless = if has_rested { 0 } else { self.restless.saturating_add(1) };
+            polled
+        })
+    }
 }
 
 /// One waiter's clock and what it has seen.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
-use crate::lease::Lease;
+use crate::lease::{Lapse, Lease};
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time;
@@ -86,9 +86,9 @@ impl Engine for Faulty {
         self.answer(|memory| memory.renew(spot, length))
     }
 
-    fn abandon(&self, spot: &Spot, count: u32, lease: Lease) {
+    fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse) {
         // The engine's own affair: a real one repeats it until it is done.
-        self.memory.abandon(spot, count, lease);
+        self.memory.abandon(spot, count, lapse);
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {

@@ -23,7 +23,7 @@ pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 pub(crate) use self::target::{Family, Kind, Spot, Target};
 use crate::client_id::ClientId;
 use crate::error::Failure;
-use crate::lease::Lease;
+use crate::lease::{Lapse, Lease};
 use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
 use crate::term::{Term, Until};
@@ -58,8 +58,8 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Sees to it that a hold has at most `count`, without anybody waiting for the answer.
     ///
     /// For dropped guards, cancelled attempts and releases whose answer is missing. It never fails: what cannot
-    /// be done now is repeated by the engine until the lease is over.
-    fn abandon(&self, spot: &Spot, count: u32, lease: Lease);
+    /// be done now is repeated by the engine until the hold lapses by itself.
+    fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse);
 
     /// The term of a hold, if it is one of ours.
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
@@ -172,8 +172,9 @@ pub(crate) struct Claim<'a> {
 
 #[derive(Debug, Clone)]
 pub(crate) enum Attempt {
-    /// The lock is ours, until then by our own clock; with its token, if one was asked for.
-    Granted(Until, Option<u64>),
+    /// The lock is ours; with its token, if one was asked for. Until when by our own clock, unless the engine has told
+    /// the term so itself.
+    Granted(Option<Until>, Option<u64>),
     /// Somebody else has it, or is next. It may be worth trying again after this time.
     Busy(Busy),
     /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.
@@ -191,7 +192,7 @@ pub(crate) enum Attempt {
 #[derive(Debug, Clone)]
 pub(crate) enum AttemptAll {
     /// All are ours, each as [`Attempt::Granted`] says.
-    Granted(Vec<(Until, Option<u64>)>),
+    Granted(Vec<(Option<Until>, Option<u64>)>),
     /// None is, because of this one.
     Busy(usize, Busy),
     /// There was no way to ask, so there is nothing to undo.

@@ -2,14 +2,15 @@
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Access, Entry, Hold};
 use crate::engine::{Family, Spot};
-use crate::lease::Lease;
+use crate::lease::{Lapse, Lease};
 use crate::loss::Loss;
 use crate::relay::Tenure;
 use crate::term::Term;
-use crate::time::Instant;
+use crate::time::{self, Instant};
 
 /// What is known of a hold between two steps.
 pub(super) struct Seat {
@@ -30,12 +31,24 @@ pub(super) struct Seat {
     pub(super) named: bool,
     /// Since when it may go to others of this client as it is, if it may.
     tenure: Option<Tenure>,
+    /// Until when an extension may keep it on the engine's side, however the extension ended.
+    extended: Option<Instant>,
 }
 
 impl Seat {
     pub(super) fn new(lease: Lease, named: bool) -> Self {
-        let (term, unused, limit, tenure) = (None, None, None, None);
-        Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, tenure }
+        let (term, unused, limit, tenure, extended) = (None, None, None, None, None);
+        Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, tenure, extended }
+    }
+
+    /// Notes that the engine is about to be asked to keep the hold for this long.
+    pub(super) fn extends(&mut self, length: Duration) {
+        self.extended = self.extended.max(time::now().checked_add(length));
+    }
+
+    /// When the engine forgets the hold by itself if nothing undoes a step that was made with this lease.
+    pub(super) fn lapse(&self, lease: Lease) -> Lapse {
+        Lapse::new(lease, self.extended)
     }
 
     /// One more count, entered like this, and begun then, if anything is counted from there.
@@ -88,14 +101,15 @@ impl Seated<'_> {
     /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
     pub(super) fn leave_lost_term(&mut self) {
         if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
-            self.hold.abandon(0, self.lease);
+            self.hold.abandon(0, self.lapse(self.lease));
             self.vacate();
         }
     }
 
     /// Lets the next in line of this client have the hold as it is, if it can; then `term` has ended.
     pub(super) fn pass_on(&mut self, term: &Arc<Term>) -> bool {
-        if self.count != 1 || !term.is_held() {
+        // A caller that knows the owner may still act in its name, and must not meet another task's hold.
+        if self.count != 1 || !term.is_held() || self.hold.is_owner_told() {
             return false;
         }
         let (Some(tenure), Some(hold)) = (&mut self.tenure, term.hold()) else { return false };
@@ -108,6 +122,7 @@ impl Seated<'_> {
     pub(super) fn vacate(&mut self) {
         self.term = None;
         self.count = 0;
+        self.extended = None;
     }
 
     pub(super) fn give_back(&mut self, term: &Arc<Term>) {
@@ -122,7 +137,10 @@ impl Seated<'_> {
             self.term = None;
             term.release();
         }
-        self.hold.abandon(self.count, self.lease);
+        self.hold.abandon(self.count, self.lapse(self.lease));
+        if self.count == 0 {
+            self.extended = None;
+        }
     }
 }
 
@@ -151,7 +169,9 @@ impl Drop for Seated<'_> {
 pub(super) struct Undo<'a> {
     pub(super) hold: &'a Hold,
     pub(super) count: u32,
-    pub(super) lease: Lease,
+    pub(super) lapse: Lapse,
+    /// The term that the step was to begin, if it was the first.
+    pub(super) begins: Option<&'a Term>,
 }
 
 impl Undo<'_> {
@@ -162,6 +182,10 @@ impl Undo<'_> {
 
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
-        self.hold.abandon(self.count, self.lease);
+        if let Some(term) = self.begins {
+            // Before it is abandoned: a grant that arrives from now on finds its term ended, and is not kept.
+            term.release();
+        }
+        self.hold.abandon(self.count, self.lapse);
     }
 }

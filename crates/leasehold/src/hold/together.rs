@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::seat::Undo;
-use super::{Entry, Hold};
+use super::{Entry, Hold, unseen};
 use crate::engine::{AttemptAll, Busy, Claim, RwOptions, Ticket};
-use crate::error::{AcquireError, Failure};
+use crate::error::AcquireError;
 use crate::guard::Guard;
 use crate::term::Term;
 use crate::time;
@@ -25,8 +25,8 @@ impl Hold {
             seats.push(hold.sit().await);
         }
         let terms: Vec<_> = holds.iter().map(|hold| Term::new(Arc::downgrade(hold))).collect();
-        let undo = |hold| Undo { hold, count: 0, lease: entry.lease };
-        let undos: Vec<_> = holds.iter().map(|hold| undo(hold.as_ref())).collect();
+        let undo = |hold, term| Undo { hold, count: 0, lapse: entry.lease.into(), begins: Some(term) };
+        let undos: Vec<_> = holds.iter().zip(&terms).map(|(hold, term)| undo(hold.as_ref(), term)).collect();
         // In a block of its own: nothing of the claims is kept while we wait.
         let asked = {
             let claims = holds.iter().zip(&terms).map(|(hold, term)| Claim {
@@ -53,10 +53,11 @@ impl Hold {
                 return Err(failure.into());
             }
         };
-        for (term, (until, _)) in terms.iter().zip(&granted) {
-            term.lasts(*until);
-            if term.loss().is_some() {
-                return Err(Failure::Unavailable("the answer came after the lease had run out".into()).into());
+        for (number, (term, (until, _))) in terms.iter().zip(&granted).enumerate() {
+            until.iter().for_each(|until| term.lasts(*until));
+            if let Some(loss) = term.claim() {
+                // Dropping the undos gives back the others.
+                return unseen(loss).map(|busy| Err((number, busy))).map_err(Into::into);
             }
         }
         undos.into_iter().for_each(Undo::disarm);

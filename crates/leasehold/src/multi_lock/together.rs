@@ -65,7 +65,9 @@ impl Together {
             if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
                 return Err(late(None));
             }
-            match wait(&self, Patience::from_wait(left), &Way::USUAL).await {
+            let step = wait(&self, Patience::from_wait(left), &Way::USUAL).await;
+            self.shared.tell_holder(&self.spot.target, &step);
+            match step {
                 Ok(Step::All(guards)) => return Ok(guards),
                 Ok(Step::Elsewhere(_)) if limit.is_some_and(|limit| limit.is_zero()) => {
                     return Err(late(None));

@@ -49,7 +49,7 @@ impl Machine for Group {
             let until = held.reenter(claim, now);
             let sooner = (before, held.expires);
             return (
-                Attempt::Granted(until, self.tokens.mint(claim)),
+                Attempt::Granted(Some(until), self.tokens.mint(claim)),
                 after.and(self.hint_if_sooner(target, sooner)),
             );
         }
@@ -81,7 +81,7 @@ impl Machine for Group {
             self.taken.insert(value.clone(), claim.spot.clone());
         }
         self.holds.insert(claim.spot.clone(), held);
-        (Attempt::Granted(until, self.tokens.mint(claim)), after)
+        (Attempt::Granted(Some(until), self.tokens.mint(claim)), after)
     }
 
     fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {

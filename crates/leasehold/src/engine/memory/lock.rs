@@ -44,7 +44,7 @@ impl Machine for Lock {
                 let before = held.expires;
                 let until = held.reenter(claim, now);
                 after = after.and(self.hint_if_sooner(before));
-                Attempt::Granted(until, self.tokens.mint(claim))
+                Attempt::Granted(Some(until), self.tokens.mint(claim))
             }
             Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
@@ -223,7 +223,7 @@ impl Lock {
         }
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
-        Attempt::Granted(until, self.tokens.mint(claim))
+        Attempt::Granted(Some(until), self.tokens.mint(claim))
     }
 
     /// Lets the heads look if the hold that they saw as lasting until `before` ends sooner.
@@ -389,11 +389,11 @@ mod tests {
         let is_called =
             || engine.poll_hint(&waiter, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
         assert!(!is_called());
-        engine.abandon(&first, 0, Lease::Kept(SECOND));
+        engine.give_up(&first, 0);
         assert!(is_called());
         assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock waits for nobody");
         assert!(matches!(try_for(&waiter, Some(ticket)), Attempt::Busy(_)));
-        engine.abandon(&second, 0, Lease::Kept(SECOND));
+        engine.give_up(&second, 0);
         assert!(is_called());
     }
 }

@@ -38,7 +38,7 @@ use super::{
     Target, Ticket,
 };
 use crate::client_id::ClientId;
-use crate::lease::Lease;
+use crate::lease::{Lapse, Lease};
 use crate::name::ByName;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
@@ -130,6 +130,11 @@ impl Memory {
         })
     }
 
+    /// Sees to it that a hold has at most `count`.
+    fn give_up(&self, spot: &Spot, count: u32) {
+        self.with(&spot.target, |machine, now| ((), machine.abandon(spot, count, now)));
+    }
+
     /// Which of several is not to be had, before any is taken: a token that was minted is not taken back.
     fn find_busy(&self, claims: &[Claim]) -> Option<(usize, Busy)> {
         let is_held = |claim: &Claim| {
@@ -141,7 +146,7 @@ impl Memory {
             Attempt::Busy(busy) => Some((number, busy)),
             Attempt::Granted(..) => {
                 // Free since we looked. Its term has ended by this, so it was busy, and whoever waits looks again at once.
-                self.abandon(claim.spot, 0, claim.lease);
+                self.give_up(claim.spot, 0);
                 Some((number, Busy::default()))
             }
             _ => None,
@@ -173,7 +178,7 @@ impl Engine for Memory {
                 Attempt::Granted(until, token) => granted.push((until, token)),
                 not_granted => {
                     for taken in &claims[..number] {
-                        self.abandon(taken.spot, 0, taken.lease);
+                        self.give_up(taken.spot, 0);
                     }
                     let busy = if let Attempt::Busy(busy) = not_granted { busy } else { Busy::default() };
                     return Reply::now(AttemptAll::Busy(number, busy));
@@ -195,8 +200,8 @@ impl Engine for Memory {
         Reply::now(self.with(&spot.target, |machine, now| machine.renew(spot, length, now)))
     }
 
-    fn abandon(&self, spot: &Spot, count: u32, _lease: Lease) {
-        self.with(&spot.target, |machine, now| ((), machine.abandon(spot, count, now)));
+    fn abandon(&self, spot: &Spot, count: u32, _lapse: Lapse) {
+        self.give_up(spot, count);
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {

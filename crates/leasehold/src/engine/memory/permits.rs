@@ -83,7 +83,7 @@ impl Machine for Permits {
             self.taken.insert(id, Permit { ends, owner: Some(owner) });
         }
         self.holds.insert(owner, Held { amount, lease: claim.lease, term: Arc::clone(claim.term) });
-        (Attempt::Granted(until(claim.lease, ends, now), None), after)
+        (Attempt::Granted(Some(until(claim.lease, ends, now)), None), after)
     }
 
     fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {

@@ -45,7 +45,7 @@ impl Machine for Rw {
         let (attempt, more) = match self.held(claim.spot) {
             Some(held) if held.count == claim.held => {
                 let until = held.reenter(claim, now);
-                (Attempt::Granted(until, self.tokens.mint(claim)), self.hint_if_sooner(before))
+                (Attempt::Granted(Some(until), self.tokens.mint(claim)), self.hint_if_sooner(before))
             }
             None if claim.held == 0 => match claim.spot.target.kind {
                 Kind::Write => self.write(claim, turn, now),
@@ -189,7 +189,7 @@ impl Rw {
         self.writes.withdraw();
         let (held, until) = Held::new(claim, now);
         self.readers.insert(held.owner, held);
-        (Attempt::Granted(until, self.tokens.mint(claim)), after)
+        (Attempt::Granted(Some(until), self.tokens.mint(claim)), after)
     }
 
     /// Takes the write half for somebody who does not have it.
@@ -220,7 +220,7 @@ impl Rw {
         self.reads.withdraw();
         let (held, until) = Held::new(claim, now);
         self.writer = Some(held);
-        (Attempt::Granted(until, self.tokens.mint(claim)), after)
+        (Attempt::Granted(Some(until), self.tokens.mint(claim)), after)
     }
 
     /// Whether a writer that waits keeps new readers out. One whose future is left lying about does not.

@@ -64,7 +64,7 @@ impl Machine for Semaphore {
         let passed = Aftermath::waking(self.line.taken(turn));
         self.free = self.free.map(|free| free - i64::from(amount));
         self.holds.insert(owner, Held { amount, term: Arc::clone(claim.term) });
-        (Attempt::Granted(Until::Kept(claim.lease.length()), None), passed)
+        (Attempt::Granted(Some(Until::Kept(claim.lease.length())), None), passed)
     }
 
     fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {

@@ -129,7 +129,7 @@ impl Both {
         for kind in [Kind::Lock, Kind::Fair] {
             let spot = spot(Target::new(kind, name("taught")), 1);
             self.teach_attempt(&spot, None);
-            self.redis[0].abandon(&spot, 0, TAUGHT);
+            self.redis[0].abandon(&spot, 0, TAUGHT.into());
             while self.ask_redis(0, |redis| redis.query(&spot.target, None)).is_some() {}
         }
         // A writer that waits, bars readers, and leaves.

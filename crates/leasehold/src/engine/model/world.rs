@@ -172,7 +172,7 @@ impl<'a> World<'a> {
         let counts = matches!(hold.spot.target.kind.family(), Family::Lock | Family::Rw | Family::Group);
         let count = if all || !counts { 0 } else { hold.count - 1 };
         self.frees(at.name, hold.spot.target.kind);
-        self.both.tell(client(at), |engine, _| engine.abandon(&hold.spot, count, hold.lease));
+        self.both.tell(client(at), |engine, _| engine.abandon(&hold.spot, count, hold.lease.into()));
         self.both.finish(client(at));
         if count == 0 {
             self.holds.remove(&seat);
@@ -206,7 +206,7 @@ impl<'a> World<'a> {
     /// A hold that has learnt that it is lost gives back what may be left of it.
     fn learn_of_loss(&mut self, at: At, seat: &Seat, hold: &Hold) {
         self.frees(at.name, hold.spot.target.kind);
-        self.both.tell(client(at), |engine, _| engine.abandon(&hold.spot, 0, hold.lease));
+        self.both.tell(client(at), |engine, _| engine.abandon(&hold.spot, 0, hold.lease.into()));
         self.both.finish(client(at));
         self.holds.remove(seat);
     }

@@ -11,7 +11,6 @@ use super::hints::{Hints, is_silent};
 use super::{Parts, Redis, calls, rw_calls};
 use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
 use crate::error::Failure;
-use crate::term::Until;
 use crate::time;
 
 impl Redis {
@@ -41,18 +40,24 @@ impl Redis {
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
         let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(claim.term), begun);
         let length = kept.length(begun);
-        let answer = self.pipe().step(claim.spot, calls::acquire(claim, length));
-        let (steal, fenced, queue) = (claim.steal, claim.fenced, claim.queue);
+        let (parts, steal) = (Arc::clone(&self.parts), claim.steal);
+        let in_order = Box::new(move |answer: &Value| {
+            if matches!(answer, Value::Int(1..) | Value::Okay) {
+                parts.keeper.granted(kept, begun, length, steal);
+            }
+        });
+        let answer = self.pipe().step(claim.spot, calls::acquire(claim, length), Some(in_order));
+        let (spot, fenced, queue) = (claim.spot.clone(), claim.fenced, claim.queue);
         let parts = Arc::clone(&self.parts);
         let marks = rw_calls::marks(claim);
         if marks {
             parts.marks.add(claim.spot);
         }
         Reply::later(async move {
-            let Parts { hints, keeper, beats, pipe, .. } = parts.as_ref();
+            let Parts { hints, beats, pipe, .. } = parts.as_ref();
             let answer = match answer.await? {
                 // A `SET … NX` that was refused tells nothing else: only whoever is refused pays for a question.
-                Value::Nil => pipe.send(calls::query(&kept.spot.target, None)).await?,
+                Value::Nil => pipe.send(calls::query(&spot.target, None)).await?,
                 answer => answer,
             };
             let token = match answer {
@@ -61,11 +66,11 @@ impl Redis {
                 Value::Int(token @ 1..) => fenced.then_some(token.unsigned_abs()),
                 Value::Okay => None,
                 busy => {
-                    let mut attempt = busy_with(&busy, &kept.spot, hints)?;
+                    let mut attempt = busy_with(&busy, &spot, hints)?;
                     if let (Attempt::Busy(Busy { position: Some(position), .. }), Some(queueing)) =
                         (&attempt, queue)
                     {
-                        beats.add(&kept.spot, queueing, *position);
+                        beats.add(&spot, queueing, *position);
                     }
                     if let (Attempt::Busy(Busy { retry_in, .. }), true) = (&mut attempt, marks) {
                         // To leave the mark again.
@@ -74,17 +79,12 @@ impl Redis {
                     return Ok(attempt);
                 }
             };
-            let until = kept.until(begun, length);
-            beats.remove(&kept.spot);
+            beats.remove(&spot);
             if marks {
                 // The script took the mark away.
-                parts.marks.take(&kept.spot);
+                parts.marks.take(&spot);
             }
-            // An answer that is looked at too late says nothing about now: somebody else may have the lock.
-            if !matches!(until, Until::Deadline(end, _) if end <= time::now()) {
-                keeper.keep(kept, steal);
-            }
-            Ok(Attempt::Granted(until, token))
+            Ok(Attempt::Granted(None, token))
         })
     }
 
@@ -106,28 +106,40 @@ impl Redis {
         let kept: Vec<_> = claims.iter().map(kept).collect();
         let length = kept[0].length(begun);
         let fenced = claims[0].fenced;
-        let answer = self.pipe().step(claims[0].spot, calls::acquire_all(claims, length));
         let parts = Arc::clone(&self.parts);
+        let in_order = Box::new(move |answer: &Value| {
+            if tokens(answer, kept.len()).is_some() {
+                kept.into_iter().for_each(|kept| parts.keeper.granted(kept, begun, length, false));
+            }
+        });
+        let answer = self.pipe().step(claims[0].spot, calls::acquire_all(claims, length), Some(in_order));
+        let parts = Arc::clone(&self.parts);
+        let spots: Vec<_> = claims.iter().map(|claim| claim.spot.clone()).collect();
         Reply::later(async move {
-            let Parts { hints, keeper, .. } = parts.as_ref();
             let answer = answer.await?;
-            let Value::Array(parts) = &answer else { return Err(nonsense(&answer)) };
-            if let [Value::Text(_), Value::Int(number), busy @ ..] = parts.as_slice() {
-                let number = usize::try_from(number - 1).unwrap_or_default().min(kept.len() - 1);
-                return match busy_with(&Value::Array(busy.to_vec()), &kept[number].spot, hints)? {
-                    Attempt::Busy(busy) => Ok(AttemptAll::Busy(number, busy)),
-                    _ => Err(nonsense(&answer)),
-                };
+            if let Some(tokens) = tokens(&answer, spots.len()) {
+                let granted = tokens.map(|token| (None, fenced.then_some(token)));
+                return Ok(AttemptAll::Granted(granted.collect()));
             }
-            let mut granted = Vec::with_capacity(kept.len());
-            for (kept, token) in kept.into_iter().zip(parts) {
-                let Value::Int(token) = token else { return Err(nonsense(&answer)) };
-                granted.push((kept.until(begun, length), fenced.then_some(token.unsigned_abs())));
-                keeper.keep(kept, false);
+            let Value::Array(told) = &answer else { return Err(nonsense(&answer)) };
+            let [Value::Text(_), Value::Int(number), busy @ ..] = told.as_slice() else {
+                return Err(nonsense(&answer));
+            };
+            let number = usize::try_from(number - 1).unwrap_or_default().min(spots.len() - 1);
+            match busy_with(&Value::Array(busy.to_vec()), &spots[number], &parts.hints)? {
+                Attempt::Busy(busy) => Ok(AttemptAll::Busy(number, busy)),
+                _ => Err(nonsense(&answer)),
             }
-            Ok(AttemptAll::Granted(granted))
         })
     }
+}
+
+/// The tokens of several locks that were all granted, if that is what the answer says.
+fn tokens(answer: &Value, locks: usize) -> Option<impl Iterator<Item = u64>> {
+    let Value::Array(told) = answer else { return None };
+    let all = told.len() == locks && told.iter().all(|token| matches!(token, Value::Int(_)));
+    let token = |token: &Value| if let Value::Int(token) = token { token.unsigned_abs() } else { 0 };
+    all.then(|| told.iter().map(token))
 }
 
 /// What a claim comes to when `answer` tells how long the lock is held, and by whom.

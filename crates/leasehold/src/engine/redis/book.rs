@@ -75,6 +75,17 @@ impl Kept {
         Until::Deadline(end - margin(length), loss)
     }
 
+    /// For how long to renew it at `begun`: nothing if the hold is only to be looked at, because it has a lease of its own
+    /// or because no caller has taken the grant yet, and none may ever come. Counted permits have no lease: what is
+    /// renewed is the record of them, which others share.
+    pub(super) fn renewal(&self, begun: Instant) -> Duration {
+        let is_shared = self.spot.target.kind == Kind::Semaphore;
+        match self.lease {
+            Lease::Kept(_) if is_shared || self.term.is_claimed() => self.length(begun),
+            Lease::Kept(_) | Lease::Fixed(_) => Duration::ZERO,
+        }
+    }
+
     /// How long a lease that begins at `begun` may be: the limit cuts it.
     pub(super) fn length(&self, begun: Instant) -> Duration {
         let length = self.lease.length();
@@ -125,12 +136,15 @@ pub(super) struct Batch {
 }
 
 impl Book {
-    /// Notes a hold, and returns those of other terms that cannot be there beside it.
+    /// Notes a hold, unless its term has ended already, and returns those of other terms that cannot be there beside it.
     pub(super) fn insert(&mut self, kept: Kept) -> Vec<Kept> {
         let mut gone = self.remove_where(&kept.spot.target.name, |before| {
             before.spot == kept.spot || before.excludes(&kept)
         });
         gone.retain(|before| !Arc::ptr_eq(&before.term, &kept.term));
+        if !kept.term.is_held() {
+            return gone;
+        }
         self.entries = self.entries.wrapping_add(1);
         let place = self.free.pop().unwrap_or_else(|| {
             self.places.push(Place { kept: None, before: None, entry: 0 });

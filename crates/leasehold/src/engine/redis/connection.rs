@@ -9,11 +9,13 @@ use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use super::address::Address;
+use super::link::Identity;
 use super::pipeline::{Ear, Pipeline, RawAnswer, Sink, unavailable};
-use super::request::{Reading, Request};
+use super::request::{InOrder, Reading, Request};
 use super::resp::Value;
 use super::scripts::{Call, Deletes, Wording};
 use super::stream::Stream;
+use crate::engine::Spot;
 use crate::error::Failure;
 
 /// Where and how to connect.
@@ -178,9 +180,9 @@ impl Connection {
     }
 
     /// Runs a call, and tells the script to a server that does not know it.
-    pub(super) async fn run(&self, call: Call) -> RawAnswer {
+    pub(super) async fn run(&self, call: Call, in_order: Option<InOrder>) -> RawAnswer {
         let (caller, answer) = oneshot::channel();
-        let request = |call, reading| Sink::Caller(Request { call, is_step: false, reading, caller });
+        let request = |call, reading| Sink::Caller(Request { call, step: None, reading, in_order, caller });
         self.put(call, Wording::Hash, request);
         self.flush();
         received(answer).await
@@ -216,12 +218,17 @@ impl Connection {
         received(answer).await.map(drop)
     }
 
-    /// The number by which the server knows this connection, if it tells.
-    pub(super) async fn id(&self) -> Result<Option<i64>, Failure> {
-        match self.send(Call::command("CLIENT").arg("ID")).await {
-            Ok(Value::Int(id)) => Ok(Some(id)),
+    /// By what the server knows this connection, if it tells.
+    pub(super) async fn identity(&self) -> Result<Option<Identity>, Failure> {
+        match self.send(Call::command("CLIENT").arg("INFO")).await {
+            Ok(Value::Text(info)) => Ok(std::str::from_utf8(&info).ok().and_then(Identity::parse)),
             Err(Trouble::Broken(failure)) => Err(failure),
             _ => Ok(None),
         }
+    }
+
+    /// Ends the connection, and tells whose steps had no reply on it.
+    pub(super) fn end(&self) -> Vec<Spot> {
+        self.0.pipeline.end()
     }
 }

@@ -13,7 +13,7 @@ use super::hints::Hints;
 use super::io::Message;
 use super::link::Link;
 use super::pipeline::{RawAnswer, Sink};
-use super::request::{Reading, Request};
+use super::request::{InOrder, Reading, Request};
 use super::scripts::{Call, Wording};
 use crate::engine::{Kind, Spot};
 use crate::error::Failure;
@@ -34,6 +34,8 @@ struct State {
     link: Option<Link>,
     /// What is to be undone and not known to be, at most one for each count.
     unsettled: HashMap<Spot, Unsettled>,
+    /// Whose last step may still be carried out, and until when: it had no reply on a connection that could not be ended.
+    haunted: HashMap<Spot, Instant>,
     /// Those of them that wait for a connection.
     owed: Vec<Unsettled>,
     /// How many abandons there were.
@@ -54,8 +56,8 @@ pub(super) struct Abandon {
 pub(super) struct Unsettled {
     number: u64,
     abandon: Abandon,
-    /// A dead connection may still act: done once is not done for good.
-    repeat: bool,
+    /// Until when a dead connection may still act: done before that is not done for good.
+    repeat: Option<Instant>,
     /// The server has to be told the script.
     by_text: bool,
 }
@@ -79,14 +81,20 @@ const LONGEST_GHOST: Duration = Duration::from_secs(60);
 
 impl Desk {
     pub(super) fn new(hints: Arc<Hints>, supervisor: WeakUnboundedSender<Message>) -> Self {
-        let (unsettled, owed) = (HashMap::new(), Vec::new());
-        let state = State { link: None, unsettled, owed, abandons: 0, closed: false };
+        let (unsettled, haunted, owed) = (HashMap::new(), HashMap::new(), Vec::new());
+        let state = State { link: None, unsettled, haunted, owed, abandons: 0, closed: false };
         Self { state: Mutex::new(state), hints, supervisor }
     }
 
     /// Sends a call, and tells the caller what became of it. If it is a step from one count to the next, what is to be
     /// undone of the steps before goes first.
-    pub(super) fn send(&self, step: Option<&Spot>, call: Call, caller: oneshot::Sender<RawAnswer>) {
+    pub(super) fn send(
+        &self,
+        step: Option<&Spot>,
+        call: Call,
+        in_order: Option<InOrder>,
+        caller: oneshot::Sender<RawAnswer>,
+    ) {
         let mut state = self.state();
         let State { link, unsettled, closed, .. } = &mut *state;
         let Some(Link { connection, .. }) = link else {
@@ -101,9 +109,9 @@ impl Desk {
                 connection.put(undone.abandon.call(), Wording::Text, |_, _| Sink::Nobody);
             }
         }
-        let is_step = step.is_some();
+        let step = step.cloned();
         let is_unwritten = connection.put(call, Wording::Hash, |call, reading| {
-            Sink::Caller(Request { call, is_step, reading, caller })
+            Sink::Caller(Request { call, step, reading, in_order, caller })
         });
         if is_unwritten {
             flush(state);
@@ -123,11 +131,14 @@ impl Desk {
     pub(super) fn abandon(&self, mut abandon: Abandon) {
         let mut state = self.state();
         state.abandons += 1;
-        // What was to be undone before still is.
+        let mut repeat = state.haunted.get(&abandon.spot).copied();
+        // What was to be undone before still is, and for as long.
         if let Some(before) = state.unsettled.get(&abandon.spot) {
             abandon.count = abandon.count.min(before.abandon.count);
+            abandon.until = abandon.until.max(before.abandon.until);
+            repeat = repeat.max(before.repeat);
         }
-        let unsettled = Unsettled { number: state.abandons, abandon, repeat: false, by_text: false };
+        let unsettled = Unsettled { number: state.abandons, abandon, repeat, by_text: false };
         state.unsettled.insert(unsettled.abandon.spot.clone(), unsettled.clone());
         self.put_abandon(&mut state, unsettled);
         flush(state);
@@ -140,17 +151,17 @@ impl Desk {
         flush(state);
     }
 
-    /// From now on there is a connection. If dead ones may still act, what is to be undone is so more than once.
-    pub(super) fn link_up(&self, link: Link, ghosts: bool) {
+    /// From now on there is a connection. If dead ones may still act, what is to be undone is so more than once: what
+    /// waits for the connection, and what is yet to be undone of the steps that had no reply on them.
+    pub(super) fn link_up(&self, link: Link, ghosts: Option<Vec<Spot>>) {
+        let now = time::now();
         let mut state = self.state();
         state.link = Some(link);
+        state.haunted.retain(|_, until| *until > now);
+        let at_last = ghosts.as_ref().map(|_| now + LONGEST_GHOST);
+        state.haunted.extend(ghosts.into_iter().flatten().map(|spot| (spot, now + LONGEST_GHOST)));
         for mut unsettled in std::mem::take(&mut state.owed) {
-            unsettled.repeat |= ghosts;
-            if ghosts && matches!(unsettled.abandon.spot.target.kind, Kind::Semaphore | Kind::Permits) {
-                // What is only counted, or taken for good, has no lease to wait for.
-                let at_last = time::now() + LONGEST_GHOST;
-                unsettled.abandon.until = unsettled.abandon.until.min(at_last);
-            }
+            unsettled.repeat = unsettled.repeat.max(at_last);
             self.go_on(&mut state, unsettled, Outcome::Missing);
         }
         flush(state);
@@ -190,7 +201,7 @@ impl Desk {
         if state.unsettled.get(spot).is_none_or(|newest| newest.number != unsettled.number) {
             return;
         }
-        let done = outcome == Outcome::Done && !unsettled.repeat;
+        let done = outcome == Outcome::Done && !unsettled.is_repeated();
         if done || unsettled.abandon.until <= time::now() {
             state.unsettled.remove(spot);
         } else {
@@ -211,14 +222,15 @@ impl Desk {
         let then = move |answer, reading: Reading| {
             // A supervisor that has ended has nothing to do any more.
             let Some(supervisor) = supervisor.upgrade() else { return };
-            let done = (Outcome::Done, unsettled.repeat.then_some(AGAIN));
+            let done = (Outcome::Done, unsettled.is_repeated().then_some(AGAIN));
             let (outcome, pause) = match reading.read(answer) {
                 Ok(answer) => {
                     hints.released(&unsettled.abandon.spot, calls::listeners(&answer), begun);
                     done
                 }
-                // What may not be undone is not asked again.
-                Err(Trouble::Refused(Failure::Denied(_) | Failure::NotALock)) => done,
+                Err(Trouble::Refused(Failure::NotALock)) => done,
+                // Rights can be given back, and a server that refuses may be the wrong one.
+                Err(Trouble::Refused(Failure::Denied(_))) => (Outcome::Missing, Some(AGAIN)),
                 Err(Trouble::NoScript) => (Outcome::Unknown, None),
                 Err(Trouble::Refused(_)) => (Outcome::Missing, Some(jittered(BETWEEN_TRIES))),
                 Err(Trouble::Broken(_)) => {
@@ -243,6 +255,12 @@ fn flush(state: MutexGuard<'_, State>) {
     drop(state);
     if let Some(connection) = connection {
         connection.flush();
+    }
+}
+
+impl Unsettled {
+    fn is_repeated(&self) -> bool {
+        self.repeat.is_some_and(|until| until > time::now())
     }
 }
 

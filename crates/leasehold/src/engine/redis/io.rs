@@ -17,6 +17,7 @@ use super::hints::Hints;
 use super::keeper::Keeper;
 use super::lasting::{Lasting, NotAsked, Note};
 use super::link::Link;
+use super::request::InOrder;
 use super::resp::Value;
 use super::scripts::Call;
 use super::subscriber;
@@ -56,7 +57,16 @@ pub(super) enum Message {
 impl Pipe {
     /// Sends a call, now; the answer can be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> impl Future<Output = Answer> + Send + use<> {
-        self.request(None, call)
+        self.request(None, call, None)
+    }
+
+    /// Sends a call whose reply is noted in the order of the replies, whether or not the answer is awaited.
+    pub(super) fn send_in_order(
+        &self,
+        call: Call,
+        in_order: InOrder,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(None, call, Some(in_order))
     }
 
     /// Sends a call whose answer is of no use after `limit`. To be awaited on the thread of the sockets.
@@ -65,7 +75,7 @@ impl Pipe {
         call: Call,
         limit: Duration,
     ) -> impl Future<Output = Answer> + Send + use<> {
-        let answer = self.request(None, call);
+        let answer = self.request(None, call, None);
         async move {
             let late = |_| Err(Failure::Unavailable(format!("no answer within {limit:?}")));
             tokio::time::timeout(limit, answer).await.unwrap_or_else(late)
@@ -73,13 +83,23 @@ impl Pipe {
     }
 
     /// Sends a step from one count to the next. What is to be undone of the steps before goes first.
-    pub(super) fn step(&self, spot: &Spot, call: Call) -> impl Future<Output = Answer> + Send + use<> {
-        self.request(Some(spot), call)
+    pub(super) fn step(
+        &self,
+        spot: &Spot,
+        call: Call,
+        in_order: Option<InOrder>,
+    ) -> impl Future<Output = Answer> + Send + use<> {
+        self.request(Some(spot), call, in_order)
     }
 
-    fn request(&self, step: Option<&Spot>, call: Call) -> impl Future<Output = Answer> + Send + use<> {
+    fn request(
+        &self,
+        step: Option<&Spot>,
+        call: Call,
+        in_order: Option<InOrder>,
+    ) -> impl Future<Output = Answer> + Send + use<> {
         let (caller, answer) = oneshot::channel();
-        self.desk.send(step, call, caller);
+        self.desk.send(step, call, in_order, caller);
         async move { Ok(received(answer).await?) }
     }
 
@@ -145,7 +165,7 @@ impl Thread {
             runtime.block_on(async move {
                 match Link::open(&settings, 0, &pipe).await {
                     Ok(link) => {
-                        desk.link_up(link, false);
+                        desk.link_up(link, None);
                         let _ = ready.send(Ok(()));
                         tokio::spawn(subscriber::run(settings.clone(), Arc::clone(&hints)));
                         tokio::spawn(Arc::clone(&keeper).run(pipe.clone()));

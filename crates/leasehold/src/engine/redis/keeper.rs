@@ -49,8 +49,16 @@ impl Keeper {
         Self { state: Mutex::default(), changed: Notify::new(), room, hints }
     }
 
+    /// The server has granted a hold for `length` from `begun` on. To be called in the order of the replies, before the
+    /// caller hears of it: what the server does to the hold afterwards reaches its term in any case.
+    pub(super) fn granted(&self, kept: Kept, begun: Instant, length: Duration, taken_over: bool) {
+        // If it came too late, this ends the term.
+        kept.term.lasts(kept.until(begun, length));
+        self.keep(kept, taken_over);
+    }
+
     /// Begins to keep a hold. Those who were kept and cannot hold it beside this one have lost it.
-    pub(super) fn keep(&self, kept: Kept, taken_over: bool) {
+    fn keep(&self, kept: Kept, taken_over: bool) {
         let due = kept.due();
         let (displaced, is_soon) = {
             let mut state = self.state();
@@ -112,7 +120,9 @@ impl Keeper {
     pub(super) fn retire(&self) -> usize {
         let all = self.state().book.take_all();
         let held = all.filter(|kept| kept.term.is_held());
-        held.inspect(|kept| kept.term.lose(Loss::Shutdown)).count()
+        let lost = held.inspect(|kept| kept.term.lose(Loss::Shutdown));
+        // What no caller has taken yet is given back when it finds the term ended.
+        lost.filter(|kept| kept.term.is_claimed()).count()
     }
 
     /// After a gap nobody knows what has become of the holds: look now.
@@ -171,10 +181,8 @@ impl Keeper {
     /// Renews and checks holds of one kind.
     fn renew(self: Arc<Self>, batch: Vec<(Id, Kept)>, pipe: &Pipe) -> impl Future<Output = ()> + use<> {
         let begun = time::now();
-        let holds = batch.iter().map(|(_, kept)| match kept.lease {
-            Lease::Kept(_) => (&kept.spot, kept.length(begun)),
-            Lease::Fixed(_) => (&kept.spot, Duration::ZERO),
-        });
+        let lengths: Vec<_> = batch.iter().map(|(_, kept)| kept.renewal(begun)).collect();
+        let holds = batch.iter().zip(&lengths).map(|((_, kept), length)| (&kept.spot, *length));
         let call = calls::renew(batch[0].1.spot.target.kind, holds);
         // What comes after half of the time that is left comes too late to try again.
         let least = batch.iter().map(|(_, kept)| kept.term.remaining()).min().unwrap_or_default();
@@ -183,8 +191,8 @@ impl Keeper {
         async move {
             match answer.await {
                 Ok(Value::Array(verdicts)) => {
-                    for (id, verdict) in ids.into_iter().zip(verdicts) {
-                        self.judge(id, begun, &verdict);
+                    for ((id, length), verdict) in ids.into_iter().zip(lengths).zip(verdicts) {
+                        self.judge(id, begun, length, &verdict);
                     }
                 }
                 Ok(other) => tracing::warn!(?other, "a renewal was answered with nonsense"),
@@ -194,15 +202,18 @@ impl Keeper {
     }
 
     /// What the server says of an entry. It may have been given back meanwhile, and somebody else be in its place.
-    fn judge(&self, id: Id, begun: Instant, verdict: &Value) {
+    /// `length` is what it was renewed for, if it was.
+    fn judge(&self, id: Id, begun: Instant, length: Duration, verdict: &Value) {
         match verdict {
             Value::Int(1) => {
                 let mut state = self.state();
                 let Some(kept) = state.book.entry(id) else { return };
-                let lease = kept.lease;
-                let renewed = matches!(lease, Lease::Kept(_))
-                    .then(|| (Arc::clone(&kept.term), kept.until(begun, kept.length(begun))));
-                state.book.put_off(id, begun + lease.length() / 3);
+                let renewed =
+                    (!length.is_zero()).then(|| (Arc::clone(&kept.term), kept.until(begun, length)));
+                let is_unclaimed = renewed.is_none() && matches!(kept.lease, Lease::Kept(_));
+                // A caller may take the grant at any moment, and needs time for a renewal then.
+                let pause = if is_unclaimed { kept.term.remaining() / 4 } else { kept.lease.length() / 3 };
+                state.book.put_off(id, begun + pause);
                 drop(state);
                 if let Some((term, until)) = renewed {
                     term.lasts(until);

@@ -3,12 +3,14 @@
 //! It has a number of its own, under which the script notes the result. A repetition finds the note and is answered by
 //! it. When the answer has come, the note goes; the record has a time to live for those that nobody removes.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tokio::sync::oneshot;
 
 use super::connection::{Connection, Trouble};
 use super::io::Answer;
+use super::request::InOrder;
 use super::scripts::Call;
 use crate::error::Failure;
 use crate::owner::OwnerId;
@@ -31,10 +33,14 @@ impl Note {
     }
 }
 
+/// What a change does to what this client knows, at its place among the replies.
+pub(super) type Effect = Arc<dyn Fn() + Send + Sync>;
+
 /// A call, where its result is noted, and until when it is worth another try.
-#[derive(Debug)]
 pub(super) struct Lasting {
     call: Call,
+    /// What a reply does, however often it takes to get one.
+    effect: Option<Effect>,
     note: Note,
     until: Option<Instant>,
     tries: u32,
@@ -45,10 +51,19 @@ pub(super) struct Lasting {
     answer: Option<oneshot::Sender<Answer>>,
 }
 
+impl fmt::Debug for Lasting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lasting")
+            .field("call", &self.call)
+            .field("tries", &self.tries)
+            .finish_non_exhaustive()
+    }
+}
+
 impl Lasting {
-    pub(super) fn new(call: Call, note: Note, until: Option<Instant>) -> Self {
+    pub(super) fn new(call: Call, effect: Option<Effect>, note: Note, until: Option<Instant>) -> Self {
         let (sent, refusal) = (Arc::default(), Arc::default());
-        Self { call, note, until, tries: 0, sent, refusal, answer: None }
+        Self { call, effect, note, until, tries: 0, sent, refusal, answer: None }
     }
 
     /// What becomes of it, within its time.
@@ -84,7 +99,9 @@ impl Lasting {
 
     /// Sends it and waits for an answer that is one. A server that cannot for the moment gives none.
     pub(super) async fn send(&self, connection: &Connection) -> Result<Answer, Trouble> {
-        match connection.run(self.call.clone()).await {
+        let effect = self.effect.clone();
+        let in_order = effect.map(|effect| -> InOrder { Box::new(move |_| effect()) });
+        match connection.run(self.call.clone(), in_order).await {
             Ok(value) => Ok(Ok(value)),
             Err(Trouble::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => Ok(Err(refusal)),
             Err(trouble) => {

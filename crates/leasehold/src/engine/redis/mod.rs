@@ -46,7 +46,7 @@ use self::desk::Abandon;
 use self::hints::Hints;
 use self::io::{Pipe, Thread};
 use self::keeper::Keeper;
-use self::lasting::{Lasting, Note};
+use self::lasting::{Effect, Lasting, Note};
 use self::marks::Marks;
 use self::resp::Value;
 use super::{
@@ -55,7 +55,7 @@ use super::{
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
-use crate::lease::Lease;
+use crate::lease::{Lapse, Lease};
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::{Owner, OwnerId};
@@ -144,7 +144,7 @@ impl Engine for Redis {
             self.parts.keeper.get(spot)
         };
         let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
-        let answer = self.pipe().step(spot, calls::release(spot, from, length));
+        let answer = self.pipe().step(spot, calls::release(spot, from, length), None);
         let (spot, parts) = (spot.clone(), Arc::clone(&self.parts));
         Reply::later(async move {
             let answer = answer.await;
@@ -165,15 +165,16 @@ impl Engine for Redis {
     }
 
     fn force(&self, target: &Target) -> Reply<bool> {
-        let answer = self.pipe().send(calls::force(target));
-        let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
+        let (keeper, freed) = (Arc::clone(&self.parts.keeper), target.clone());
+        let in_order = Box::new(move |answer: &Value| {
+            if matches!(answer, Value::Int(1..)) {
+                keeper.lose(&freed, Loss::ForceUnlocked);
+            }
+        });
+        let answer = self.pipe().send_in_order(calls::force(target), in_order);
         Reply::later(async move {
             match answer.await? {
-                Value::Int(0) => Ok(false),
-                Value::Int(_) => {
-                    keeper.lose(&target, Loss::ForceUnlocked);
-                    Ok(true)
-                }
+                Value::Int(freed) => Ok(freed != 0),
                 other => Err(nonsense(&other)),
             }
         })
@@ -201,13 +202,12 @@ impl Engine for Redis {
         })
     }
 
-    fn abandon(&self, spot: &Spot, count: u32, lease: Lease) {
+    fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse) {
         if count == 0 {
             self.parts.keeper.forget(spot);
             self.parts.hints.releasing(spot);
         }
-        let until = time::now() + lease.length();
-        self.pipe().abandon(Abandon { spot: spot.clone(), count, until });
+        self.pipe().abandon(Abandon { spot: spot.clone(), count, until: lapse.at() });
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
@@ -281,18 +281,16 @@ impl Engine for Redis {
         }
         let until = time::now().checked_add(change.patience);
         let note = Note { record: keys::record(target), field: change.request };
-        let answer = self.pipe().last(Lasting::new(call, note, until));
-        let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
-        let deletes = matches!(change.adjust, Adjust::Delete);
+        let deletes = matches!(change.adjust, Adjust::Delete).then(|| -> Effect {
+            let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
+            Arc::new(move || keeper.lose(&target, Loss::Gone))
+        });
+        let answer = self.pipe().last(Lasting::new(call, deletes, note, until));
         Reply::later(async move {
-            let answer = match answer.await {
-                Ok(answer) => answer?,
-                Err(not_asked) => return Ok(Adjusted::NotAsked(not_asked)),
-            };
-            if deletes {
-                keeper.lose(&target, Loss::Gone);
+            match answer.await {
+                Ok(answer) => number(answer?),
+                Err(not_asked) => Ok(Adjusted::NotAsked(not_asked)),
             }
-            number(answer)
         })
     }
 
@@ -332,7 +330,7 @@ impl Engine for Redis {
         if self.parts.beats.remove(spot) {
             // It did not get the lock, and must not stand in the queue any more. What the same owner may hold by way of
             // somebody else stays.
-            self.abandon(spot, u32::MAX, Lease::Fixed(MARK));
+            self.abandon(spot, u32::MAX, Lease::Fixed(MARK).into());
         }
         if spot.target.kind == Kind::Write && self.parts.marks.take(spot) {
             // Nobody waits for the answer: without it the mark goes by itself, a little later.

@@ -22,6 +22,7 @@ use super::reader::{Push, Reader};
 use super::request::Request;
 use super::resp::{Frame, Value};
 use super::stream::{Stream, Twin};
+use crate::engine::Spot;
 use crate::error::Failure;
 
 /// What became of a command.
@@ -49,6 +50,15 @@ impl Sink {
             Self::Then(_) => true,
             Self::Behind(_, sink) => sink.is_awaited(),
             Self::Nobody => false,
+        }
+    }
+
+    /// Whose step it was, if it was one.
+    fn step(&self) -> Option<&Spot> {
+        match self {
+            Self::Caller(request) => request.step.as_ref(),
+            Self::Behind(_, sink) => sink.step(),
+            Self::Once(_) | Self::Then(_) | Self::Nobody => None,
         }
     }
 
@@ -102,6 +112,8 @@ struct State {
     /// When anything was last heard of the server.
     heard: Instant,
     ended: bool,
+    /// Whose steps had no reply when it ended.
+    unanswered: Vec<Spot>,
     /// Why it has to end, if whoever found out cannot end it.
     failure: Option<Failure>,
 }
@@ -148,6 +160,7 @@ impl Pipeline {
             expected: VecDeque::new(),
             heard: now(),
             ended: false,
+            unanswered: Vec::new(),
             failure: None,
         };
         let twin = callers.and_then(|callers| Some((callers, stream.twin()?)));
@@ -191,6 +204,12 @@ impl Pipeline {
     /// Sees to it that everything is sent that was put.
     pub(super) fn flush(&self) {
         Inner::flush(&self.0);
+    }
+
+    /// Ends the connection, and tells whose steps had no reply on it.
+    pub(super) fn end(&self) -> Vec<Spot> {
+        self.0.end(&closed());
+        std::mem::take(&mut self.0.state().unanswered)
     }
 }
 
@@ -419,6 +438,7 @@ impl Inner {
         let mut state = self.state();
         state.ended = true;
         let expected = std::mem::take(&mut state.expected);
+        state.unanswered.extend(expected.iter().filter_map(|expected| expected.sink.step()).cloned());
         drop(state);
         // Its twin would keep it open.
         self.stream.shut();

@@ -7,22 +7,36 @@ use tokio::sync::oneshot;
 
 use super::connection::Trouble;
 use super::pipeline::RawAnswer;
+use super::resp::Value;
 use super::scripts::{Call, Deletes, Wording};
+use crate::engine::Spot;
 use crate::error::Failure;
+
+/// What is done with a reply before the next one is read.
+///
+/// The server carries out the requests of one connection in their order, and a grant, a takeover and a removal of the
+/// same lock mean something only in that order. Callers see their replies when they are polled, in any order.
+pub(super) type InOrder = Box<dyn FnOnce(&Value) + Send>;
 
 /// A call that was sent, and who waits for its answer.
 pub(super) struct Request {
     pub(super) call: Call,
-    /// From one count to the next.
-    pub(super) is_step: bool,
+    /// Whose step from one count to the next it is, if it is one.
+    pub(super) step: Option<Spot>,
     pub(super) reading: Reading,
+    pub(super) in_order: Option<InOrder>,
     pub(super) caller: oneshot::Sender<RawAnswer>,
 }
 
 impl Request {
     /// Tells the caller, unless the server does not know the script: then it has to be [said again](Self::again).
-    pub(super) fn answered(self, answer: RawAnswer) -> Option<Self> {
+    pub(super) fn answered(mut self, answer: RawAnswer) -> Option<Self> {
         let answer = self.reading.read(answer);
+        if let Ok(value) = &answer
+            && let Some(in_order) = self.in_order.take()
+        {
+            in_order(value);
+        }
         if matches!(answer, Err(Trouble::NoScript)) && !matches!(self.reading, Reading::Text) {
             return Some(self);
         }
@@ -39,7 +53,7 @@ impl Request {
 
     /// Says it in full, unless it is a step for which nobody waits any more: then its undo may be under way already.
     pub(super) fn again(self, out: &mut Vec<u8>) -> Option<Self> {
-        if self.is_step && self.caller.is_closed() {
+        if self.step.is_some() && self.caller.is_closed() {
             return None;
         }
         self.call.write(Wording::Text, Deletes::ByScript, out);

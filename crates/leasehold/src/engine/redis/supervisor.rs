@@ -12,8 +12,8 @@ use super::hints::Hints;
 use super::io::{Message, Pipe};
 use super::keeper::Keeper;
 use super::lasting::Lasting;
-use super::link::Link;
-use super::scripts::Call;
+use super::link::{Identity, Link};
+use crate::engine::Spot;
 use crate::error::Failure;
 use crate::time::jittered;
 
@@ -33,8 +33,21 @@ pub(super) struct Supervisor {
     closing: Option<oneshot::Sender<()>>,
     /// Whether every connection that broke was ended on the server, too.
     no_ghosts: bool,
-    /// The server's numbers of dead connections that may still have something of ours to do.
-    dead: Vec<i64>,
+    /// Connections that broke and may still have something of ours to do.
+    dead: Vec<Dead>,
+}
+
+/// A connection that broke.
+struct Dead {
+    identity: Option<Identity>,
+    /// Whose steps had no reply on it.
+    unanswered: Vec<Spot>,
+}
+
+impl Dead {
+    fn new(link: Link) -> Self {
+        Self { unanswered: link.connection.end(), identity: link.identity }
+    }
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -121,10 +134,9 @@ impl Supervisor {
                 });
             }
             Message::Broken(number) => {
-                if let Some(Link { id, .. }) = self.desk.link_down(number) {
+                if let Some(link) = self.desk.link_down(number) {
                     tracing::debug!("the connection is replaced");
-                    self.no_ghosts &= id.is_some();
-                    self.dead.extend(id);
+                    self.dead.push(Dead::new(link));
                     self.hints.outage(true);
                 }
             }
@@ -135,22 +147,27 @@ impl Supervisor {
     async fn connected(&mut self, link: Link) {
         self.links += 1;
         // What a dead connection still has to do must not happen after it was undone.
-        let mut ended = true;
-        while let Some(id) = self.dead.last() {
-            let kill = Call::command("CLIENT").arg("KILL").arg("ID").arg(id);
-            match link.connection.send(kill).await {
-                Ok(_) => {}
-                Err(Trouble::Refused(_)) => ended = false,
-                Err(_) => {
+        let mut killed = Vec::with_capacity(self.dead.len());
+        for Dead { identity, .. } in &self.dead {
+            let Some(identity) = identity else {
+                killed.push(false);
+                continue;
+            };
+            match link.connection.send(identity.kill()).await {
+                Ok(_) => killed.push(true),
+                Err(Trouble::Refused(_) | Trouble::NoScript) => killed.push(false),
+                Err(Trouble::Broken(_)) => {
                     // Broken again: another link will have to do it.
-                    self.dead.extend(link.id);
+                    self.dead.push(Dead::new(link));
                     return;
                 }
             }
-            self.dead.pop();
         }
-        self.no_ghosts &= ended;
-        self.desk.link_up(link, !ended);
+        let dead = std::mem::take(&mut self.dead).into_iter().zip(killed);
+        let ghosts: Vec<_> = dead.filter(|(_, killed)| !killed).map(|(dead, _)| dead.unanswered).collect();
+        self.no_ghosts &= ghosts.is_empty();
+        self.desk
+            .link_up(link, Some(ghosts).filter(|ghosts| !ghosts.is_empty()).map(|ghosts| ghosts.concat()));
         for lasting in std::mem::take(&mut self.waiting) {
             self.last(lasting);
         }

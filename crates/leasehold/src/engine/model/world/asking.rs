@@ -190,7 +190,7 @@ impl World<'_> {
                 self.holds.insert(seat, Hold { spot: spot.clone(), count, lease: *lease, ends });
             }
             Attempt::Gone if self.count_of(wish) == 0 => {
-                self.both.tell(client(*at), |engine, _| engine.abandon(spot, 0, *lease));
+                self.both.tell(client(*at), |engine, _| engine.abandon(spot, 0, (*lease).into()));
             }
             _ => {}
         }
@@ -246,7 +246,8 @@ impl World<'_> {
         if let Attempt::Granted(until, _) = told {
             self.both.tell(client(*at), |_, of| {
                 if of == side {
-                    term.lasts(until);
+                    until.into_iter().for_each(|until| term.lasts(until));
+                    term.claim();
                 }
             });
         }
