@@ -177,6 +177,20 @@ pub async fn an_extension_is_not_taken_back(bench: &Bench) -> Outcome {
     inner.release().await?;
     assert!(guard.remaining() > LEASE, "{:?} after the partial release", guard.remaining());
     assert!(lock.remain_time_to_live().await?.is_some_and(|left| left > LEASE));
+    // The other order: extended by one guard while another one is inside.
+    let client = bench.client().await;
+    let name = bench.name("again");
+    let (plain, fair) = (client.lock(&name), (*client.fair_lock(&name)).clone());
+    let rw = client.rw_lock(bench.name("rw"));
+    let group = client.group_lock(bench.name("group"), ["a", "b"]);
+    for lock in [plain, fair, (*rw.read()).clone(), (*rw.write()).clone(), group] {
+        let guard = lock.acquire().lease(LEASE).await?;
+        let inner = guard.reenter().await?;
+        guard.extend(LONG_LEASE).await?;
+        assert_eq!(inner.release().await?.holds_left, 1);
+        assert!(guard.remaining() > LEASE, "{lock:?}: {:?} after the partial release", guard.remaining());
+        guard.release().await?;
+    }
     Ok(())
 }
 

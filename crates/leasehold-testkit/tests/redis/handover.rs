@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Guard, Invalid, Lock, Loss, Operation, Owner};
+use leasehold_testkit::resp::Connection;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
@@ -81,9 +82,22 @@ async fn watchful(server: &Server) -> Client {
 }
 
 /// Waits for the lock, and gives it back at once. Tells under which owner it had it.
-fn passer(which: Which, client: &Client) -> tokio::task::JoinHandle<Owner> {
-    let acquire = which.lock(client).acquire();
-    tokio::spawn(async move { acquire.await.expect("the lock").owner() })
+fn passer(which: Which, server: &Server, client: &Client) -> tokio::task::JoinHandle<String> {
+    let (acquire, port) = (which.lock(client).acquire(), server.port());
+    tokio::spawn(async move {
+        let _guard = acquire.await.expect("the lock");
+        owner_at(port, which)
+    })
+}
+
+/// Under which owner the server has the lock. A guard that is asked for its owner is not passed on.
+fn owner_at(port: u16, which: Which) -> String {
+    let mut server = Connection::open(port).expect("the server is there");
+    let reply = match which {
+        Which::Hash => server.call(&["HKEYS", "n"]).expect("an answer").elements()[0].clone(),
+        Which::SetNx => server.call(&["GET", "n"]).expect("an answer"),
+    };
+    reply.as_str().expect("an owner").to_owned()
 }
 
 /// Somebody who stands in line and is not polled any more.
@@ -104,28 +118,29 @@ async fn asleep(which: Which, server: &Server, client: &Client) -> Acquiring {
 async fn passed_on(which: Which, server: &Server, client: &Client) -> Guard {
     loop {
         let first = which.lock(client).acquire().await.unwrap();
-        let (before, after) = (passer(which, client), which.lock(client).acquire());
+        let (before, after) = (passer(which, server, client), which.lock(client).acquire());
         subscribed(server, which.channel(), 1).await;
         let after = tokio::spawn(after.into_future());
         sleep(Duration::from_millis(20)).await;
         first.release().await.unwrap();
         let (owner, guard) = (soon("the first waiter", before).await.unwrap(), granted(after).await);
-        if guard.owner() == owner {
+        if owner_at(server.port(), which) == owner {
             return guard;
         }
         guard.release().await.unwrap();
     }
 }
 
-/// Puts the hold on its way to somebody who is asleep; that one, and the owner of the hold.
-async fn on_its_way_to_a_sleeper(which: Which, server: &Server, client: &Client) -> (Acquiring, Owner) {
+/// Puts the hold on its way to somebody who is asleep.
+async fn on_its_way_to_a_sleeper(which: Which, server: &Server, client: &Client) -> Acquiring {
     let first = which.lock(client).acquire().await.unwrap();
-    let before = passer(which, client);
+    let before = passer(which, server, client);
     subscribed(server, which.channel(), 1).await;
     sleep(Duration::from_millis(20)).await;
     let sleeper = asleep(which, server, client).await;
     first.release().await.unwrap();
-    (sleeper, soon("the first waiter", before).await.unwrap())
+    soon("the first waiter", before).await.unwrap();
+    sleeper
 }
 
 /// How often the server has been asked.
@@ -266,7 +281,7 @@ async fn others_get_their_turn(flavour: Flavour, which: Which) {
 async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
-    let (sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
+    let sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
     let guard = soon("the other one", which.lock(&other).acquire().into_future()).await.unwrap();
     guard.release().await.unwrap();
     // It has lost its turn, not its place.
@@ -277,7 +292,7 @@ async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
 async fn an_heir_that_leaves_lets_the_next_one_have_it(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let (sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
+    let sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
     let next: Waiter = tokio::spawn(which.lock(&client).acquire().into_future());
     tokio::task::yield_now().await;
     drop(sleeper);
@@ -288,7 +303,7 @@ async fn an_heir_that_leaves_lets_the_next_one_have_it(flavour: Flavour, which: 
 async fn the_last_heir_that_leaves_frees_the_lock(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let (sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
+    let sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
     drop(sleeper);
     until("the lock is free", || keys(&server).is_empty()).await;
     which.lock(&client).try_acquire().await.unwrap().expect("a free lock").release().await.unwrap();
@@ -320,7 +335,7 @@ async fn a_lock_that_was_lost_goes_to_those_who_wait(flavour: Flavour, which: Wh
 async fn a_client_that_shuts_down_keeps_nothing(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let (mut sleeper, _) = on_its_way_to_a_sleeper(which, &server, &client).await;
+    let mut sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
     let shutdown = tokio::spawn(client.shutdown(SECOND).into_future());
     let told = soon("the end of the wait", poll_fn(|context| sleeper.as_mut().poll(context))).await;
     drop(told);

@@ -1,0 +1,173 @@
+//! What was given up is undone, however long the outage and whatever the server's rights.
+
+#![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::sleep;
+
+use crate::{SECOND, connect, keys, soon, take_as_redisson, until};
+
+on_both! {
+    a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold
+    an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_lease
+    an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last
+    what_a_dead_connection_does_after_its_undo_is_undone_without_client_info
+    what_a_dead_connection_does_after_its_undo_is_undone_without_client_kill
+    an_undo_that_comes_after_a_new_connection_is_repeated_too
+    an_undo_that_is_refused_for_a_while_is_made_afterwards
+    a_connection_of_another_client_with_the_same_number_is_not_killed
+}
+
+/// The locks that are there, whatever else a primitive keeps.
+fn is_free(server: &Server) -> bool {
+    !keys(server).contains(&"n".to_owned())
+}
+
+/// A client whose connections are soon taken for dead.
+async fn impatient(url: String) -> Client {
+    Client::connect(url).response_timeout(Duration::from_millis(300)).await.unwrap()
+}
+
+async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let client = impatient(proxy.url()).await;
+    let lock = (*client.fair_lock("n")).clone();
+    take_as_redisson(&server, "n", SECOND * 600);
+    let owner = leasehold::Owner::number(7);
+    let waiter = tokio::spawn(lock.acquire().as_owner(&owner).lease(SECOND * 600).into_future());
+    until("the waiter stands in the queue", || keys(&server).contains(&"redisson_lock_queue:{n}".into()))
+        .await;
+    sleep(Duration::from_millis(100)).await;
+    // The lock is freed and told to the waiter, whose next request reaches the server, and whose reply does not come.
+    proxy.lose_each_reply_once(Which::Command);
+    let channel = format!("redisson_lock__channel:{{n}}:{}:7", client.id());
+    server.cli(&["DEL", "n"]);
+    server.cli(&["PUBLISH", &channel, "0"]);
+    until("the server grants it", || !is_free(&server)).await;
+    proxy.refuse();
+    waiter.abort();
+    // Longer than a silent waiter stands in the queue.
+    sleep(Duration::from_millis(3500)).await;
+    proxy.heal();
+    until("the lock is free", || is_free(&server)).await;
+}
+
+async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_lease(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let client = impatient(proxy.url()).await;
+    for lock in [client.lock("n"), (*client.rw_lock("n").write()).clone(), client.group_lock("n", ["a"])] {
+        let guard = lock.acquire().lease(SECOND).await.unwrap();
+        guard.extend(SECOND * 600).await.unwrap();
+        proxy.refuse();
+        drop(guard);
+        sleep(SECOND * 3 / 2).await;
+        proxy.heal();
+        until("the lock is free", || is_free(&server)).await;
+    }
+}
+
+async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let client = impatient(proxy.url()).await;
+    let guard = client.lock("n").acquire().lease(SECOND).await.unwrap();
+    proxy.lose_reply_once(Which::Command);
+    guard.extend(SECOND * 600).await.unwrap_err();
+    proxy.refuse();
+    drop(guard);
+    sleep(SECOND * 3 / 2).await;
+    proxy.heal();
+    until("the lock is free", || is_free(&server)).await;
+}
+
+/// A server that lets a user do all but this.
+fn server_without(flavour: Flavour, right: &str) -> (Server, impl Fn(&Proxy) -> String) {
+    let server = Server::builder(flavour).config(format!("user ann on >secret ~* &* +@all -{right}")).start();
+    (server, |proxy: &Proxy| format!("redis://ann:secret@127.0.0.1:{}", proxy.port()))
+}
+
+/// A request that is held back on a connection that dies, and delivered when its undo was made on the next one.
+async fn held_back_beyond_its_undo(flavour: Flavour, right: &str) {
+    let (server, url) = server_without(flavour, right);
+    let proxy = Proxy::start(server.port());
+    let client = impatient(url(&proxy)).await;
+    let lock = client.lock("n");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    proxy.half_open(Which::Command);
+    let failed = lock.acquire().lease(SECOND * 600).await;
+    assert!(failed.is_err_and(|error| error.is_unavailable()));
+    // On a new connection, behind what was undone there.
+    crate::acquired(&lock).await.release().await.unwrap();
+    proxy.heal();
+    sleep(Duration::from_millis(100)).await;
+    until("what came late is undone", || is_free(&server)).await;
+}
+
+async fn what_a_dead_connection_does_after_its_undo_is_undone_without_client_info(flavour: Flavour) {
+    held_back_beyond_its_undo(flavour, "client|info").await;
+    held_back_beyond_its_undo(flavour, "client|id").await;
+}
+
+async fn what_a_dead_connection_does_after_its_undo_is_undone_without_client_kill(flavour: Flavour) {
+    held_back_beyond_its_undo(flavour, "client|kill").await;
+}
+
+async fn an_undo_that_comes_after_a_new_connection_is_repeated_too(flavour: Flavour) {
+    let (server, url) = server_without(flavour, "client|kill");
+    let proxy = Proxy::start(server.port());
+    let client = impatient(url(&proxy)).await;
+    let lock = client.lock("n");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    proxy.half_open(Which::Command);
+    let mut acquiring = lock.acquire().lease(SECOND * 600).into_future();
+    assert!(Pin::new(&mut acquiring).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // The connection is replaced, and only then the caller gives up.
+    crate::acquired(&client.lock("m")).await.release().await.unwrap();
+    drop(acquiring);
+    sleep(Duration::from_millis(100)).await;
+    proxy.heal();
+    sleep(Duration::from_millis(100)).await;
+    until("what came late is undone", || is_free(&server)).await;
+}
+
+async fn an_undo_that_is_refused_for_a_while_is_made_afterwards(flavour: Flavour) {
+    let server = Server::builder(flavour).config("user ann on >secret ~* &* +@all").start();
+    let client = connect(format!("redis://ann:secret@127.0.0.1:{}", server.port())).await;
+    let guard = client.lock("n").acquire().lease(SECOND * 600).await.unwrap();
+    server.cli(&["ACL", "SETUSER", "ann", "-@scripting"]);
+    drop(guard);
+    sleep(Duration::from_millis(300)).await;
+    server.cli(&["ACL", "SETUSER", "ann", "+@all"]);
+    until("the lock is free", || is_free(&server)).await;
+}
+
+async fn a_connection_of_another_client_with_the_same_number_is_not_killed(flavour: Flavour) {
+    let mut server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let client = impatient(proxy.url()).await;
+    drop(soon("a lock", client.lock("n").acquire().into_future()).await.unwrap());
+    let id_of_ours = crate::number(&server.cli(&["CLIENT", "ID"]));
+    proxy.refuse();
+    // Its numbers begin anew, and others come first.
+    server.restart();
+    let mut strangers: Vec<_> = (0..id_of_ours + 20).map(|_| server.connect()).collect();
+    let numbers: Vec<_> = strangers
+        .iter_mut()
+        .map(|stranger| crate::number(&stranger.call(&["CLIENT", "ID"]).unwrap()))
+        .collect();
+    proxy.heal();
+    crate::acquired(&client.lock("n")).await.release().await.unwrap();
+    for (stranger, number) in strangers.iter_mut().zip(numbers) {
+        let alive = stranger.call(&["CLIENT", "ID"]);
+        assert!(alive.is_ok(), "the connection with the number {number} was killed");
+    }
+}
