@@ -32,6 +32,16 @@ pub enum Invalid {
         /// The name with its namespace, or the beginning of it.
         name: String,
     },
+    /// The name, with its namespace, is nothing but a tag: the keys that a lock has besides its own would be those of the
+    /// name without the braces, which is another lock.
+    #[error(
+        "the name \"{{{tag}}}\" is nothing but a tag in braces, and would share keys with the other name {tag:?}: \
+         write {tag:?}"
+    )]
+    NameIsOnlyATag {
+        /// What stands between the braces, or the beginning of it.
+        tag: String,
+    },
     /// A lease, `max_hold` or watchdog time shorter than [`Invalid::SHORTEST_LEASE`].
     #[error(
         "a {what} of {given:?} is too short to be kept: the least is {:?}, ten times the safety margin",

@@ -33,6 +33,9 @@ impl Name {
         if splits_slots(&full) {
             return Err(Invalid::NameSplitsSlots { name: full.chars().take(80).collect() });
         }
+        if let Some(tag) = only_tag(&full) {
+            return Err(Invalid::NameIsOnlyATag { tag: tag.chars().take(80).collect() });
+        }
         Ok(Self { hash: HASHER.hash_one(&full), text: full })
     }
 
@@ -105,6 +108,13 @@ fn splits_slots(name: &str) -> bool {
     name.contains('}')
 }
 
+/// The tag of a name that has nothing else. What is derived from `{x}` is what is derived from `x`, and from no other
+/// name: one with a brace is its own tag.
+fn only_tag(name: &str) -> Option<&str> {
+    let tag = name.strip_prefix('{')?.strip_suffix('}')?;
+    (!tag.contains(['{', '}'])).then_some(tag)
+}
+
 fn hash_tag(name: &str) -> Option<&str> {
     let (_, after) = name.split_once('{')?;
     let (tag, _) = after.split_once('}')?;
@@ -122,6 +132,14 @@ mod tests {
         }
         for split in ["a{b", "{}", "x{}y", "x{}{y}", "a}b", "}", "}{"] {
             assert!(splits_slots(split), "{split}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_only_a_tag_if_the_braces_are_its_ends_and_there_are_no_others() {
+        assert_eq!(only_tag("{x}"), Some("x"));
+        for other in ["x", "{x}:y", "a{x}", "{a}{b}", "{{a}", "{a}}", "{{a}}", "{", "}", "{a"] {
+            assert_eq!(only_tag(other), None, "{other}");
         }
     }
 

@@ -28,7 +28,7 @@ pub async fn names_can_be_almost_anything(bench: &Bench) -> Outcome {
         guard.release().await?;
     }
     let too_long = bench.name(&longest) + "x";
-    for impossible in ["", &too_long, &bench.name("{"), &bench.name("{}")] {
+    for impossible in ["", &too_long, &bench.name("{"), &bench.name("{}"), "{x}"] {
         let lock = client.lock(impossible);
         assert!(matches!(lock.acquire().await, Err(AcquireError::Invalid(_))), "{impossible}");
         assert!(matches!(lock.is_locked().await, Err(QueryError::Invalid(_))), "{impossible}");

@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ConnectError, ExtendError, Invalid, QueryError, ReleaseError};
+use leasehold::{
+    AcquireError, ChangeError, Client, ConnectError, ExtendError, Invalid, QueryError, ReleaseError,
+    WaitError, WriteError,
+};
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -34,12 +37,62 @@ async fn names_that_no_engine_can_take() {
     assert_eq!(faults.names(), 0);
 }
 
+/// The keys that belong to `{x}` besides its own are those of `x`, so the two would not be two.
+#[tokio::test]
+async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
+    let (client, faults) = leasehold::test::memory();
+    let refusal = refused(&client, "{x}").await;
+    assert!(refusal.to_string().ends_with(r#"write "x""#), "{refusal}");
+    let refused = Err(AcquireError::Invalid(refusal.clone()));
+    let rw = client.rw_lock("{x}");
+    let quorum = leasehold::QuorumLock::new([&client], "{x}");
+    let acquired = [
+        client.fair_lock("{x}").acquire().await.map(drop),
+        client.fenced_lock("{x}").acquire().await.map(drop),
+        client.spin_lock("{x}").acquire().await.map(drop),
+        client.setnx_lock("{x}").acquire().await.map(drop),
+        client.group_lock("{x}", ["a"]).acquire().await.map(drop),
+        client.multi_lock(["a", "{x}"]).acquire().await.map(drop),
+        quorum.acquire().await.map(drop),
+        rw.read().acquire().await.map(drop),
+        rw.write().acquire().await.map(drop),
+        client.semaphore("{x}").acquire(1).await.map(drop),
+        client.leased_semaphore("{x}").acquire(1).await.map(drop),
+    ];
+    for (number, acquired) in acquired.into_iter().enumerate() {
+        assert_eq!(acquired, refused, "number {number}");
+    }
+    assert_eq!(client.latch("{x}").try_set_count(1).await, Err(ChangeError::Invalid(refusal.clone())));
+    assert_eq!(client.latch("{x}").wait().await, Err(WaitError::Invalid(refusal.clone())));
+    assert_eq!(client.semaphore("{x}").try_set_permits(1).await, Err(ChangeError::Invalid(refusal.clone())));
+    assert_eq!(client.fenced_write("{x}", 1, "v").await, Err(WriteError::Invalid(refusal.clone())));
+    // With the namespace it is another name, or only then the tag.
+    let inside = Client::connect("memory:").namespace("app:").await.unwrap();
+    assert!(inside.lock("{x}").try_acquire().await.unwrap().is_some());
+    let inside = Client::connect("memory:").namespace("{").await.unwrap();
+    assert_eq!(inside.lock("x}").acquire().await.map(drop), refused);
+    assert_eq!(faults.names(), 0);
+}
+
 #[tokio::test]
 async fn odd_names_work_and_differ() {
     let (client, faults) = leasehold::test::memory();
     let longest = "x".repeat(Invalid::LONGEST_NAME);
-    let names =
-        ["\0", "a\0b", "a", "A", " ", "쿠폰:42", "🔒", "\\", "a{tag}b", "{tag}", "new\nline", "%s", &longest];
+    let names = [
+        "\0",
+        "a\0b",
+        "a",
+        "A",
+        " ",
+        "쿠폰:42",
+        "🔒",
+        "\\",
+        "a{tag}b",
+        "{tag}:x",
+        "new\nline",
+        "%s",
+        &longest,
+    ];
     let mut guards = Vec::new();
     for name in names {
         guards.push(client.lock(name).try_acquire().await.unwrap().unwrap());
