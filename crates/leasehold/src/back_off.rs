@@ -49,7 +49,7 @@ impl BackOff {
         let grown = self.first.saturating_mul(self.factor.saturating_pow(failures)).min(self.longest);
         // Chance in whole milliseconds, and more of it the longer it takes.
         let chance = if self.factor > 1 { random_below(u64::from(failures) + 1) } else { 0 };
-        (grown + Duration::from_millis(chance)).max(Duration::from_millis(1))
+        grown.saturating_add(Duration::from_millis(chance)).max(Duration::from_millis(1))
     }
 }
 

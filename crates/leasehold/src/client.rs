@@ -432,7 +432,7 @@ impl Shared {
     }
 
     async fn shutdown(&self, grace: Duration) -> Shutdown {
-        let deadline = time::now().checked_add(grace);
+        let deadline = time::after(grace);
         self.closed.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
         self.engine.hint_all();

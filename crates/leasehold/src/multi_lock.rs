@@ -142,7 +142,7 @@ impl AcquireAll {
         if let Some(together) = Together::new(&self)? {
             return together.run(self.wait).await.map(|guards| MultiGuard { guards });
         }
-        let deadline = self.wait.and_then(|wait| time::now().checked_add(wait));
+        let deadline = self.wait.and_then(time::after);
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
         let mut guards: Vec<Guard> = Vec::with_capacity(self.locks.len());
         for lock in self.locks.iter() {

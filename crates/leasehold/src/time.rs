@@ -23,6 +23,13 @@ pub(crate) fn now() -> Instant {
     Instant::now() + suspended()
 }
 
+/// The time after `length` from now. The far future, which no clock can tell, is never: there is none.
+///
+/// For lengths that callers give. Leases are at most a hundred years long, which every clock can add.
+pub(crate) fn after(length: Duration) -> Option<Instant> {
+    now().checked_add(length)
+}
+
 /// The time of one step. The clock is looked at when somebody wants to know it, which most steps do not, and once.
 #[derive(Debug, Default)]
 pub(crate) struct Now(OnceCell<Instant>);
@@ -102,7 +109,7 @@ pub(crate) fn sleep_for(length: Duration) -> Sleep {
 /// `length` shortened at random by up to a half, so that waiters that failed together do not come back together.
 pub(crate) fn jittered(length: Duration) -> Duration {
     let part = u32::try_from(random_below(512)).unwrap_or_default();
-    length / 2 + length * part / 1024
+    length / 2 + length / 1024 * part
 }
 
 /// A number below `sides` by chance: good enough to keep waiters apart, and nothing else.
@@ -139,9 +146,11 @@ impl Future for Sleep {
             return Poll::Ready(());
         }
         if block::is_blocking() {
-            let at = if let End::At(at) = self.end { at } else { now() + left };
-            self.end = End::At(at);
-            block::set_alarm(at);
+            let at = if let End::At(at) = self.end { Some(at) } else { after(left) };
+            self.end = at.map_or(End::Never, End::At);
+            if let Some(at) = at {
+                block::set_alarm(at);
+            }
             return Poll::Pending;
         }
         let timer = self.timer.get_or_insert_with(|| {
@@ -189,6 +198,6 @@ mod tests {
         let drawn: Vec<_> = (0..1000).map(|_| jittered(second)).collect();
         assert!(drawn.iter().all(|length| (second / 2..second).contains(length)));
         assert!(drawn.iter().any(|length| *length != drawn[0]));
-        assert!(jittered(Duration::MAX / 2048) > Duration::ZERO);
+        assert!(jittered(Duration::MAX) >= Duration::MAX / 2);
     }
 }

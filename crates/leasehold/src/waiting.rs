@@ -349,7 +349,9 @@ impl<'a> Wait<'a> {
     fn timer(&self, length: Option<Duration>) -> Sleep {
         match (length, self.deadline) {
             (Some(length), None) => time::sleep_for(length),
-            (Some(length), Some(deadline)) => time::sleep_until(deadline.min(time::now() + length)),
+            (Some(length), Some(deadline)) => {
+                time::sleep_until(time::after(length).map_or(deadline, |at| deadline.min(at)))
+            }
             (None, deadline) => time::sleep_until_or_forever(deadline),
         }
     }

@@ -54,7 +54,7 @@ impl Faulty {
             Some(failure) => Reply::Now(Some(Err(failure))),
             None => request(&self.memory),
         };
-        let arrives = time::now().checked_add(delay);
+        let arrives = time::after(delay);
         Reply::later(async move {
             let answer = reply.await;
             if !delay.is_zero() {

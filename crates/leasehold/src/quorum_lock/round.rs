@@ -40,7 +40,7 @@ pub(super) fn ask(
     let acquire = member.try_acquire().as_owner(owner);
     let acquire = if let Some(lease) = lease { acquire.lease(lease) } else { acquire };
     Operation::new(async move {
-        let late = time::sleep_until(time::now() + limit);
+        let late = time::sleep_until_or_forever(time::after(limit));
         let vote = async {
             let guard = acquire.await?;
             if guard.is_some() {

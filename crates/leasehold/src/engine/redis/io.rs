@@ -195,7 +195,7 @@ impl Drop for Thread {
     fn drop(&mut self) {
         let (done, is_done) = oneshot::channel();
         if self.supervisor.send(Message::Close(done)).is_ok() {
-            let limit = time::sleep_until(time::now() + self.linger);
+            let limit = time::sleep_until_or_forever(time::after(self.linger));
             crate::block::block_on(crate::race::race(is_done, limit));
         }
     }

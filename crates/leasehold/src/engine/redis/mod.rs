@@ -279,7 +279,7 @@ impl Engine for Redis {
             let answer = self.pipe().send(call);
             return Reply::later(async move { number(answer.await?) });
         }
-        let until = time::now().checked_add(change.patience);
+        let until = time::after(change.patience);
         let note = Note { record: keys::record(target), field: change.request };
         let deletes = matches!(change.adjust, Adjust::Delete).then(|| -> Effect {
             let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
