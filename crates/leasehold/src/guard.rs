@@ -222,6 +222,11 @@ impl Guard {
         }
     }
 
+    /// Why the lock is lost, if it is.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        self.term.loss()
+    }
+
     pub(crate) fn is_of(&self, hold: &Arc<Hold>) -> bool {
         Arc::ptr_eq(&self.hold, hold)
     }

@@ -1,6 +1,7 @@
 //! One lock on several independent servers: whoever has most of them has it.
 
 mod guard;
+mod members;
 mod round;
 
 use std::fmt;

@@ -34,6 +34,7 @@ mod owners;
 mod process;
 mod published;
 mod quorum;
+mod quorum_loss;
 mod redis_py;
 mod refusal;
 mod setnx;

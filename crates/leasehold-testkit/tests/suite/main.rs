@@ -11,5 +11,6 @@ mod exclusion;
 mod line;
 mod must_use;
 mod outage;
+mod quorum;
 mod runtimes;
 mod rw_cancellation;

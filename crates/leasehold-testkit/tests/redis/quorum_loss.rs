@@ -1,0 +1,145 @@
+//! A lock on three servers is lost when a majority was not held at some moment, whenever that becomes known.
+
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
+use std::time::Duration;
+
+use leasehold::{Client, ExtendError, Loss, QuorumGuard, QuorumLock, ReleaseError};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep};
+
+use crate::{SECOND, keys, soon, until};
+
+/// The first server is looked after every 0.2 s, the others every second. So the loss of the first is known, and it may be
+/// taken again, before that of another one is.
+const SHORT: Duration = Duration::from_millis(600);
+const LONG: Duration = Duration::from_secs(3);
+
+struct Stage {
+    servers: Vec<Server>,
+    /// In front of the first.
+    proxy: Proxy,
+    clients: Vec<Client>,
+    lock: QuorumLock,
+}
+
+impl Stage {
+    async fn new() -> Self {
+        let servers: Vec<_> = (0..3).map(|_| Server::start(Flavour::Redis)).collect();
+        let proxy = Proxy::start(servers[0].port());
+        let mut clients = vec![Client::connect(proxy.url()).watchdog(SHORT).await.unwrap()];
+        for server in &servers[1..] {
+            clients.push(Client::connect(server.url()).watchdog(LONG).await.unwrap());
+        }
+        let lock = QuorumLock::new(&clients, "n").member_limit(SECOND * 2);
+        Self { servers, proxy, clients, lock }
+    }
+
+    async fn guard(&self) -> QuorumGuard {
+        let guard = self.lock.acquire().await.unwrap();
+        until("all have voted", || guard.votes() == 3).await;
+        guard
+    }
+
+    /// Deletes the keys on the first two servers.
+    fn delete(&self) {
+        for server in &self.servers[..2] {
+            assert_eq!(server.cli(&["DEL", "n"]), 1);
+        }
+    }
+
+    fn held_on(&self) -> usize {
+        self.servers.iter().filter(|server| !keys(server).is_empty()).count()
+    }
+}
+
+async fn is_lost(guard: &QuorumGuard, cause: Loss) {
+    assert!(!guard.is_held());
+    assert_eq!((guard.remaining(), guard.votes()), (Duration::ZERO, 0));
+    assert_eq!(soon("the cause", guard.lost()).await, cause);
+    assert_eq!(guard.extend(SECOND).await, Err(ExtendError::NotHeld(cause)));
+    assert_eq!(guard.run(async {}).await, Err(cause));
+}
+
+/// Two votes are deleted, another client has the lock in between, and both votes are there to be taken again, one after
+/// the other: at every look two of three are held, and yet the guard protected nothing for a while.
+#[tokio::test]
+async fn a_majority_with_a_gap_that_no_look_could_see_is_lost() {
+    let stage = Stage::new().await;
+    let mut others = Vec::new();
+    for server in &stage.servers {
+        others.push(Client::connect(server.url()).await.unwrap());
+    }
+    let guard = stage.guard().await;
+    let listener = tokio::spawn(guard.lost());
+    stage.delete();
+    let other = QuorumLock::new(&others, "n").acquire().await.unwrap();
+    other.release().await.unwrap();
+    assert_eq!(soon("the loss", listener).await.unwrap(), Loss::Gone);
+    is_lost(&guard, Loss::Gone).await;
+    until("all is given back", || stage.held_on() == 0).await;
+    sleep(SHORT * 2).await;
+    is_lost(&guard, Loss::Gone).await;
+    assert_eq!(stage.held_on(), 0, "nothing is taken for a guard that is lost");
+    assert_eq!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Gone)));
+}
+
+/// The same if the guard is asked for the first time when all that was missing could have been taken again.
+#[tokio::test]
+async fn a_gap_is_known_to_a_guard_that_is_asked_long_after_it() {
+    let stage = Stage::new().await;
+    let guard = stage.guard().await;
+    stage.delete();
+    sleep(LONG / 3 + SHORT * 2).await;
+    is_lost(&guard, Loss::Gone).await;
+}
+
+/// The answer to a request that was made before the loss comes after it.
+#[tokio::test]
+async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
+    let stage = Stage::new().await;
+    let guard = stage.guard().await;
+    let listener = tokio::spawn(guard.lost());
+    assert_eq!(stage.servers[0].cli(&["DEL", "n"]), 1);
+    until("the first loss is known", || guard.votes() == 2).await;
+    stage.proxy.delay(Which::Command, SHORT / 2);
+    until("the server has granted it again", || !keys(&stage.servers[0]).is_empty()).await;
+    assert!(guard.is_held());
+    assert!(stage.clients[1].lock("n").force_unlock().await.unwrap());
+    assert!(!guard.is_held());
+    let lost = Instant::now();
+    while lost.elapsed() < SHORT * 2 {
+        assert!(!guard.is_held(), "held again {:?} after the loss", lost.elapsed());
+        sleep(Duration::from_millis(5)).await;
+    }
+    stage.proxy.heal();
+    assert_eq!(soon("the loss", listener).await.unwrap(), Loss::ForceUnlocked);
+    is_lost(&guard, Loss::ForceUnlocked).await;
+    until("what came late is given back", || stage.held_on() == 0).await;
+}
+
+/// A vote of the first server is lost and taken again. Then another may be lost, because it was held meanwhile.
+#[tokio::test]
+async fn a_vote_that_was_taken_again_makes_up_for_a_later_loss() {
+    let stage = Stage::new().await;
+    let guard = stage.guard().await;
+    for number in [0, 1, 0, 2] {
+        assert_eq!(stage.servers[number].cli(&["DEL", "n"]), 1);
+        until("the loss is known", || guard.votes() == 2).await;
+        until("it is taken again", || guard.votes() == 3).await;
+        assert!(guard.is_held());
+    }
+    guard.release().await.unwrap();
+    until("all is given back", || stage.held_on() == 0).await;
+}
+
+/// A guard that learns of its loss by its release says so.
+#[tokio::test]
+async fn the_release_of_a_lost_lock_tells_the_cause() {
+    let stage = Stage::new().await;
+    let guard = stage.guard().await;
+    stage.delete();
+    assert_eq!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Gone)));
+    until("all is given back", || stage.held_on() == 0).await;
+}

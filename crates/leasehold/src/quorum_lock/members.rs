@@ -1,0 +1,320 @@
+//! What a lock on several servers is held by, and whether that is enough.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::QuorumLock;
+use super::round::{Answer, ask, numbered};
+use crate::error::{ExtendError, Failure, Invalid, ReleaseError};
+use crate::guard::Guard;
+use crate::loss::Loss;
+use crate::operation::Operation;
+use crate::owner::Owner;
+use crate::race::{First, all, first, race};
+use crate::time::{self, Instant};
+
+/// The holds of one quorum guard, and how they ended.
+///
+/// Loss is final here as it is for a single lock: the first look that finds no majority ends all of it, and nothing
+/// that is granted later changes that. A majority must have been held without a gap. A look counts what is held now,
+/// so a gap between two looks has to be found by what is known of the members that ended: see [`State::judge`].
+#[derive(Debug)]
+pub(super) struct Members {
+    lock: QuorumLock,
+    owner: Owner,
+    state: Mutex<State>,
+    /// Rings when a member joins and when all of it ends.
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    /// In the order of the servers, missing where there is none.
+    members: Vec<Option<Member>>,
+    end: Option<End>,
+}
+
+#[derive(Debug)]
+struct Member {
+    guard: Guard,
+    /// It is held since then at the latest.
+    since: Instant,
+    /// It was certainly held at this moment: the server has confirmed it later.
+    seen: Instant,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum End {
+    Released,
+    Lost(Loss),
+}
+
+/// The loss that broke the majority, if one did: there must be a majority that was held when a member ended and is held
+/// since.
+fn broken_by(quorum: usize, held_since: &[Instant], ended: &[(Instant, Loss)]) -> Option<Loss> {
+    let covers = |at: Instant| held_since.iter().filter(|since| **since <= at).count() >= quorum;
+    ended.iter().find(|(at, _)| !covers(*at)).map(|(_, loss)| *loss)
+}
+
+/// Whether a member that was lost like this was held up to that moment. Anything else is told by the server some time
+/// after it has happened.
+fn is_by_clock(loss: Loss) -> bool {
+    matches!(loss, Loss::Expired | Loss::Unreachable | Loss::MaxHold | Loss::Shutdown)
+}
+
+impl State {
+    /// Ends everything if a majority is not held any more, or was not at some moment since the last look. Returns the
+    /// guards that are of no use any more.
+    fn judge(&mut self, quorum: usize) -> Vec<Guard> {
+        let (now, mut ended, mut spent) = (time::now(), Vec::new(), Vec::new());
+        for slot in &mut self.members {
+            if let Some(member) = slot.take_if(|member| !member.guard.is_held()) {
+                let loss = member.guard.loss().unwrap_or(Loss::Gone);
+                ended.push((if is_by_clock(loss) { now } else { member.seen }, loss));
+                spent.push(member.guard);
+            }
+        }
+        // If one look finds several, what a server has told says more than a deadline that has passed.
+        ended.sort_by_key(|(_, loss)| is_by_clock(*loss));
+        let held_since: Vec<_> = self.members.iter().flatten().map(|member| member.since).collect();
+        if let (None, Some(loss)) = (self.end, broken_by(quorum, &held_since, &ended)) {
+            spent.extend(self.finish(End::Lost(loss)).into_iter().map(|member| member.guard));
+        }
+        spent
+    }
+
+    fn finish(&mut self, end: End) -> Vec<Member> {
+        self.end.get_or_insert(end);
+        self.members.iter_mut().filter_map(Option::take).collect()
+    }
+}
+
+impl Members {
+    pub(super) fn new(lock: QuorumLock, owner: Owner, guards: Vec<Option<Guard>>) -> Arc<Self> {
+        // The promise begins here, and all of these are granted.
+        let now = time::now();
+        let member = |guard| Member { guard, since: now, seen: now };
+        let members = guards.into_iter().map(|guard| guard.map(member)).collect();
+        let state = Mutex::new(State { members, end: None });
+        Arc::new(Self { lock, owner, state, changed: Notify::new() })
+    }
+
+    /// Judges by the clock and by what the members were told, then looks.
+    fn judged<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+        let mut state = self.state();
+        let had_ended = state.end.is_some();
+        let spent = state.judge(self.lock.quorum());
+        let ends = state.end.is_some() && !had_ended;
+        let seen = look(&mut state);
+        drop(state);
+        // Not under the mutex: both wake others.
+        drop(spent);
+        if ends {
+            self.changed.notify_waiters();
+        }
+        seen
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn end(&self) -> Option<End> {
+        self.judged(|state| state.end)
+    }
+
+    pub(super) fn votes(&self) -> usize {
+        self.judged(|state| state.members.iter().flatten().count())
+    }
+
+    /// How long a majority is held: as long as the one in the middle if the longest comes first.
+    pub(super) fn remaining(&self) -> Duration {
+        let mut remaining: Vec<_> = self
+            .judged(|state| state.members.iter().flatten().map(|member| member.guard.remaining()).collect());
+        remaining.sort_unstable_by(|one: &Duration, other| other.cmp(one));
+        remaining.get(self.lock.quorum() - 1).copied().unwrap_or_default()
+    }
+
+    /// Resolves when all of it has ended, one way or the other.
+    pub(super) async fn ended(&self) -> End {
+        loop {
+            let changed = self.changed.notified();
+            let (end, losses): (_, Vec<_>) = self.judged(|state| {
+                (state.end, state.members.iter().flatten().map(|member| member.guard.lost()).collect())
+            });
+            if let Some(end) = end {
+                return end;
+            }
+            race(pin!(first(losses)), pin!(changed)).await;
+        }
+    }
+
+    /// Ends it because the guard is gone, and returns what was held; the cause if it was lost before.
+    fn finish(&self) -> Result<Vec<Member>, Loss> {
+        let (before, members) = self.judged(|state| (state.end, state.finish(End::Released)));
+        self.changed.notify_waiters();
+        if let Some(End::Lost(loss)) = before { Err(loss) } else { Ok(members) }
+    }
+
+    /// Gives back what is held, without waiting for anything.
+    pub(super) fn give_back(&self) {
+        drop(self.finish());
+    }
+
+    pub(super) fn release(&self) -> Operation<Result<(), ReleaseError>> {
+        let quorum = self.lock.quorum();
+        let members = self.finish();
+        Operation::new(async move {
+            let members = members.map_err(ReleaseError::NotHeld)?;
+            let (times, guards): (Vec<_>, Vec<_>) =
+                members.into_iter().map(|member| ((member.since, member.seen), member.guard)).unzip();
+            let (mut held_since, mut ended, mut released, mut failed) = (Vec::new(), Vec::new(), 0, None);
+            for ((since, seen), answer) in
+                times.into_iter().zip(all(guards.into_iter().map(Guard::release)).await)
+            {
+                match answer {
+                    Err(ReleaseError::NotHeld(loss)) => ended.push((seen, loss)),
+                    // Without an answer it is held as far as is known.
+                    Err(error) => {
+                        failed.get_or_insert(error);
+                        held_since.push(since);
+                    }
+                    Ok(_) => {
+                        released += 1;
+                        held_since.push(since);
+                    }
+                }
+            }
+            match (broken_by(quorum, &held_since, &ended), failed) {
+                (Some(loss), _) => Err(ReleaseError::NotHeld(loss)),
+                (None, Some(error)) if released < quorum => Err(error),
+                (None, _) => Ok(()),
+            }
+        })
+    }
+
+    pub(super) async fn extend(&self, length: Duration) -> Result<Duration, ExtendError> {
+        let extensions: Vec<_> = self.judged(|state| {
+            state.members.iter().flatten().map(|member| member.guard.extend(length)).collect()
+        });
+        let (extended, failed): (Vec<_>, Vec<_>) = all(extensions).await.into_iter().partition(Result::is_ok);
+        match self.end() {
+            Some(End::Lost(loss)) => return Err(ExtendError::NotHeld(loss)),
+            Some(End::Released) => return Err(ExtendError::NotHeld(Loss::Gone)),
+            None if extended.len() >= self.lock.quorum() => return Ok(self.remaining()),
+            None => {}
+        }
+        // A lost member is not a lost lock.
+        let failed = failed.into_iter().filter_map(Result::err);
+        let failure = failed.into_iter().find(|error| !matches!(error, ExtendError::NotHeld(_)));
+        Err(failure.unwrap_or_else(|| {
+            Failure::Unavailable("the lease was extended on fewer than a majority of the servers".into())
+                .into()
+        }))
+    }
+
+    /// Lets the answers that are still to come join, and then asks those servers again from time to time that have none,
+    /// until all of it ends.
+    pub(super) async fn heal(
+        members: Weak<Self>,
+        mut questions: Vec<Operation<Answer>>,
+        every: Option<Duration>,
+    ) {
+        loop {
+            let answers = all(questions).await;
+            // What was granted is given back by being dropped if it is too late.
+            let Some(members) = members.upgrade() else { return };
+            let granted: Vec<_> = answers
+                .into_iter()
+                .filter_map(|(number, answer)| Some((number, answer.ok().flatten()?)))
+                .collect();
+            if let First::Left(_) = race(pin!(members.ended()), pin!(members.join(granted))).await {
+                return;
+            }
+            let pause = time::sleep_until_or_forever(every.and_then(time::after));
+            if let First::Left(_) = race(pin!(members.ended()), pause).await {
+                return;
+            }
+            questions = members.judged(|state| {
+                let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
+                missing
+                    .map(|(number, _)| numbered(number, ask(&members.lock, number, &members.owner, None)))
+                    .collect()
+            });
+        }
+    }
+
+    /// Counts what was granted as held from now on.
+    ///
+    /// If a member is told later that it is gone, nobody knows since when. So those that are there are asked once more: from
+    /// then on their loss can be no older than the grant.
+    async fn join(&self, granted: Vec<(usize, Guard)>) {
+        let now = time::now();
+        let unproven: Vec<_> = self.judged(|state| {
+            let members =
+                || state.members.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
+            let latest = members().map(|(_, member)| member.since).max();
+            let latest = if granted.is_empty() { latest } else { Some(now) };
+            members()
+                .filter(|(_, member)| Some(member.seen) < latest)
+                .map(|(number, member)| self.prove(number, &member.guard))
+                .collect()
+        });
+        let proven = all(unproven).await;
+        let late = self.judged(|state| {
+            if state.end.is_some() {
+                return granted;
+            }
+            for number in proven.into_iter().flatten() {
+                if let Some(member) = &mut state.members[number] {
+                    member.seen = now;
+                }
+            }
+            for (number, guard) in granted {
+                state.members[number] = Some(Member { guard, since: now, seen: now });
+            }
+            Vec::new()
+        });
+        drop(late);
+        self.changed.notify_waiters();
+    }
+
+    /// Asks the server whether a member is held, and gives its number if it says so in time. If it says no, the guard is
+    /// told.
+    fn prove(&self, number: usize, guard: &Guard) -> Operation<Option<usize>> {
+        // Lengthens nothing, unless the lease is all but over.
+        let asked = guard.extend(Invalid::SHORTEST_LEASE);
+        let limit = time::after(self.lock.limit);
+        Operation::new(async move {
+            match race(asked, time::sleep_until_or_forever(limit)).await {
+                First::Left(Ok(_)) => Some(number),
+                First::Left(Err(_)) | First::Right(()) => None,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_majority_that_may_have_had_a_gap_is_broken() {
+        let start = time::now();
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let broken = |held: &[u64], ended: &[(u64, Loss)]| {
+            let held: Vec<_> = held.iter().map(|since| at(*since)).collect();
+            let ended: Vec<_> = ended.iter().map(|(seen, loss)| (at(*seen), *loss)).collect();
+            broken_by(2, &held, &ended)
+        };
+        assert_eq!(broken(&[0, 0], &[(0, Loss::Gone)]), None);
+        assert_eq!(broken(&[0, 5], &[(5, Loss::Gone)]), None, "it was seen when the other joined");
+        assert_eq!(broken(&[0, 5], &[(4, Loss::Gone)]), Some(Loss::Gone), "or it was not");
+        assert_eq!(broken(&[0, 0, 5], &[(4, Loss::Gone)]), None, "others were there");
+        assert_eq!(broken(&[0], &[(9, Loss::Unreachable)]), Some(Loss::Unreachable));
+        assert_eq!(broken(&[0], &[]), None, "the loss of nothing breaks nothing");
+    }
+}
