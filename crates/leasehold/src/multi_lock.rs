@@ -142,12 +142,20 @@ impl AcquireAll {
         if let Some(together) = Together::new(&self)? {
             return together.run(self.wait).await.map(|guards| MultiGuard { guards });
         }
-        let deadline = self.wait.and_then(time::after);
+        let begun = time::now();
+        let deadline = self.wait.and_then(|wait| begun.checked_add(wait));
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
         let mut guards: Vec<Guard> = Vec::with_capacity(self.locks.len());
         for lock in self.locks.iter() {
-            let guard = self.take(lock, &owner, deadline, &guards).await?;
-            guards.push(guard);
+            match self.take(lock, &owner, deadline, &guards).await {
+                Ok(guard) => guards.push(guard),
+                // Not only for this member.
+                Err(AcquireError::Timeout { holder, .. }) => {
+                    let waited = time::now().saturating_duration_since(begun);
+                    return Err(AcquireError::Timeout { waited, holder });
+                }
+                Err(error) => return Err(error),
+            }
         }
         self.even_out(&guards).await?;
         Ok(MultiGuard { guards })

@@ -213,7 +213,9 @@ macro_rules! conformance_cases {
             multi {
                 ["ML-01", "ML-05", "ML-08"] => all_members_are_held_and_released_together,
                 ["ML-02"] => one_of_many_who_try_gets_all,
-                ["ML-04", "ML-07", "ML-09"] => a_member_that_is_busy_leaves_the_others_free,
+                ["ML-04", "ML-07"] => a_member_that_is_busy_leaves_the_others_free,
+                ["ML-09"] => a_wait_for_several_lasts_its_whole_time,
+                ["ML-10"] => a_wait_for_several_is_for_all_of_them_together,
                 ["ML-06"] => a_multi_lock_needs_members_and_each_once,
                 ["ML-11"] => the_loss_of_a_member_is_the_loss_of_all,
                 ["OWN-110"] => a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing,

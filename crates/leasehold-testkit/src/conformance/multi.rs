@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Invalid, Loss, MultiLock};
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_free_for, is_nearly, soon};
@@ -67,6 +67,49 @@ pub async fn a_member_that_is_busy_leaves_the_others_free(bench: &Bench) -> Outc
     }
     busy.release().await?;
     drop(lock.try_acquire().await?.expect("all are free"));
+    Ok(())
+}
+
+/// The same two names as locks that are taken in one step, and as locks that are taken one after the other.
+fn both_ways(bench: &Bench, one: &Client, other: &Client) -> [MultiLock; 2] {
+    let [a, b] = ["a", "b"].map(|name| bench.name(name));
+    let kinds = [(*one.fair_lock(&a)).clone(), other.lock(&b)];
+    [one.multi_lock([&a, &b]), MultiLock::new(kinds)]
+}
+
+pub async fn a_wait_for_several_lasts_its_whole_time(bench: &Bench) -> Outcome {
+    let (one, other, wait) = (bench.client().await, bench.client().await, LEASE / 2);
+    for busy in ["a", "b"] {
+        let busy = bench.client().await.lock(bench.name(busy)).acquire().await?;
+        for lock in both_ways(bench, &one, &other) {
+            assert!(lock.try_acquire().await?.is_none());
+            for acquire in [lock.acquire(), lock.acquire().lease(LONG_LEASE)] {
+                let begun = Instant::now();
+                let over = soon(acquire.wait(wait)).await.expect_err("one is busy");
+                assert!(begun.elapsed() >= wait, "gave up after {:?}", begun.elapsed());
+                assert!(matches!(over, AcquireError::Timeout { waited, .. } if waited >= wait), "{over:?}");
+            }
+        }
+        busy.release().await?;
+    }
+    Ok(())
+}
+
+pub async fn a_wait_for_several_is_for_all_of_them_together(bench: &Bench) -> Outcome {
+    let (one, other, holder) = (bench.client().await, bench.client().await, bench.client().await);
+    let wait = LEASE * 2;
+    for lock in both_ways(bench, &one, &other) {
+        let first = holder.lock(bench.name("a")).acquire().await?;
+        let second = holder.lock(bench.name("b")).acquire().await?;
+        let waiter = tokio::spawn(lock.acquire().wait(wait).into_future());
+        sleep(wait * 2 / 3).await;
+        first.release().await?;
+        // A wait that began anew with the second member would still last.
+        sleep(wait * 5 / 6).await;
+        second.release().await?;
+        let over = soon(waiter).await?;
+        assert!(matches!(over, Err(AcquireError::Timeout { waited, .. }) if waited >= wait), "{over:?}");
+    }
     Ok(())
 }
 

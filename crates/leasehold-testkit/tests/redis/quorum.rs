@@ -9,7 +9,7 @@ use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{SECOND, keys, soon, until};
+use crate::{SECOND, keys, number, soon, until};
 
 const WATCHDOG: Duration = Duration::from_secs(3);
 
@@ -252,6 +252,93 @@ async fn a_release_that_most_servers_do_not_answer_is_an_error() {
     let released = guard.release().await;
     assert!(matches!(released, Err(ReleaseError::Unknown(_))), "{released:?}");
     assert!(stage.servers[3..].iter().all(|server| keys(server).is_empty()), "released where it could be");
+}
+
+#[tokio::test]
+async fn an_acquired_lock_is_held_for_less_than_its_lease() {
+    let stage = Stage::new(3).await;
+    let lease = SECOND * 2;
+    let begun = Instant::now();
+    let guard = stage.lock().acquire().lease(lease).await.unwrap();
+    let left = guard.remaining();
+    // The safety margin is taken from it, and the time that has passed since it was asked for, and nothing else.
+    assert!(left <= lease * 99 / 100, "{left:?}");
+    assert!(left + begun.elapsed() >= lease * 98 / 100, "{left:?} after {:?}", begun.elapsed());
+    assert_eq!(soon("the lease ends", guard.lost()).await, Loss::Expired);
+    assert!(begun.elapsed() >= lease * 98 / 100, "{:?}", begun.elapsed());
+}
+
+#[tokio::test]
+async fn an_extension_counts_from_now_and_not_from_the_end_of_the_lease() {
+    let stage = Stage::new(3).await;
+    let guard = stage.lock().acquire().lease(SECOND * 60).await.unwrap();
+    votes(&guard, 3).await;
+    for length in [SECOND * 80, SECOND * 100] {
+        let left = guard.extend(length).await.unwrap();
+        assert!(left <= length && left > length - SECOND * 10, "{left:?}");
+        let left = guard.remaining();
+        assert!(left <= length && left > length - SECOND * 10, "{left:?}");
+        for server in &stage.servers {
+            let left = Duration::from_millis(number(&server.cli(&["PTTL", "n"])).unsigned_abs());
+            assert!(left <= length && left > length - SECOND * 10, "{left:?}");
+        }
+    }
+    let left = guard.extend(SECOND * 10).await.unwrap();
+    assert!(left > SECOND * 80, "nothing is shortened: {left:?}");
+}
+
+/// Inside of a runtime, beside one, and after one has gone.
+#[test]
+fn dropping_a_guard_gives_the_lock_back_on_every_runtime() {
+    let servers: Vec<_> = (0..3).map(|_| Server::start(Flavour::Redis)).collect();
+    let connect = || servers.iter().map(|server| Client::connect(server.url()).block().unwrap());
+    let other = QuorumLock::new(&connect().collect::<Vec<_>>(), "n");
+    let given_back = |runtime: &str| {
+        let begun = std::time::Instant::now();
+        while servers.iter().any(|server| !keys(server).is_empty()) {
+            assert!(begun.elapsed() < SECOND * 10, "not given back: {runtime}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        let guard = other.try_acquire().block().unwrap();
+        guard.expect("it is free").release().block().unwrap();
+    };
+    let acquire = || {
+        let guard = QuorumLock::new(&connect().collect::<Vec<_>>(), "n").acquire().block().unwrap();
+        assert!(other.try_acquire().block().unwrap().is_none());
+        guard
+    };
+    let current = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let many = || tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
+
+    drop(acquire());
+    given_back("none");
+    for (name, runtime) in [("of one thread", current()), ("of several threads", many())] {
+        let asked = async {
+            let mut clients = Vec::new();
+            for server in &servers {
+                clients.push(Client::connect(server.url()).await.unwrap());
+            }
+            QuorumLock::new(&clients, "n").acquire().await.unwrap()
+        };
+        runtime.block_on(async { drop(asked.await) });
+        given_back(name);
+    }
+    for (name, runtime) in [("of one thread, gone", current()), ("of several threads, gone", many())] {
+        let guard = runtime.block_on(async {
+            let mut clients = Vec::new();
+            for server in &servers {
+                clients.push(Client::connect(server.url()).await.unwrap());
+            }
+            QuorumLock::new(&clients, "n").acquire().await.unwrap()
+        });
+        drop(runtime);
+        assert!(guard.is_held());
+        drop(guard);
+        given_back(name);
+    }
+    let guard = acquire();
+    current().block_on(async { drop(guard) });
+    given_back("another one");
 }
 
 #[tokio::test]

@@ -137,6 +137,18 @@ async fn members_can_be_lost_one_after_the_other_if_each_is_taken_again_before_t
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_time_left_is_that_of_a_majority() {
+    let mut clients = Vec::new();
+    for watchdog in [10, 30, 20] {
+        clients.push(Client::connect("memory:").watchdog(SECOND * watchdog).await.unwrap());
+    }
+    let guard = QuorumLock::new(&clients, "n").acquire().await.unwrap();
+    assert_eq!(guard.remaining(), SECOND * 20);
+    clients[1].lock("n").force_unlock().await.unwrap();
+    assert_eq!(guard.remaining(), SECOND * 10);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_released_guard_is_not_lost() {
     let stage = Stage::new("released").await;
     let guard = stage.guard().await;
