@@ -103,18 +103,29 @@ pub(super) enum Trouble {
 }
 
 impl Trouble {
-    /// What an error of the server means to us. It begins with a word that says which it is.
+    /// What an error of the server means to us.
     pub(super) fn from_server(text: String) -> Self {
-        Self::Refused(match text.split(' ').next().unwrap_or_default() {
+        Self::Refused(match code(&text) {
             "NOSCRIPT" => return Self::NoScript,
             // Said by servers that will do it later.
             "LOADING" | "BUSY" | "READONLY" | "MISCONF" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN"
             | "TRYAGAIN" | "NOREPLICAS" => Failure::Unavailable(text),
-            // Older servers wrap what happens inside a script.
             _ if text.contains("WRONGTYPE") => Failure::NotALock,
             _ => Failure::Denied(text),
         })
     }
+}
+
+/// The word with which an error begins, and which says what error it is.
+///
+/// Servers before Redis 7 put the error of a command inside a script behind words of their own: `ERR Error running script
+/// (call to f_…): @user_script:1: @user_script: 1: -READONLY …`.
+fn code(text: &str) -> &str {
+    let wrapped = text.strip_prefix("ERR Error running script").and_then(|text| {
+        let (_line, error) = text.rsplit("user_script:").next()?.split_once(": ")?;
+        Some(error.trim_start_matches('-'))
+    });
+    wrapped.unwrap_or(text).split(' ').next().unwrap_or_default()
 }
 
 /// Waits for an answer that a connection may end without.
@@ -230,5 +241,49 @@ impl Connection {
     /// Ends the connection, and tells whose steps had no reply on it.
     pub(super) fn end(&self) -> Vec<Spot> {
         self.0.pipeline.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What Redis 6.2 says of an error inside a script.
+    fn wrapped(error: &str) -> String {
+        let hash = "5332031c6b470dc5a0dd9b4bf2030dea6d65de91";
+        format!("ERR Error running script (call to f_{hash}): @user_script:1: @user_script: 1: {error}")
+    }
+
+    #[test]
+    fn a_server_that_cannot_for_now_is_unavailable_also_where_it_says_so_inside_a_script() {
+        for error in [
+            "READONLY You can't write against a read only replica.",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "LOADING Redis is loading the dataset in memory",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        ] {
+            let after_redis_7 =
+                format!("{error} script: 5332031c6b470dc5a0dd9b4bf2030dea6d65de91, on @user_script:1.");
+            for text in [error.into(), wrapped(&format!("-{error}")), wrapped(error), after_redis_7] {
+                let trouble = Trouble::from_server(text.clone());
+                assert!(matches!(trouble, Trouble::Refused(Failure::Unavailable(_))), "{text}: {trouble:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_denial_is_one_also_where_it_is_said_inside_a_script() {
+        let denial = "The user executing the script can't run this command or subcommand";
+        for text in ["NOPERM this user has no permissions".into(), wrapped(denial), wrapped("")] {
+            let trouble = Trouble::from_server(text);
+            assert!(matches!(trouble, Trouble::Refused(Failure::Denied(_))), "{trouble:?}");
+        }
+        let other_type = wrapped("WRONGTYPE Operation against a key holding the wrong kind of value");
+        assert!(matches!(Trouble::from_server(other_type), Trouble::Refused(Failure::NotALock)));
+        let forgotten = Trouble::from_server("NOSCRIPT No matching script. Please use EVAL.".into());
+        assert!(matches!(forgotten, Trouble::NoScript));
     }
 }

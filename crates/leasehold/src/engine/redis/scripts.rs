@@ -247,7 +247,8 @@ impl Call {
         let What::Script(script) = self.what else { return Vec::new() };
         let told = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
         let number: String = told.chars().take_while(char::is_ascii_digit).collect();
-        let line = number.parse::<usize>().ok().and_then(|number| script.text.lines().nth(number - 1));
+        let line = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let line = line.and_then(|line| script.text.lines().nth(line));
         let calls = line.unwrap_or_default().split("call('").skip(1);
         calls.filter_map(|call| call.split('\'').next()).collect()
     }
@@ -270,6 +271,15 @@ mod tests {
             other => panic!("{other:?}"),
         };
         words.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn a_refusal_that_names_a_line_which_no_script_has_is_told_as_it_is() {
+        let call = Call::new(&RENEW);
+        for line in ["0", "99999", "18446744073709551615", "99999999999999999999999", "x", ""] {
+            let refusal = format!("NOPERM this user can't run this command, on @user_script:{line}.");
+            assert!(call.explain(refusal.clone()).starts_with(&refusal), "{line}");
+        }
     }
 
     #[test]
