@@ -141,3 +141,39 @@ async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
         }
     }
 }
+
+/// Every number below one means something else in the answer of an acquire.
+#[tokio::test]
+async fn tokens_that_were_set_to_less_than_zero_fail_an_acquire_and_leave_the_lock_free() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let client = connect(server.url()).await;
+        for last in ["-1", "-2", "-3", "-9000000000000000000"] {
+            server.cli(&["SET", TOKENS, last]);
+            let rw = client.rw_lock("n");
+            let denied = [
+                client.lock("n").acquire().fenced().await.map(drop),
+                client.lock("n").acquire().fenced().steal().await.map(drop),
+                client.fair_lock("n").acquire().fenced().await.map(drop),
+                client.setnx_lock("n").acquire().fenced().await.map(drop),
+                client.group_lock("n", ["a"]).acquire().fenced().await.map(drop),
+                rw.write().acquire().fenced().await.map(drop),
+            ];
+            for outcome in denied {
+                let Err(AcquireError::Failure(Failure::Denied(text))) = &outcome else {
+                    panic!("{flavour:?}, {last}: {outcome:?}");
+                };
+                assert!(text.contains("tokens"), "{text}");
+                assert_eq!(keys(&server), [TOKENS], "{flavour:?}, {last}: nothing is held");
+                assert_eq!(server.cli(&["GET", TOKENS]), last, "{flavour:?}: nothing is minted");
+            }
+            let several = client.multi_lock(["n", "m"]).acquire().fenced().await.map(drop);
+            assert!(matches!(several, Err(AcquireError::Failure(Failure::Denied(_)))), "{several:?}");
+            assert_eq!(server.cli(&["EXISTS", "n", "m"]), 0, "{flavour:?}, {last}: nothing is held");
+            server.cli(&["DEL", "redisson_lock_token:{m}"]);
+            assert!(client.fenced_lock("n").last_token().await.is_err(), "it is no token");
+        }
+        server.cli(&["SET", TOKENS, "0"]);
+        assert_eq!(client.fenced_lock("n").acquire().await.unwrap().token(), 1);
+    }
+}

@@ -229,7 +229,7 @@ impl Engine for Redis {
         let answer = self.pipe().send(calls::token(target));
         Reply::later(async move {
             match answer.await? {
-                Value::Int(token) => Ok(token.unsigned_abs()),
+                Value::Int(token @ 0..) => Ok(token.unsigned_abs()),
                 other => Err(nonsense(&other)),
             }
         })
