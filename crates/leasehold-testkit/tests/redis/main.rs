@@ -22,6 +22,7 @@ macro_rules! on_both {
 
 mod access;
 mod address;
+mod batches;
 mod cancellation;
 mod cost;
 mod counters;

@@ -2,16 +2,13 @@
 -- KEYS: for each lock the lock, queue, scores, marks, waits.
 -- ARGV: for each lock its channel, a number of waiters, and for each of them the owner and how many ms it waits.
 -- Returns for each waiter, in order, its place in the queue, or 0 if it has none.
-local places, argument = {}, 1
-for first = 1, #KEYS, 5 do
-    local key, queue, scores = KEYS[first], KEYS[first + 1], KEYS[first + 2]
-    local marks, waits = KEYS[first + 3], KEYS[first + 4]
-    local channel, waiters = ARGV[argument], tonumber(ARGV[argument + 1])
-    argument = argument + 2
+local places = {}
+
+-- Those whose arguments begin there.
+local function beat(key, queue, scores, marks, waits, channel, argument, waiters)
     local lives = {}
-    for waiter = 1, waiters do
-        local owner, wait = ARGV[argument], tonumber(ARGV[argument + 1])
-        argument = argument + 2
+    for waiter = 0, waiters - 1 do
+        local owner, wait = ARGV[argument + 2 * waiter], tonumber(ARGV[argument + 2 * waiter + 1])
         local score = redis.call('zscore', scores, owner)
         if score then
             mark(marks, waits, owner, wait)
@@ -34,9 +31,26 @@ for first = 1, #KEYS, 5 do
         end
     end
     tell(key, evict(queue, scores, marks, waits), channel)
-    for waiter = waiters, 1, -1 do
-        local place = redis.call('lpos', queue, ARGV[argument - 2 * waiter])
+    for waiter = 0, waiters - 1 do
+        local place = redis.call('lpos', queue, ARGV[argument + 2 * waiter])
         places[#places + 1] = place and place + 1 or 0
     end
+end
+
+local argument = 1
+for first = 1, #KEYS, 5 do
+    local channel, waiters, before = ARGV[argument], tonumber(ARGV[argument + 1]), #places
+    local done, failure = pcall(beat, KEYS[first], KEYS[first + 1], KEYS[first + 2], KEYS[first + 3], KEYS[first + 4],
+        channel, argument + 2, waiters)
+    if not done then
+        -- A key of another type takes their places from the waiters for this lock, and from no others.
+        if not string.find(type(failure) == 'table' and failure.err or failure, 'WRONGTYPE', 1, true) then
+            error(failure, 0)
+        end
+        for place = before + 1, before + waiters do
+            places[place] = 0
+        end
+    end
+    argument = argument + 2 + 2 * waiters
 end
 return places

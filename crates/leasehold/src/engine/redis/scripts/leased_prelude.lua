@@ -52,12 +52,12 @@ local function move(ids, ends)
     redis.call('zrem', permits, '')
     put(ids, ends)
 end
--- How many of these are taken, and their lease is not over.
+-- How many of these are taken, and their lease is not over. A key of another type has none.
 local function alive(ids)
     local count = 0
     for _, id in ipairs(ids) do
-        local ends = redis.call('zscore', permits, id)
-        if ends and tonumber(ends) > now then
+        local ends = redis.pcall('zscore', permits, id)
+        if type(ends) == 'string' and tonumber(ends) > now then
             count = count + 1
         end
     end

@@ -12,6 +12,8 @@ for i, key in ipairs(KEYS) do
             late[#late + 1] = id
         end
     end
-    move(late, ends)
+    if #late > 0 then
+        move(late, ends)
+    end
 end
 return held

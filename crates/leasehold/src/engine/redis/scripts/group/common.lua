@@ -31,9 +31,9 @@ end
 -- Who holds a value, until when, and how often; nothing if nobody does, or its time is over.
 local function holder(key, field)
     local owner = redis.call('hget', key, field)
-    local till = owner and tonumber(redis.call('hget', key, till_of(field, owner)) or 0)
-    if owner and till > now then
-        return owner, till, tonumber(redis.call('hget', key, count_of(field, owner)) or 0)
+    local till = owner and tonumber(redis.call('hget', key, till_of(field, owner)) or 0) or 0
+    if till > now then
+        return owner, till, tonumber(redis.call('hget', key, count_of(field, owner)) or 0) or 0
     end
 end
 

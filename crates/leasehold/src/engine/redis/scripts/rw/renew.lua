@@ -4,13 +4,14 @@
 local held = {}
 for i, key in ipairs(KEYS) do
     local tag, owner, lease = ARGV[3 * i - 1], ARGV[3 * i], tonumber(ARGV[3 * i + 1])
-    local count = redis.pcall('hget', key, ARGV[1] == 'write' and owner .. ':write' or owner)
+    local found = redis.pcall('hget', key, ARGV[1] == 'write' and owner .. ':write' or owner)
+    local count = type(found) == 'string' and tonumber(found)
     -- A read hold that has run out is none, and is not revived.
-    if type(count) == 'string' and (ARGV[1] == 'write' or left(tag, owner, tonumber(count)) > 0) then
+    if count and (ARGV[1] == 'write' or left(tag, owner, count) > 0) then
         if lease > 0 then
             raise(key, lease)
             if ARGV[1] == 'read' then
-                raise_holds(tag, owner, tonumber(count), lease)
+                raise_holds(tag, owner, count, lease)
             end
         end
         held[i] = 1
