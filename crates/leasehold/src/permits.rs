@@ -37,7 +37,8 @@ impl Permits {
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::NotHeld`] if the semaphore was deleted since: there is nothing to give back.
+    /// [`ReleaseError::NotHeld`] if the semaphore was deleted or its time was over since: there is nothing to give back,
+    /// and a semaphore that was set anew under that name gets nothing.
     /// [`ReleaseError::Unknown`] if the server gave no answer: it goes on in the background.
     ///
     /// # Cancel safety

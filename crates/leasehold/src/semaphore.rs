@@ -169,7 +169,7 @@ pub struct TrySetPermits {
 }
 
 impl TrySetPermits {
-    /// Lets the semaphore be forgotten after this long, whoever has permits of it.
+    /// Lets the semaphore be forgotten after this long, whoever has permits of it: they are given back to no other one.
     pub fn ttl(mut self, length: Duration) -> Self {
         self.ttl = Some(length);
         self

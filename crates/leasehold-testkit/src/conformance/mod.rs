@@ -303,6 +303,8 @@ macro_rules! conformance_cases {
                 ["OWN-83"] => as_many_wake_as_there_are_permits,
                 ["OWN-84"] => setting_permits_wakes_those_who_wait,
                 ["OWN-85"] => permits_of_a_deleted_semaphore_are_nobodys,
+                ["OWN-280"] => permits_of_a_semaphore_that_is_over_are_not_given_to_the_next,
+                ["OWN-281"] => permits_come_back_to_a_semaphore_whose_time_was_taken_away,
                 ["OWN-86"] => cancellation_racing_with_release_loses_no_permit,
                 ["OWN-87"] => permits_can_be_had_by_threads,
             }

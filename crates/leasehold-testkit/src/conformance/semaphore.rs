@@ -432,6 +432,44 @@ pub async fn permits_of_a_deleted_semaphore_are_nobodys(bench: &Bench) -> Outcom
     remove(&semaphore).await
 }
 
+pub async fn permits_of_a_semaphore_that_is_over_are_not_given_to_the_next(bench: &Bench) -> Outcome {
+    let (semaphore, elsewhere) = (semaphore(bench).await, semaphore(bench).await);
+    let gone = Err(ReleaseError::NotHeld(Loss::Gone));
+    for set_anew in [false, true] {
+        assert!(semaphore.try_set_permits(10).ttl(LEASE).await?);
+        let (released, dropped) = (semaphore.acquire(3).await?, semaphore.acquire(3).await?);
+        let waits = tokio::spawn(elsewhere.acquire(5).into_future());
+        sleep(LEASE + MOMENT).await;
+        if set_anew {
+            assert!(elsewhere.try_set_permits(10).await?);
+            soon(waits).await.expect("no panic")?.release().await?;
+        } else {
+            waits.abort();
+        }
+        assert_eq!(released.release().await, gone);
+        drop(dropped);
+        let expected = if set_anew { 10 } else { 0 };
+        assert_eq!(semaphore.available().await?, expected, "neither added to nor made");
+        assert_eq!(semaphore.release_if_exists(1).await?, set_anew);
+    }
+    remove(&semaphore).await
+}
+
+pub async fn permits_come_back_to_a_semaphore_whose_time_was_taken_away(bench: &Bench) -> Outcome {
+    let semaphore = semaphore(bench).await;
+    for drained in [false, true] {
+        assert!(semaphore.try_set_permits(10).ttl(LEASE).await?);
+        let (released, dropped) = (semaphore.acquire(3).await?, semaphore.acquire(3).await?);
+        let free = if drained { semaphore.drain().await? - 4 } else { semaphore.add_permits(1).await? };
+        sleep(LEASE + MOMENT).await;
+        released.release().await?;
+        drop(dropped);
+        assert_eq!(semaphore.available().await?, free + 6, "drained: {drained}");
+        remove(&semaphore).await?;
+    }
+    Ok(())
+}
+
 pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
     let acquire = |of: &Semaphore, permits| of.acquire(permits).into_future();

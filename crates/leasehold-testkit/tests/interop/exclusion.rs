@@ -65,7 +65,8 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
     assert!(missing || passed > 0, "they were never there together");
     let keys = world.server.cli(&["KEYS", &format!("*{topic}:lock*")]);
     // Redisson's notes go by themselves; tokens and numbers of permits stay, and so does what is known of ours.
-    let kept = ["redisson_unlock_latch:", "redisson_lock_token:", "leasehold_permits:"];
+    let kept =
+        ["redisson_unlock_latch:", "redisson_lock_token:", "leasehold_permits:", "leasehold_requests:"];
     let counts = matches!(kinds[0], "semaphore" | "permits");
     let left = keys.elements().iter().filter(|key| {
         let key = key.as_str().expect("names are text");

@@ -19,8 +19,16 @@ fn documented() -> Vec<&'static str> {
 }
 
 /// Commands that are used where they are allowed and not missed where they are not.
-const OPTIONAL: [&str; 7] =
-    ["+subscribe", "+unsubscribe", "+ping", "+client|id", "+client|kill", "+client|setname", "+command|info"];
+const OPTIONAL: [&str; 8] = [
+    "+publish",
+    "+subscribe",
+    "+unsubscribe",
+    "+ping",
+    "+client|id",
+    "+client|kill",
+    "+client|setname",
+    "+command|info",
+];
 
 /// Makes the user of the page under another name and without some of the words.
 fn make_user(server: &Server, name: &str, without: &[&str]) -> String {
@@ -285,11 +293,13 @@ async fn what_is_missing_is_named() {
         let latch = client("+decr").await.latch("lock:f").count_down().await.map(drop);
         let semaphore = client("+incrby").await.semaphore("lock:g").release(1).await;
         let record = client("~leasehold_permits:{lock:*").await.semaphore("lock:g").release(1).await;
-        let denied = [latch, semaphore, record].map(|outcome| match outcome {
+        let requests = client("~leasehold_requests:{lock:*").await.semaphore("lock:g").release(1).await;
+        let denied = [latch, semaphore, record, requests].map(|outcome| match outcome {
             Err(ChangeError::Failure(Failure::Denied(text))) => text,
             other => panic!("{flavour:?}: {other:?}"),
         });
-        for (text, missing) in denied.iter().zip(["decr", "incrby", "leasehold_permits:{lock:g}"]) {
+        let missing = ["decr", "incrby", "leasehold_permits:{lock:g}", "leasehold_requests:{lock:g}"];
+        for (text, missing) in denied.iter().zip(missing) {
             assert!(text.contains(missing), "{flavour:?}: {text} does not name {missing}");
         }
         assert_eq!(keys(&server), [""; 0], "{flavour:?}");

@@ -49,6 +49,16 @@ pub(crate) enum Adjust {
 }
 
 impl Adjust {
+    /// Whether those who wait may go on after a change with this result.
+    #[cfg(feature = "redis")]
+    pub(crate) fn frees(&self, told: i64) -> bool {
+        match self {
+            Self::CountDown => told == 0,
+            Self::Drain => false,
+            _ => true,
+        }
+    }
+
     /// Whether it is carried out as often as it is sent, without harm.
     #[cfg(feature = "redis")]
     pub(crate) fn is_question(&self) -> bool {

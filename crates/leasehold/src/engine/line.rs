@@ -125,6 +125,12 @@ impl Line {
         self.waiters.len() - self.left
     }
 
+    /// The ticket of whoever came first of those who stand here.
+    #[cfg(feature = "redis")]
+    pub(crate) fn first_ticket(&self) -> Option<Ticket> {
+        self.waiters.front().map(|first| first.ticket)
+    }
+
     /// Whether somebody has to begin to watch this line now.
     pub(crate) fn begins_watch(&mut self) -> bool {
         !std::mem::replace(&mut self.watched, true)

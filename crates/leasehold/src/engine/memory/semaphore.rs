@@ -42,35 +42,36 @@ impl Machine for Semaphore {
     }
 
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        self.judge(now);
+        let after = self.judge(now);
         let Spot { owner, amount, .. } = *claim.spot;
-        let busy = |retry_in| (Attempt::Busy(Busy { retry_in, ..Busy::default() }), Aftermath::default());
+        let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
-            return (Attempt::Gone, Aftermath::default());
+            return (Attempt::Gone, after);
         }
         if self.free.unwrap_or(0) < i64::from(amount) {
             // A head that finds too little has had its turn: nobody else may take what it waits for.
             if turn.is_some_and(|ticket| self.line.is_head(ticket)) {
                 self.line.withdraw();
             }
-            return busy(None);
+            return (busy(None), after);
         }
         match self.line.may_take(turn, now) {
             // A head that sleeps is not late: it knows when to look.
-            MayTake::In(wait) if self.line.is_promised() => return busy(Some(wait)),
-            MayTake::In(_) | MayTake::WhenHinted => return busy(None),
+            MayTake::In(wait) if self.line.is_promised() => return (busy(Some(wait)), after),
+            MayTake::In(_) | MayTake::WhenHinted => return (busy(None), after),
             MayTake::Yes => {}
         }
-        let passed = Aftermath::waking(self.line.taken(turn));
+        let after = after.and(Aftermath::waking(self.line.taken(turn)));
         self.free = self.free.map(|free| free - i64::from(amount));
         self.holds.insert(owner, Held { amount, term: Arc::clone(claim.term) });
-        (Attempt::Granted(Some(Until::Kept(claim.lease.length())), None), passed)
+        (Attempt::Granted(Some(Until::Kept(claim.lease.length())), None), after)
     }
 
     fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
+        let after = self.judge(now);
         match self.holds.remove(&spot.owner) {
-            Some(held) => (Released::Left(0, None), self.add(held.amount.into(), now)),
-            None => (Released::NotHeld, Aftermath::default()),
+            Some(held) => (Released::Left(0, None), after.and(self.add(held.amount.into(), now))),
+            None => (Released::NotHeld, after),
         }
     }
 
@@ -78,15 +79,14 @@ impl Machine for Semaphore {
         unreachable!("there is no one holder")
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, _now: &Now) -> (Renewed, Aftermath) {
+    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
+        let after = self.judge(now);
         let held = self.holds.contains_key(&spot.owner);
-        (if held { Renewed::Until(Until::Kept(length)) } else { Renewed::Gone }, Aftermath::default())
+        (if held { Renewed::Until(Until::Kept(length)) } else { Renewed::Gone }, after)
     }
 
     fn abandon(&mut self, spot: &Spot, _count: u32, now: &Now) -> Aftermath {
-        self.holds
-            .remove(&spot.owner)
-            .map_or_else(Aftermath::default, |held| self.add(held.amount.into(), now))
+        self.release(spot, 1, Lease::Kept(Duration::ZERO), now).1
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
@@ -103,9 +103,9 @@ impl Machine for Semaphore {
     }
 
     fn adjust(&mut self, adjust: &Adjust, now: &Now) -> (i64, Aftermath) {
-        self.judge(now);
+        let before = self.judge(now);
         let (free, nothing) = (self.free, Aftermath::default());
-        match *adjust {
+        let (told, after) = match *adjust {
             Adjust::TrySet { .. } if free.is_some() => (0, nothing),
             Adjust::TrySet { count, ttl } => {
                 let after = self.add(count.into(), now);
@@ -127,7 +127,8 @@ impl Machine for Semaphore {
             Adjust::Delete => (free.is_some().into(), self.delete()),
             Adjust::Count => (free.unwrap_or(0), nothing),
             _ => unreachable!("that is not for permits that are only counted"),
-        }
+        };
+        (told, before.and(after))
     }
 
     fn let_go(&mut self, spot: &Spot, _now: &Now) -> Aftermath {
@@ -153,31 +154,31 @@ impl Machine for Semaphore {
         after
     }
 
-    fn retire(&mut self, client: ClientId, _now: &Now) -> (usize, Aftermath) {
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
+        let after = self.judge(now);
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
         let terms: Vec<_> = ours.map(|(_, held)| Arc::clone(&held.term)).collect();
         for term in &terms {
             term.condemn(Loss::Shutdown);
         }
-        (terms.len(), Aftermath::announcing(terms))
+        (terms.len(), after.and(Aftermath::announcing(terms)))
     }
 
     #[cfg(feature = "test-util")]
-    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
-        (self.free.is_some(), self.delete())
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        (self.free.is_some(), after.and(self.delete()))
     }
 }
 
 impl Semaphore {
-    /// Forgets a count whose time is over.
-    fn judge(&mut self, now: &Now) {
-        if self.ends.is_some_and(|at| at <= now.get()) {
-            (self.free, self.ends) = (None, None);
-        }
+    /// Forgets a count whose time is over. Permits of it are none of the next one of that name.
+    fn judge(&mut self, now: &Now) -> Aftermath {
+        let is_over = self.ends.is_some_and(|at| at <= now.get());
+        if is_over { self.delete() } else { Aftermath::default() }
     }
 
     fn add(&mut self, permits: i64, now: &Now) -> Aftermath {
-        self.judge(now);
         self.free = Some(self.free.unwrap_or(0).saturating_add(permits));
         Aftermath::waking(self.promise(now))
     }

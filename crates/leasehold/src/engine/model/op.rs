@@ -190,7 +190,7 @@ fn how() -> impl Strategy<Value = How> {
 
 fn count() -> impl Strategy<Value = Count> {
     prop_oneof![
-        4 => (0..=4_u32, proptest::bool::weighted(0.2)).prop_map(|(count, ends)| Count::TrySet(count, ends)),
+        4 => (0..=4_u32, proptest::bool::weighted(0.4)).prop_map(|(count, ends)| Count::TrySet(count, ends)),
         1 => (0..=5_u32).prop_map(Count::Set),
         2 => (-2..=3_i32).prop_map(Count::Add),
         1 => (1..=2_u32, any::<bool>()).prop_map(|(count, create)| Count::Give(count, create)),

@@ -84,6 +84,10 @@ impl Redis {
                 // The script took the mark away.
                 parts.marks.take(&spot);
             }
+            if steal && spot.target.kind == Kind::Read {
+                // Others can read now, too, and need not have heard of it.
+                hints.unheard(&spot.target);
+            }
             Ok(Attempt::Granted(None, token))
         })
     }

@@ -87,14 +87,14 @@ pub(super) fn release(spot: &Spot, from: u32, length: Duration) -> Call {
 /// What the answer to a release says: how many counts are left, if there were any.
 pub(super) fn counts_left(kind: Kind, answer: i64) -> Option<u32> {
     match kind {
-        Kind::Lock | Kind::Spin | Kind::SetNx if answer <= FREED => Some(0),
+        _ if answer <= FREED => Some(0),
         // One was deleted and not announced, or none was.
         Kind::SetNx => (answer == 1).then_some(0),
         _ => u32::try_from(answer).ok(),
     }
 }
 
-/// The answer when a lock was freed and nobody listens; one less for each who does.
+/// The answer when it was announced that something is free and nobody listens; one less for each who does.
 const FREED: i64 = -2;
 
 /// What a script would have answered that freed a lock, where that was announced by a command of its own.
@@ -102,11 +102,11 @@ pub(super) fn freed(listeners: i64) -> Value {
     Value::Int(FREED - listeners)
 }
 
-/// How many listen to a lock that was freed by this.
-pub(super) fn listeners(answer: &Value) -> usize {
+/// How many listen where this has announced that something is free; nothing if there was nothing to announce.
+pub(super) fn listeners(answer: &Value) -> Option<usize> {
     match answer {
-        Value::Int(answer) => usize::try_from(FREED - answer).unwrap_or_default(),
-        _ => 0,
+        Value::Int(answer) => FREED.checked_sub(*answer).and_then(|listeners| listeners.try_into().ok()),
+        _ => None,
     }
 }
 
@@ -136,7 +136,8 @@ pub(super) fn renew<'a>(kind: Kind, holds: impl IntoIterator<Item = (&'a Spot, D
         Kind::Read | Kind::Write => rw_calls::renew(kind, holds),
         Kind::Group => group_calls::renew(holds),
         Kind::Semaphore => holds.into_iter().fold(Call::new(&KEEP_PERMITS), |call, (spot, length)| {
-            call.key(&keys::record(&spot.target)).arg(spot.owner).arg(whole(length))
+            let call = call.key(spot.target.name.as_str()).key(&keys::record(&spot.target));
+            call.arg(spot.owner).arg(whole(length))
         }),
         Kind::Permits => holds.into_iter().fold(Call::new(&RENEW_LEASED), |call, (spot, length)| {
             ids(call.key(&keys::permits(&spot.target)), spot).arg(length.as_millis())
@@ -217,8 +218,12 @@ pub(super) fn adjust(target: &Target, change: &Change) -> Call {
         Kind::Latch => &LATCH,
         _ => unreachable!("a lock has no counter"),
     };
-    let call = counter(script, target);
-    let call = if target.kind == Kind::Permits { call.key(&keys::permits(target)) } else { call };
+    let call = Call::new(script).key(target.name.as_str()).key(&keys::requests(target));
+    let call = match target.kind {
+        Kind::Semaphore => call.key(&keys::record(target)),
+        Kind::Permits => call.key(&keys::permits(target)),
+        _ => call,
+    };
     let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::channel(target));
     match &change.adjust {
         Adjust::TrySet { count, ttl: None } => call.arg("set").arg(count),
@@ -255,7 +260,7 @@ fn lease(length: Option<Duration>) -> String {
     length.map_or_else(|| "-1".into(), |length| whole(length).to_string())
 }
 
-/// A script on a counter and the record beside it.
+/// A script on a semaphore and the record of who has permits of it.
 fn counter(script: &'static Script, target: &Target) -> Call {
     Call::new(script).key(target.name.as_str()).key(&keys::record(target))
 }
@@ -268,4 +273,53 @@ fn give(Spot { target, owner, .. }: &Spot) -> Call {
 /// In milliseconds, and never none: a key without a time to live would stay for ever.
 pub(super) fn whole(length: Duration) -> u128 {
     length.as_millis().max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_servers::server::{Flavour, Server};
+
+    use super::super::{Address, Options, Redis};
+    use super::*;
+    use crate::client_id::ClientId;
+
+    /// Records are renewed a few times a day: too seldom for a test that waits for it.
+    #[tokio::test]
+    async fn a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others() {
+        const SHORT: Duration = Duration::from_secs(30);
+        const LONG: Duration = Duration::from_secs(60);
+        for flavour in Flavour::ALL {
+            let server = Server::start(flavour);
+            let options = Options {
+                label: String::new(),
+                connect_timeout: SHORT,
+                response_timeout: SHORT,
+                linger: SHORT,
+            };
+            let redis = Redis::connect(Address::parse(&server.url()).unwrap(), options).await.unwrap();
+            let client = ClientId::random();
+            let spots = ["kept", "overwritten", "deleted", "ends soon", "kept, too"].map(|name| {
+                let target = Target::new(Kind::Semaphore, Name::new("", name).unwrap());
+                server.cli(&["SET", name, "3"]);
+                let owner = OwnerId::fresh(client, 1);
+                server.cli(&["HSET", &keys::record(&target), &owner.to_string(), "1"]);
+                Spot { target, owner, amount: 1 }
+            });
+            let [kept, overwritten, deleted, ends_soon, _] = &spots;
+            server.cli(&["SET", &keys::record(&overwritten.target), "something else"]);
+            server.cli(&["DEL", deleted.target.name.as_str()]);
+            server.cli(&["PEXPIRE", ends_soon.target.name.as_str(), "20000"]);
+
+            let answer =
+                redis.pipe().send(renew(Kind::Semaphore, spots.iter().map(|spot| (spot, LONG)))).await;
+            let Ok(Value::Array(noted)) = answer else { panic!("{flavour:?}: {answer:?}") };
+            assert_eq!(noted, [1, 0, 0, 1, 1].map(Value::Int), "{flavour:?}");
+            let left = |spot: &Spot| match server.cli(&["PTTL", &keys::record(&spot.target)]) {
+                leasehold_servers::resp::Value::Int(left) => left,
+                other => panic!("{other:?}"),
+            };
+            assert!((50_000..=60_000).contains(&left(kept)));
+            assert!((10_000..=20_000).contains(&left(ends_soon)), "no longer than its semaphore");
+        }
+    }
 }

@@ -366,27 +366,58 @@ impl Hints {
         }
     }
 
-    /// A release that was `begun` then is over, and so many listen.
-    pub(super) fn released(&self, spot: &Spot, listeners: usize, begun: Instant) {
+    /// A release that was `begun` then is over. If it was announced that something is free, so many listen.
+    pub(super) fn released(&self, spot: &Spot, listeners: Option<usize>, begun: Instant) {
         if self.is_idle() {
             return;
         }
-        let waker = {
-            let mut state = self.state();
-            let Some(queue) = state.queue(spot) else { return };
-            let Some(courtesy) = queue.courtesy.take() else { return };
-            let (now, channel) = (time::now(), Arc::clone(&queue.channel));
-            let ours = state.hears(&channel);
-            let took = now.saturating_duration_since(begun);
-            let courtesy = courtesy.answered(listeners, usize::from(ours), took, now);
-            state.queue(spot).and_then(|queue| {
-                queue.courtesy = courtesy.map(Box::new);
-                queue.line.promise(now)
-            })
+        let mut state = self.state();
+        let courteous =
+            state.queue(spot).and_then(|queue| Some((queue.courtesy.take()?, Arc::clone(&queue.channel))));
+        let Some((courtesy, channel)) = courteous else {
+            drop(state);
+            if listeners == Some(0) {
+                self.unheard(&spot.target);
+            }
+            return;
         };
-        if let Some(waker) = waker {
-            waker.wake();
+        let (now, ours) = (time::now(), state.hears(&channel));
+        let took = now.saturating_duration_since(begun);
+        let courtesy = courtesy.answered(listeners.unwrap_or_default(), usize::from(ours), took, now);
+        let waker = state.queue(spot).and_then(|queue| {
+            queue.courtesy = courtesy.map(Box::new);
+            queue.line.promise(now)
+        });
+        drop(state);
+        wake(waker);
+    }
+
+    /// Something is free, and no message says so to this client: publishing may be denied. Its waiters look as if one had
+    /// come.
+    pub(super) fn unheard(&self, target: &Target) {
+        if self.is_idle() {
+            return;
         }
+        let now = time::now();
+        let mut wakers = Vec::new();
+        let mut state = self.state();
+        if target.kind == Kind::Fair {
+            // Each has a channel of its own. If the first in the queue is one of ours, it is the one that came first.
+            let waiting = state.lines.iter_mut().filter(|((waited_for, _), _)| waited_for == target);
+            if let Some((_, queue)) = waiting.min_by_key(|(_, queue)| queue.line.first_ticket()) {
+                queue.wake(target.kind, now, &mut wakers);
+            }
+        } else {
+            let State { lines, channels, .. } = &mut *state;
+            let channel = channels.get(keys::channel(target).to_string().as_str());
+            for topic in channel.map_or(&[][..], |channel| &channel.topics) {
+                if let Some(queue) = lines.get_mut(topic) {
+                    queue.wake(topic.0.kind, now, &mut wakers);
+                }
+            }
+        }
+        drop(state);
+        wake(wakers);
     }
 
     /// A message has come.

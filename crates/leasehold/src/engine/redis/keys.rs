@@ -76,14 +76,19 @@ pub(super) fn permits(target: &Target) -> String {
     format!("{}:timeout", tagged(&target.name))
 }
 
-/// The record of who has how many permits, and of requests that may have to be answered once more. Ours alone: others
-/// count without it.
+/// The record of who has how many permits of a semaphore. Ours alone: others count without it.
 pub(super) fn record(target: &Target) -> String {
+    format!("leasehold_permits:{}", tagged(&target.name))
+}
+
+/// The results of requests that may have to be answered once more. They outlast what was changed, so that nothing is done
+/// again to what takes its place.
+pub(super) fn requests(target: &Target) -> String {
     let tag = tagged(&target.name);
     if target.kind == Kind::Latch {
         format!("leasehold_latch:{tag}")
     } else {
-        format!("leasehold_permits:{tag}")
+        format!("leasehold_requests:{tag}")
     }
 }
 

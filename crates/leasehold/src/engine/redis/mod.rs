@@ -148,7 +148,7 @@ impl Engine for Redis {
         let (spot, parts) = (spot.clone(), Arc::clone(&self.parts));
         Reply::later(async move {
             let answer = answer.await;
-            parts.hints.released(&spot, answer.as_ref().map_or(0, calls::listeners), begun);
+            parts.hints.released(&spot, answer.as_ref().ok().and_then(calls::listeners), begun);
             match answer {
                 Ok(Value::Int(answer)) => Ok(match calls::counts_left(spot.target.kind, answer) {
                     Some(left) => {
@@ -165,10 +165,13 @@ impl Engine for Redis {
     }
 
     fn force(&self, target: &Target) -> Reply<bool> {
-        let (keeper, freed) = (Arc::clone(&self.parts.keeper), target.clone());
+        let (parts, freed) = (Arc::clone(&self.parts), target.clone());
         let in_order = Box::new(move |answer: &Value| {
-            if matches!(answer, Value::Int(1..)) {
-                keeper.lose(&freed, Loss::ForceUnlocked);
+            if matches!(answer, Value::Int(answer) if *answer != 0) {
+                parts.keeper.lose(&freed, Loss::ForceUnlocked);
+                if calls::listeners(answer) == Some(0) {
+                    parts.hints.unheard(&freed);
+                }
             }
         });
         let answer = self.pipe().send_in_order(calls::force(target), in_order);
@@ -271,26 +274,32 @@ impl Engine for Redis {
             return Reply::now(Adjusted::NotAsked(failure));
         }
         let number = |value| match value {
-            Value::Int(number) => Ok(Adjusted::Done(number)),
+            Value::Int(number) => Ok(number),
             other => Err(nonsense(&other)),
         };
         let call = calls::adjust(target, change);
         if change.adjust.is_question() {
             let answer = self.pipe().send(call);
-            return Reply::later(async move { number(answer.await?) });
+            return Reply::later(async move { Ok(Adjusted::Done(number(answer.await?)?)) });
         }
         let until = time::after(change.patience);
-        let note = Note { record: keys::record(target), field: change.request };
+        let note = Note { record: keys::requests(target), field: change.request };
         let deletes = matches!(change.adjust, Adjust::Delete).then(|| -> Effect {
             let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
             Arc::new(move || keeper.lose(&target, Loss::Gone))
         });
         let answer = self.pipe().last(Lasting::new(call, deletes, note, until));
+        let (parts, target, adjust) = (Arc::clone(&self.parts), target.clone(), change.adjust.clone());
         Reply::later(async move {
-            match answer.await {
-                Ok(answer) => number(answer?),
-                Err(not_asked) => Ok(Adjusted::NotAsked(not_asked)),
+            let told = match answer.await {
+                Ok(answer) => number(answer?)?,
+                Err(not_asked) => return Ok(Adjusted::NotAsked(not_asked)),
+            };
+            if adjust.frees(told) {
+                // The result does not say whether anybody heard of it.
+                parts.hints.unheard(&target);
             }
+            Ok(Adjusted::Done(told))
         })
     }
 

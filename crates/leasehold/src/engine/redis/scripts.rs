@@ -22,10 +22,17 @@ impl Script {
     }
 }
 
-/// A script that may mint tokens, and knows how something is kept.
+/// A script, behind what it needs.
+macro_rules! script {
+    ($($file:literal)+) => {
+        Script::new(concat!($(include_str!(concat!("scripts/", $file))),+))
+    };
+}
+
+/// A script that may mint tokens or announce something, and knows how something is kept.
 macro_rules! locks {
     ($($file:literal)+) => {
-        Script::new(concat!(include_str!("scripts/mint.lua"), $(include_str!(concat!("scripts/", $file))),+))
+        script!("mint.lua" "announce.lua" $($file)+)
     };
 }
 
@@ -36,14 +43,10 @@ macro_rules! fair {
     };
 }
 
-/// A script of permits with a lease, after what all of them have in common.
+/// A script of permits with a lease, behind what all of them have in common.
 macro_rules! leased {
-    ($script:literal) => {
-        concat!(
-            include_str!("scripts/tell.lua"),
-            include_str!("scripts/leased_prelude.lua"),
-            include_str!($script)
-        )
+    ($($before:literal)* => $file:literal) => {
+        script!($($before)* "announce.lua" "tell.lua" "leased_prelude.lua" $file)
     };
 }
 
@@ -51,39 +54,32 @@ pub(super) static ACQUIRE: Script = locks!("lock.lua" "acquire.lua");
 pub(super) static ACQUIRE_ALL: Script = locks!("acquire_all.lua");
 pub(super) static RELEASE: Script = locks!("lock.lua" "release.lua");
 pub(super) static ABANDON: Script = locks!("lock.lua" "abandon.lua");
-pub(super) static RENEW: Script = Script::new(include_str!("scripts/renew.lua"));
-pub(super) static QUERY: Script = Script::new(include_str!("scripts/query.lua"));
+pub(super) static RENEW: Script = script!("renew.lua");
+pub(super) static QUERY: Script = script!("query.lua");
 pub(super) static FAIR_ACQUIRE: Script = fair!("fair_acquire.lua");
 pub(super) static FAIR_RELEASE: Script = fair!("fair_release.lua");
 pub(super) static FAIR_ABANDON: Script = fair!("fair_abandon.lua");
 pub(super) static FAIR_FORCE: Script = fair!("fair_force.lua");
 pub(super) static FAIR_BEAT: Script = fair!("fair_beat.lua");
-pub(super) static QUEUE: Script = Script::new(include_str!("scripts/queue.lua"));
-pub(super) static TOKEN: Script = Script::new(include_str!("scripts/token.lua"));
-pub(super) static FORCE: Script = Script::new(include_str!("scripts/force.lua"));
-pub(super) static FENCED_WRITE: Script = Script::new(include_str!("scripts/fenced_write.lua"));
+pub(super) static QUEUE: Script = script!("queue.lua");
+pub(super) static TOKEN: Script = script!("token.lua");
+pub(super) static FORCE: Script = script!("announce.lua" "force.lua");
+pub(super) static FENCED_WRITE: Script = script!("fenced_write.lua");
 pub(super) static SETNX_ACQUIRE: Script = locks!("setnx_acquire.lua");
-pub(super) static SETNX_RENEW: Script = Script::new(include_str!("scripts/setnx_renew.lua"));
-pub(super) static SETNX_QUERY: Script = Script::new(include_str!("scripts/setnx_query.lua"));
-static SETNX_RELEASE: Script = Script::new(include_str!("scripts/setnx_release.lua"));
-pub(super) static COUNT: Script = Script::new(include_str!("scripts/count.lua"));
-pub(super) static TAKE_PERMITS: Script = Script::new(include_str!("scripts/semaphore_take.lua"));
-pub(super) static GIVE_PERMITS: Script =
-    Script::new(concat!(include_str!("scripts/tell.lua"), include_str!("scripts/semaphore_give.lua")));
-pub(super) static KEEP_PERMITS: Script = Script::new(include_str!("scripts/semaphore_keep.lua"));
-pub(super) static TAKE_LEASED: Script = Script::new(leased!("scripts/leased_take.lua"));
-pub(super) static GIVE_LEASED: Script = Script::new(leased!("scripts/leased_give.lua"));
-pub(super) static RENEW_LEASED: Script = Script::new(leased!("scripts/leased_renew.lua"));
-pub(super) static COUNT_LEASED: Script = Script::new(leased!("scripts/leased_count.lua"));
-pub(super) static LEASED: Script =
-    Script::new(concat!(include_str!("scripts/once.lua"), leased!("scripts/leased.lua")));
-pub(super) static LATCH: Script =
-    Script::new(concat!(include_str!("scripts/once.lua"), include_str!("scripts/latch.lua")));
-pub(super) static SEMAPHORE: Script = Script::new(concat!(
-    include_str!("scripts/once.lua"),
-    include_str!("scripts/tell.lua"),
-    include_str!("scripts/semaphore.lua")
-));
+pub(super) static SETNX_RENEW: Script = script!("setnx_renew.lua");
+pub(super) static SETNX_QUERY: Script = script!("setnx_query.lua");
+static SETNX_RELEASE: Script = script!("announce.lua" "setnx_release.lua");
+pub(super) static COUNT: Script = script!("count.lua");
+pub(super) static TAKE_PERMITS: Script = script!("semaphore_record.lua" "semaphore_take.lua");
+pub(super) static GIVE_PERMITS: Script = script!("announce.lua" "tell.lua" "semaphore_give.lua");
+pub(super) static KEEP_PERMITS: Script = script!("semaphore_record.lua" "semaphore_keep.lua");
+pub(super) static SEMAPHORE: Script = script!("once.lua" "announce.lua" "tell.lua" "semaphore.lua");
+pub(super) static TAKE_LEASED: Script = leased!(=> "leased_take.lua");
+pub(super) static GIVE_LEASED: Script = leased!(=> "leased_give.lua");
+pub(super) static RENEW_LEASED: Script = leased!(=> "leased_renew.lua");
+pub(super) static COUNT_LEASED: Script = leased!(=> "leased_count.lua");
+pub(super) static LEASED: Script = leased!("once.lua" => "leased.lua");
+pub(super) static LATCH: Script = script!("once.lua" "announce.lua" "latch.lua");
 
 /// A script of the read-write lock, behind what they have in common.
 macro_rules! rw_script {
@@ -98,7 +94,7 @@ pub(super) static RW_LEAVE: Script = rw_script!("rw/leave.lua");
 pub(super) static RW_RENEW: Script = rw_script!("rw/renew.lua");
 pub(super) static RW_QUERY: Script = rw_script!("rw/query.lua");
 pub(super) static RW_FORCE: Script = rw_script!("rw/force.lua");
-pub(super) static RW_UNMARK: Script = Script::new(include_str!("scripts/rw/unmark.lua"));
+pub(super) static RW_UNMARK: Script = script!("announce.lua" "rw/unmark.lua");
 
 /// A script of a group, behind what they have in common.
 macro_rules! group_script {

@@ -5,4 +5,4 @@ local most = tonumber(ARGV[2])
 if not lower(KEYS[1], ARGV[1], most) then
     return 0
 end
-return most > 0 and 1 or -2 - (ARGV[3] ~= '' and redis.call('publish', ARGV[3], '0') or 0)
+return most > 0 and 1 or -2 - (ARGV[3] ~= '' and announce(ARGV[3], '0') or 0)

@@ -1,7 +1,8 @@
 -- Says of many waiters for fair locks that they live, takes out those who do not, and tells the heads of free locks.
 -- KEYS: for each lock the lock, queue, scores, marks, waits.
 -- ARGV: for each lock its channel, a number of waiters, and for each of them the owner and how many ms it waits.
--- Returns for each waiter, in order, its place in the queue, or 0 if it has none.
+-- Returns for each waiter, in order, its place in the queue, or 0 if it has to look: it has none, or the lock is free for
+-- it, which nobody may have told it.
 local places = {}
 
 -- Those whose arguments begin there.
@@ -30,9 +31,11 @@ local function beat(key, queue, scores, marks, waits, channel, argument, waiters
             score = math.max(score, before)
         end
     end
-    tell(key, evict(queue, scores, marks, waits), channel)
+    local head = evict(queue, scores, marks, waits)
+    local called = tell(key, head, channel) and head
     for waiter = 0, waiters - 1 do
-        local place = redis.call('lpos', queue, ARGV[argument + 2 * waiter])
+        local owner = ARGV[argument + 2 * waiter]
+        local place = owner ~= called and redis.call('lpos', queue, owner)
         places[#places + 1] = place and place + 1 or 0
     end
 end

@@ -57,10 +57,11 @@ local function mark(marks, waits, owner, wait)
     redis.call('pexpire', waits, 3600000)
 end
 
--- Tells the head that the lock is free, if it is.
+-- Tells the head that the lock is free, if it is. Returns -2 and one less for each who listens, or nothing if there was
+-- nothing to tell.
 local function tell(key, head, channel)
     if head and redis.call('exists', key) == 0 then
-        redis.call('publish', channel .. ':' .. head, '0')
+        return -2 - announce(channel .. ':' .. head, '0')
     end
 end
 

@@ -1,11 +1,15 @@
 -- Changes a semaphore whose permits have a lease.
--- KEYS: the semaphore, the record, its permits.
--- ARGV: request, ms that the record is kept, channel, what to do, and with how many or with which.
+-- KEYS: the semaphore, the requests, its permits.
+-- ARGV: request, ms that it is noted, channel, what to do, and with how many or with which.
 local semaphore, channel, what = KEYS[1], ARGV[3], ARGV[4]
 if what == 'delete' then
     local existed = redis.call('del', semaphore)
-    redis.call('del', KEYS[2], permits)
+    redis.call('del', permits)
     return done(existed)
+end
+if redis.call('exists', semaphore) == 0 and redis.call('exists', permits) == 1 then
+    -- Of one that is gone.
+    redis.call('del', permits)
 end
 reclaim(channel)
 if what == 'set' or what == 'reset' then
@@ -24,6 +28,7 @@ elseif what == 'add' then
     local free = redis.call('incrby', semaphore, ARGV[5])
     -- As Redisson does, which sets the sum anew.
     redis.call('persist', semaphore)
+    redis.call('persist', permits)
     if tonumber(ARGV[5]) > 0 then
         tell(channel, free)
     end
@@ -50,5 +55,5 @@ end
 if alive(ids) < #ids then
     return done(0)
 end
-tell(channel, redis.call('incrby', semaphore, remove(ids)))
+give(channel, remove(ids))
 return done(#ids)

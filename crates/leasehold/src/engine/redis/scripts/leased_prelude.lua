@@ -68,11 +68,20 @@ local function first_end()
     local first = redis.call('zrangebyscore', permits, '-inf', '+inf', 'withscores', 'limit', 0, 1)
     return tonumber(first[2] or PERMANENT)
 end
+-- Gives so many back to the semaphore that they were taken from, and returns what telling it does. One that is gone gets
+-- none, and the rest of its permits goes, too: they are none of the next semaphore of that name.
+local function give(channel, count)
+    if redis.call('exists', KEYS[1]) == 0 then
+        redis.call('del', permits)
+        return nil
+    end
+    return tell(channel, redis.call('incrby', KEYS[1], count))
+end
 -- Gives back so many of those whose lease is over, or all.
 local function reclaim(channel, most)
     local lapsed = redis.call('zrangebyscore', permits, 0, whole(now), 'limit', 0, most or -1)
     if #lapsed > 0 then
         remove(lapsed)
-        tell(channel, redis.call('incrby', KEYS[1], #lapsed))
+        give(channel, #lapsed)
     end
 end

@@ -1,5 +1,5 @@
 -- Before every change of a counter: a request that was carried out already is only answered again.
--- KEYS: the counter, the record. ARGV: request, ms that the record is kept, …
+-- KEYS: the counter, the requests. ARGV: request, ms that it is noted, …
 do
     local told = redis.call('hget', KEYS[2], ARGV[1])
     if told then

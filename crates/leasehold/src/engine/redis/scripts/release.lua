@@ -6,4 +6,4 @@ local left = leave(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 if left ~= 0 then
     return left
 end
-return -2 - (ARGV[4] ~= '' and redis.call('publish', ARGV[4], '0') or 0)
+return -2 - (ARGV[4] ~= '' and announce(ARGV[4], '0') or 0)

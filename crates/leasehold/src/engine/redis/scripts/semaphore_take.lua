@@ -14,5 +14,5 @@ if free < permits then
 end
 redis.call('decrby', KEYS[1], ARGV[3])
 redis.call('hset', KEYS[2], ARGV[1], ARGV[3])
-redis.call('pexpire', KEYS[2], ARGV[2])
+keep(KEYS[1], KEYS[2], ARGV[2])
 return 1

@@ -5,4 +5,4 @@ if redis.call('get', KEYS[1]) ~= ARGV[1] then
     return 0
 end
 redis.call('del', KEYS[1])
-return -2 - redis.call('publish', ARGV[2], '0')
+return -2 - announce(ARGV[2], '0')

@@ -2,7 +2,8 @@
 -- KEYS: the group. ARGV: owner, the count it has or nothing for any, the count it is to have, lease in ms that values still
 -- held get at least, channel, the fields.
 -- Returns the count, or -1 when the owner does not hold all of them as often as it says. Those that it does hold are
--- brought down all the same. Freeing a value tells one waiter.
+-- brought down all the same. Freeing values tells one waiter, and returns -2 and one less for each who listens if that was
+-- all of them.
 local key, owner, most, lease = KEYS[1], ARGV[1], tonumber(ARGV[3]), tonumber(ARGV[4])
 if not is_hash(key) then
     return -1
@@ -24,7 +25,8 @@ end
 if most > 0 and all then
     raise(key, lease)
 end
-if freed then
-    redis.call('publish', ARGV[5], '0')
+local heard = freed and announce(ARGV[5], '0')
+if not all then
+    return -1
 end
-return all and most or -1
+return heard and -2 - heard or most

@@ -2,7 +2,8 @@
 -- KEYS: the lock. ARGV: tag, owner, `read` or `write`, the count it has or nothing for any, the count it is to have, lease
 -- in ms that a half still held gets at least, channel.
 -- Returns the count, or -1 when there was nothing to bring down. While somebody writes, the lock keeps its time; then it
--- lasts as long as its longest reader, and goes with the last. A writer that leaves tells everybody, a reader one.
+-- lasts as long as its longest reader, and goes with the last. A writer that leaves tells everybody, the last reader one:
+-- then it returns -2 and one less for each who listens.
 local key, tag, owner, half, most = KEYS[1], ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[5])
 local field = half == 'write' and owner .. ':write' or owner
 local found = redis.pcall('hget', key, field)
@@ -53,9 +54,8 @@ if longest > 0 then
 else
     redis.call('del', key)
 end
-if half == 'write' then
-    redis.call('publish', ARGV[7], '1')
-elseif longest == 0 then
-    redis.call('publish', ARGV[7], '0')
+local heard = 0
+if half == 'write' or longest == 0 then
+    heard = -2 - announce(ARGV[7], half == 'write' and '1' or '0')
 end
-return lapsed and -1 or 0
+return lapsed and -1 or heard

@@ -19,7 +19,7 @@ if mode == 'write' and redis.call('hexists', key, owner .. ':write') == 0 then
     end
     delete(key, tag)
     mode = false
-    redis.call('publish', ARGV[5], '1')
+    announce(ARGV[5], '1')
 elseif mode ~= 'write' and held == 0 and KEYS[2] and ARGV[5] == '' then
     local barred = redis.call('pttl', KEYS[2])
     if barred ~= -2 then

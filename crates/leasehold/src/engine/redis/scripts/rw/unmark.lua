@@ -2,5 +2,5 @@
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
     return 0
 end
-redis.call('publish', ARGV[2], '1')
+announce(ARGV[2], '1')
 return redis.call('del', KEYS[1])
