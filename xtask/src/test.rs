@@ -7,8 +7,16 @@ use crate::{
     tools,
 };
 
-const TOOLS: &[Tool] =
-    &[tools::SCRIPT, tools::REDIS, tools::VENV, tools::VALKEY, tools::REDIS_PY, tools::JAVA, tools::MAVEN];
+const TOOLS: &[Tool] = &[
+    tools::ENV,
+    tools::SCRIPT,
+    tools::REDIS,
+    tools::VENV,
+    tools::VALKEY,
+    tools::REDIS_PY,
+    tools::JAVA,
+    tools::MAVEN,
+];
 
 /// Builds come first and apart, so that the time of a suite is the time of its tests.
 const BUILDS: &[(&str, &str)] = &[

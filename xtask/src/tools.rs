@@ -10,6 +10,14 @@ pub(crate) const SCRIPT: Tool = Tool {
     source: Source::Debian("bsdutils"),
 };
 
+pub(crate) const ENV: Tool = Tool {
+    name: "env",
+    // The one of coreutils knows this option since version 8.31.
+    probe: "env --default-signal true",
+    reason: "the tests of the command start it with the signals that it expects, whatever their caller ignores",
+    source: Source::Debian("coreutils"),
+};
+
 pub(crate) const REDIS: Tool = Tool {
     name: "redis-server",
     probe: "redis-server --version",

@@ -1,7 +1,10 @@
 //! One run of the real program.
 
+use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Stdio};
+
+use crate::patience::{Lines, ended};
 
 /// The program under test.
 pub(crate) fn program() -> &'static Path {
@@ -16,6 +19,21 @@ pub(crate) struct Finished {
     pub(crate) stderr: String,
 }
 
+/// A program as a shell at a terminal would start it: every signal has its default effect.
+///
+/// A process inherits which signals are ignored, and the tests must not depend on how they were started: `nohup` and
+/// background jobs ignore some that `run` passes on, and runners written in Python ignore others.
+pub(crate) fn start(program: impl AsRef<OsStr>) -> Command {
+    // The standard library has no safe way to do this. Elsewhere than on Linux `env` does not know how.
+    if cfg!(target_os = "linux") {
+        let mut command = Command::new("env");
+        command.arg("--default-signal").arg(program);
+        command
+    } else {
+        Command::new(program)
+    }
+}
+
 /// Runs the program with these arguments, apart by spaces, and without a terminal.
 pub(crate) fn leasehold(arguments: &str) -> Finished {
     finish(leasehold_command().args(arguments.split_whitespace()))
@@ -27,14 +45,24 @@ pub(crate) fn leasehold_at(url: &str, arguments: &str) -> Finished {
 }
 
 fn leasehold_command() -> Command {
-    let mut command = Command::new(program());
+    let mut command = start(program());
     // Whatever the environment of the test says.
-    command.env_remove("LEASEHOLD_URL").stdin(Stdio::null());
+    command.env_remove("LEASEHOLD_URL");
     command
 }
 
-fn finish(command: &mut Command) -> Finished {
-    let output = command.output().expect("the program was built with this test");
-    let text = |bytes| String::from_utf8(bytes).expect("the program writes UTF-8");
-    Finished { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) }
+/// Runs a command to its end, without input.
+pub(crate) fn finish(command: &mut Command) -> Finished {
+    let what = format!("{command:?}");
+    let mut process = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("{what} cannot start: {error}"));
+    let stdout = Lines::of(process.stdout.take().expect("a pipe"));
+    let stderr = Lines::of(process.stderr.take().expect("a pipe"));
+    let status = ended(&what, &mut process);
+    let [stdout, stderr] = [stdout, stderr].map(|lines| lines.rest(&format!("all output of {what}")));
+    Finished { code: status.code(), stdout, stderr }
 }

@@ -3,6 +3,7 @@
 mod children;
 mod command;
 mod json;
+mod patience;
 #[cfg(unix)]
 mod run;
 #[cfg(unix)]

@@ -1,12 +1,13 @@
 //! `run` when all goes well, and when it cannot even begin.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use leasehold::Owner;
 use leasehold_testkit::server::{Flavour, Server};
 
-use crate::command::{leasehold, leasehold_at, program};
-use crate::runner::{Runner, TestFile, finish, is_locked, run, run_plain, signals};
+use crate::command::{finish, leasehold, leasehold_at, program, start};
+use crate::patience::ended;
+use crate::runner::{Runner, TestFile, is_locked, run, run_plain, signals};
 
 #[test]
 fn the_exit_code_is_the_commands_own() {
@@ -59,11 +60,11 @@ fn the_command_knows_under_what_it_runs() {
     for (given, url) in [(false, server.url()), (true, "none".to_owned())] {
         let mut command = run(&server.url(), "job", script);
         if given {
-            command = Command::new(program());
+            command = start(program());
             command.args(["run", "--url", &server.url(), "job", "--", "sh", "-c", script]);
             command.env_remove("LEASEHOLD_URL");
         }
-        let mut runner = Runner::start(&mut command);
+        let runner = Runner::start(&mut command);
         runner.says("job");
         let owner = runner.line();
         owner.parse::<Owner>().unwrap();
@@ -86,7 +87,7 @@ fn the_command_has_the_input_and_the_output() {
 fn the_command_begins_as_if_nobody_had_started_it() {
     let server = Server::start(Flavour::Redis);
     let script = "grep -E 'Sig(Blk|Ign):' /proc/self/status; yes | head -1";
-    let mut runner = Runner::start(&mut run(&server.url(), "x", script));
+    let runner = Runner::start(&mut run(&server.url(), "x", script));
     assert_eq!(signals(&runner.line()), 0, "blocked");
     assert_eq!(signals(&runner.line()), 0, "ignored");
     let run = runner.finish();
@@ -198,7 +199,7 @@ fn a_grace_that_is_too_long_is_cut_and_that_is_said() {
 fn a_standard_error_that_nobody_reads_hides_no_exit_code() {
     let mut broken = run("redis://127.0.0.1:1", "x", "true").stderr(Stdio::piped()).spawn().unwrap();
     drop(broken.stderr.take());
-    assert_eq!(broken.wait().unwrap().code(), Some(69));
+    assert_eq!(ended("the run", &mut broken).code(), Some(69));
 }
 
 #[test]

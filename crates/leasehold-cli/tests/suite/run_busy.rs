@@ -1,17 +1,17 @@
 //! `run` when somebody else has the lock.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
 
-use crate::command::program;
-use crate::runner::{Runner, TestFile, eventually, finish, is_locked, run};
+use crate::command::{finish, program, start};
+use crate::patience::{ended, eventually};
+use crate::runner::{Runner, TestFile, is_locked, run};
 
 /// Somebody who holds the lock until told to end, and the owner's name.
 fn holder(server: &Server) -> (Runner, String) {
-    let mut holder =
-        Runner::start(&mut run(&server.url(), "x", r#"echo "$LEASEHOLD_OWNER"; read end; exit 5"#));
+    let holder = Runner::start(&mut run(&server.url(), "x", r#"echo "$LEASEHOLD_OWNER"; read end; exit 5"#));
     let owner = holder.line();
     (holder, owner)
 }
@@ -91,7 +91,7 @@ fn on_a_terminal_the_line_about_waiting_is_kept_up_to_date_and_cleared() {
     let (mut holder, owner) = holder(&server);
     let shown = TestFile::new();
     let line = format!("'{}' run x -- echo ran", program().display());
-    let mut waiter = Command::new("script")
+    let mut waiter = start("script")
         .args(["--quiet", "--return", "--flush", "--command", &line, shown.path()])
         // Nothing is kept up to date on a terminal that is not known to understand it.
         .env("TERM", "xterm")
@@ -111,7 +111,7 @@ fn on_a_terminal_the_line_about_waiting_is_kept_up_to_date_and_cleared() {
     // The line is as wide as the terminal, and cut there.
     assert!(shown.text().contains(owner.split_at(8).0));
     holder.tell("end\n");
-    assert!(waiter.wait().unwrap().success());
+    assert!(ended("the waiter", &mut waiter).success());
     let text = shown.text();
     // The first line is the one by which `script` begins.
     let (before, after) = text.rsplit_once("waiting for the lock").unwrap();

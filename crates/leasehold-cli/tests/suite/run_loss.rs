@@ -8,7 +8,8 @@ use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::{Signal, kill};
 
-use crate::runner::{Runner, TestFile, eventually, is_locked, run};
+use crate::patience::{ended, eventually};
+use crate::runner::{Runner, TestFile, is_locked, run};
 
 /// Says that it is there and then as often as it can that it still is, to a file, with a step of its own for each.
 /// It does not end when it is asked to.
@@ -19,7 +20,7 @@ const STUBBORN: &str = r#"
     while :; do echo "beat $2 $(date +%s%N)" >> "$1"; sleep 0.01; done"#;
 
 fn stubborn(url: &str, arguments: &str, file: &TestFile, number: u32) -> Runner {
-    let mut runner = Runner::start(run(url, arguments, STUBBORN).args([file.path(), &number.to_string()]));
+    let runner = Runner::start(run(url, arguments, STUBBORN).args([file.path(), &number.to_string()]));
     runner.says("ready");
     eventually("it is at work", || file.text().matches("beat").count() >= 3);
     runner
@@ -150,7 +151,7 @@ fn a_server_that_is_gone_ends_the_command() {
 #[test]
 fn a_server_that_comes_back_in_time_ends_nothing() {
     let server = Server::start(Flavour::Redis);
-    let mut runner =
+    let runner =
         Runner::start(&mut run(&server.url(), "x --lease 3s --grace 100ms", "echo ready; read end; exit 5"));
     runner.says("ready");
     server.pause();
@@ -183,7 +184,7 @@ fn max_hold_ends_a_command_that_hangs() {
 fn a_command_that_ends_when_asked_is_lost_nevertheless() {
     let server = Server::start(Flavour::Redis);
     let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
-    let mut runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
+    let runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
     runner.says("ready");
     let run = runner.finish();
     assert_eq!((run.code, run.stdout.as_str()), (Some(76), "cleaned up\n"));
@@ -193,7 +194,7 @@ fn a_command_that_ends_when_asked_is_lost_nevertheless() {
 fn what_a_command_leaves_behind_when_asked_to_end_is_killed() {
     let server = Server::start(Flavour::Redis);
     let script = "sh -c 'trap \"\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
-    let mut runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
+    let runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
     runner.says("ready");
     // The end of the output says that all are gone.
     assert_eq!(runner.finish().code, Some(76));
@@ -205,7 +206,7 @@ fn what_a_command_leaves_behind_otherwise_is_left_alone() {
     let script = "(read end < \"$1\"; echo end of the rest) & echo ready; exit 0";
     let pipe = TestFile::new();
     assert!(std::process::Command::new("mkfifo").arg(pipe.path()).status().unwrap().success());
-    let mut runner = Runner::start(run(&server.url(), "x", script).arg(pipe.path()));
+    let runner = Runner::start(run(&server.url(), "x", script).arg(pipe.path()));
     runner.says("ready");
     eventually("the lock is free", || !is_locked(&server, "x"));
     eventually("nobody is left", || runner.children().is_empty());
@@ -218,7 +219,7 @@ fn what_a_command_leaves_behind_otherwise_is_left_alone() {
 fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lease() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
-    let mut first = stubborn(&server.url(), "x --lease 2s", &file, 1);
+    let first = stubborn(&server.url(), "x --lease 2s", &file, 1);
     let second = waiter(&server, &file);
     first.signal(Signal::SIGKILL);
     first.all_gone();
@@ -233,7 +234,7 @@ fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lea
 fn who_is_killed_with_the_warden_takes_the_command_along() {
     let server = Server::start(Flavour::Redis);
     // The command alone: what it starts is the warden's affair.
-    let mut runner = Runner::start(&mut run(&server.url(), "x --lease 10s", "echo ready; exec sleep 1000"));
+    let runner = Runner::start(&mut run(&server.url(), "x --lease 10s", "echo ready; exec sleep 1000"));
     runner.says("ready");
     let [warden, command] = runner.children()[..] else { panic!("{:?}", runner.children()) };
     assert_ne!(warden, command);
@@ -274,7 +275,7 @@ fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
     eventually("the lock is free", || !is_locked(&server, "x"));
     assert_eq!(process.try_wait().unwrap(), None, "it still has to say why");
     drop(reader);
-    assert_eq!(process.wait().unwrap().code(), Some(76));
+    assert_eq!(ended("the run", &mut process).code(), Some(76));
 }
 
 #[test]

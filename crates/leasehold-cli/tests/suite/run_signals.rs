@@ -1,12 +1,10 @@
 //! Signals that reach `run` while the command runs.
 
-use std::process::Command;
-
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
 
-use crate::command::program;
-use crate::runner::{Runner, TestFile, finish, is_locked, run, signals};
+use crate::command::{finish, program, start};
+use crate::runner::{Runner, TestFile, is_locked, run, signals};
 
 #[test]
 fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
@@ -17,7 +15,7 @@ fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
         until [ -e "$1" ]; do sleep 0.01; done
         exit 9"#;
     let end = TestFile::new();
-    let mut runner = Runner::start(run(&server.url(), "x", script).arg(end.path()));
+    let runner = Runner::start(run(&server.url(), "x", script).arg(end.path()));
     runner.says("ready");
     for signal in [
         Signal::SIGHUP,
@@ -44,7 +42,7 @@ fn what_the_command_has_started_gets_them_too() {
     let server = Server::start(Flavour::Redis);
     let script = "trap 'wait; echo command; exit 0' TERM
         sh -c 'trap \"echo step; exit 0\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
-    let mut runner = Runner::start(&mut run(&server.url(), "x", script));
+    let runner = Runner::start(&mut run(&server.url(), "x", script));
     runner.says("ready");
     runner.signal(Signal::SIGTERM);
     let run = runner.finish();
@@ -55,7 +53,7 @@ fn what_the_command_has_started_gets_them_too() {
 fn a_command_that_dies_by_one_is_told_as_shells_tell_it() {
     let server = Server::start(Flavour::Redis);
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2] {
-        let mut runner = Runner::start(&mut run(&server.url(), "x", "echo ready; exec sleep 1000"));
+        let runner = Runner::start(&mut run(&server.url(), "x", "echo ready; exec sleep 1000"));
         runner.says("ready");
         runner.signal(signal);
         let run = runner.finish();
@@ -67,7 +65,7 @@ fn a_command_that_dies_by_one_is_told_as_shells_tell_it() {
 #[test]
 fn a_stopped_command_ends_when_it_is_told_to() {
     let server = Server::start(Flavour::Redis);
-    let mut runner = Runner::start(&mut run(&server.url(), "x", "echo ready; kill -STOP $$; exit 3"));
+    let runner = Runner::start(&mut run(&server.url(), "x", "echo ready; kill -STOP $$; exit 3"));
     runner.says("ready");
     runner.signal(Signal::SIGTERM);
     assert_eq!(runner.finish().code, Some(143));
@@ -78,7 +76,7 @@ fn what_whoever_started_us_ignores_stays_ignored() {
     let server = Server::start(Flavour::Redis);
     let script = "grep SigIgn: /proc/self/status; read end; exit 3";
     let line = format!("trap '' HUP INT; exec '{}' run x -- sh -c '{script}'", program().display());
-    let mut runner = Runner::start(Command::new("sh").args(["-c", &line]).env("LEASEHOLD_URL", server.url()));
+    let mut runner = Runner::start(start("sh").args(["-c", &line]).env("LEASEHOLD_URL", server.url()));
     assert_eq!(signals(&runner.line()), 0b11);
     runner.signal(Signal::SIGHUP);
     runner.signal(Signal::SIGINT);

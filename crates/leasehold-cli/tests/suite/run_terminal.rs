@@ -1,12 +1,13 @@
 //! `run` as a job of a terminal.
 
 use std::io::Write as _;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 use leasehold_testkit::server::{Flavour, Server};
 
-use crate::command::program;
-use crate::runner::{TestFile, eventually, is_locked};
+use crate::command::{program, start};
+use crate::patience::{ended, eventually};
+use crate::runner::{TestFile, is_locked};
 
 /// A terminal with a shell line running on it, in which `$run` is `leasehold run`.
 #[derive(Debug)]
@@ -18,7 +19,7 @@ struct Terminal {
 impl Terminal {
     fn run(server: &Server, line: &str) -> Self {
         let shown = TestFile::new();
-        let process = Command::new("script")
+        let process = start("script")
             .args(["--quiet", "--return", "--flush", "--command", line, shown.path()])
             .env("SHELL", "/bin/bash")
             .env("run", format!("{} run", program().display()))
@@ -26,9 +27,7 @@ impl Terminal {
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
-            .unwrap_or_else(|error| {
-                panic!("`script` makes the terminal: {error}. Run `cargo xtask test`, which installs it.")
-            });
+            .expect("`script` makes the terminal: run `cargo xtask test`, which installs it");
         Self { process, shown }
     }
 
@@ -45,8 +44,15 @@ impl Terminal {
 
     /// What has appeared up to the end, and the exit code.
     fn finish(mut self) -> (String, Option<i32>) {
-        let code = self.process.wait().expect("it is our child").code();
+        let code = ended("the line on the terminal", &mut self.process).code();
         (self.shown.text(), code)
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }
 

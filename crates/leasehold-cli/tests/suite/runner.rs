@@ -1,36 +1,18 @@
 //! `leasehold run` as a process, watched from outside.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::Write as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::mpsc::{self, Receiver};
-use std::thread;
-use std::time::Duration;
 
 use leasehold_testkit::server::Server;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
-use crate::command::{Finished, program};
-
-/// How long anything may take that has to happen.
-const PATIENCE: Duration = Duration::from_secs(60);
-const LOOK: Duration = Duration::from_millis(5);
-
-/// Looks again and again until something is so.
-pub(crate) fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let looks = PATIENCE.as_millis() / LOOK.as_millis();
-    for _ in 0..looks {
-        if is_so() {
-            return;
-        }
-        thread::sleep(LOOK);
-    }
-    panic!("still not so: {what}");
-}
+use crate::command::{Finished, program, start};
+use crate::patience::{Lines, ended};
 
 pub(crate) fn is_locked(server: &Server, name: &str) -> bool {
     server.cli(&["EXISTS", name]) == 1
@@ -83,15 +65,9 @@ pub(crate) fn run(url: &str, arguments: &str, script: &str) -> Command {
 
 /// The same without a command.
 pub(crate) fn run_plain(url: &str, arguments: &str) -> Command {
-    let mut command = Command::new(program());
+    let mut command = start(program());
     command.arg("run").args(arguments.split_whitespace()).env("LEASEHOLD_URL", url);
     command
-}
-
-/// Runs to the end, without input.
-pub(crate) fn finish(command: &mut Command) -> Finished {
-    command.stdin(Stdio::null());
-    Runner::start(command).finish()
 }
 
 /// A run under way. It is killed when dropped.
@@ -99,8 +75,8 @@ pub(crate) fn finish(command: &mut Command) -> Finished {
 pub(crate) struct Runner {
     process: Child,
     stdin: Option<ChildStdin>,
-    stdout: BufReader<ChildStdout>,
-    stderr: Receiver<String>,
+    stdout: Lines,
+    stderr: Lines,
 }
 
 impl Runner {
@@ -111,33 +87,27 @@ impl Runner {
             .stderr(Stdio::piped())
             .spawn()
             .expect("the program was built with this test");
-        let stdout = BufReader::new(process.stdout.take().expect("a pipe"));
-        let messages = BufReader::new(process.stderr.take().expect("a pipe"));
-        let (tell, stderr) = mpsc::channel();
-        thread::spawn(move || messages.lines().try_for_each(|line| tell.send(line.expect("UTF-8"))));
+        let stdout = Lines::of(process.stdout.take().expect("a pipe"));
+        let stderr = Lines::of(process.stderr.take().expect("a pipe"));
         Self { stdin: process.stdin.take(), process, stdout, stderr }
     }
 
-    /// The next line on the standard output, as soon as it is there.
-    pub(crate) fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.stdout.read_line(&mut line).expect("UTF-8");
-        line.trim_end().to_owned()
+    /// The next line on the standard output, as soon as it is there; empty at the end.
+    pub(crate) fn line(&self) -> String {
+        self.stdout.next("a line on the standard output").unwrap_or_default().trim_end().to_owned()
     }
 
     /// Waits for the next line on the standard output, which must be this one.
-    pub(crate) fn says(&mut self, expected: &str) {
-        let line = self.line();
-        if line != expected {
-            let messages =
-                self.stderr.recv_timeout(Duration::from_secs(1)).into_iter().chain(self.stderr.try_iter());
-            panic!("it says {line:?} and not {expected:?}: {:?}", messages.collect::<Vec<_>>());
-        }
+    pub(crate) fn says(&self, expected: &str) {
+        let line = self.stdout.next(&format!("{expected:?} on the standard output")).unwrap_or_default();
+        let line = line.trim_end();
+        assert!(line == expected, "it says {line:?} and not {expected:?}: {:?}", self.stderr.so_far());
     }
 
     /// The next line on the standard error, as soon as it is there.
     pub(crate) fn message(&self) -> String {
-        self.stderr.recv_timeout(PATIENCE).expect("a message on the standard error")
+        let line = self.stderr.next("a message on the standard error").expect("a message before the end");
+        line.trim_end().to_owned()
     }
 
     pub(crate) fn tell(&mut self, text: &str) {
@@ -157,18 +127,16 @@ impl Runner {
     }
 
     /// Waits until nobody has the standard output open any more: neither the command nor what it has started.
-    pub(crate) fn all_gone(&mut self) -> String {
-        let mut rest = String::new();
-        self.stdout.read_to_string(&mut rest).expect("UTF-8");
-        rest
+    pub(crate) fn all_gone(&self) -> String {
+        self.stdout.rest("the end of all that have the standard output")
     }
 
     /// Waits for the end and for all output.
     pub(crate) fn finish(mut self) -> Finished {
         self.stdin = None;
         let stdout = self.all_gone();
-        let status = self.process.wait().expect("it is our child");
-        let stderr = self.stderr.iter().map(|line| line + "\n").collect();
+        let status = ended("the run", &mut self.process);
+        let stderr = self.stderr.rest("the end of all that have the standard error");
         assert_eq!(status.signal(), None, "it ends by itself");
         Finished { code: status.code(), stdout, stderr }
     }

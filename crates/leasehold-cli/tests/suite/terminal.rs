@@ -1,26 +1,26 @@
 //! The progress bar, on a real terminal and elsewhere.
 
-use std::process::{Command, Stdio};
-
-use crate::command::{leasehold, program};
+use crate::command::{finish, leasehold, program, start};
 
 /// What appears on a terminal that runs the program with these arguments.
 fn on_a_terminal(arguments: &str) -> String {
     let line = format!("'{}' {arguments}", program().display());
-    let output = Command::new("script")
+    let mut command = start("script");
+    command
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         // No bar is drawn on a terminal that is not known to understand it.
         .env("TERM", "xterm")
         .env("SHELL", "/bin/sh")
-        .env_remove("LEASEHOLD_URL")
-        .stdin(Stdio::null())
-        .output()
-        .unwrap_or_else(|error| {
-            panic!("`script` makes the terminal: {error}. Run `cargo xtask test`, which installs it.")
-        });
-    let text = String::from_utf8(output.stdout).expect("the program writes UTF-8");
-    assert!(output.status.success(), "{text}");
-    text
+        .env_remove("LEASEHOLD_URL");
+    let run = finish(&mut command);
+    // 127 is what says that there is no such program.
+    assert_ne!(
+        run.code,
+        Some(127),
+        "`script` makes the terminal. Run `cargo xtask test`, which installs it."
+    );
+    assert_eq!(run.code, Some(0), "{run:?}");
+    run.stdout
 }
 
 const BARS: [&str; 2] = ["without the lock [", "with the lock    ["];
