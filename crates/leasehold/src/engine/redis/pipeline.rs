@@ -355,6 +355,8 @@ impl Inner {
                 self.put(0, |out| request.again(out).map(Sink::Caller));
             }
         }
+        // As many replies as fit into one read may come at once; the room for so many is not kept for ever.
+        reader.answers.shrink_to(LARGE / size_of::<(Sink, RawAnswer)>());
         for push in reader.pushes.drain(..) {
             (self.ear)(&push);
         }
