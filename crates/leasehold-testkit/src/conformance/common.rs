@@ -1,6 +1,8 @@
 //! What many cases need: lengths of time, and others who want the same lock.
 
-use std::future::{Future, IntoFuture};
+use std::future::{Future, IntoFuture, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::{AcquireError, Connect, Guard, Lock, Operation, ReleaseError};
@@ -39,6 +41,24 @@ pub(super) async fn soon<F: IntoFuture>(work: F) -> F::Output {
 /// Whether `work` stays undone for this long.
 pub(super) async fn is_pending_for<F: Future>(length: Duration, work: F) -> bool {
     timeout(length, work).await.is_err()
+}
+
+/// Polls `work` so many times, each time when it was woken, and drops it; whether it had not ended by then.
+pub(super) async fn is_pending_after(polls: usize, work: impl Future) -> bool {
+    let (mut work, mut left) = (pin!(work), polls);
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(true);
+        }
+        left -= 1;
+        match work.as_mut().poll(context) {
+            Poll::Ready(_) => Poll::Ready(false),
+            // Dropped at once after its last poll, and not when it is woken for another.
+            Poll::Pending if left == 0 => Poll::Ready(true),
+            Poll::Pending => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Takes a lock that is free.

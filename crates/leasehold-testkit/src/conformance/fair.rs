@@ -9,7 +9,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
 use super::Outcome;
-use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_nearly, soon};
+use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_nearly, is_pending_for, soon};
 use crate::bench::Bench;
 
 async fn fair_lock(bench: &Bench) -> FairLock {
@@ -93,11 +93,18 @@ pub async fn a_try_neither_queues_nor_overtakes(bench: &Bench) -> Outcome {
     let held = lock.acquire().await?;
     assert!(lock.try_acquire().await?.is_none());
     assert!(lock.queue().await?.is_empty());
-    let waiter = tokio::spawn(fair_lock(bench).await.acquire().into_future());
+    let mut waiter = fair_lock(bench).await.acquire().into_future();
+    assert!(is_pending_for(MOMENT, &mut waiter).await);
     queued(&lock, 1).await?;
     assert!(lock.try_acquire().await?.is_none());
     held.release().await?;
-    let served = soon(waiter).await??;
+    // The lock is free, and the waiter does not take it before its future is polled again.
+    assert!(!lock.is_locked().await?);
+    for other in [&lock, &fair_lock(bench).await] {
+        assert!(other.try_acquire().await?.is_none(), "it is the turn of the waiter");
+    }
+    assert_eq!(lock.queue().await?.len(), 1, "a try does not queue");
+    let served = soon(waiter).await?;
     assert!(lock.try_acquire().await?.is_none());
     served.release().await?;
     drop(lock.try_acquire().await?.expect("nobody wants it"));

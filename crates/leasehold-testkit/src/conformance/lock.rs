@@ -1,11 +1,12 @@
 //! One holder, and what can be asked about it.
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, ConnectError, ExtendError, Holder, Invalid, Loss, Owner};
 
 use super::Outcome;
-use super::common::{LONG_LEASE, is_free_for, soon, taken};
+use super::common::{LONG_LEASE, is_free_for, is_pending_after, soon, taken};
 use crate::bench::Bench;
 
 pub async fn locked_state_follows_the_hold(bench: &Bench) -> Outcome {
@@ -94,10 +95,16 @@ pub async fn a_dropped_guard_can_be_followed_by_a_try(bench: &Bench) -> Outcome 
 }
 
 pub async fn a_dropped_release_releases(bench: &Bench) -> Outcome {
-    let lock = bench.lock().await;
-    let guard = lock.acquire().await?;
-    drop(guard.release());
-    drop(soon(bench.lock().await.acquire()).await?);
+    let (lock, other) = (bench.lock().await, bench.lock().await);
+    let mut dropped = true;
+    for polls in 0.. {
+        if !dropped {
+            break;
+        }
+        let guard = taken(&lock).await?;
+        dropped = is_pending_after(polls, guard.release().into_future()).await;
+        soon(other.acquire()).await?.release().await?;
+    }
     Ok(())
 }
 

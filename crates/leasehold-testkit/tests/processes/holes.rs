@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold::{Client, Connect, Loss};
+use leasehold::{Client, Connect, Guard, Loss};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::resp::{Connection, Value};
 use leasehold_testkit::server::{Flavour, Server};
@@ -57,6 +57,37 @@ async fn a_loss_is_told_before_the_server_forgets() {
             || if server.cli(&["EXISTS", "a"]) == 0 { Ok(()) } else { Err("still there") },
         );
         connected_again(&client).await;
+    }
+}
+
+#[tokio::test]
+async fn the_clock_of_a_guard_starts_when_its_request_is_sent() {
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = client(proxy.url()).watchdog(2 * SECOND).await.unwrap();
+    // Far more than the hundredth of the lease by which the clock of a guard stops early.
+    proxy.delay(Which::Command, SECOND / 4);
+    let loses_in_time = |guard: &Guard, what: &str| {
+        // In this order: whatever happens on the server in between makes its end later.
+        let ends_here = Instant::now() + guard.remaining();
+        let Value::Int(left) = server.cli(&["PTTL", guard.name()]) else { panic!("PTTL is a number") };
+        let ends_there = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap() + 1);
+        assert!(ends_here < ends_there, "{what}: {:?} too late", ends_here - ends_there);
+    };
+    for lock in [client.lock("a"), client.setnx_lock("b")] {
+        let guard = lock.acquire().lease(2 * SECOND).await.unwrap();
+        loses_in_time(&guard, "granted");
+        guard.extend(4 * SECOND).await.unwrap();
+        loses_in_time(&guard, "extended");
+        guard.release().await.unwrap();
+        let guard = lock.acquire().await.unwrap();
+        // Through several renewals.
+        for _ in 0..50 {
+            loses_in_time(&guard, "renewed");
+            sleep(SECOND / 40).await;
+        }
+        assert!(guard.is_held(), "its renewals arrive in time");
+        guard.release().await.unwrap();
     }
 }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 use leasehold::{Client, Loss};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::{
-    SECOND, acquired, alone, connect, granted, keys, ms, number, pttl, renewed, soon, subscribed,
-    take_as_redisson, until, waiting,
+    SECOND, acquired, alone, connect, free_as_redisson, granted, keys, ms, number, pttl, renewed, soon,
+    subscribed, take_as_redisson, until, waiting,
 };
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -205,6 +205,36 @@ async fn connections_that_are_killed_are_replaced() {
         granted(waiter).await.release().await.unwrap();
         subscribed(&server, CHANNEL, 0).await;
         guard = acquired(&client.lock("n")).await;
+    }
+}
+
+#[tokio::test]
+async fn a_waiter_looks_again_when_a_release_was_announced_while_nothing_listened() {
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = connect(proxy.url()).await;
+    for _ in 0..3 {
+        // Longer than this test waits: the waiter does not look by itself because a lease is over.
+        take_as_redisson(&server, "n", SECOND * 60);
+        let mut monitor = server.monitor();
+        let waiter = waiting(&server, &client.lock("n"), CHANNEL).await;
+        let mut sent = Vec::new();
+        until("the look that follows the subscription", || {
+            sent.extend(monitor.take_sent());
+            let subscribed = sent.iter().position(|line| line.contains("\"SUBSCRIBE\""));
+            subscribed.is_some_and(|at| sent[at..].iter().any(|line| line.contains("\"EVALSHA\"")))
+        })
+        .await;
+        // The message is under way on a connection that ends before it has arrived. The one for commands stays.
+        proxy.blackhole(Which::PubSub);
+        free_as_redisson(&server, "n", CHANNEL);
+        sleep(SECOND / 20).await;
+        assert!(!waiter.is_finished(), "nothing told it");
+        proxy.cut(Which::PubSub);
+        proxy.heal();
+        let granted = timeout(SECOND * 5, granted(waiter)).await;
+        granted.expect("it looks when it listens again").release().await.unwrap();
+        subscribed(&server, CHANNEL, 0).await;
     }
 }
 
