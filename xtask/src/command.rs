@@ -37,7 +37,8 @@ pub(crate) fn output(line: &str) -> Result<Vec<u8>, String> {
     }
 }
 
-fn parse(line: &str) -> Command {
+/// The program of a command line, its arguments and its environment.
+pub(crate) fn parse(line: &str) -> Command {
     let mut words = line.split_whitespace().peekable();
     let mut environment = Vec::new();
     while let Some(pair) = words.peek().and_then(|word| word.split_once('=')) {

@@ -1,6 +1,13 @@
 //! `cargo xtask interop`: Leasehold beside the real Redisson.
 
-use crate::{command, setup, step::Steps, tools};
+use std::time::Duration;
+
+use crate::{command, setup, step::Steps, tools, watch};
+
+/// Several times what the slowest test takes.
+const LIMIT: Duration = Duration::from_secs(180);
+/// The same with all turns.
+const FULL_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// The project of the Java side, which says the versions of Redisson.
 const POM: &str = include_str!("../../interop/java/pom.xml");
@@ -30,7 +37,7 @@ pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
     let mut steps = Steps::default();
     if !full {
         if steps.run("redisson", || build(newest())) {
-            steps.run("interop", || command::run(&format!("{suite} -- --nocapture")));
+            steps.run("interop", || watch::run(&format!("{suite} -- --nocapture"), LIMIT));
         }
         return steps.finish();
     }
@@ -39,7 +46,8 @@ pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
             for server in ["redis", "valkey"] {
                 let setting = format!("LEASEHOLD_REDISSON={version} LEASEHOLD_INTEROP_SERVER={server}");
                 steps.run(&format!("interop {version} {server}"), || {
-                    command::run(&format!("{setting} LEASEHOLD_TURNS=5000 {suite} -- --nocapture"))
+                    let line = format!("{setting} LEASEHOLD_TURNS=5000 {suite} -- --nocapture");
+                    watch::run(&line, FULL_LIMIT)
                 });
             }
         }

@@ -1,6 +1,8 @@
 //! `cargo xtask leaks`: whether names, cancelled acquires and dropped guards leave anything behind.
 
-use crate::command;
+use std::time::Duration;
+
+use crate::watch;
 
 const TEST: &str = "leaks::names_cancelled_acquires_and_dropped_guards_leave_nothing_behind";
 
@@ -20,5 +22,6 @@ pub(crate) struct Args {
 pub(crate) fn run(Args { full }: &Args) -> Result<(), String> {
     let amount = if *full { "LEASEHOLD_LEAKS_FULL=1 " } else { "" };
     let test = "cargo test --release -p leasehold-testkit --all-features --test processes";
-    command::run(&format!("{amount}{test} {TEST} -- --exact --nocapture"))
+    let limit = Duration::from_secs(20 * 60);
+    watch::run(&format!("{amount}{test} {TEST} -- --exact --nocapture"), limit)
 }

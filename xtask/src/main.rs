@@ -12,6 +12,7 @@ mod soak;
 mod step;
 mod test;
 mod tools;
+mod watch;
 
 use std::{env, process::ExitCode};
 

@@ -1,6 +1,11 @@
 //! `cargo xtask soak`: the tests that look for rare events, with the numbers that find them.
 
-use crate::{command, step::Steps};
+use std::time::Duration;
+
+use crate::{step::Steps, watch};
+
+/// They take some minutes.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// A test with a greater number than the gate gives it.
 struct Soak {
@@ -62,7 +67,7 @@ pub(crate) fn run() -> Result<(), String> {
         // Optimised, because they are about how often, not about which line.
         let line =
             format!("{setting} cargo test --release --all-features -p {of} {test} -- --exact --nocapture");
-        steps.run(name, || command::run(&line));
+        steps.run(name, || watch::run(&line, LIMIT));
     }
     steps.finish()
 }

@@ -1,10 +1,12 @@
 //! `cargo xtask test`: every test of the workspace.
 
+use std::time::Duration;
+
 use crate::{
     command, interop,
     setup::{self, Tool},
     step::Steps,
-    tools,
+    tools, watch,
 };
 
 const TOOLS: &[Tool] = &[
@@ -25,6 +27,9 @@ const BUILDS: &[(&str, &str)] = &[
     ("examples", "cargo build --workspace --all-features --examples"),
 ];
 
+/// Several times what the slowest test takes.
+const LIMIT: Duration = Duration::from_secs(180);
+
 const SUITES: &[(&str, &str)] = &[
     ("unit", "cargo test --workspace --all-features --lib --bins --no-fail-fast"),
     ("unit without features", "cargo test -p leasehold --no-default-features --lib --no-fail-fast"),
@@ -44,7 +49,7 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
     // What does not build would fail every suite with the same errors.
     if redisson && BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
         for (name, line) in SUITES {
-            steps.run(name, || command::run(line));
+            steps.run(name, || watch::run(line, LIMIT));
         }
     }
     steps.finish()

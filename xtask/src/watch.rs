@@ -1,0 +1,208 @@
+//! Runs of `cargo test` that end: a test that hangs is ended and named.
+//!
+//! The harness of Rust's tests has no limit for a test, but it says after a minute which ones still run. So no test has
+//! to do anything for its limit, and none can be without one. A test that hangs takes along those that run beside it in
+//! the same process; cargo goes on with the other test binaries.
+
+use std::{
+    collections::HashMap,
+    fmt::Write as _,
+    fs,
+    io::{Read, Write as _},
+    process::{Child, Command, Stdio},
+    sync::mpsc::{self, Receiver, RecvTimeoutError},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::command;
+
+/// Shows a command line of `cargo test`, then runs it; a test that takes longer than `limit`, which is more than a minute,
+/// is ended.
+///
+/// # Errors
+///
+/// When the program cannot be started, a test fails, or one does not end.
+pub(crate) fn run(line: &str, limit: Duration) -> Result<(), String> {
+    println!("$ {line}");
+    let mut cargo = command::parse(line)
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("`{line}` cannot start: {error}"))?;
+    let output = cargo.stdout.take().expect("it is piped");
+    let (tell, lines) = mpsc::channel();
+    let shown = thread::spawn(move || show(output, |line| tell.send(line).is_ok()));
+    let hung = watch(&mut cargo, &lines, limit);
+    let status = cargo.wait().map_err(|error| format!("`{line}` cannot be waited for: {error}"))?;
+    let _ = shown.join();
+    match hung.as_slice() {
+        [] if status.success() => Ok(()),
+        [] => Err(format!("`{line}` failed: {status}")),
+        hung => Err(format!("`{line}` was ended, because of what did not end:\n  {}", hung.join("\n  "))),
+    }
+}
+
+/// How long nothing at all may be said beyond the limit of a test: documentation tests are compiled in silence.
+const SILENCE: Duration = Duration::from_secs(120);
+/// When the harness says that a test still runs.
+const SAID_AFTER: Duration = Duration::from_secs(60);
+/// How often the clock is looked at.
+const LOOK: Duration = Duration::from_millis(500);
+
+/// Follows the output to its end, and ends tests that hang; returns their names, and what their threads waited in.
+#[expect(clippy::disallowed_methods, reason = "no test clock runs here")]
+fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<String> {
+    let mut slow: HashMap<String, Instant> = HashMap::new();
+    let mut hung = Vec::new();
+    let mut heard = Instant::now();
+    let mut last = String::new();
+    loop {
+        match lines.recv_timeout(LOOK) {
+            Ok(line) => {
+                heard = Instant::now();
+                match said(&line) {
+                    Some(Said::Slow(test)) => drop(slow.insert(test.into(), heard)),
+                    Some(Said::Ended(test)) => slow.retain(|slow, _| !test.starts_with(slow.as_str())),
+                    Some(Said::Begun) => slow.clear(),
+                    None => {}
+                }
+                last = line;
+            }
+            Err(RecvTimeoutError::Disconnected) => return hung,
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        let late = |since: &Instant| since.elapsed() + SAID_AFTER > limit;
+        if slow.values().any(late) {
+            let names = slow.iter().filter(|(_, since)| late(since)).map(|(name, _)| name.clone());
+            hung.extend(names.map(|name| format!("test {name}, after {limit:?}")));
+            hung.extend(end_tests(cargo));
+            slow.clear();
+            heard = Instant::now();
+        } else if heard.elapsed() > limit + SILENCE {
+            // Where tests run one by one, their name comes first.
+            hung.push(format!("silence for {:?} after {:?}", heard.elapsed(), last.trim_end()));
+            let ended = end_tests(cargo);
+            if ended.is_empty() {
+                let _ = cargo.kill();
+            }
+            hung.extend(ended);
+            heard = Instant::now();
+        }
+    }
+}
+
+/// Shows what is said as it comes, and hands it on by lines; the last one may be without an end.
+fn show(mut output: impl Read, mut tell: impl FnMut(String) -> bool) {
+    let (mut chunk, mut rest) = ([0; 4096], Vec::new());
+    while let Ok(length @ 1..) = output.read(&mut chunk) {
+        let mut shown = std::io::stdout().lock();
+        let _ = shown.write_all(&chunk[..length]).and_then(|()| shown.flush());
+        rest.extend_from_slice(&chunk[..length]);
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = rest.drain(..=end).collect();
+            if !tell(String::from_utf8_lossy(&line).into_owned()) {
+                return;
+            }
+        }
+        if !rest.is_empty() {
+            tell(String::from_utf8_lossy(&rest).into_owned());
+        }
+    }
+}
+
+/// What a line of the harness says.
+#[derive(Debug, PartialEq, Eq)]
+enum Said<'a> {
+    /// The tests of another binary begin.
+    Begun,
+    /// This test has taken a minute.
+    Slow(&'a str),
+    /// This test has ended; its name may be followed by what kind of test it is.
+    Ended(&'a str),
+}
+
+fn said(line: &str) -> Option<Said<'_>> {
+    let line = line.trim_end();
+    if line.starts_with("running ") && line.trim_end_matches('s').ends_with(" test") {
+        return Some(Said::Begun);
+    }
+    let test = line.strip_prefix("test ")?;
+    if let Some((name, _)) = test.split_once(" has been running for over ") {
+        return Some(Said::Slow(name));
+    }
+    let (name, how) = test.rsplit_once(" ... ")?;
+    (!how.is_empty()).then_some(Said::Ended(name))
+}
+
+/// Ends the test binary that cargo runs now, and tells what its threads did. What a test has started ends with it.
+fn end_tests(cargo: &Child) -> Vec<String> {
+    let mut ends = Vec::new();
+    for binary in children(cargo.id()) {
+        // It runs each documentation test in a process of its own.
+        if name(&format!("/proc/{binary}")) == "rustdoc" {
+            ends.extend(children(binary));
+        }
+        ends.push(binary);
+    }
+    let told = ends.iter().map(|id| threads(*id)).collect();
+    for id in ends {
+        // The shell's own `kill` is everywhere.
+        let _ = Command::new("sh").args(["-c", &format!("kill -9 {id}")]).status();
+    }
+    told
+}
+
+/// The processes that one has started, by any of its threads.
+fn children(process: u32) -> Vec<u32> {
+    let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
+    let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
+    lists
+        .flat_map(|list| list.split_whitespace().filter_map(|id| id.parse().ok()).collect::<Vec<_>>())
+        .collect()
+}
+
+/// What each thread of a process did: its name, which begins like that of its test, its state, and what it waited in.
+fn threads(process: u32) -> String {
+    let mut told = format!("process {process} ({})", name(&format!("/proc/{process}")));
+    for thread in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
+        let path = thread.path().display().to_string();
+        let status = fs::read_to_string(format!("{path}/status")).unwrap_or_default();
+        let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim();
+        let place = fs::read_to_string(format!("{path}/wchan")).unwrap_or_default();
+        let _ = write!(told, "\n    {}: {state}, in {place}", name(&path));
+    }
+    told
+}
+
+fn name(path: &str) -> String {
+    fs::read_to_string(format!("{path}/comm")).unwrap_or_default().trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lines_of_the_harness_are_understood() {
+        let slow = "test outage::a_case has been running for over 60 seconds\n";
+        assert_eq!(said(slow), Some(Said::Slow("outage::a_case")));
+        assert_eq!(said("test outage::a_case ... ok\n"), Some(Said::Ended("outage::a_case")));
+        let panics = said("test tally::noticed - should panic ... ok\n");
+        assert_eq!(panics, Some(Said::Ended("tally::noticed - should panic")));
+        assert_eq!(said("running 3 tests\n"), Some(Said::Begun));
+        assert_eq!(said("running 1 test\n"), Some(Said::Begun));
+        // Where tests run one by one, the name comes before the test.
+        assert_eq!(said("test outage::a_case ... "), None);
+        assert_eq!(said("leaks: 3 bytes\n"), None);
+    }
+
+    #[test]
+    fn output_is_handed_on_by_lines() {
+        let mut lines = Vec::new();
+        show(&b"one\ntwo\nrest"[..], |line| {
+            lines.push(line);
+            true
+        });
+        assert_eq!(lines, ["one\n", "two\n", "rest"]);
+    }
+}
