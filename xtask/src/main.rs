@@ -7,6 +7,7 @@ mod instructions;
 mod interop;
 mod leaks;
 mod msrv;
+mod mutants;
 mod setup;
 mod soak;
 mod step;
@@ -31,6 +32,8 @@ enum Xtask {
     Leaks(leaks::Args),
     /// The tests that look for rare events, with the numbers that find them: some minutes.
     Soak,
+    /// Whether the tests notice when the library is broken on purpose, in a copy of the tree: an hour or so.
+    Mutants(mutants::Args),
     /// How many instructions a lock costs in memory, against the number that was written down.
     Instructions(instructions::Args),
     /// The comparison with other lock libraries: builds all of them, and says which targets hold.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
             Xtask::Interop(args) => interop::run(&args),
             Xtask::Leaks(args) => leaks::run(&args),
             Xtask::Soak => soak::run(),
+            Xtask::Mutants(args) => mutants::run(&args),
             Xtask::Instructions(args) => instructions::run(&args),
             Xtask::Bench(args) => bench::run(&args),
         });

@@ -135,14 +135,15 @@ fn said(line: &str) -> Option<Said<'_>> {
 }
 
 /// Ends the test binary that cargo runs now, and tells what its threads did. What a test has started ends with it.
-fn end_tests(cargo: &Child) -> Vec<String> {
-    let mut ends = Vec::new();
-    for binary in children(cargo.id()) {
-        // It runs each documentation test in a process of its own.
-        if name(&format!("/proc/{binary}")) == "rustdoc" {
-            ends.extend(children(binary));
+pub(crate) fn end_tests(cargo: &Child) -> Vec<String> {
+    let mut ends = children(cargo.id());
+    let mut next = 0;
+    while let Some(id) = ends.get(next).copied() {
+        // These run each documentation test in a process of its own.
+        if ["rustdoc", "rust_out"].contains(&name(&format!("/proc/{id}")).as_str()) {
+            ends.extend(children(id));
         }
-        ends.push(binary);
+        next += 1;
     }
     let told = ends.iter().map(|id| threads(*id)).collect();
     for id in ends {
