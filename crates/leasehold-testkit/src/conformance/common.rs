@@ -1,6 +1,7 @@
 //! What many cases need: lengths of time, and others who want the same lock.
 
 use std::future::{Future, IntoFuture, poll_fn};
+use std::panic::Location;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
@@ -34,8 +35,13 @@ pub(super) fn is_nearly(left: Duration, all: Duration) -> bool {
 }
 
 /// What comes of `work`, which has to end.
-pub(super) async fn soon<F: IntoFuture>(work: F) -> F::Output {
-    timeout(PATIENCE, work).await.expect("what is awaited here happens some time")
+#[track_caller]
+pub(super) fn soon<F: IntoFuture>(work: F) -> impl Future<Output = F::Output> {
+    let at = Location::caller();
+    async move {
+        let done = timeout(PATIENCE, work).await;
+        done.unwrap_or_else(|_| panic!("not within {PATIENCE:?}: what is awaited at {at}"))
+    }
 }
 
 /// Whether `work` stays undone for this long.
