@@ -13,6 +13,7 @@ mod connection;
 mod courtesy;
 mod desk;
 mod group_calls;
+mod hello;
 mod hints;
 mod home;
 mod io;

@@ -1,0 +1,61 @@
+//! What a server says of itself and of a new connection.
+
+use super::resp::Value;
+
+/// The reply to `HELLO`. What a server leaves out is unknown.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Hello {
+    /// The server's number for this connection.
+    pub(super) id: Option<i64>,
+    pub(super) role: Option<String>,
+    pub(super) mode: Option<String>,
+}
+
+impl Hello {
+    /// Reads the reply: keys and values in turn.
+    pub(super) fn read(reply: &Value) -> Self {
+        let mut hello = Self::default();
+        let Value::Array(parts) = reply else { return hello };
+        for [key, value] in parts.as_chunks().0 {
+            let Value::Text(key) = key else { continue };
+            match (key.as_slice(), value) {
+                (b"id", Value::Int(id)) => hello.id = Some(*id),
+                (b"role", Value::Text(role)) => hello.role = Some(text(role)),
+                (b"mode", Value::Text(mode)) => hello.mode = Some(text(mode)),
+                _ => {}
+            }
+        }
+        hello
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::redis::resp::{Frame, take};
+
+    fn read(sent: &str) -> Hello {
+        let Ok(Some(Frame::Answer(reply))) = take(&mut sent.as_bytes()) else { panic!("{sent:?}") };
+        Hello::read(&reply)
+    }
+
+    #[test]
+    fn the_reply_of_a_server_is_understood() {
+        let hello = read(
+            "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:12\r\n\
+             $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
+        );
+        let (role, mode) = (Some("master".into()), Some("standalone".into()));
+        assert_eq!(hello, Hello { id: Some(12), role, mode });
+    }
+
+    #[test]
+    fn what_is_missing_is_unknown() {
+        assert_eq!(read("+OK\r\n"), Hello::default());
+        assert_eq!(read("%1\r\n$2\r\nid\r\n$1\r\n7\r\n"), Hello::default());
+    }
+}
