@@ -24,9 +24,7 @@ impl Url {
             "memory" if rest.starts_with('/') => Err(UrlError::MemoryPath),
             "memory" => Ok(Self::Shared(rest.to_owned())),
             #[cfg(feature = "redis")]
-            "redis" | "valkey" | "redis+unix" | "valkey+unix" => {
-                Address::parse(text).map(Self::Redis).ok_or(UrlError::BrokenRedis)
-            }
+            "redis" | "valkey" | "redis+unix" | "valkey+unix" => Address::parse(text).map(Self::Redis),
             // What only looks like a scheme may be half of a password: it is not repeated.
             _ if scheme.is_empty() || !scheme.bytes().all(may_be_in_scheme) => Err(UrlError::NoScheme),
             _ => Err(UrlError::UnknownScheme(scheme.to_owned())),
@@ -41,7 +39,7 @@ fn may_be_in_scheme(byte: u8) -> bool {
 #[cfg(feature = "redis")]
 const SCHEMES: &str = "\
     `redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same), \
-    `redis+unix:///path` (its socket on this machine), \
+    `redis+unix:///path[?db=…&user=…&pass=…]` (its socket on this machine), \
     `memory:` (an engine inside this process, for one client), \
     `memory:NAME` (the same, shared by all clients of this process that say NAME)";
 #[cfg(not(feature = "redis"))]
@@ -66,6 +64,10 @@ pub enum UrlError {
     #[cfg(feature = "redis")]
     #[error("the address of the Redis server cannot be read; known are {SCHEMES}")]
     BrokenRedis,
+    /// Behind the question mark stands a key that is not known there. Its value is not repeated.
+    #[cfg(feature = "redis")]
+    #[error("the URL says `{0}` behind its question mark, which is not known there; known are {SCHEMES}")]
+    UnknownQuery(String),
 }
 
 #[cfg(test)]

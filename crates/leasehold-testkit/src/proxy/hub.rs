@@ -56,6 +56,8 @@ pub(super) struct Control {
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) listening: bool,
+    /// The port of the server that new connections lead to.
+    pub(super) server: u16,
     /// The connections that are to be closed.
     pub(super) cut: Option<Which>,
     command: Faults,
@@ -150,6 +152,7 @@ pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedRe
         let address = listener.local_addr().expect("a listener has an address");
         let state = State {
             listening: true,
+            server,
             cut: None,
             command: Faults::default(),
             pub_sub: Faults::default(),
@@ -160,7 +163,7 @@ pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedRe
         };
         let hub = Rc::new(Hub { state: RefCell::new(state), changed: Notify::new() });
         let entrance = Some(Entrance::new(listener));
-        Reception { hub, address, server, entrance, tasks: JoinSet::new() }.run(controls).await;
+        Reception { hub, address, entrance, tasks: JoinSet::new() }.run(controls).await;
     });
 }
 
@@ -168,7 +171,6 @@ pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedRe
 struct Reception {
     hub: Rc<Hub>,
     address: SocketAddr,
-    server: u16,
     entrance: Option<Entrance>,
     tasks: JoinSet<()>,
 }
@@ -201,7 +203,7 @@ impl Reception {
         let connection = state.counts.connections;
         state.counts.connections += 1;
         let registered = Registered { hub: Rc::clone(&self.hub), connection };
-        let server = self.server;
+        let server = state.server;
         let task = self.tasks.spawn_local(async move {
             // Whichever side fails, the connection ends; that is all there is to say about it.
             let _ = relay::relay(&registered.hub, connection, client, server).await;

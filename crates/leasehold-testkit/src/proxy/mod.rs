@@ -99,6 +99,11 @@ impl Proxy {
         self.with(move |state| state.faults(which).for_each(|faults| faults.hold_replies = true));
     }
 
+    /// Leads connections that come from now on to the server at this port. Those that are open stay where they are.
+    pub fn lead_to(&self, server: u16) {
+        self.with(move |state| state.server = server);
+    }
+
     /// Delays whatever the server sends from now on by this time, until [`heal`](Self::heal).
     pub fn delay(&self, which: Which, time: Duration) {
         self.with(move |state| state.faults(which).for_each(|faults| faults.delay = time));

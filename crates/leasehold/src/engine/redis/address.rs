@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::url::UrlError;
+
 /// What `redis:` and `valkey:` URLs say.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
@@ -22,10 +24,23 @@ const PORT: u16 = 6379;
 
 impl Address {
     /// Reads `redis://[user[:password]@]host[:port][/database]` or `redis+unix:///path[?db=…&user=…&pass=…]`.
-    pub(crate) fn parse(url: &str) -> Option<Self> {
-        let (scheme, rest) = url.split_once("://")?;
+    ///
+    /// What stands behind the question mark and is not known there is refused: the locks would be in another database than
+    /// the URL says, or under another user.
+    pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
+        let (scheme, rest) = url.split_once("://").ok_or(UrlError::BrokenRedis)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        if scheme.ends_with("+unix") { Self::unix(rest, query) } else { Self::tcp(rest) }
+        let is_unix = scheme.ends_with("+unix");
+        let address = if is_unix { Self::unix(rest) } else { Self::tcp(rest) };
+        let mut address = address.ok_or(UrlError::BrokenRedis)?;
+        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            if !is_unix || !["db", "user", "pass"].contains(&key) {
+                return Err(unknown(key, query));
+            }
+            address.set(key, value).ok_or(UrlError::BrokenRedis)?;
+        }
+        Ok(address)
     }
 
     fn tcp(rest: &str) -> Option<Self> {
@@ -49,18 +64,44 @@ impl Address {
         Some(Self { place: Place::Tcp(host.to_owned(), port), user, password, database: number(database)? })
     }
 
-    fn unix(path: &str, query: &str) -> Option<Self> {
+    fn unix(path: &str) -> Option<Self> {
         let place = Place::Unix(given(decoded(path)?)?.into());
-        let mut address = Self { place, user: None, password: None, database: 0 };
-        for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
-            match key {
-                "db" => address.database = number(value)?,
-                "user" => address.user = given(decoded(value)?),
-                "pass" => address.password = given(decoded(value)?),
-                _ => {}
-            }
+        Some(Self { place, user: None, password: None, database: 0 })
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        match key {
+            "db" => self.database = number(value)?,
+            "user" => self.user = given(decoded(value)?),
+            _ => self.password = given(decoded(value)?),
         }
-        Some(address)
+        Some(())
+    }
+}
+
+/// Says which key is not known. What may be a part of a password, in which a question mark stands as it is, is not said.
+fn unknown(key: &str, query: &str) -> UrlError {
+    let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
+    if is_plain && !query.contains('@') {
+        UrlError::UnknownQuery(key.to_owned())
+    } else {
+        UrlError::BrokenRedis
+    }
+}
+
+impl Address {
+    /// A text of the server, without the password.
+    pub(super) fn without_password(&self, text: String) -> String {
+        match &self.password {
+            Some(password) if text.contains(password) => text.replace(password, "***"),
+            _ => text,
+        }
+    }
+
+    /// Whether a text of the server has the beginning of the password in it, as one has that was cut off.
+    pub(super) fn is_repeated_in(&self, text: &str) -> bool {
+        let beginning = self.password.as_deref().map(|password| password.chars().take(4).collect::<String>());
+        beginning.is_some_and(|beginning| text.contains(&beginning))
     }
 }
 
@@ -107,7 +148,7 @@ mod tests {
             ("valkey://10.0.0.7:7000/", tcp("10.0.0.7", 7000)),
             ("redis://[::1]:7000/3", Address { database: 3, ..tcp("::1", 7000) }),
             ("redis://[fe80::1]", tcp("fe80::1", 6379)),
-            ("redis://host?protocol=resp3", tcp("host", 6379)),
+            ("redis://host?", tcp("host", 6379)),
             ("redis://:p%40ss%2Fw:rd@host", Address { password: password.clone(), ..tcp("host", 6379) }),
             ("redis://me@host", Address { user: user.clone(), ..tcp("host", 6379) }),
             (
@@ -119,7 +160,7 @@ mod tests {
                 Address { place: unix, user, password, database: 2 },
             ),
         ] {
-            assert_eq!(Address::parse(url), Some(expected), "{url}");
+            assert_eq!(Address::parse(url), Ok(expected), "{url}");
         }
     }
 
@@ -140,8 +181,27 @@ mod tests {
             "redis://%ff@host",
             "redis+unix://",
             "redis+unix:///socket?db=x",
+            "redis+unix:///socket?db=-1",
+            // A password with a question mark in it is not repeated.
+            "redis://me:12?secret@host",
+            "redis://me:12?sec=ret@host",
         ] {
-            assert_eq!(Address::parse(url), None, "{url}");
+            assert_eq!(Address::parse(url), Err(UrlError::BrokenRedis), "{url}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_behind_the_question_mark_is_refused_by_its_name() {
+        for (url, key) in [
+            ("redis://host?db=2", "db"),
+            ("redis://host/2?protocol=resp3", "protocol"),
+            ("valkey://me:secret@host?tls", "tls"),
+            ("redis+unix:///socket?db=2&password=secret", "password"),
+            ("redis+unix:///socket?database=2", "database"),
+        ] {
+            let error = Address::parse(url).unwrap_err();
+            assert_eq!(error, UrlError::UnknownQuery(key.into()), "{url}");
+            assert!(!error.to_string().contains("secret"), "{error}");
         }
     }
 

@@ -17,7 +17,7 @@ impl Redis {
     /// Whether there is any use in asking.
     fn can_ask(&self) -> Result<(), Failure> {
         self.check_process()?;
-        if self.parts.hints.is_outage() { Err(Failure::Unavailable("not connected".into())) } else { Ok(()) }
+        if self.parts.hints.is_outage() { Err(self.parts.hints.not_connected()) } else { Ok(()) }
     }
 
     /// Takes or re-enters one.

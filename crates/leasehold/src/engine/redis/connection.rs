@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::address::Address;
 use super::hello::Hello;
@@ -28,6 +28,8 @@ pub(super) struct Settings {
     pub(super) response_timeout: Duration,
     /// The runtime on which the client was made, if it was made on one.
     pub(super) callers: Option<Handle>,
+    /// Counts how often the server of a connection was found to be a replica. The other connection leads to the same.
+    pub(super) demotions: Arc<watch::Sender<u64>>,
 }
 
 impl Settings {
@@ -42,7 +44,7 @@ impl Settings {
         let stream = Stream::connect(&self.address.place, self.connect_timeout).await;
         let stream = stream.map_err(|error| unavailable(&error))?;
         let (alive, ended) = oneshot::channel();
-        let pipeline = Pipeline::start(stream, self.response_timeout, ear, alive, self.callers.as_ref());
+        let pipeline = Pipeline::start(stream, self.clone(), ear, alive);
         let connection = Connection(Arc::new(Shared {
             pipeline,
             hello: OnceLock::new(),
@@ -63,13 +65,33 @@ impl Settings {
                 self.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
             drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
         }
-        let hello = Hello::read(&hello.await?);
+        let hello = Hello::read(&hello.await.map_err(|trouble| self.refused(trouble))?);
+        hello.check()?;
         // It is said once.
         let _ = connection.0.hello.set(hello);
         if let Some(database) = database {
             database.await?;
         }
         Ok((connection, ended))
+    }
+
+    /// What the refusal of `HELLO` means. A server that does not know it may repeat what it was given, password included.
+    fn refused(&self, trouble: Trouble) -> Failure {
+        let text = match Failure::from(trouble) {
+            Failure::Denied(text) => text,
+            other => return other,
+        };
+        let lower = text.to_ascii_lowercase();
+        if lower.contains("unknown command") || lower.starts_with("noproto") {
+            return Failure::Denied(NO_RESP3.into());
+        }
+        if lower.contains("max number of clients") {
+            return Failure::Unavailable(text);
+        }
+        if self.address.is_repeated_in(&text) {
+            return Failure::Denied("what it says is withheld, because it repeats the password".into());
+        }
+        Failure::Denied(text)
     }
 
     fn hello(&self) -> Call {
@@ -82,6 +104,9 @@ impl Settings {
         hello.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default())
     }
 }
+
+const NO_RESP3: &str =
+    "it does not know RESP3, the protocol that is needed: use Redis from 6.0.6 on, or Valkey";
 
 /// Fails when the connection has ended.
 pub(super) type Ended = oneshot::Receiver<Infallible>;
@@ -202,6 +227,11 @@ impl Connection {
         self.put(call, Wording::Hash, |_, _| Sink::Once(caller));
         self.flush();
         received(answer)
+    }
+
+    /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
+    pub(super) fn doubt(&self, silence: Duration) {
+        self.0.pipeline.doubt(silence);
     }
 
     /// Runs a call, and tells the script to a server that does not know it.

@@ -98,9 +98,9 @@ impl Desk {
         let mut state = self.state();
         let State { link, unsettled, closed, .. } = &mut *state;
         let Some(Link { connection, .. }) = link else {
-            let text = if *closed { "the client is closed" } else { "not connected" };
+            let closed = closed.then(|| Failure::Unavailable("the client is closed".into()));
             // Whoever asked may be gone.
-            let _ = caller.send(Err(Trouble::Refused(Failure::Unavailable(text.into()))));
+            let _ = caller.send(Err(Trouble::Refused(closed.unwrap_or_else(|| self.hints.not_connected()))));
             return;
         };
         if let Some(spot) = step.filter(|_| !unsettled.is_empty()) {

@@ -1,6 +1,12 @@
 //! What a server says of itself and of a new connection.
 
 use super::resp::Value;
+use crate::error::Failure;
+
+const CLUSTER: &str =
+    "it is a node of a cluster, which is not supported: connect to a server whose `cluster-enabled` is `no`";
+const SENTINEL: &str = "it is a Sentinel, which keeps no locks: connect to the primary that it watches";
+const REPLICA: &str = "it is a replica, which changes nothing by itself: connect to its primary";
 
 /// The reply to `HELLO`. What a server leaves out is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -12,6 +18,18 @@ pub(super) struct Hello {
 }
 
 impl Hello {
+    /// Whether locks can be kept there.
+    ///
+    /// A replica may become the primary, or the address may lead to the primary after a failover, so that is an outage.
+    pub(super) fn check(&self) -> Result<(), Failure> {
+        match (self.mode.as_deref(), self.role.as_deref()) {
+            (Some("cluster"), _) => Err(Failure::Denied(CLUSTER.into())),
+            (Some("sentinel"), _) | (_, Some("sentinel")) => Err(Failure::Denied(SENTINEL.into())),
+            (_, Some("replica" | "slave")) => Err(Failure::Unavailable(REPLICA.into())),
+            _ => Ok(()),
+        }
+    }
+
     /// Reads the reply: keys and values in turn.
     pub(super) fn read(reply: &Value) -> Self {
         let mut hello = Self::default();

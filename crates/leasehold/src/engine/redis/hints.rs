@@ -16,6 +16,7 @@ use super::courtesy::Courtesy;
 use super::keys;
 use crate::engine::line::{Line, MayTake};
 use crate::engine::{Kind, Spot, Target, Ticket};
+use crate::error::Failure;
 use crate::time::{self, Instant};
 
 /// How long a channel stays subscribed after the last who waited for it has gone.
@@ -41,6 +42,8 @@ pub(super) struct Hints {
     pub(super) wanted: Notify,
     /// There is no connection for commands.
     outage: AtomicBool,
+    /// Why not, if another one was tried.
+    reason: Mutex<Option<Failure>>,
     /// The server does not let us subscribe: heads have to look from time to time.
     denied: AtomicBool,
 }
@@ -459,6 +462,7 @@ impl Hints {
 
     /// An outage has begun or ended. Everybody looks, not only the heads: each has a limit of its own for outages.
     pub(super) fn outage(&self, outage: bool) {
+        *self.reason() = None;
         self.outage.store(outage, Ordering::SeqCst);
         self.hint_all();
     }
@@ -472,6 +476,29 @@ impl Hints {
 
     pub(super) fn is_outage(&self) -> bool {
         self.outage.load(Ordering::SeqCst)
+    }
+
+    /// Another connection for commands could not be opened. Waiters look when the reason is a new one: a refusal ends
+    /// their wait.
+    pub(super) fn not_connected_because(&self, failure: Failure) {
+        let before = self.reason().replace(failure.clone());
+        if before != Some(failure) {
+            self.hint_all();
+        }
+    }
+
+    /// What a request comes to without a connection for commands.
+    pub(super) fn not_connected(&self) -> Failure {
+        match self.reason().as_ref() {
+            None => Failure::Unavailable("not connected".into()),
+            Some(Failure::Denied(text)) => Failure::Denied(format!("not connected: {text}")),
+            Some(Failure::Unavailable(text)) => Failure::Unavailable(format!("not connected: {text}")),
+            Some(other) => other.clone(),
+        }
+    }
+
+    fn reason(&self) -> MutexGuard<'_, Option<Failure>> {
+        self.reason.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What has to be subscribed and unsubscribed to be in step with the lines. Empties the list.

@@ -54,6 +54,9 @@ pub(super) enum Message {
     Close(oneshot::Sender<()>),
 }
 
+/// A server may be busy for less than this without losing its connections, however short a lease is.
+const SHORTEST_SILENCE: Duration = Duration::from_millis(500);
+
 impl Pipe {
     /// Sends a call, now; the answer can be awaited or dropped.
     pub(super) fn send(&self, call: Call) -> impl Future<Output = Answer> + Send + use<> {
@@ -70,15 +73,24 @@ impl Pipe {
     }
 
     /// Sends a call whose answer is of no use after `limit`. To be awaited on the thread of the sockets.
+    ///
+    /// If the server has been silent for that long, too, the connection ends: what the call was to save may still be saved
+    /// on another one, and the response time-out may be longer than there is time for.
     pub(super) fn send_within(
         &self,
         call: Call,
         limit: Duration,
     ) -> impl Future<Output = Answer> + Send + use<> {
         let answer = self.request(None, call, None);
+        let desk = Arc::clone(&self.desk);
         async move {
-            let late = |_| Err(Failure::Unavailable(format!("no answer within {limit:?}")));
-            tokio::time::timeout(limit, answer).await.unwrap_or_else(late)
+            let answered = tokio::time::timeout(limit, answer).await;
+            answered.unwrap_or_else(|_| {
+                if let Some((connection, _)) = desk.connection() {
+                    connection.doubt(limit.max(SHORTEST_SILENCE));
+                }
+                Err(Failure::Unavailable(format!("no answer within {limit:?}")))
+            })
         }
     }
 

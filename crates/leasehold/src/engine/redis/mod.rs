@@ -24,6 +24,7 @@ mod link;
 mod marks;
 mod pipeline;
 mod reader;
+mod reconnect;
 mod request;
 mod resp;
 mod rw_calls;
@@ -96,7 +97,8 @@ impl Redis {
     pub(crate) async fn connect(address: Address, options: Options) -> Result<Self, Failure> {
         let Options { label, connect_timeout, response_timeout, linger } = options;
         let callers = Handle::try_current().ok();
-        let settings = Settings { address, label, connect_timeout, response_timeout, callers };
+        let demotions = Arc::default();
+        let settings = Settings { address, label, connect_timeout, response_timeout, callers, demotions };
         let hints = Arc::new(Hints::default());
         let keeper = Arc::new(Keeper::new(Arc::clone(&hints)));
         let beats = Arc::new(Beats::default());
@@ -294,6 +296,10 @@ impl Engine for Redis {
         Reply::later(async move {
             let told = match answer.await {
                 Ok(answer) => number(answer?)?,
+                // The last reason says more than that the time is over.
+                Err(_) if parts.hints.is_outage() => {
+                    return Ok(Adjusted::NotAsked(parts.hints.not_connected()));
+                }
                 Err(not_asked) => return Ok(Adjusted::NotAsked(not_asked)),
             };
             if adjust.frees(told) {

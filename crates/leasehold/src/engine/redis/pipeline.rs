@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::calls;
-use super::connection::Trouble;
+use super::connection::{Settings, Trouble};
 use super::home::Home;
 use super::reader::{Push, Reader};
 use super::request::Request;
@@ -42,7 +42,7 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// Whether anybody still wants to know. What is late for nobody says nothing about the connection.
+    /// Whether anybody still wants to know, and has to be told when the answer is late.
     fn is_awaited(&self) -> bool {
         match self {
             Self::Caller(request) => !request.caller.is_closed(),
@@ -87,12 +87,14 @@ pub(super) struct Pipeline(Arc<Inner>);
 
 struct Inner {
     stream: Stream,
-    timeout: Duration,
+    settings: Settings,
     state: Mutex<State>,
     /// Rings for whoever writes.
     bell: Notify,
     /// Rings for whoever looks at the clock, when there is something to look at.
     begun: Notify,
+    /// Rings for the same when the connection is doubted.
+    doubted: Notify,
     closed: Notify,
     reader: Mutex<Reader>,
     home: Home,
@@ -109,8 +111,10 @@ struct State {
     writer: Writer,
     /// Commands without an answer, in the order in which they were sent.
     expected: VecDeque<Expected>,
-    /// When anything was last heard of the server.
+    /// When there was last progress in what the server says.
     heard: Instant,
+    /// After how long a silence a caller wants the connection to end, if before the response time-out.
+    doubt: Option<Duration>,
     ended: bool,
     /// Whose steps had no reply when it ended.
     unanswered: Vec<Spot>,
@@ -148,10 +152,9 @@ impl Pipeline {
     /// with the connection. If there is a runtime of callers, it reads, too.
     pub(super) fn start(
         stream: Stream,
-        timeout: Duration,
+        settings: Settings,
         ear: Ear,
         alive: oneshot::Sender<Infallible>,
-        callers: Option<&Handle>,
     ) -> Self {
         let state = State {
             out: Vec::new(),
@@ -159,17 +162,19 @@ impl Pipeline {
             writer: Writer::Nobody,
             expected: VecDeque::new(),
             heard: now(),
+            doubt: None,
             ended: false,
             unanswered: Vec::new(),
             failure: None,
         };
-        let twin = callers.and_then(|callers| Some((callers, stream.twin()?)));
+        let twin = settings.callers.clone().and_then(|callers| Some((callers, stream.twin()?)));
         let inner = Arc::new(Inner {
             stream,
-            timeout,
+            settings,
             state: Mutex::new(state),
             bell: Notify::new(),
             begun: Notify::new(),
+            doubted: Notify::new(),
             closed: Notify::new(),
             reader: Mutex::new(Reader::new()),
             home: Home::default(),
@@ -210,6 +215,12 @@ impl Pipeline {
     pub(super) fn end(&self) -> Vec<Spot> {
         self.0.end(&closed());
         std::mem::take(&mut self.0.state().unanswered)
+    }
+
+    /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
+    pub(super) fn doubt(&self, silence: Duration) {
+        self.0.state().doubt = Some(silence);
+        self.0.doubted.notify_one();
     }
 }
 
@@ -348,7 +359,7 @@ impl Inner {
         if !reader.read(stream)? {
             return Ok(false);
         }
-        let is_sound = self.assign(&mut reader);
+        let failure = self.assign(&mut reader);
         for (sink, answer) in reader.answers.drain(..) {
             if let Some(request) = sink.answer(answer) {
                 // Whoever gives up puts its undo here, too. So nobody can between the look at it and the word.
@@ -362,20 +373,26 @@ impl Inner {
         }
         drop(reader);
         self.write_now();
-        if is_sound {
-            return Ok(true);
-        }
-        Err(Failure::Denied("the server gave an answer that nobody had asked for".into()))
+        failure.map_or(Ok(true), Err)
     }
 
-    /// Finds out whom each frame is for; false if one of them is for nobody.
-    fn assign(&self, reader: &mut Reader) -> bool {
-        let Reader { frames, answers, pushes, .. } = reader;
+    /// Finds out whom each frame is for, and whether the connection has to end after that.
+    fn assign(&self, reader: &mut Reader) -> Option<Failure> {
+        let Reader { progress, frames, answers, pushes, .. } = reader;
+        let mut failure = None;
         let mut state = self.state();
-        state.heard = now();
+        if *progress {
+            state.heard = now();
+        }
         for frame in frames.drain(..) {
             let answer = match frame {
-                Frame::Answer(Value::Error(text)) => Err(Trouble::from_server(text)),
+                Frame::Answer(Value::Error(text)) => {
+                    let text = self.settings.address.without_password(text);
+                    if is_from_replica(&text) {
+                        failure.get_or_insert(Failure::Unavailable(text.clone()));
+                    }
+                    Err(Trouble::from_server(text))
+                }
                 Frame::Answer(value) => Ok(value),
                 Frame::Push(parts) => {
                     if !confirms(&parts) {
@@ -393,16 +410,24 @@ impl Inner {
                     }
                 }
             };
-            let Some(expected) = state.expected.pop_front() else { return false };
+            let Some(expected) = state.expected.pop_front() else {
+                return Some(Failure::Denied("the server gave an answer that nobody had asked for".into()));
+            };
             answers.push((expected.sink, answer));
         }
         if state.expected.is_empty() {
             state.expected.shrink_to(LARGE / size_of::<Expected>());
         }
-        true
+        drop(state);
+        if failure.is_some() {
+            self.settings.demotions.send_modify(|demotions| *demotions += 1);
+        }
+        failure
     }
 
     /// Tells those whose answers are late, until nothing has been heard for so long that nothing will be.
+    ///
+    /// A request counts for that whether or not its caller still waits.
     async fn watch(&self) -> Failure {
         loop {
             let Some(due) = self.next_due() else {
@@ -411,29 +436,41 @@ impl Inner {
             };
             let left = due.saturating_duration_since(now());
             if !left.is_zero() {
-                tokio::time::sleep(left).await;
-                continue;
+                tokio::select! {
+                    () = tokio::time::sleep(left) => continue,
+                    () = self.doubted.notified() => {}
+                }
             }
-            let late = || Failure::Unavailable(format!("no answer within {:?}", self.timeout));
+            // What has come while this thread had no time to read it is a sign of life, too.
+            if let Err(failure) = self.take_in(&self.stream) {
+                return failure;
+            }
             let mut state = self.state();
-            if state.heard.elapsed() >= self.timeout {
-                return late();
+            let timeout = self.settings.response_timeout;
+            let limit = state.doubt.take().map_or(timeout, |doubt| doubt.min(timeout));
+            let late = |limit| Failure::Unavailable(format!("no answer within {limit:?}"));
+            if state.silent_since().is_some_and(|since| since.elapsed() >= limit) {
+                return late(limit);
+            }
+            if !left.is_zero() {
+                continue;
             }
             // If others were answered meanwhile, there was just too much to do.
             let first = state.expected.iter_mut().find(|expected| expected.sink.is_awaited());
             let sink = first.map(|expected| std::mem::replace(&mut expected.sink, Sink::Nobody));
             drop(state);
             if let Some(sink) = sink {
-                sink.answer(Err(Trouble::Refused(late())));
+                sink.answer(Err(Trouble::Refused(late(timeout))));
             }
         }
     }
 
-    /// Until when somebody waits who has waited longest.
+    /// When the silence has lasted too long, or the caller that has waited longest has.
     fn next_due(&self) -> Option<Instant> {
         let state = self.state();
-        let first = state.expected.iter().find(|expected| expected.sink.is_awaited())?;
-        first.since.checked_add(self.timeout)
+        let awaited = state.expected.iter().find(|expected| expected.sink.is_awaited());
+        let since = [state.silent_since(), awaited.map(|expected| expected.since)];
+        since.into_iter().flatten().min()?.checked_add(self.settings.response_timeout)
     }
 
     fn end(&self, failure: &Failure) {
@@ -470,6 +507,11 @@ async fn read_at_home(twin: Twin, inner: Weak<Inner>) {
 }
 
 impl State {
+    /// Since when a reply is due and nothing was heard.
+    fn silent_since(&self) -> Option<Instant> {
+        self.expected.front().map(|first| first.since.max(self.heard))
+    }
+
     /// Takes what is to be written; false if there is nothing, and then nobody writes any more.
     fn take(&mut self, batch: &mut Vec<u8>) -> bool {
         batch.clear();
@@ -485,6 +527,13 @@ impl State {
 /// Whether a push says that a channel is subscribed, or is not any more.
 fn confirms(push: &[Value]) -> bool {
     matches!(push.first(), Some(Value::Text(kind)) if [&b"subscribe"[..], b"unsubscribe"].contains(&&kind[..]))
+}
+
+/// Whether only a replica says so. Older servers wrap what happens inside a script.
+fn is_from_replica(error: &str) -> bool {
+    ["READONLY ", "MASTERDOWN "].iter().any(|code| error.starts_with(code))
+        || error.contains(": -READONLY ")
+        || error.contains(": -MASTERDOWN ")
 }
 
 /// The thread of the sockets lives by the real clock, whatever the runtime of a caller does.

@@ -3,12 +3,15 @@
 use std::io;
 
 use super::pipeline::{RawAnswer, Sink, unavailable};
-use super::resp::{self, Frame, Garbled, Value};
+use super::resp::{self, Frame, Garbled, LONGEST, Value};
 use super::stream::Stream;
 use crate::error::Failure;
 
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
+
+/// A reply that is longer than this may take the response time-out for each such part of it.
+const PART: usize = 64 * 1024;
 
 /// Something that nobody asked for.
 pub(super) type Push = Vec<Value>;
@@ -17,6 +20,10 @@ pub(super) type Push = Vec<Value>;
 pub(super) struct Reader {
     received: Vec<u8>,
     filled: usize,
+    /// A frame is whole, or a long one has grown by [`PART`]. Bytes alone are no sign of life: there may be no end to them.
+    pub(super) progress: bool,
+    /// How much of the frame that is not whole yet was there at the last such progress.
+    seen: usize,
     pub(super) frames: Vec<Frame>,
     pub(super) answers: Vec<(Sink, RawAnswer)>,
     pub(super) pushes: Vec<Push>,
@@ -25,7 +32,7 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new() -> Self {
         let (frames, answers, pushes) = Default::default();
-        Self { received: vec![0; CHUNK], filled: 0, frames, answers, pushes }
+        Self { received: vec![0; CHUNK], filled: 0, progress: false, seen: 0, frames, answers, pushes }
     }
 
     /// Reads once, and adds the frames that are whole now; false if there was nothing to read.
@@ -41,13 +48,24 @@ impl Reader {
             match resp::take(&mut rest) {
                 Ok(Some(frame)) => self.frames.push(frame),
                 Ok(None) => break,
-                Err(Garbled) => return Err(Failure::Denied("what answers there is no Redis server".into())),
+                Err(Garbled) => {
+                    let text = "what answers there is no Redis server, or says more than it was asked for";
+                    return Err(Failure::Denied(text.into()));
+                }
             }
         }
         let used = self.filled - rest.len();
         self.received.copy_within(used..self.filled, 0);
         self.filled -= used;
+        self.progress = used > 0 || self.filled >= self.seen + PART;
+        if self.progress {
+            self.seen = self.filled;
+        }
         if self.filled == self.received.len() {
+            if self.filled >= LONGEST {
+                let text = format!("it sent a reply of more than {LONGEST} bytes");
+                return Err(Failure::Denied(text));
+            }
             self.received.resize(self.filled * 2, 0);
         }
         Ok(true)

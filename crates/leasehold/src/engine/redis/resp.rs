@@ -32,6 +32,13 @@ pub(super) struct Garbled;
 /// How deep lists may be in lists. Nothing here asks for any that are deeper than two.
 const DEEPEST: usize = 8;
 
+/// How many bytes a frame may have. The longest that anything here asks for is the queue of a fair lock, 64 bytes or so for
+/// each waiter: this is a quarter of a million of them. What a frame takes in memory is a small multiple of it.
+pub(super) const LONGEST: usize = 16 * 1024 * 1024;
+
+/// How many bytes a line may have: an error, a number, or a length.
+const LONGEST_LINE: usize = 64 * 1024;
+
 /// Takes the first frame off `bytes`, unless a part of it has yet to come.
 pub(super) fn take(bytes: &mut &[u8]) -> Result<Option<Frame>, Garbled> {
     let mut rest = *bytes;
@@ -61,7 +68,7 @@ fn value(rest: &mut &[u8], depth: usize) -> Result<Option<Value>, Garbled> {
         b'#' => Value::Int(i64::from(line == b"t")),
         b'_' => Value::Nil,
         b'$' | b'=' | b'!' => {
-            let Ok(length) = usize::try_from(parsed(line)?) else { return Ok(Some(Value::Nil)) };
+            let Some(length) = length(line)? else { return Ok(Some(Value::Nil)) };
             let Some((text, after)) = rest.split_at_checked(length) else { return Ok(None) };
             let Some(after) = after.get(2..) else { return Ok(None) };
             *rest = after;
@@ -73,7 +80,7 @@ fn value(rest: &mut &[u8], depth: usize) -> Result<Option<Value>, Garbled> {
             }
         }
         b'*' | b'~' | b'>' | b'%' => {
-            let Ok(parts) = usize::try_from(parsed(line)?) else { return Ok(Some(Value::Nil)) };
+            let Some(parts) = length(line)? else { return Ok(Some(Value::Nil)) };
             return values(rest, if kind == b'%' { parts * 2 } else { parts }, depth);
         }
         _ => return Err(Garbled),
@@ -96,11 +103,23 @@ fn values(rest: &mut &[u8], count: usize, depth: usize) -> Result<Option<Value>,
 
 /// The first letter and what else is in its line.
 fn line<'a>(rest: &mut &'a [u8]) -> Result<Option<(u8, &'a [u8])>, Garbled> {
-    let Some(end) = rest.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
+    let Some(end) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
+        return if rest.len() < LONGEST_LINE { Ok(None) } else { Err(Garbled) };
+    };
     let (line, after) = rest.split_at(end + 1);
     let [kind, line @ .., b'\r', b'\n'] = line else { return Err(Garbled) };
     *rest = after;
     Ok(Some((*kind, line)))
+}
+
+/// How long something is, or how many; none if it is not there. What could not be whole within the longest frame is not
+/// waited for.
+fn length(line: &[u8]) -> Result<Option<usize>, Garbled> {
+    match usize::try_from(parsed(line)?) {
+        Ok(length) if length > LONGEST => Err(Garbled),
+        Ok(length) => Ok(Some(length)),
+        Err(_) => Ok(None),
+    }
 }
 
 fn parsed(line: &[u8]) -> Result<i64, Garbled> {
@@ -268,7 +287,15 @@ mod tests {
             assert_eq!(take(&mut sent.as_bytes()), Err(Garbled), "{sent:.20}");
         }
         // Believed, but nothing is set aside for it.
-        assert_eq!(take(&mut &b"*999999999\r\n:1\r\n"[..]), Ok(None));
+        assert_eq!(take(&mut &b"*9999999\r\n:1\r\n"[..]), Ok(None));
+    }
+
+    #[test]
+    fn what_is_longer_than_anything_that_is_asked_for_is_an_error() {
+        let endless = format!("+{}", "a".repeat(LONGEST_LINE));
+        for sent in ["$16777217\r\na", "*16777217\r\n:1\r\n", "%9223372036854775807\r\n", &endless] {
+            assert_eq!(take(&mut sent.as_bytes()), Err(Garbled), "{sent:.20}");
+        }
     }
 
     #[test]

@@ -3,23 +3,24 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
+
 use super::connection::{Connection, Ended, Settings, Trouble};
 use super::hints::Hints;
 use super::reader::Push;
+use super::reconnect::Reconnect;
 use super::resp::Value;
 use super::scripts::Call;
-use crate::time::{self, jittered};
+use crate::time;
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
 /// After so long without a word the connection is asked whether it is still there.
 const SILENCE: Duration = Duration::from_secs(5);
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
 /// Runs until the client is gone. The connection is opened when somebody waits for the first time.
 pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
-    let mut pause = FIRST_PAUSE;
+    let mut reconnect = Reconnect::default();
     // Whether anything can have been announced while somebody waited and nobody listened.
     let mut gap = false;
     loop {
@@ -27,24 +28,31 @@ pub(super) async fn run(settings: Settings, hints: Arc<Hints>) {
             hints.wanted.notified().await;
         }
         let told = Arc::clone(&hints);
+        // What was said before this connection is not said of its server.
+        let demoted = settings.demotions.subscribe();
         match settings.open(Box::new(move |push| deliver(push, &told))).await {
             Ok((connection, ended)) => {
-                pause = FIRST_PAUSE;
+                reconnect.opened();
                 hints.link_up();
-                let trouble = serve(&connection, ended, &hints, gap).await;
+                let trouble = serve(&connection, ended, demoted, &hints, gap).await;
                 tracing::debug!(?trouble, "the connection for messages is replaced");
             }
-            Err(failure) => tracing::debug!(%failure, "no connection for messages"),
+            Err(failure) => reconnect.failed("messages", &failure),
         }
         gap = true;
         hints.link_down();
-        tokio::time::sleep(jittered(pause)).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(reconnect.pause()).await;
     }
 }
 
-/// Works on one connection until it breaks.
-async fn serve(connection: &Connection, mut ended: Ended, hints: &Hints, gap: bool) -> Trouble {
+/// Works on one connection until it breaks, or its server is found to be a replica.
+async fn serve(
+    connection: &Connection,
+    mut ended: Ended,
+    mut demoted: watch::Receiver<u64>,
+    hints: &Hints,
+    gap: bool,
+) -> Trouble {
     let served = async {
         follow(connection, hints).await?;
         if gap {
@@ -55,6 +63,7 @@ async fn serve(connection: &Connection, mut ended: Ended, hints: &Hints, gap: bo
                 () = hints.wanted.notified() => follow(connection, hints).await?,
                 () = time::sleep_until_or_forever(hints.next_idle()) => follow(connection, hints).await?,
                 _ = &mut ended => return Ok(()),
+                _ = demoted.changed() => return Ok(()),
                 () = tokio::time::sleep(SILENCE) => drop(connection.send(Call::command("PING")).await?),
             }
         }

@@ -13,6 +13,7 @@ use super::io::{Message, Pipe};
 use super::keeper::Keeper;
 use super::lasting::Lasting;
 use super::link::{Identity, Link};
+use super::reconnect::Reconnect;
 use crate::engine::Spot;
 use crate::error::Failure;
 use crate::time::jittered;
@@ -50,9 +51,6 @@ impl Dead {
     }
 }
 
-const FIRST_PAUSE: Duration = Duration::from_millis(20);
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
 impl Supervisor {
     pub(super) fn new(
         settings: Settings,
@@ -77,15 +75,14 @@ impl Supervisor {
     }
 
     pub(super) async fn run(mut self, mut messages: UnboundedReceiver<Message>) {
-        let mut pause = FIRST_PAUSE;
+        let mut reconnect = Reconnect::default();
         let mut opening = Box::pin(open_after(Duration::ZERO, self.settings.clone(), 0, self.pipe.clone()));
         let mut is_opening = false;
         loop {
             if !is_opening && !self.desk.is_linked() {
-                let next = open_after(jittered(pause), self.settings.clone(), self.links, self.pipe.clone());
-                opening.set(next);
+                let pause = reconnect.pause();
+                opening.set(open_after(pause, self.settings.clone(), self.links, self.pipe.clone()));
                 is_opening = true;
-                pause = (pause * 2).min(LONGEST_PAUSE);
             }
             tokio::select! {
                 message = messages.recv() => match message {
@@ -96,10 +93,13 @@ impl Supervisor {
                     is_opening = false;
                     match opened {
                         Ok(link) => {
-                            pause = FIRST_PAUSE;
+                            reconnect.opened();
                             self.connected(link).await;
                         }
-                        Err(failure) => tracing::debug!(%failure, "no connection"),
+                        Err(failure) => {
+                            reconnect.failed("commands", &failure);
+                            self.hints.not_connected_because(failure);
+                        }
                     }
                 }
             }

@@ -1,0 +1,127 @@
+//! An address that leads to another server after a failover.
+
+use std::time::Duration;
+
+use leasehold::{Client, Loss};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep};
+
+use crate::{SECOND, acquired, connect, granted, soon, subscribed, until, waiting};
+
+const CHANNEL: &str = "redisson_lock__channel:{n}";
+
+/// A primary and its replica, which has everything that the primary has.
+fn pair(flavour: Flavour) -> (Server, Server) {
+    let primary = Server::start(flavour);
+    // Without a pause before the first copy.
+    primary.cli(&["CONFIG", "SET", "repl-diskless-sync-delay", "0"]);
+    let replica = Server::builder(flavour).config(format!("replicaof 127.0.0.1 {}", primary.port())).start();
+    (primary, replica)
+}
+
+/// Waits until the replica has what the primary has.
+async fn in_step(primary: &Server, replica: &Server) {
+    let offset = |server: &Server, field: &str| {
+        let info = server.cli(&["INFO", "replication"]);
+        let text = info.as_str().expect("a text").to_owned();
+        let line = text.lines().find_map(|line| line.strip_prefix(field).map(str::to_owned));
+        line.map(|value| value.trim_start_matches(':').to_owned())
+    };
+    until("the replica has everything", || {
+        offset(replica, "master_link_status").as_deref() == Some("up")
+            && offset(replica, "slave_repl_offset") == offset(primary, "master_repl_offset")
+    })
+    .await;
+}
+
+/// The replica becomes the primary, and the other way round.
+fn swap(old: &Server, new: &Server) {
+    assert_eq!(new.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
+    assert_eq!(old.cli(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]), "OK");
+}
+
+async fn the_same_client_goes_on_at_the_new_primary(flavour: Flavour) {
+    let (old, new) = pair(flavour);
+    let proxy = Proxy::start(old.port());
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 3).await.unwrap();
+    let other = connect(proxy.url()).await;
+    let held = client.lock("n").acquire().await.unwrap();
+    let waiter = waiting(&old, &other.lock("n"), CHANNEL).await;
+    in_step(&old, &new).await;
+    proxy.lead_to(new.port());
+    swap(&old, &new);
+    let begun = Instant::now();
+    let next = acquired(&client.lock("m")).await;
+    assert!(begun.elapsed() < SECOND * 2, "{:?}", begun.elapsed());
+    next.release().await.unwrap();
+    assert!(held.is_held() && !waiter.is_finished());
+    assert_eq!(new.cli(&["HGET", "n", &held.owner().to_string()]), "1");
+
+    // Both connections of the waiter's client lead to the new primary as soon as one of its requests was refused.
+    let _ = other.lock("m").try_acquire().await;
+    subscribed(&new, CHANNEL, 1).await;
+    held.release().await.unwrap();
+    let guard = granted(waiter).await;
+    assert_eq!(new.cli(&["HGET", "n", &guard.owner().to_string()]), "1");
+    guard.release().await.unwrap();
+}
+
+async fn a_renewal_alone_finds_the_new_primary(flavour: Flavour) {
+    let (old, new) = pair(flavour);
+    let proxy = Proxy::start(old.port());
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 2).await.unwrap();
+    let held = client.lock("n").acquire().await.unwrap();
+    in_step(&old, &new).await;
+    proxy.lead_to(new.port());
+    swap(&old, &new);
+    sleep(SECOND * 3).await;
+    assert!(held.is_held(), "it was renewed at the new primary");
+    assert_eq!(new.cli(&["HGET", "n", &held.owner().to_string()]), "1");
+    held.release().await.unwrap();
+}
+
+async fn as_long_as_the_address_leads_to_a_replica_there_are_pauses(flavour: Flavour) {
+    let (old, new) = pair(flavour);
+    let proxy = Proxy::start(old.port());
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 30).await.unwrap();
+    in_step(&old, &new).await;
+    swap(&old, &new);
+    let lock = client.lock("n");
+    assert!(lock.acquire().await.unwrap_err().is_unavailable());
+    let before = proxy.counts().connections;
+    let begun = Instant::now();
+    while begun.elapsed() < SECOND {
+        let error = lock.acquire().await.unwrap_err();
+        assert!(error.is_unavailable(), "{error:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    let error = lock.acquire().await.unwrap_err().to_string();
+    assert!(error.contains("not connected: it is a replica"), "{error}");
+    let tried = proxy.counts().connections - before;
+    assert!((2..=12).contains(&tried), "{tried} connections in a second");
+    proxy.lead_to(new.port());
+    let begun = Instant::now();
+    acquired(&lock).await.release().await.unwrap();
+    assert!(begun.elapsed() < SECOND * 3, "{:?}", begun.elapsed());
+    assert_eq!(proxy.open(Which::Command), 1, "the connection to the replica is closed");
+}
+
+on_both! {
+    the_same_client_goes_on_at_the_new_primary
+    a_renewal_alone_finds_the_new_primary
+    as_long_as_the_address_leads_to_a_replica_there_are_pauses
+}
+
+#[tokio::test]
+async fn a_hold_that_the_new_primary_has_never_heard_of_is_told_gone() {
+    let (old, new) = (Server::start(Flavour::Redis), Server::start(Flavour::Redis));
+    let proxy = Proxy::start(old.port());
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 3).await.unwrap();
+    let held = client.lock("n").acquire().await.unwrap();
+    let begun = Instant::now();
+    proxy.lead_to(new.port());
+    assert_eq!(old.cli(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]), "OK");
+    assert_eq!(soon("the loss", held.lost()).await, Loss::Gone);
+    assert!(begun.elapsed() < SECOND * 2, "{:?}", begun.elapsed());
+}

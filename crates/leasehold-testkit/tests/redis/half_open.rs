@@ -1,0 +1,104 @@
+//! Connections whose other end is gone without a word.
+
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep};
+
+use crate::{SECOND, alone, until};
+
+/// The lease is renewed on a new connection, although nothing but renewals uses the old one.
+async fn a_hold_survives_one_half_open_connection(lease: Duration, response_timeout: Duration) {
+    let _alone = alone().await;
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client =
+        Client::connect(proxy.url()).watchdog(lease).response_timeout(response_timeout).await.unwrap();
+    let guard = client.lock("n").acquire().await.unwrap();
+    let before = proxy.counts().connections;
+    proxy.half_open(Which::All);
+    until("another connection", || proxy.counts().connections > before || !guard.is_held()).await;
+    sleep(lease).await;
+    assert!(guard.is_held(), "{} connections", proxy.counts().connections - before);
+    assert_eq!(server.cli(&["HGET", "n", &guard.owner().to_string()]), "1");
+    guard.release().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_lease_of_a_second_survives_it() {
+    a_hold_survives_one_half_open_connection(SECOND, SECOND * 2).await;
+}
+
+#[tokio::test]
+async fn a_lease_a_little_longer_than_the_response_time_out_survives_it() {
+    a_hold_survives_one_half_open_connection(SECOND * 3, SECOND * 2).await;
+}
+
+#[tokio::test]
+async fn a_lease_three_times_as_long_as_the_response_time_out_survives_it() {
+    a_hold_survives_one_half_open_connection(SECOND * 6 / 5, SECOND * 2 / 5).await;
+}
+
+/// A caller that gives up takes nothing away from what its request says of the connection.
+#[tokio::test]
+async fn a_request_that_nobody_waits_for_any_more_ends_a_silent_connection() {
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let limit = SECOND / 5;
+    let client = Client::connect(proxy.url()).response_timeout(limit).await.unwrap();
+    let before = proxy.counts().connections;
+    proxy.half_open(Which::All);
+    let lock = client.lock("n");
+    assert!(tokio::time::timeout(limit / 10, lock.acquire().into_future()).await.is_err());
+    let begun = Instant::now();
+    until("another connection", || proxy.counts().connections > before).await;
+    assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
+    until("it is in use", || proxy.open(Which::Command) == 2).await;
+    // What the half-open connection may still do is undone on the new one.
+    crate::acquired(&lock).await.release().await.unwrap();
+}
+
+/// The server still has the keys of all of them, so a pause would do nothing but let leases run out.
+#[tokio::test]
+async fn the_first_connection_after_a_loss_is_opened_at_once() {
+    let _alone = alone().await;
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url()).await.unwrap();
+    let lock = client.lock("n");
+    let mut pauses = Vec::new();
+    for _ in 0..10 {
+        // So long that the connection was of use.
+        sleep(Duration::from_millis(150)).await;
+        lock.acquire().await.unwrap().release().await.unwrap();
+        let before = proxy.counts().connections;
+        proxy.cut(Which::All);
+        let begun = Instant::now();
+        while proxy.counts().connections == before {
+            assert!(begun.elapsed() < SECOND * 10, "no other connection");
+        }
+        pauses.push(begun.elapsed());
+        crate::acquired(&lock).await.release().await.unwrap();
+    }
+    pauses.sort();
+    assert!(pauses[5] < Duration::from_millis(8), "{pauses:?}");
+}
+
+/// A server that accepts connections and closes them is not kept busy with that.
+#[tokio::test]
+async fn connections_that_are_closed_at_once_are_opened_after_pauses_that_grow() {
+    let mut server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url()).await.unwrap();
+    // The proxy accepts connections and closes them, because nobody listens behind it.
+    server.kill();
+    proxy.cut(Which::All);
+    let before = proxy.counts().connections;
+    sleep(SECOND).await;
+    let tried = proxy.counts().connections - before;
+    assert!((4..=12).contains(&tried), "{tried} connections in a second");
+    server.restart();
+    crate::acquired(&client.lock("n")).await.release().await.unwrap();
+}
