@@ -57,7 +57,7 @@ mod tests {
     use crate::engine::redis::resp::{Frame, take};
 
     fn read(sent: &str) -> Hello {
-        let Ok(Some(Frame::Answer(reply))) = take(&mut sent.as_bytes()) else { panic!("{sent:?}") };
+        let Ok(Frame::Answer(reply)) = take(&mut sent.as_bytes()) else { panic!("{sent:?}") };
         Hello::read(&reply)
     }
 

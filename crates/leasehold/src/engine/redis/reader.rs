@@ -3,7 +3,7 @@
 use std::io;
 
 use super::pipeline::{RawAnswer, Sink, unavailable};
-use super::resp::{self, Frame, Garbled, LONGEST, Value};
+use super::resp::{self, Frame, LONGEST, Stop, Value};
 use super::stream::Stream;
 use crate::error::Failure;
 
@@ -24,6 +24,8 @@ pub(super) struct Reader {
     pub(super) progress: bool,
     /// How much of the frame that is not whole yet was there at the last such progress.
     seen: usize,
+    /// How much there has to be before it can be whole.
+    needed: usize,
     pub(super) frames: Vec<Frame>,
     pub(super) answers: Vec<(Sink, RawAnswer)>,
     pub(super) pushes: Vec<Push>,
@@ -32,7 +34,16 @@ pub(super) struct Reader {
 impl Reader {
     pub(super) fn new() -> Self {
         let (frames, answers, pushes) = Default::default();
-        Self { received: vec![0; CHUNK], filled: 0, progress: false, seen: 0, frames, answers, pushes }
+        Self {
+            received: vec![0; CHUNK],
+            filled: 0,
+            progress: false,
+            seen: 0,
+            needed: 0,
+            frames,
+            answers,
+            pushes,
+        }
     }
 
     /// Reads once, and adds the frames that are whole now; false if there was nothing to read.
@@ -44,11 +55,17 @@ impl Reader {
             Err(error) => return Err(unavailable(&error)),
         }
         let mut rest = &self.received[..self.filled];
-        loop {
+        // A long frame is not looked at for each piece of it.
+        while rest.len() >= self.needed {
             match resp::take(&mut rest) {
-                Ok(Some(frame)) => self.frames.push(frame),
-                Ok(None) => break,
-                Err(Garbled) => {
+                Ok(frame) => {
+                    self.frames.push(frame);
+                    self.needed = 0;
+                }
+                Err(Stop::Missing(bytes)) if rest.len() + bytes <= LONGEST => {
+                    self.needed = rest.len() + bytes;
+                }
+                Err(_) => {
                     let text = "what answers there is no Redis server, or says more than it was asked for";
                     return Err(Failure::Denied(text.into()));
                 }
@@ -62,11 +79,10 @@ impl Reader {
             self.seen = self.filled;
         }
         if self.filled == self.received.len() {
-            if self.filled >= LONGEST {
-                let text = format!("it sent a reply of more than {LONGEST} bytes");
-                return Err(Failure::Denied(text));
-            }
             self.received.resize(self.filled * 2, 0);
+        } else if self.filled == 0 && self.received.len() > CHUNK {
+            // What one long frame needed is not kept for ever.
+            self.received = vec![0; CHUNK];
         }
         Ok(true)
     }

@@ -25,9 +25,14 @@ pub(super) enum Frame {
     Push(Vec<Value>),
 }
 
-/// What came is not of this protocol.
+/// Why there is no frame.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Garbled;
+pub(super) enum Stop {
+    /// What came is not of this protocol, or longer than anything that is asked for.
+    Garbled,
+    /// At least so many bytes have yet to come.
+    Missing(usize),
+}
 
 /// How deep lists may be in lists. Nothing here asks for any that are deeper than two.
 const DEEPEST: usize = 8;
@@ -40,27 +45,21 @@ pub(super) const LONGEST: usize = 16 * 1024 * 1024;
 const LONGEST_LINE: usize = 64 * 1024;
 
 /// Takes the first frame off `bytes`, unless a part of it has yet to come.
-pub(super) fn take(bytes: &mut &[u8]) -> Result<Option<Frame>, Garbled> {
+pub(super) fn take(bytes: &mut &[u8]) -> Result<Frame, Stop> {
     let mut rest = *bytes;
-    let frame = match rest.first() {
-        None => return Ok(None),
-        Some(b'>') => match value(&mut rest, DEEPEST)? {
-            Some(Value::Array(parts)) => Frame::Push(parts),
-            Some(_) => return Err(Garbled),
-            None => return Ok(None),
-        },
-        Some(_) => match value(&mut rest, DEEPEST)? {
-            Some(value) => Frame::Answer(value),
-            None => return Ok(None),
-        },
+    let is_push = rest.first() == Some(&b'>');
+    let frame = match value(&mut rest, DEEPEST)? {
+        Value::Array(parts) if is_push => Frame::Push(parts),
+        _ if is_push => return Err(Stop::Garbled),
+        value => Frame::Answer(value),
     };
     *bytes = rest;
-    Ok(Some(frame))
+    Ok(frame)
 }
 
-fn value(rest: &mut &[u8], depth: usize) -> Result<Option<Value>, Garbled> {
-    let Some((kind, line)) = line(rest)? else { return Ok(None) };
-    let value = match kind {
+fn value(rest: &mut &[u8], depth: usize) -> Result<Value, Stop> {
+    let (kind, line) = line(rest)?;
+    Ok(match kind {
         b'+' if line == b"OK" => Value::Okay,
         b'+' | b',' | b'(' => Value::Text(line.to_vec()),
         b'-' => Value::Error(String::from_utf8_lossy(line).into_owned()),
@@ -68,62 +67,69 @@ fn value(rest: &mut &[u8], depth: usize) -> Result<Option<Value>, Garbled> {
         b'#' => Value::Int(i64::from(line == b"t")),
         b'_' => Value::Nil,
         b'$' | b'=' | b'!' => {
-            let Some(length) = length(line)? else { return Ok(Some(Value::Nil)) };
-            let Some((text, after)) = rest.split_at_checked(length) else { return Ok(None) };
-            let Some(after) = after.get(2..) else { return Ok(None) };
+            let Some(length) = length(line)? else { return Ok(Value::Nil) };
+            let Some(after) = rest.get(length + 2..) else {
+                return Err(Stop::Missing(length + 2 - rest.len()));
+            };
+            let text = &rest[..length];
             *rest = after;
             match kind {
                 b'!' => Value::Error(String::from_utf8_lossy(text).into_owned()),
                 // What kind of text it is stands before it: three letters and a colon.
-                b'=' => Value::Text(text.get(4..).ok_or(Garbled)?.to_vec()),
+                b'=' => Value::Text(text.get(4..).ok_or(Stop::Garbled)?.to_vec()),
                 _ => Value::Text(text.to_vec()),
             }
         }
         b'*' | b'~' | b'>' | b'%' => {
-            let Some(parts) = length(line)? else { return Ok(Some(Value::Nil)) };
-            return values(rest, if kind == b'%' { parts * 2 } else { parts }, depth);
+            let Some(parts) = length(line)? else { return Ok(Value::Nil) };
+            values(rest, if kind == b'%' { parts * 2 } else { parts }, depth)?
         }
-        _ => return Err(Garbled),
-    };
-    Ok(Some(value))
+        _ => return Err(Stop::Garbled),
+    })
 }
 
-fn values(rest: &mut &[u8], count: usize, depth: usize) -> Result<Option<Value>, Garbled> {
-    let depth = depth.checked_sub(1).ok_or(Garbled)?;
-    // Each takes three bytes at least, so a number that is too large is not believed.
-    let mut values = Vec::with_capacity(count.min(rest.len() / 3));
-    for _ in 0..count {
-        match value(rest, depth)? {
-            Some(value) => values.push(value),
-            None => return Ok(None),
+/// How many bytes a value has at least.
+const SHORTEST: usize = 3;
+
+fn values(rest: &mut &[u8], count: usize, depth: usize) -> Result<Value, Stop> {
+    let depth = depth.checked_sub(1).ok_or(Stop::Garbled)?;
+    // A number that is too large is not believed.
+    let mut values = Vec::with_capacity(count.min(rest.len() / SHORTEST));
+    while values.len() < count {
+        match value(rest, depth) {
+            Ok(value) => values.push(value),
+            Err(Stop::Missing(bytes)) => {
+                return Err(Stop::Missing(bytes + (count - values.len() - 1) * SHORTEST));
+            }
+            Err(Stop::Garbled) => return Err(Stop::Garbled),
         }
     }
-    Ok(Some(Value::Array(values)))
+    Ok(Value::Array(values))
 }
 
 /// The first letter and what else is in its line.
-fn line<'a>(rest: &mut &'a [u8]) -> Result<Option<(u8, &'a [u8])>, Garbled> {
+fn line<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Stop> {
     let Some(end) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
-        return if rest.len() < LONGEST_LINE { Ok(None) } else { Err(Garbled) };
+        return Err(if rest.len() < LONGEST_LINE { Stop::Missing(1) } else { Stop::Garbled });
     };
     let (line, after) = rest.split_at(end + 1);
-    let [kind, line @ .., b'\r', b'\n'] = line else { return Err(Garbled) };
+    let [kind, line @ .., b'\r', b'\n'] = line else { return Err(Stop::Garbled) };
     *rest = after;
-    Ok(Some((*kind, line)))
+    Ok((*kind, line))
 }
 
 /// How long something is, or how many; none if it is not there. What could not be whole within the longest frame is not
 /// waited for.
-fn length(line: &[u8]) -> Result<Option<usize>, Garbled> {
+fn length(line: &[u8]) -> Result<Option<usize>, Stop> {
     match usize::try_from(parsed(line)?) {
-        Ok(length) if length > LONGEST => Err(Garbled),
+        Ok(length) if length > LONGEST => Err(Stop::Garbled),
         Ok(length) => Ok(Some(length)),
         Err(_) => Ok(None),
     }
 }
 
-fn parsed(line: &[u8]) -> Result<i64, Garbled> {
-    std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).ok_or(Garbled)
+fn parsed(line: &[u8]) -> Result<i64, Stop> {
+    std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Garbled)
 }
 
 /// Some words of a command, written as they are sent.
@@ -165,7 +171,7 @@ impl Words {
     pub(super) fn iter(&self) -> impl Iterator<Item = Vec<u8>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || match take(&mut rest) {
-            Ok(Some(Frame::Answer(Value::Text(word)))) => Some(word),
+            Ok(Frame::Answer(Value::Text(word))) => Some(word),
             _ => None,
         })
     }
@@ -271,12 +277,15 @@ mod tests {
         ];
         for (sent, expected) in frames {
             for length in 0..sent.len() {
-                assert_eq!(take(&mut &sent.as_bytes()[..length]), Ok(None), "{length} of {sent:?}");
+                let Err(Stop::Missing(bytes)) = take(&mut &sent.as_bytes()[..length]) else {
+                    panic!("{length} of {sent:?}");
+                };
+                assert!((1..=sent.len() - length).contains(&bytes), "{bytes} after {length} of {sent:?}");
             }
             let both = format!("{sent}:7\r\n");
             let mut rest = both.as_bytes();
-            assert_eq!(take(&mut rest), Ok(Some(expected)), "{sent:?}");
-            assert_eq!(take(&mut rest), Ok(Some(Frame::Answer(Value::Int(7)))), "behind {sent:?}");
+            assert_eq!(take(&mut rest), Ok(expected), "{sent:?}");
+            assert_eq!(take(&mut rest), Ok(Frame::Answer(Value::Int(7))), "behind {sent:?}");
         }
     }
 
@@ -284,17 +293,17 @@ mod tests {
     fn what_is_not_of_the_protocol_is_an_error() {
         let deep = "*1\r\n".repeat(100_000);
         for sent in ["HTTP/1.1 400 Bad Request\r\n", ":x\r\n", ":1\n", "\n", "=2\r\nab\r\n", deep.as_str()] {
-            assert_eq!(take(&mut sent.as_bytes()), Err(Garbled), "{sent:.20}");
+            assert_eq!(take(&mut sent.as_bytes()), Err(Stop::Garbled), "{sent:.20}");
         }
         // Believed, but nothing is set aside for it.
-        assert_eq!(take(&mut &b"*9999999\r\n:1\r\n"[..]), Ok(None));
+        assert_eq!(take(&mut &b"*9999999\r\n:1\r\n"[..]), Err(Stop::Missing(9_999_998 * SHORTEST - 2)));
     }
 
     #[test]
     fn what_is_longer_than_anything_that_is_asked_for_is_an_error() {
         let endless = format!("+{}", "a".repeat(LONGEST_LINE));
         for sent in ["$16777217\r\na", "*16777217\r\n:1\r\n", "%9223372036854775807\r\n", &endless] {
-            assert_eq!(take(&mut sent.as_bytes()), Err(Garbled), "{sent:.20}");
+            assert_eq!(take(&mut sent.as_bytes()), Err(Stop::Garbled), "{sent:.20}");
         }
     }
 

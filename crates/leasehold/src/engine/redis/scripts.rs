@@ -260,7 +260,7 @@ mod tests {
         let mut out = Vec::new();
         call.write(wording, deletes, &mut out);
         let mut rest = out.as_slice();
-        let Ok(Some(Frame::Answer(Value::Array(words)))) = take(&mut rest) else { panic!("{out:?}") };
+        let Ok(Frame::Answer(Value::Array(words))) = take(&mut rest) else { panic!("{out:?}") };
         assert!(rest.is_empty(), "one command");
         let text = |word: Value| match word {
             Value::Text(word) => String::from_utf8(word).expect("text"),

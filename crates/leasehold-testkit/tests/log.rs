@@ -1,0 +1,117 @@
+//! What is logged about connections, at every level. The log is one for the whole process, hence a test program of its own.
+
+use std::fmt::{self, Write as _};
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::sync::{Mutex, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::{Instant, sleep};
+use tracing::field::{Field, Visit};
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+static LOG: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
+
+/// Writes down everything.
+struct Recorder;
+
+impl Subscriber for Recorder {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("leasehold")
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        let mut log = LOG.lock().unwrap_or_else(PoisonError::into_inner);
+        log.push((*event.metadata().level(), line.0));
+    }
+
+    fn new_span(&self, _: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _: &Id, _: &Record<'_>) {}
+    fn record_follows_from(&self, _: &Id, _: &Id) {}
+    fn enter(&self, _: &Id) {}
+    fn exit(&self, _: &Id) {}
+}
+
+struct Line(String);
+
+impl Visit for Line {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        let _ = write!(self.0, "{field}={value:?} ");
+    }
+}
+
+fn record() {
+    // The other test may have been the first.
+    let _ = tracing::subscriber::set_global_default(Recorder);
+}
+
+fn logged() -> Vec<(Level, String)> {
+    LOG.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+#[tokio::test]
+async fn a_password_is_at_no_level_of_the_log() {
+    record();
+    // A server of before Redis 6, which repeats what it does not know, once the real one is gone.
+    let server = Server::builder(Flavour::Redis).password("hunter2secret").start();
+    let proxy = Proxy::start(server.port());
+    let url = proxy.url().replace("redis://", "redis://:hunter2secret@");
+    let client = Client::connect(&url).await.unwrap();
+    let old = TcpListener::bind("127.0.0.1:0").unwrap();
+    proxy.lead_to(old.local_addr().unwrap().port());
+    thread::spawn(move || {
+        for client in old.incoming() {
+            let mut client = client.unwrap();
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(
+                b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `hunter2secret`, \r\n",
+            );
+        }
+    });
+    proxy.cut(Which::All);
+    let begun = Instant::now();
+    let told = loop {
+        assert!(begun.elapsed() < Duration::from_secs(10), "no reason is told");
+        let error = client.lock("n").acquire().await.unwrap_err().to_string();
+        if error.contains("RESP3") {
+            break error;
+        }
+        sleep(Duration::from_millis(10)).await;
+    };
+    assert!(!told.contains("hunter"), "{told}");
+    drop(client);
+    let log = logged();
+    assert!(log.iter().any(|(level, line)| *level == Level::WARN && line.contains("RESP3")), "{log:?}");
+    assert!(!log.iter().any(|(_, line)| line.contains("hunter")), "{log:?}");
+}
+
+#[tokio::test]
+async fn a_reason_for_having_no_connection_is_warned_of_once() {
+    record();
+    let server = Server::builder(Flavour::Redis).password("old").start();
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url().replace("redis://", "redis://:old@")).await.unwrap();
+    let guard = client.lock("n").acquire().await.unwrap();
+    assert_eq!(server.cli(&["CONFIG", "SET", "requirepass", "new"]), "OK");
+    let before = proxy.counts().connections;
+    proxy.cut(Which::All);
+    let begun = Instant::now();
+    while proxy.counts().connections < before + 5 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it does not try again");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let log = logged();
+    let warnings = log.iter().filter(|(level, line)| *level == Level::WARN && line.contains("WRONGPASS"));
+    assert_eq!(warnings.count(), 1, "{log:?}");
+    assert!(guard.is_held());
+}
