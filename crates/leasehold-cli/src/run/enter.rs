@@ -11,7 +11,8 @@ use super::waiting;
 use crate::options::{IfBusy, RunOptions};
 use crate::url::Url;
 
-/// Connects, and gets the lock or tells why not. `None` if it is busy and that is fine.
+/// Connects, and gets the lock or tells why not. `None` if it is busy and that is fine. The lock itself comes with its guard,
+/// to be asked about later.
 ///
 /// # Cancel safety
 ///
@@ -20,7 +21,7 @@ pub(super) async fn enter(
     options: &RunOptions,
     url: &Url,
     notices: &Notices,
-) -> Result<Option<Guard>, Failure> {
+) -> Result<Option<(Lock, Guard)>, Failure> {
     let client = Client::connect(url.secret()).watchdog(options.lease).label("leasehold-run").await;
     let client = client.map_err(|error| match error {
         ConnectError::Url(error) => Failure::Url(error),
@@ -35,7 +36,7 @@ pub(super) async fn enter(
     };
     let name = options.name.clone();
     match entered {
-        Ok(Some(guard)) => Ok(Some(guard)),
+        Ok(Some(guard)) => Ok(Some((lock, guard))),
         Ok(None) => {
             let held = held(&lock).await;
             if options.if_busy == IfBusy::Fail {

@@ -4,13 +4,21 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use leasehold::{Holder, Invalid, Lock, Loss, UrlError};
+use leasehold::{Holder, Invalid, Lock, Loss, QueryError, UrlError};
 use nix::sys::signal::Signal;
 use thiserror::Error;
+use tokio::time::timeout;
 
 use crate::duration::human;
 use crate::options::IfBusy;
 use crate::url::Url;
+
+/// What to do about a server that refuses, as a literal that can be a part of others.
+macro_rules! check_access {
+    () => {
+        "check the user and the password in the URL, which server it leads to, and what that user may do"
+    };
+}
 
 /// What `run` ends with instead of the command's own exit code.
 #[derive(Debug, Error)]
@@ -72,12 +80,18 @@ pub enum Failure {
         signal: Signal,
     },
     /// The lock was lost, or about to be, and the command ended because of that.
-    #[error("the lock {name:?} is lost: {cause}. The command was ended: see what it left half done{}", .cause.advice())]
+    #[error(
+        "the lock {name:?} is lost: {cause}{}. The command was ended: see what it left half done{}",
+        in_brackets(.reason.as_ref()),
+        .cause.advice(.reason.as_ref())
+    )]
     Lost {
         /// The name of the lock.
         name: String,
         /// How.
         cause: Cause,
+        /// What the client says of the server, if that could not be reached.
+        reason: Option<leasehold::Failure>,
     },
     /// The command does not exist.
     #[error("the command {command:?} was not found: check its spelling and the PATH")]
@@ -126,8 +140,14 @@ pub enum Cause {
 }
 
 impl Cause {
-    fn advice(self) -> &'static str {
+    /// Whether the server may have been out of reach.
+    pub(super) fn is_unreachable(self) -> bool {
+        matches!(self, Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired))
+    }
+
+    fn advice(self, reason: Option<&leasehold::Failure>) -> &'static str {
         match self {
+            _ if matches!(reason, Some(leasehold::Failure::Denied(_))) => concat!(", and ", check_access!()),
             Self::MaxHold | Self::Lost(Loss::MaxHold) => ", and give it more time with --max-hold",
             Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired) => {
                 ", and look after the server and the network"
@@ -163,14 +183,27 @@ pub(super) fn killed_by(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128)))
 }
 
+/// How long the client may take to say what it knows of the server: it knows it, or it does not.
+const KNOWN: Duration = Duration::from_millis(200);
+
+/// What the client says of a server that it cannot reach.
+pub(super) async fn unreachable(lock: &Lock) -> Option<leasehold::Failure> {
+    match timeout(KNOWN, lock.is_locked()).await {
+        Ok(Err(QueryError::Failure(failure))) => Some(failure),
+        _ => None,
+    }
+}
+
+fn in_brackets(reason: Option<&leasehold::Failure>) -> String {
+    reason.map_or_else(String::new, |reason| format!(" ({reason})"))
+}
+
 fn advice(failure: &leasehold::Failure) -> String {
     match failure {
         leasehold::Failure::Unavailable(_) => {
             format!(": start the server, or name another with --url or {}", Url::VARIABLE)
         }
-        leasehold::Failure::Denied(_) => {
-            ": check the user and the password in the URL, and what that user may do".into()
-        }
+        leasehold::Failure::Denied(_) => concat!(": ", check_access!()).into(),
         // It says so itself.
         _ => String::new(),
     }

@@ -94,7 +94,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
         }
         entered = enter::enter(options, url, &notices) => entered?,
     };
-    let Some(guard) = entered else { return Ok(Done::Skipped) };
+    let Some((lock, guard)) = entered else { return Ok(Done::Skipped) };
     let end = hold(options, plan, &guard, signals, terminal, &notices).await;
     // The command is dead, or was never alive: the next one may begin.
     match end {
@@ -106,7 +106,8 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
         }
         Ok(End::Lost(cause)) => {
             give_back(guard).await;
-            Err(Failure::Lost { name: options.name.clone(), cause })
+            let reason = if cause.is_unreachable() { failure::unreachable(&lock).await } else { None };
+            Err(Failure::Lost { name: options.name.clone(), cause, reason })
         }
         Ok(End::TooLate) => Err(Failure::TooLate),
         Err(error) => {

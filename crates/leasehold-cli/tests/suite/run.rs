@@ -1,5 +1,6 @@
 //! `run` when all goes well, and when it cannot even begin.
 
+use std::io::{Read as _, Write as _};
 use std::process::Stdio;
 
 use leasehold::Owner;
@@ -129,6 +130,26 @@ fn a_server_that_refuses_is_unavailable_too() {
         assert!(!run.stderr.contains("secret") && run.stderr.lines().count() == 1, "{run:?}");
     }
     assert_eq!(leasehold_at(&server.url(), "run x -- true").code, Some(0));
+}
+
+/// As Redis did before it knew `HELLO`.
+#[test]
+fn a_server_that_repeats_the_password_is_not_repeated() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let mut client = client.unwrap();
+            let _ = client.read(&mut [0; 4096]);
+            let _ = client.write_all(
+                b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `me`, `secret`, \r\n",
+            );
+        }
+    });
+    let run = leasehold_at(&format!("redis://me:secret@127.0.0.1:{port}"), "run x -- true");
+    assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
+    assert!(!run.stderr.contains("secret") && run.stderr.lines().count() == 1, "{run:?}");
+    assert!(run.stderr.contains("RESP3") && run.stderr.contains("Redis from 6.0.6 on"), "{run:?}");
 }
 
 #[test]

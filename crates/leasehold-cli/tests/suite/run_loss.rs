@@ -4,7 +4,7 @@ use std::time::Duration;
 use std::{env, io, thread};
 
 use leasehold_testkit::proxy::{Proxy, Which};
-use leasehold_testkit::resp::Value;
+use leasehold_testkit::resp::{Connection, Value};
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::{Signal, kill};
 
@@ -146,6 +146,29 @@ fn a_server_that_is_gone_ends_the_command() {
     assert_eq!(run.code, Some(76), "{run:?}");
     assert!(run.stderr.contains("look after the server and the network"), "{run:?}");
     assert!(!file.text().contains("asked"), "without grace nobody is asked");
+}
+
+/// A change of the password keeps those who are connected, until their connections end.
+#[test]
+fn after_a_change_of_the_password_the_holder_and_the_waiter_are_told_of_it() {
+    let server = Server::builder(Flavour::Redis).password("old").start();
+    let file = TestFile::new();
+    let holder = stubborn(&server.url(), "x --lease 2s", &file, 1);
+    let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran"));
+    assert!(waiter.message().contains("waiting for the lock"));
+    let mut operator = Connection::open(server.port()).unwrap();
+    assert_eq!(operator.call(&["AUTH", "old"]).unwrap(), "OK");
+    assert_eq!(operator.call(&["CONFIG", "SET", "requirepass", "new"]).unwrap(), "OK");
+    for kind in ["normal", "pubsub"] {
+        operator.call(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap();
+    }
+    for (run, code) in [(holder.finish(), 76), (waiter.finish(), 69)] {
+        assert_eq!(run.code, Some(code), "{run:?}");
+        let last = run.stderr.lines().rfind(|line| line.starts_with("leasehold: ")).unwrap_or_default();
+        assert!(last.contains("not connected: WRONGPASS"), "{run:?}");
+        assert!(last.contains("check the user and the password in the URL"), "{run:?}");
+        assert!(!last.contains("network") && !last.contains("start the server"), "{run:?}");
+    }
 }
 
 #[test]

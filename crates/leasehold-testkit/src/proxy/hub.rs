@@ -73,7 +73,7 @@ pub(super) struct State {
 pub(super) struct Open {
     pub(super) kind: Kind,
     /// Whether this very connection is held, whatever becomes of others.
-    pub(super) half_open: bool,
+    pub(super) held: bool,
     task: AbortHandle,
 }
 
@@ -96,7 +96,7 @@ impl State {
         self.command = Faults::default();
         self.pub_sub = Faults::default();
         self.losses = Losses::default();
-        self.connections.values_mut().for_each(|open| open.half_open = false);
+        self.connections.values_mut().for_each(|open| open.held = false);
     }
 }
 
@@ -128,7 +128,7 @@ impl Hub {
         let state = self.state.borrow();
         state.connections.get(&connection).is_some_and(|open| {
             let faults = state.faults_of(open.kind);
-            open.half_open || faults.blackhole || (faults.hold_replies && way == Way::ToClient)
+            open.held || faults.blackhole || (faults.hold_replies && way == Way::ToClient)
         })
     }
 
@@ -208,7 +208,7 @@ impl Reception {
             // Whichever side fails, the connection ends; that is all there is to say about it.
             let _ = relay::relay(&registered.hub, connection, client, server).await;
         });
-        state.connections.insert(connection, Open { kind: Kind::default(), half_open: false, task });
+        state.connections.insert(connection, Open { kind: Kind::default(), held: false, task });
     }
 
     async fn take_effect(&mut self) {

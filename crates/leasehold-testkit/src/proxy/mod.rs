@@ -89,7 +89,7 @@ impl Proxy {
     pub fn half_open(&self, which: Which) {
         self.with(move |state| {
             let open = state.connections.values_mut().filter(|open| which.covers(open.kind));
-            open.for_each(|open| open.half_open = true);
+            open.for_each(|open| open.held = true);
         });
     }
 

@@ -54,7 +54,9 @@ impl Hold {
             }
         };
         for (number, (term, (until, _))) in terms.iter().zip(&granted).enumerate() {
-            until.iter().for_each(|until| term.lasts(*until));
+            if let Some(until) = until {
+                term.lasts(*until);
+            }
             if let Some(loss) = term.claim() {
                 // Dropping the undos gives back the others.
                 return unseen(loss).map(|busy| Err((number, busy))).map_err(Into::into);

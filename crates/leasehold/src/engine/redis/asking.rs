@@ -113,7 +113,9 @@ impl Redis {
         let parts = Arc::clone(&self.parts);
         let in_order = Box::new(move |answer: &Value| {
             if tokens(answer, kept.len()).is_some() {
-                kept.into_iter().for_each(|kept| parts.keeper.granted(kept, begun, length, false));
+                for kept in kept {
+                    parts.keeper.granted(kept, begun, length, false);
+                }
             }
         });
         let answer = self.pipe().step(claims[0].spot, calls::acquire_all(claims, length), Some(in_order));

@@ -246,7 +246,9 @@ impl World<'_> {
         if let Attempt::Granted(until, _) = told {
             self.both.tell(client(*at), |_, of| {
                 if of == side {
-                    until.into_iter().for_each(|until| term.lasts(until));
+                    if let Some(until) = until {
+                        term.lasts(until);
+                    }
                     term.claim();
                 }
             });

@@ -66,7 +66,9 @@ impl World<'_> {
         if let AttemptAll::Granted(granted) = &told {
             self.both.tell(client(all[0]), |_, of| {
                 for (claim, (until, _)) in claims.iter().zip(granted).filter(|_| of == side) {
-                    until.iter().for_each(|until| claim.term.lasts(*until));
+                    if let Some(until) = until {
+                        claim.term.lasts(*until);
+                    }
                     claim.term.claim();
                 }
             });
