@@ -24,7 +24,7 @@ const OPTIONAL: [&str; 8] = [
     "+subscribe",
     "+unsubscribe",
     "+ping",
-    "+client|id",
+    "+client|info",
     "+client|kill",
     "+client|setname",
     "+command|info",
@@ -309,7 +309,7 @@ async fn what_is_missing_is_named() {
 #[tokio::test]
 async fn an_acquire_without_an_answer_is_undone_whether_dead_connections_can_be_ended_or_not() {
     let server = Server::start(Flavour::Redis);
-    for without in [[].as_slice(), &["+client|kill"], &["+client|id"], &["+client|id", "+client|kill"]] {
+    for without in [[].as_slice(), &["+client|kill"], &["+client|info"], &["+client|info", "+client|kill"]] {
         let proxy = Proxy::start(server.port());
         let url = make_user(&server, "worker", without);
         let url = url.replace(&format!(":{}", server.port()), &format!(":{}", proxy.port()));
@@ -330,7 +330,7 @@ async fn an_acquire_without_an_answer_is_undone_whether_dead_connections_can_be_
 #[tokio::test]
 async fn an_undo_that_is_repeated_does_not_end_the_next_hold_of_its_owner() {
     let server = Server::start(Flavour::Redis);
-    for without in [[].as_slice(), &["+client|kill"], &["+client|id"]] {
+    for without in [[].as_slice(), &["+client|kill"], &["+client|info"]] {
         let proxy = Proxy::start(server.port());
         let url = make_user(&server, "worker", without);
         let url = url.replace(&format!(":{}", server.port()), &format!(":{}", proxy.port()));

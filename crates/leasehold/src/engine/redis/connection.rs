@@ -45,12 +45,8 @@ impl Settings {
         let stream = stream.map_err(|error| unavailable(&error))?;
         let (alive, ended) = oneshot::channel();
         let pipeline = Pipeline::start(stream, self.clone(), ear, alive);
-        let connection = Connection(Arc::new(Shared {
-            pipeline,
-            hello: OnceLock::new(),
-            deletes: OnceLock::new(),
-            denied: Arc::default(),
-        }));
+        let connection =
+            Connection(Arc::new(Shared { pipeline, deletes: OnceLock::new(), denied: Arc::default() }));
         // All in one round trip.
         let send = |call| connection.send(call);
         let hello = send(self.hello());
@@ -65,10 +61,7 @@ impl Settings {
                 self.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
             drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
         }
-        let hello = Hello::read(&hello.await.map_err(|trouble| self.refused(trouble))?);
-        hello.check()?;
-        // It is said once.
-        let _ = connection.0.hello.set(hello);
+        Hello::read(&hello.await.map_err(|trouble| self.refused(trouble))?).check()?;
         if let Some(database) = database {
             database.await?;
         }
@@ -117,7 +110,6 @@ pub(super) struct Connection(Arc<Shared>);
 
 struct Shared {
     pipeline: Pipeline,
-    hello: OnceLock<Hello>,
     /// What the server has in place of a script, once it was asked.
     deletes: OnceLock<Deletes>,
     /// It does not let us use it.
@@ -176,12 +168,6 @@ impl From<Trouble> for Failure {
 }
 
 impl Connection {
-    /// What the server has said of itself and of this connection.
-    #[expect(dead_code, reason = "the number of a connection is asked for separately as yet")]
-    pub(super) fn hello(&self) -> Option<&Hello> {
-        self.0.hello.get()
-    }
-
     /// Puts a call behind those that are there, in these words. It goes with the next [`flush`](Self::flush), and this tells
     /// whether there has to be one, because nobody else is about to write.
     ///

@@ -1,4 +1,4 @@
-//! What a server says of itself and of a new connection.
+//! What a server says of itself.
 
 use super::resp::Value;
 use crate::error::Failure;
@@ -11,10 +11,8 @@ const REPLICA: &str = "it is a replica, which changes nothing by itself: connect
 /// The reply to `HELLO`. What a server leaves out is unknown.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Hello {
-    /// The server's number for this connection.
-    pub(super) id: Option<i64>,
-    pub(super) role: Option<String>,
-    pub(super) mode: Option<String>,
+    role: Option<String>,
+    mode: Option<String>,
 }
 
 impl Hello {
@@ -37,7 +35,6 @@ impl Hello {
         for [key, value] in parts.as_chunks().0 {
             let Value::Text(key) = key else { continue };
             match (key.as_slice(), value) {
-                (b"id", Value::Int(id)) => hello.id = Some(*id),
                 (b"role", Value::Text(role)) => hello.role = Some(text(role)),
                 (b"mode", Value::Text(mode)) => hello.mode = Some(text(mode)),
                 _ => {}
@@ -68,12 +65,12 @@ mod tests {
              $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
         );
         let (role, mode) = (Some("master".into()), Some("standalone".into()));
-        assert_eq!(hello, Hello { id: Some(12), role, mode });
+        assert_eq!(hello, Hello { role, mode });
     }
 
     #[test]
     fn what_is_missing_is_unknown() {
         assert_eq!(read("+OK\r\n"), Hello::default());
-        assert_eq!(read("%1\r\n$2\r\nid\r\n$1\r\n7\r\n"), Hello::default());
+        assert_eq!(read("%1\r\n$4\r\nrole\r\n:7\r\n"), Hello::default());
     }
 }

@@ -36,6 +36,8 @@ pub(super) enum Sink {
     Once(oneshot::Sender<RawAnswer>),
     /// Somebody who does not wait, and is called.
     Then(Box<dyn FnOnce(RawAnswer) + Send>),
+    /// A caller that was told that the reply to its step is late.
+    Late(Spot),
     /// Somebody who wants to know what became of the command before this one, which tells how many listened.
     Behind(oneshot::Receiver<RawAnswer>, Box<Sink>),
     Nobody,
@@ -49,7 +51,7 @@ impl Sink {
             Self::Once(caller) => !caller.is_closed(),
             Self::Then(_) => true,
             Self::Behind(_, sink) => sink.is_awaited(),
-            Self::Nobody => false,
+            Self::Late(_) | Self::Nobody => false,
         }
     }
 
@@ -57,6 +59,7 @@ impl Sink {
     fn step(&self) -> Option<&Spot> {
         match self {
             Self::Caller(request) => request.step.as_ref(),
+            Self::Late(step) => Some(step),
             Self::Behind(_, sink) => sink.step(),
             Self::Once(_) | Self::Then(_) | Self::Nobody => None,
         }
@@ -76,7 +79,7 @@ impl Sink {
                     (before, _) => before,
                 });
             }
-            Self::Nobody => {}
+            Self::Late(_) | Self::Nobody => {}
         }
         None
     }
@@ -457,7 +460,10 @@ impl Inner {
             }
             // If others were answered meanwhile, there was just too much to do.
             let first = state.expected.iter_mut().find(|expected| expected.sink.is_awaited());
-            let sink = first.map(|expected| std::mem::replace(&mut expected.sink, Sink::Nobody));
+            let sink = first.map(|expected| {
+                let late = expected.sink.step().cloned().map_or(Sink::Nobody, Sink::Late);
+                std::mem::replace(&mut expected.sink, late)
+            });
             drop(state);
             if let Some(sink) = sink {
                 sink.answer(Err(Trouble::Refused(late(timeout))));
