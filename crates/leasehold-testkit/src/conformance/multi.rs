@@ -73,7 +73,7 @@ pub async fn a_member_that_is_busy_leaves_the_others_free(bench: &Bench) -> Outc
 /// The same two names as locks that are taken in one step, and as locks that are taken one after the other.
 fn both_ways(bench: &Bench, one: &Client, other: &Client) -> [MultiLock; 2] {
     let [a, b] = ["a", "b"].map(|name| bench.name(name));
-    let kinds = [(*one.fair_lock(&a)).clone(), other.lock(&b)];
+    let kinds = [one.lock(&a), other.spin_lock(&b)];
     [one.multi_lock([&a, &b]), MultiLock::new(kinds)]
 }
 

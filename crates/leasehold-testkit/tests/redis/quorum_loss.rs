@@ -119,6 +119,25 @@ async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
     until("what came late is given back", || stage.held_on() == 0).await;
 }
 
+/// One server cannot be asked whether it still has its vote when another vote is taken again. It has not, as it says when
+/// it is back.
+#[tokio::test]
+async fn a_gap_that_a_server_tells_of_when_it_is_back_is_a_loss() {
+    let stage = Stage::new().await;
+    let lock = stage.lock.clone().member_limit(SECOND / 10);
+    let guard = lock.acquire().await.unwrap();
+    until("all have voted", || guard.votes() == 3).await;
+    stage.delete();
+    stage.servers[1].pause();
+    until("the first loss is known", || guard.votes() == 2).await;
+    until("the vote is taken again", || guard.votes() == 3).await;
+    assert!(guard.is_held(), "by the clock: the lease of the server that hangs is not over");
+    stage.servers[1].resume();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::Gone);
+    is_lost(&guard, Loss::Gone).await;
+    until("all is given back", || stage.held_on() == 0).await;
+}
+
 /// A vote of the first server is lost and taken again. Then another may be lost, because it was held meanwhile.
 #[tokio::test]
 async fn a_vote_that_was_taken_again_makes_up_for_a_later_loss() {
