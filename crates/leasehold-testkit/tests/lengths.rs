@@ -8,7 +8,7 @@
 use std::future::{Future, IntoFuture};
 use std::panic;
 use std::sync::{Mutex, Once, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{
     AcquireError, BackOff, ChangeError, Client, Connect, ConnectError, ExtendError, Guard, Invalid,
@@ -16,7 +16,7 @@ use leasehold::{
 };
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::{JoinHandle, spawn_blocking};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 const NANOSECOND: Duration = Duration::from_nanos(1);
 const MOMENT: Duration = Duration::from_millis(30);
@@ -58,7 +58,8 @@ async fn waits<T: Send + 'static>(
 }
 
 fn too_long<T>(acquired: Result<T, AcquireError>) {
-    assert!(matches!(acquired, Err(AcquireError::Invalid(Invalid::TooLong { .. }))));
+    let error = acquired.err();
+    assert!(matches!(error, Some(AcquireError::Invalid(Invalid::TooLong { .. }))), "{error:?}");
 }
 
 /// Waits for a held lock, by a task and by a thread, until it is free.

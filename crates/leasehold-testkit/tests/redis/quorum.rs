@@ -275,12 +275,12 @@ async fn an_extension_counts_from_now_and_not_from_the_end_of_the_lease() {
     votes(&guard, 3).await;
     for length in [SECOND * 80, SECOND * 100] {
         let left = guard.extend(length).await.unwrap();
-        assert!(left <= length && left > length - SECOND * 10, "{left:?}");
+        assert!(left <= length && left + SECOND * 10 > length, "{left:?}");
         let left = guard.remaining();
-        assert!(left <= length && left > length - SECOND * 10, "{left:?}");
+        assert!(left <= length && left + SECOND * 10 > length, "{left:?}");
         for server in &stage.servers {
             let left = Duration::from_millis(number(&server.cli(&["PTTL", "n"])).unsigned_abs());
-            assert!(left <= length && left > length - SECOND * 10, "{left:?}");
+            assert!(left <= length && left + SECOND * 10 > length, "{left:?}");
         }
     }
     let left = guard.extend(SECOND * 10).await.unwrap();
@@ -294,7 +294,7 @@ fn dropping_a_guard_gives_the_lock_back_on_every_runtime() {
     let connect = || servers.iter().map(|server| Client::connect(server.url()).block().unwrap());
     let other = QuorumLock::new(&connect().collect::<Vec<_>>(), "n");
     let given_back = |runtime: &str| {
-        let begun = std::time::Instant::now();
+        let begun = Instant::now();
         while servers.iter().any(|server| !keys(server).is_empty()) {
             assert!(begun.elapsed() < SECOND * 10, "not given back: {runtime}");
             std::thread::sleep(Duration::from_millis(2));
