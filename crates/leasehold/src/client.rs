@@ -57,7 +57,9 @@ impl Client {
     /// | `memory:` | inside this process, for this client alone |
     /// | `memory:NAME` | inside this process, shared by all clients that say the same name |
     /// | `redis://[user:password@]host[:port][/db]`, `valkey://…` | a Redis or Valkey server (feature `redis`) |
-    /// | `redis+unix:///path` | the same, by its socket on this machine (feature `redis`) |
+    /// | `redis+unix:///path[?db=…&user=…&pass=…]` | the same, by its socket on this machine (feature `redis`) |
+    ///
+    /// The server has to know RESP3 and be a primary: Redis from 6.0.6 on, or Valkey, outside of a cluster.
     pub fn connect(url: impl Into<String>) -> Connect {
         Connect::new(url.into())
     }
@@ -261,6 +263,9 @@ impl Client {
     /// Whoever waits for a lock is told at once. Guards that end within `grace` are released as ever. Those that
     /// do not are never released under running work: they are told [`Loss::Shutdown`](crate::Loss::Shutdown),
     /// are no longer renewed, and their locks run out, or are released when the work ends first.
+    ///
+    /// Whatever takes nothing goes on: questions such as [`is_locked`](Lock::is_locked), by which one can see when a lock
+    /// that was left behind has run out, releases, and [`force_unlock`](Lock::force_unlock).
     ///
     /// # Cancel safety
     ///

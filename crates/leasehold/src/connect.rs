@@ -18,7 +18,12 @@ use crate::url::Url;
 /// A client to be made: options first, then `.await` or [`block`](Connect::block).
 ///
 /// A client of a server that is made on a tokio runtime reads its sockets there as long as that runtime has the time, which
-/// saves waking another thread. So the runtime needs its sockets, too: `enable_all`, as `#[tokio::main]` does.
+/// saves waking another thread. So the runtime needs its sockets, too: `enable_all`, as `#[tokio::main]` does. On a runtime
+/// without them tokio reports a panic for each connection, because it has no way to be asked; the panic is caught, and the
+/// client's own thread reads alone. A program that aborts on panics ends there.
+///
+/// A server lives by the real clock. Under tokio's paused clock, which jumps to the next timer while a reply is on its way,
+/// waits and leases of a client of a server are over at once: such tests are for `memory:`.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::ConnectError> {
@@ -93,6 +98,9 @@ impl Connect {
     }
 
     /// How long to wait for an answer of the server before the connection is replaced. 2 s unless set.
+    ///
+    /// It is replaced earlier if a renewal gets no answer and too little of its lease would be left: after half of what is
+    /// left, but not before half a second of silence.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self

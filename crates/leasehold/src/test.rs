@@ -1,7 +1,8 @@
 //! Faults on demand, to test code that uses locks.
 //!
 //! What a lock can do to your code in production, it can do here: be refused, be slow, answer too late, be lost in
-//! the middle of the work. Under tokio's paused clock such a test takes no time.
+//! the middle of the work. Under tokio's paused clock such a test takes no time. That clock is for this engine only: a
+//! server does not know of it.
 //!
 //! ```
 //! use std::time::Duration;

@@ -370,3 +370,31 @@ fn a_test_does_not_pass_whose_proxy_did_not_understand() {
     assert!(closed(connection.receive()));
     assert!(thread::spawn(move || drop(proxy)).join().is_err());
 }
+
+#[test]
+fn connections_that_are_half_open_are_silent_and_new_ones_are_served() {
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let mut old = Connection::open(proxy.port()).unwrap();
+    assert_eq!(old.call(&["SET", "a", "1"]).unwrap(), "OK");
+    proxy.half_open();
+    old.send(&["SET", "a", "2"]).unwrap();
+    let mut new = Connection::open(proxy.port()).unwrap();
+    assert_eq!(new.call(&["GET", "a"]).unwrap(), "1");
+    proxy.heal();
+    assert_eq!(old.receive().unwrap(), "OK");
+    assert_eq!(new.call(&["GET", "a"]).unwrap(), "2");
+}
+
+#[test]
+fn new_connections_are_led_to_another_server() {
+    let (first, second) = (Server::start(Flavour::Redis), Server::start(Flavour::Redis));
+    let proxy = Proxy::start(first.port());
+    let mut old = Connection::open(proxy.port()).unwrap();
+    assert_eq!(old.call(&["SET", "a", "first"]).unwrap(), "OK");
+    proxy.lead_to(second.port());
+    let mut new = Connection::open(proxy.port()).unwrap();
+    assert_eq!(new.call(&["SET", "a", "second"]).unwrap(), "OK");
+    assert_eq!(old.call(&["GET", "a"]).unwrap(), "first");
+    assert_eq!(second.cli(&["GET", "a"]), "second");
+}

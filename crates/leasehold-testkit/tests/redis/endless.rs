@@ -1,5 +1,7 @@
 //! Replies that never end.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
 use std::io::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,5 +1,7 @@
 //! An address that leads to another server after a failover.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
 use std::time::Duration;
 
 use leasehold::{Client, Loss};

@@ -1,5 +1,7 @@
 //! A server that says what a test wants it to say.
 
+#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;

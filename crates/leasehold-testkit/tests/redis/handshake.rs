@@ -16,7 +16,8 @@ fn unknown(command: &[Value], longest: usize) -> Vec<u8> {
     let words = command.iter().map(|word| word.as_str().unwrap_or_default()).collect::<Vec<_>>();
     let mut text = String::new();
     for word in &words[1..] {
-        text += &format!("`{:.*}`, ", longest.saturating_sub(text.len()), word);
+        let left = longest.saturating_sub(text.len());
+        text.extend(["`", &word[..left.min(word.len())], "`, "]);
     }
     format!("-ERR unknown command `{}`, with args beginning with: {text}\r\n", words[0]).into_bytes()
 }

@@ -44,6 +44,7 @@ mod quorum;
 mod quorum_loss;
 mod redis_py;
 mod refusal;
+mod runtime;
 mod setnx;
 mod spin;
 mod tampering;

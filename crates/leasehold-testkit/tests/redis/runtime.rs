@@ -1,0 +1,23 @@
+//! Runtimes that have less than the usual.
+
+use leasehold::Client;
+use leasehold_testkit::server::{Flavour, Server};
+
+use crate::SECOND;
+
+/// Its sockets are on a thread of the client's own, and the runtime's part in reading them is not needed.
+#[test]
+fn a_runtime_without_sockets_is_enough_for_locks() {
+    let server = Server::start(Flavour::Redis);
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        let client = Client::connect(server.url()).await.unwrap();
+        let lock = client.lock("n");
+        let guard = lock.acquire().await.unwrap();
+        let waiter = tokio::spawn(lock.acquire().wait(SECOND * 10).into_future());
+        while !guard.is_held() || lock.try_acquire().await.unwrap().is_some() {}
+        guard.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+    });
+    assert_eq!(crate::keys(&server), [""; 0]);
+}
