@@ -73,7 +73,9 @@ impl Relay {
             recall_at(tenure.end(), hold);
         }
         let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
-        self.passing().insert(hold.spot.target.clone(), guard);
+        let lost = self.passing().insert(hold.spot.target.clone(), guard);
+        // Nobody came for it before it was lost. It is given back now that the mutex is free.
+        drop(lost);
         engine.call_heir(&hold.spot);
         // Whoever was to have it may have left before it was there.
         self.settle(engine.as_ref(), &hold.spot);
