@@ -154,7 +154,13 @@ pub async fn extending_never_revives(bench: &Bench) -> Outcome {
     assert_eq!(guard.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(Loss::Expired)));
     assert!(!guard.is_held());
     assert!(lock.remain_time_to_live().await?.is_none_or(|left| left <= LEASE), "the next lease is not ours");
-    drop(next);
+    next.release().await?;
+
+    // What is removed is lost for the guard as soon as it asks.
+    let guard = lock.acquire().lease(LONG_LEASE).await?;
+    bench.remove(&bench.name("lock")).await;
+    assert_eq!(guard.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(Loss::Gone)));
+    assert!(!guard.is_held() && !lock.is_locked().await?);
     Ok(())
 }
 
