@@ -194,7 +194,7 @@ macro_rules! conformance_cases {
                 ["LK-17"] => taken_through_one_handle_given_back_through_another,
                 ["LK-23"] => many_tasks_on_few_names,
                 ["RL-08"] => short_waits_wedge_nothing,
-                ["CX-03"] => no_client_starves,
+                ["CX-03"] => every_client_gets_through_its_rounds,
                 ["CX-14"] => tries_alone_get_there,
             }
             fair {
