@@ -377,7 +377,7 @@ fn connections_that_are_half_open_are_silent_and_new_ones_are_served() {
     let proxy = Proxy::start(server.port());
     let mut old = Connection::open(proxy.port()).unwrap();
     assert_eq!(old.call(&["SET", "a", "1"]).unwrap(), "OK");
-    proxy.half_open();
+    proxy.half_open(Which::All);
     old.send(&["SET", "a", "2"]).unwrap();
     let mut new = Connection::open(proxy.port()).unwrap();
     assert_eq!(new.call(&["GET", "a"]).unwrap(), "1");

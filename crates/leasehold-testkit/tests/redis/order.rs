@@ -76,7 +76,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_removal(flavour: 
         held_at(&server, "n").await;
         assert!(lock.force_unlock().await.unwrap());
         let victim = soon("the victim's try", victim).await.unwrap();
-        let says = victim.as_ref().is_some_and(|guard| guard.is_held());
+        let says = victim.as_ref().is_some_and(leasehold::Guard::is_held);
         assert_eq!(says, lock.is_locked().await.unwrap(), "{lock:?}: {victim:?}");
     }
 }
