@@ -65,13 +65,14 @@ fn too_long<T>(acquired: Result<T, AcquireError>) {
 /// Waits for a held lock, by a task and by a thread, until it is free.
 async fn wait_by_all_means(name: &str, client: &Client, guard: Guard, wait: Duration) {
     let lock = client.lock(name);
-    let task = waits(name, lock.acquire().wait(wait).into_future()).await;
-    let blocked = lock.acquire().wait(wait);
-    let thread = spawn_blocking(move || blocked.block());
+    // Each gives it back at once, whichever of them is the first.
+    let (asked, blocked) = (lock.acquire().wait(wait), lock.acquire().wait(wait));
+    let task = waits(name, async move { asked.await.map(drop) }).await;
+    let thread = spawn_blocking(move || blocked.block().map(drop));
     sleep(MOMENT).await;
     guard.release().await.unwrap();
-    soon("the task gets it", task).await.unwrap().unwrap().release().await.unwrap();
-    soon("the thread gets it", thread).await.unwrap().unwrap().release().await.unwrap();
+    soon("the task gets it", task).await.unwrap().unwrap();
+    soon("the thread gets it", thread).await.unwrap().unwrap();
 }
 
 async fn locks(client: &Client, long: Duration) {
