@@ -9,7 +9,7 @@ use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
-use crate::{SECOND, acquired, connect, granted, soon, subscribed, until, waiting};
+use crate::{SECOND, acquired, connect, granted, renewed, soon, subscribed, until, waiting};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
@@ -46,7 +46,7 @@ fn swap(old: &Server, new: &Server) {
 async fn the_same_client_goes_on_at_the_new_primary(flavour: Flavour) {
     let (old, new) = pair(flavour);
     let proxy = Proxy::start(old.port());
-    let client = Client::connect(proxy.url()).watchdog(SECOND * 3).await.unwrap();
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 10).await.unwrap();
     let other = connect(proxy.url()).await;
     let held = client.lock("n").acquire().await.unwrap();
     let waiter = waiting(&old, &other.lock("n"), CHANNEL).await;
@@ -55,7 +55,7 @@ async fn the_same_client_goes_on_at_the_new_primary(flavour: Flavour) {
     swap(&old, &new);
     let begun = Instant::now();
     let next = acquired(&client.lock("m")).await;
-    assert!(begun.elapsed() < SECOND * 2, "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < SECOND * 5, "{:?}", begun.elapsed());
     next.release().await.unwrap();
     assert!(held.is_held() && !waiter.is_finished());
     assert_eq!(new.cli(&["HGET", "n", &held.owner().to_string()]), "1");
@@ -72,12 +72,12 @@ async fn the_same_client_goes_on_at_the_new_primary(flavour: Flavour) {
 async fn a_renewal_alone_finds_the_new_primary(flavour: Flavour) {
     let (old, new) = pair(flavour);
     let proxy = Proxy::start(old.port());
-    let client = Client::connect(proxy.url()).watchdog(SECOND * 2).await.unwrap();
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 6).await.unwrap();
     let held = client.lock("n").acquire().await.unwrap();
     in_step(&old, &new).await;
     proxy.lead_to(new.port());
     swap(&old, &new);
-    sleep(SECOND * 3).await;
+    renewed(&new, "n").await;
     assert!(held.is_held(), "it was renewed at the new primary");
     assert_eq!(new.cli(&["HGET", "n", &held.owner().to_string()]), "1");
     held.release().await.unwrap();
@@ -103,9 +103,7 @@ async fn as_long_as_the_address_leads_to_a_replica_there_are_pauses(flavour: Fla
     let tried = proxy.counts().connections - before;
     assert!((2..=12).contains(&tried), "{tried} connections in a second");
     proxy.lead_to(new.port());
-    let begun = Instant::now();
     acquired(&lock).await.release().await.unwrap();
-    assert!(begun.elapsed() < SECOND * 3, "{:?}", begun.elapsed());
     assert_eq!(proxy.open(Which::Command), 1, "the connection to the replica is closed");
 }
 
@@ -119,11 +117,9 @@ on_both! {
 async fn a_hold_that_the_new_primary_has_never_heard_of_is_told_gone() {
     let (old, new) = (Server::start(Flavour::Redis), Server::start(Flavour::Redis));
     let proxy = Proxy::start(old.port());
-    let client = Client::connect(proxy.url()).watchdog(SECOND * 3).await.unwrap();
+    let client = Client::connect(proxy.url()).watchdog(SECOND * 6).await.unwrap();
     let held = client.lock("n").acquire().await.unwrap();
-    let begun = Instant::now();
     proxy.lead_to(new.port());
     assert_eq!(old.cli(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]), "OK");
-    assert_eq!(soon("the loss", held.lost()).await, Loss::Gone);
-    assert!(begun.elapsed() < SECOND * 2, "{:?}", begun.elapsed());
+    assert_eq!(soon("the loss", held.lost()).await, Loss::Gone, "it is not the end of the lease");
 }
