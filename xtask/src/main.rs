@@ -8,6 +8,7 @@ mod interop;
 mod leaks;
 mod msrv;
 mod mutants;
+mod search;
 mod setup;
 mod soak;
 mod step;
@@ -34,6 +35,8 @@ enum Xtask {
     Soak,
     /// Whether the tests notice when the library is broken on purpose, in a copy of the tree: an hour or so.
     Mutants(mutants::Args),
+    /// A search for errors by seeded rounds of everything at once, under faults.
+    Search(search::Args),
     /// How many instructions a lock costs in memory, against the number that was written down.
     Instructions(instructions::Args),
     /// The comparison with other lock libraries: builds all of them, and says which targets hold.
@@ -60,6 +63,7 @@ fn main() -> ExitCode {
             Xtask::Leaks(args) => leaks::run(&args),
             Xtask::Soak => soak::run(),
             Xtask::Mutants(args) => mutants::run(&args),
+            Xtask::Search(args) => search::run(&args),
             Xtask::Instructions(args) => instructions::run(&args),
             Xtask::Bench(args) => bench::run(&args),
         });

@@ -10,10 +10,12 @@
 
 pub mod bench;
 pub mod conformance;
+pub mod dice;
 pub mod jvm;
 pub mod peer;
 pub mod primitive;
 pub mod proxy;
+pub mod search;
 pub mod tally;
 
 use leasehold_servers::port;

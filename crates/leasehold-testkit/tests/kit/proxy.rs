@@ -217,6 +217,36 @@ fn a_cut_throws_away_what_a_black_hole_holds() {
 }
 
 #[test]
+fn half_open_connections_are_silent_and_new_ones_work() {
+    let (server, proxy) = start();
+    let mut old = open(&proxy);
+    old.call(&["PING"]).unwrap();
+    proxy.half_open(Which::All);
+    old.send(&["INCR", "old"]).unwrap();
+    assert!(silent(&mut old));
+    assert_eq!(open(&proxy).call(&["INCR", "new"]).unwrap(), 1);
+    assert_eq!(server.cli(&["EXISTS", "old", "new"]), 1);
+    proxy.heal();
+    assert_eq!(old.receive().unwrap(), 1);
+}
+
+#[test]
+fn replies_can_be_held_while_commands_pass() {
+    let (server, proxy) = start();
+    let mut old = open(&proxy);
+    old.call(&["PING"]).unwrap();
+    proxy.hold_replies(Which::Command);
+    let mut new = open(&proxy);
+    for (connection, key) in [(&mut old, "old"), (&mut new, "new")] {
+        connection.send(&["INCR", key]).unwrap();
+        assert!(silent(connection));
+    }
+    until("both commands", || server.cli(&["EXISTS", "old", "new"]) == 2);
+    proxy.heal();
+    assert_eq!((old.receive().unwrap(), new.receive().unwrap()), (Value::Int(1), Value::Int(1)));
+}
+
+#[test]
 fn a_black_hole_may_be_for_one_kind() {
     let (server, proxy) = start();
     for version in ["2", "3"] {

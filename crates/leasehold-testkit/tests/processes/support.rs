@@ -5,6 +5,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::time::Duration;
 
 use leasehold::{Client, Guard};
+pub(crate) use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::Server;
 use tokio::time::Instant;
 
@@ -99,35 +100,4 @@ pub(crate) async fn take(client: &Client, name: &str, number: usize) -> Vec<Guar
         guards.extend(task.await.expect("no task panics"));
     }
     guards
-}
-
-/// Chance with a seed: Marsaglia's xorshift.
-pub(crate) struct Dice(u64);
-
-impl Dice {
-    pub(crate) fn new(seed: u64) -> Self {
-        // Seeds that are next to each other must not begin alike, and none may be zero.
-        let mut dice = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
-        for _ in 0..8 {
-            dice.roll(1);
-        }
-        dice
-    }
-
-    /// A number below `sides`.
-    pub(crate) fn roll(&mut self, sides: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % sides
-    }
-
-    pub(crate) fn index(&mut self, length: usize) -> usize {
-        usize::try_from(self.roll(length as u64)).expect("below a length")
-    }
-
-    pub(crate) fn between(&mut self, least: Duration, most: Duration) -> Duration {
-        let span = u64::try_from(most.checked_sub(least).unwrap().as_micros()).expect("some seconds at most");
-        least + Duration::from_micros(self.roll(span.max(1)))
-    }
 }

@@ -1,0 +1,65 @@
+//! How a future is treated by its task.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+
+use crate::dice::Dice;
+
+/// How a future is polled, and whether to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manner {
+    /// As it wants to be, to its end.
+    Whole,
+    /// Dropped after so many polls.
+    DropAfterPolls(u64),
+    /// Dropped after a time.
+    DropAfter(Duration),
+    /// Polled once, then not for this time, and then to its end.
+    PollLate(Duration),
+}
+
+impl Manner {
+    /// One of them, more often than not to the end.
+    pub(super) fn any(dice: &mut Dice) -> Self {
+        let moment = dice.between(Duration::ZERO, Duration::from_millis(30));
+        match dice.roll(10) {
+            0 => Self::DropAfterPolls(1 + dice.roll(6)),
+            1 => Self::DropAfter(moment),
+            2 => Self::PollLate(moment),
+            _ => Self::Whole,
+        }
+    }
+
+    /// What becomes of the future; nothing if it was dropped.
+    pub(super) async fn run<F: Future>(self, future: F) -> Option<F::Output> {
+        let mut future = pin!(future);
+        match self {
+            Self::Whole => Some(future.await),
+            Self::DropAfterPolls(most) => {
+                let mut polls = 0;
+                poll_fn(|context| {
+                    polls += 1;
+                    match future.as_mut().poll(context) {
+                        Poll::Ready(output) => Poll::Ready(Some(output)),
+                        Poll::Pending if polls >= most => Poll::Ready(None),
+                        Poll::Pending => Poll::Pending,
+                    }
+                })
+                .await
+            }
+            Self::DropAfter(time) => timeout(time, future).await.ok(),
+            Self::PollLate(time) => {
+                let first = poll_fn(|context| Poll::Ready(future.as_mut().poll(context))).await;
+                if let Poll::Ready(output) = first {
+                    return Some(output);
+                }
+                sleep(time).await;
+                Some(future.await)
+            }
+        }
+    }
+}

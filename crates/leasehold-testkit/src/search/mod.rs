@@ -1,0 +1,127 @@
+//! A search for errors that nobody has thought of: a workload that a seed fixes, the history of what happened, and a
+//! checker that knows nothing of servers.
+//!
+//! Three clients, each behind a [proxy](crate::proxy) with faults, do whatever can be done with every primitive. At each
+//! grant every other guard is asked; when it is quiet, guards and clients have to agree; at the end nothing is left. A
+//! [`Plan`] says what a seed means. It cannot fix the order in which tasks run and replies arrive, so a seed that has
+//! found something finds it again often, not always: `cargo xtask search --seed 7 --minutes 1` repeats it.
+
+mod ask;
+mod checker;
+mod faults;
+mod held;
+mod history;
+mod late;
+mod manner;
+mod mixed;
+mod outages;
+mod owners;
+mod plan;
+mod quorum;
+mod storm;
+mod thing;
+mod world;
+
+use std::fmt;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use history::History;
+pub use plan::{Plan, Scenario};
+use world::World;
+
+/// When nothing has happened for this long, nothing will.
+const STALLED: Duration = Duration::from_secs(10);
+
+/// What came of a round.
+#[derive(Debug)]
+pub struct Report {
+    plan: Plan,
+    /// What should not have happened.
+    pub violations: Vec<String>,
+    end: String,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Plan { seed, scenario, setting, .. } = &self.plan;
+        write!(f, "seed {seed}, {scenario:?} on {:?}: ", setting.flavour)?;
+        if self.violations.is_empty() {
+            return f.write_str("nothing found");
+        }
+        writeln!(f, "FOUND {}", self.violations.len())?;
+        for violation in self.violations.iter().take(10) {
+            writeln!(f, "  ! {violation}")?;
+        }
+        writeln!(f, "  {setting:?}\nthe end of its history:\n{}", self.end)?;
+        write!(f, "again: cargo xtask search --seed {seed}")
+    }
+}
+
+/// Plays the round of a seed on a runtime of its own with two workers.
+///
+/// It is watched from a thread outside of that runtime. After a stall the runtime is left behind as it is, so the process
+/// should end soon.
+///
+/// # Panics
+///
+/// When the system gives no thread.
+#[must_use]
+pub fn run(seed: u64) -> Report {
+    let plan = Plan::new(seed);
+    let history = Arc::new(History::new());
+    let (done, is_done) = mpsc::channel();
+    let round = {
+        let (plan, history) = (plan.clone(), Arc::clone(&history));
+        move || {
+            let mut builder = tokio::runtime::Builder::new_multi_thread();
+            let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime can be built");
+            let violations = runtime.block_on(async { tokio::spawn(play(plan, history)).await });
+            // Nobody listens after a stall.
+            let _ =
+                done.send(violations.unwrap_or_else(|error| vec![format!("the round has failed: {error}")]));
+            runtime.shutdown_background();
+        }
+    };
+    thread::spawn(round);
+    let violations = watch(&is_done, &history);
+    Report { plan, violations, end: history.end() }
+}
+
+/// Waits for the violations of a round, but not if it stalls.
+fn watch(is_done: &mpsc::Receiver<Vec<String>>, history: &History) -> Vec<String> {
+    let (mut length, mut since) = (0, Instant::now());
+    loop {
+        match is_done.recv_timeout(Duration::from_millis(50)) {
+            Ok(violations) => return violations,
+            Err(mpsc::RecvTimeoutError::Disconnected) => return vec!["the round has failed".to_owned()],
+            Err(mpsc::RecvTimeoutError::Timeout) => {}
+        }
+        if history.length() != length {
+            (length, since) = (history.length(), Instant::now());
+        } else if since.elapsed() > STALLED {
+            return vec![format!("nothing has happened for {STALLED:?}: the runtime hangs")];
+        }
+    }
+}
+
+async fn play(plan: Plan, history: Arc<History>) -> Vec<String> {
+    let Plan { scenario, setting, dice, .. } = plan;
+    let world = Arc::new(World::new(setting, history).await);
+    let copy = Arc::clone(&world);
+    match scenario {
+        Scenario::ForceStorm => storm::play(copy, dice).await,
+        Scenario::LatePolls => late::play(copy, dice).await,
+        Scenario::FormerOwners => owners::play(copy, dice).await,
+        Scenario::FairOutage => outages::fair(copy, dice).await,
+        Scenario::ExtendedOutage => outages::extended(copy, dice).await,
+        Scenario::Ghosts => outages::ghosts(copy, dice).await,
+        Scenario::Quorum => quorum::play(copy, setting, dice).await,
+        Scenario::Mixed => mixed::play(copy, dice).await,
+    }
+    world.end().await;
+    world.checker.violations()
+}

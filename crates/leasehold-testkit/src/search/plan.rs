@@ -1,0 +1,92 @@
+//! What a seed means: which round, on which server, and with which chance.
+
+use std::time::Duration;
+
+use super::world::Setting;
+use crate::dice::Dice;
+use crate::server::Flavour;
+
+/// What a round is about. Most find one kind of error quickly; the last one does everything at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scenario {
+    /// Many tasks want one lock, which is forced again and again.
+    ForceStorm,
+    /// Grants whose futures are polled late, beside a steal or a `force_unlock` of the same client.
+    LatePolls,
+    /// Owners of guards that were released, beside the hand-over from task to task.
+    FormerOwners,
+    /// Fair waiters that give up in an outage.
+    FairOutage,
+    /// Guards with an extended lease that are dropped in an outage.
+    ExtendedOutage,
+    /// Requests that a dead connection delivers later, to a server that does not tell which connection that is.
+    Ghosts,
+    /// A lock on three servers.
+    Quorum,
+    /// Every primitive, operation and fault.
+    Mixed,
+}
+
+const SCENARIOS: [Scenario; 10] = [
+    Scenario::ForceStorm,
+    Scenario::LatePolls,
+    Scenario::FormerOwners,
+    Scenario::FairOutage,
+    Scenario::ExtendedOutage,
+    Scenario::Ghosts,
+    Scenario::Mixed,
+    Scenario::Mixed,
+    Scenario::Quorum,
+    Scenario::Mixed,
+];
+
+/// A seed and what it means. It fixes what is done, not in which order tasks and replies come.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The seed.
+    pub seed: u64,
+    /// What the round is about.
+    pub scenario: Scenario,
+    /// How it is set up.
+    pub(super) setting: Setting,
+    /// For everything else.
+    pub(super) dice: Dice,
+}
+
+impl Plan {
+    /// What this seed means.
+    #[must_use]
+    pub fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let scenario = SCENARIOS[(seed % 10) as usize];
+        let watchdog = match scenario {
+            // Here a renewal must not come between a wrong answer and the question for it.
+            Scenario::LatePolls | Scenario::FormerOwners => Duration::from_secs(5),
+            _ => dice.between(Duration::from_millis(300), Duration::from_secs(1)),
+        };
+        let denied: &[_] = match (scenario, dice.roll(3)) {
+            (Scenario::Ghosts, 0) => &["-client|id", "-client|info", "-client|kill"],
+            (Scenario::Ghosts, _) | (Scenario::Mixed, 0) => &["-client|id", "-client|info"],
+            _ => &[],
+        };
+        let setting = Setting {
+            flavour: dice.one_of(&[Flavour::Redis, Flavour::Valkey]),
+            watchdog,
+            response: dice.between(Duration::from_millis(200), Duration::from_millis(400)),
+            denied,
+        };
+        Self { seed, scenario, setting, dice }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_means_the_same_each_time_and_others_mean_something_else() {
+        let text = |seed| format!("{:?}", Plan::new(seed));
+        assert_eq!(text(17), text(17));
+        assert_ne!(text(17), text(27));
+    }
+}

@@ -1,0 +1,353 @@
+//! A server, three clients behind proxies, and what tasks do with them.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::{AcquireError, Client, Connect, Owner};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ask::Ask;
+use super::checker::{Checker, Grant, Identity};
+use super::held::Held;
+use super::history::{History, Who};
+use super::manner::Manner;
+use super::thing::{Kind, NAMES, PERMITS, Thing};
+use crate::proxy::Proxy;
+use crate::server::{Flavour, Server};
+
+/// How many clients there are.
+pub(super) const CLIENTS: usize = 3;
+
+/// An operation that takes longer than its own limit and this does not end.
+const SLACK: Duration = Duration::from_secs(8);
+/// How long after the last fault everything has been given back. Leases that would hide a leak are longer.
+const GIVEN_BACK: Duration = Duration::from_secs(6);
+
+/// How a round is set up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    /// Which server.
+    pub(super) flavour: Flavour,
+    /// How long a hold without a lease lasts unrenewed.
+    pub(super) watchdog: Duration,
+    /// After how long a connection is replaced.
+    pub(super) response: Duration,
+    /// What the user of the clients may not do.
+    pub(super) denied: &'static [&'static str],
+}
+
+impl Setting {
+    /// A client of the round.
+    pub(super) fn connect(self, url: String) -> Connect {
+        Client::connect(url)
+            .watchdog(self.watchdog)
+            .response_timeout(self.response)
+            .connect_timeout(self.response)
+            .outage_limit(Duration::from_secs(1))
+            .linger(Duration::from_millis(10))
+    }
+}
+
+/// Everything of one round.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) clients: Vec<Client>,
+    pub(super) proxies: Vec<Arc<Proxy>>,
+    /// Not behind any proxy.
+    pub(super) observer: Client,
+    pub(super) history: Arc<History>,
+    pub(super) checker: Checker,
+    watchdog: Duration,
+    // After the clients.
+    server: Server,
+}
+
+/// An owner that was somebody's, and whether all that it held was given back for certain.
+#[derive(Clone, Debug)]
+pub(super) struct Former {
+    /// As the guard said it.
+    pub(super) owner: Owner,
+    /// On whose behalf.
+    pub(super) identity: Identity,
+    /// Whether every release of it was answered.
+    pub(super) is_settled: bool,
+}
+
+impl World {
+    pub(super) async fn new(setting: Setting, history: Arc<History>) -> Self {
+        let server = Server::start(setting.flavour);
+        let mut user = vec!["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all"];
+        user.extend(setting.denied);
+        assert_eq!(server.cli(&user), "OK", "{user:?}");
+        let observer = Client::connect(server.url()).await.expect("the server is there");
+        let (mut clients, mut proxies) = (Vec::new(), Vec::new());
+        for _ in 0..CLIENTS {
+            let proxy = Arc::new(Proxy::start(server.port()));
+            let url = proxy.url().replace("redis://", "redis://worker:secret@");
+            clients.push(setting.connect(url).await.expect("the server is there"));
+            proxies.push(proxy);
+        }
+        for number in 0..NAMES {
+            let name = |kind| Thing::name_of(kind, number);
+            let set = observer.semaphore(name(Kind::Semaphore)).try_set_permits(PERMITS).await;
+            assert_eq!(set, Ok(true));
+            let set = observer.leased_semaphore(name(Kind::Leased)).try_set_permits(PERMITS).await;
+            assert_eq!(set, Ok(true));
+        }
+        let checker = Checker::new(Arc::clone(&history));
+        Self { clients, proxies, observer, history, checker, watchdog: setting.watchdog, server }
+    }
+
+    /// Runs one operation, and records it. Nothing, if it was dropped or does not end.
+    async fn operate<T>(
+        &self,
+        who: Who,
+        what: &str,
+        limit: Duration,
+        manner: Manner,
+        work: impl Future<Output = T>,
+        outcome: impl FnOnce(&T) -> String,
+    ) -> Option<T> {
+        self.history.step(who, format!("{what}, {manner:?}"));
+        let Ok(done) = timeout(limit + SLACK, manner.run(work)).await else {
+            self.checker.violation(format!("{who} has not ended within {limit:?} and {SLACK:?}: {what}"));
+            return None;
+        };
+        let told = done.as_ref().map_or_else(|| "dropped".to_owned(), outcome);
+        self.history.step(who, format!("{what}: {told}"));
+        done
+    }
+
+    /// Asks for something. The identity is that of the owner who was named, or a new one.
+    pub(super) async fn acquire(
+        &self,
+        who: Who,
+        ask: &Ask,
+        identity: Option<Identity>,
+        manner: Manner,
+    ) -> Result<Arc<Grant>, Option<AcquireError>> {
+        let Ask { thing, wait, lease, max_hold, owner, steal } = ask;
+        let max_hold = max_hold.map_or_else(String::new, |most| format!(", max_hold {most:?}"));
+        let owner = owner.as_ref().map_or_else(String::new, |owner| format!(", as {owner}"));
+        let (thief, work) = (if *steal { ", steal" } else { "" }, ask.of(&self.clients[who.client]));
+        let what = format!("acquire{max_hold}{owner}{thief}");
+        let disturbing = steal.then(|| self.checker.disturb(who, *thing));
+        let work = async {
+            let done = work.await;
+            if let (Some(disturbing), Ok(_)) = (disturbing, &done) {
+                self.checker.disturbed(disturbing);
+            }
+            done
+        };
+        let times = (wait.unwrap_or_default(), *lease);
+        self.grant(who, *thing, identity, times, manner, &what, work).await
+    }
+
+    /// Runs a request, with its wait and its lease.
+    #[expect(clippy::too_many_arguments, reason = "each says another thing about one request")]
+    pub(super) async fn grant(
+        &self,
+        who: Who,
+        thing: Thing,
+        identity: Option<Identity>,
+        (wait, lease): (Duration, Option<Duration>),
+        manner: Manner,
+        what: &str,
+        work: impl Future<Output = Result<Held, AcquireError>>,
+    ) -> Result<Arc<Grant>, Option<AcquireError>> {
+        let identity = identity.unwrap_or_else(|| self.checker.identity());
+        let asked = Instant::now();
+        let (kind, parts) = (thing.kind, thing.parts);
+        let what = format!("{kind:?} {parts:#b} {what}, wait {wait:?}, lease {lease:?}");
+        let done = self.operate(who, &what, wait, manner, work, |done| match done {
+            Ok(held) => {
+                held.owner().map_or_else(|| "granted".to_owned(), |owner| format!("granted as {owner}"))
+            }
+            Err(error) => error.to_string(),
+        });
+        match done.await {
+            Some(Ok(held)) => {
+                let lease = lease.unwrap_or(self.watchdog);
+                Ok(self.checker.granted(who, thing, identity, asked, lease, held))
+            }
+            Some(Err(error)) => Err(Some(error)),
+            None => Err(None),
+        }
+    }
+
+    /// Enters once more by the guard.
+    pub(super) async fn reenter(&self, who: Who, grant: &Arc<Grant>, manner: Manner) -> Option<Arc<Grant>> {
+        let asked = Instant::now();
+        let work = grant.look(Held::reenter)??;
+        let what = format!("reenter {:?} {:#b}", grant.thing.kind, grant.thing.parts);
+        let told = |done: &Result<_, AcquireError>| {
+            done.as_ref().err().map_or("granted".to_owned(), ToString::to_string)
+        };
+        let held = self.operate(who, &what, Duration::ZERO, manner, work, told).await?.ok()?;
+        Some(self.checker.granted(who, grant.thing, grant.identity, asked, self.watchdog, held))
+    }
+
+    /// Extends the lease.
+    pub(super) async fn extend(&self, who: Who, grant: &Grant, length: Duration, manner: Manner) -> bool {
+        let Some(work) = grant.look(|held| held.extend(length)).flatten() else { return false };
+        grant.may_last(length);
+        let what = format!("extend {:?} {:#b} to {length:?}", grant.thing.kind, grant.thing.parts);
+        let done = self.operate(who, &what, Duration::ZERO, manner, work, |done| format!("{done:?}")).await;
+        done.is_some_and(|done| done.is_ok())
+    }
+
+    /// Gives it back; true if the server has confirmed it.
+    pub(super) async fn release(&self, who: Who, grant: &Arc<Grant>, manner: Manner) -> bool {
+        let Some(held) = self.checker.take(grant) else { return false };
+        let what = format!("release {:?} {:#b}", grant.thing.kind, grant.thing.parts);
+        let done = self
+            .operate(who, &what, Duration::ZERO, manner, held.release(), |done| format!("{done:?}"))
+            .await;
+        matches!(done, Some(Ok(())))
+    }
+
+    /// Drops the guard.
+    pub(super) fn let_go(&self, who: Who, grant: &Arc<Grant>) {
+        let Some(held) = self.checker.take(grant) else { return };
+        let lost = held.loss().map_or_else(String::new, |loss| format!(", lost before: {loss:?}"));
+        drop(held);
+        self.history.step(who, format!("drop {:?} {:#b}{lost}", grant.thing.kind, grant.thing.parts));
+    }
+
+    /// Unlocks by force.
+    pub(super) async fn force(&self, who: Who, thing: Thing, manner: Manner) {
+        let Some(lock) = thing.lock(&self.clients[who.client]) else { return };
+        let what = format!("force_unlock {:?} {:#b}", thing.kind, thing.parts);
+        let disturbing = self.checker.disturb(who, thing);
+        let work = lock.force_unlock();
+        let done = self.operate(who, &what, Duration::ZERO, manner, work, |done| format!("{done:?}")).await;
+        if let Some(Ok(freed)) = done {
+            self.checker.disturbed(disturbing);
+            if freed {
+                self.checker.forced(disturbing);
+            }
+        }
+    }
+
+    /// Releases in the name of an owner that has nothing any more, which must be refused.
+    pub(super) async fn release_as_former(&self, who: Who, thing: Thing, former: &Former) {
+        let Some(lock) = thing.lock(&self.clients[who.client]) else { return };
+        let what = format!("release {:?} {:#b} as {}", thing.kind, thing.parts, former.owner);
+        let work = lock.as_owner(&former.owner).release();
+        let done =
+            self.operate(who, &what, Duration::ZERO, Manner::Whole, work, |done| format!("{done:?}")).await;
+        if former.is_settled && matches!(done, Some(Ok(_))) {
+            let owner = &former.owner;
+            self.checker.violation(format!("{who} has released something as {owner}, which had nothing"));
+        }
+    }
+
+    /// Does something that gives no guard.
+    pub(super) async fn count<T: Debug>(&self, who: Who, what: &str, work: impl Future<Output = T>) {
+        self.operate(who, what, Duration::from_secs(1), Manner::Whole, work, |done| format!("{done:?}"))
+            .await;
+    }
+
+    /// Shuts a client down.
+    pub(super) async fn shut_down(&self, who: Who, grace: Duration) {
+        let work = self.clients[who.client].shutdown(grace);
+        let what = format!("shutdown, grace {grace:?}");
+        let done = self.operate(who, &what, grace, Manner::Whole, work, |done| format!("{done:?}")).await;
+        if done.is_some() {
+            self.checker.shut_down(who.client);
+        }
+    }
+
+    /// Waits until a client has a connection.
+    pub(super) async fn connected(&self, client: usize) {
+        let begun = Instant::now();
+        while self.clients[client].lock("lock:question").is_locked().await.is_err() {
+            if begun.elapsed() > SLACK {
+                return self.checker.violation(format!("client {client} has no connection for {SLACK:?}"));
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+    }
+
+    /// All faults are over and nothing is under way: guards and clients agree, and when the guards are gone, nothing is
+    /// left.
+    pub(super) async fn end(&self) {
+        for proxy in &self.proxies {
+            proxy.heal();
+        }
+        self.history.note("the end: no faults any more".to_owned());
+        self.checker.quiet(&self.observer).await;
+        drop(self.observer.latch("lock:latch").delete().await);
+        for grant in self.checker.all() {
+            drop(self.checker.take(&grant));
+        }
+        self.history.note("no guards any more".to_owned());
+        let begun = Instant::now();
+        for number in 0..NAMES {
+            // A fair waiter that could not say good-bye stands in the queue until another one comes.
+            let lock = self.observer.fair_lock(Thing::name_of(Kind::Fair, number));
+            match lock.acquire().wait(GIVEN_BACK).await {
+                Ok(guard) => drop(guard.release().await),
+                Err(error) => {
+                    self.checker.violation(format!("the fair lock {number} cannot be had: {error}"));
+                }
+            }
+        }
+        loop {
+            let left = self.left().await;
+            if left.is_empty() {
+                return;
+            }
+            if begun.elapsed() > GIVEN_BACK {
+                self.checker.violation(format!("left {GIVEN_BACK:?} after the end: {}", left.join("; ")));
+                return;
+            }
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// What is still there though nobody has a guard: by the answers to a client, and then by the server's own lists.
+    async fn left(&self) -> Vec<String> {
+        let mut left = Vec::new();
+        let spaces = [Kind::Plain, Kind::Fair, Kind::SetNx, Kind::Group, Kind::Read, Kind::Write];
+        for (kind, number) in spaces.into_iter().flat_map(|kind| (0..NAMES).map(move |number| (kind, number)))
+        {
+            let Some(lock) = Thing::new(kind, number).lock(&self.observer) else { continue };
+            match lock.holder().await {
+                Ok(None) => {}
+                Ok(Some(holder)) => left.push(format!(
+                    "{kind:?} {number} is held for {:?} by {:?}",
+                    holder.remaining,
+                    holder.owner.map(|owner| owner.to_string())
+                )),
+                Err(error) => left.push(error.to_string()),
+            }
+        }
+        for number in 0..NAMES {
+            let counted = self.observer.semaphore(Thing::name_of(Kind::Semaphore, number)).available().await;
+            let leased =
+                self.observer.leased_semaphore(Thing::name_of(Kind::Leased, number)).available().await;
+            for (what, free) in [("counted", counted), ("leased", leased)] {
+                if free != Ok(PERMITS.into()) {
+                    left.push(format!("{free:?} of {PERMITS} permits are free: {what} {number}"));
+                }
+            }
+        }
+        let listed = |command: &[&str]| -> Vec<String> {
+            let reply = self.server.cli(command);
+            reply.elements().iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
+        };
+        let keys = listed(&["KEYS", "*"]);
+        left.extend(keys.into_iter().filter(|key| !stays(key)).map(|key| format!("the key {key}")));
+        let channels = listed(&["PUBSUB", "CHANNELS", "*"]);
+        left.extend(channels.into_iter().map(|channel| format!("a subscription to {channel}")));
+        left
+    }
+}
+
+/// Keys that are documented to stay: tokens, and semaphores with the record of what was done to them.
+fn stays(key: &str) -> bool {
+    let stay = ["redisson_lock_token:", "leasehold_permits:", "leasehold_latch:", "lock:semaphore:"];
+    stay.iter().any(|prefix| key.starts_with(prefix)) || key.contains("lock:leased:")
+}

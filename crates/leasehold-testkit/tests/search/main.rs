@@ -1,0 +1,112 @@
+//! The search of `leasehold_testkit::search`: a fixed list of seeds in about a minute, or as many as the environment says.
+//!
+//! Each seed has a process of its own, so that one that hangs keeps neither the cores nor the others busy.
+
+use std::env;
+use std::process::{self, Command, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::Duration;
+
+use leasehold_testkit::search;
+use tokio::time::Instant;
+
+/// The seed of a process that plays one.
+const ONE: &str = "LEASEHOLD_SEARCH_ONE";
+/// The only seed to be played, again and again if there is time.
+const SEED: &str = "LEASEHOLD_SEARCH_SEED";
+/// How many minutes to go on.
+const MINUTES: &str = "LEASEHOLD_SEARCH_MINUTES";
+/// The first seed, if it is not the first of all.
+const FROM: &str = "LEASEHOLD_SEARCH_FROM";
+
+/// What is played in the gate: each kind of round, on both servers.
+const SEEDS: &[u64] = &[0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
+
+/// How many are played at once. They wait more than they work.
+const AT_ONCE: usize = 2;
+
+/// No seed takes nearly as long.
+const LONGEST: Duration = Duration::from_secs(120);
+
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
+}
+
+/// The seeds of this run, and until when more of them are begun.
+fn chosen() -> (Box<dyn Iterator<Item = u64> + Send>, Option<Instant>) {
+    let until = number(MINUTES).map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
+    let seeds: Box<dyn Iterator<Item = u64> + Send> = match (number(SEED), until) {
+        (Some(seed), None) => Box::new(std::iter::once(seed)),
+        (Some(seed), Some(_)) => Box::new(std::iter::repeat(seed)),
+        (None, None) => Box::new(SEEDS.iter().copied()),
+        (None, Some(_)) => Box::new(number(FROM).unwrap_or(0)..),
+    };
+    (seeds, until)
+}
+
+#[test]
+fn no_seed_finds_anything() {
+    let (seeds, until) = chosen();
+    let (seeds, found) = (Arc::new(Mutex::new(seeds)), Arc::new(Mutex::new(Vec::new())));
+    let players: Vec<_> = (0..AT_ONCE)
+        .map(|_| {
+            let (seeds, found) = (Arc::clone(&seeds), Arc::clone(&found));
+            thread::spawn(move || {
+                while until.is_none_or(|until| Instant::now() < until) {
+                    let Some(seed) = seeds.lock().unwrap().next() else { return };
+                    if !play(seed) {
+                        found.lock().unwrap().push(seed);
+                    }
+                }
+            })
+        })
+        .collect();
+    for player in players {
+        player.join().unwrap();
+    }
+    let mut found = found.lock().unwrap().clone();
+    found.sort_unstable();
+    assert!(found.is_empty(), "seeds with a violation: {found:?}");
+}
+
+/// Plays a seed in a process of its own; false if something was found.
+fn play(seed: u64) -> bool {
+    let mut command = Command::new(env::current_exe().expect("this process knows its program"));
+    command.args(["one_seed", "--exact", "--nocapture", "--test-threads=1"]);
+    let played = command.env(ONE, seed.to_string()).stdin(Stdio::null()).output().expect("it can be started");
+    let said = String::from_utf8_lossy(&played.stdout);
+    for line in said.lines().filter(|line| !is_of_the_harness(line)) {
+        println!("{line}");
+    }
+    if !played.status.success() && !said.contains("FOUND") {
+        println!(
+            "seed {seed}: FOUND an end by {}\n{}",
+            played.status,
+            String::from_utf8_lossy(&played.stderr)
+        );
+    }
+    played.status.success()
+}
+
+/// What every run of tests prints.
+fn is_of_the_harness(line: &str) -> bool {
+    line.is_empty()
+        || ["running ", "test ", "failures:", "    one_seed"].iter().any(|start| line.starts_with(start))
+}
+
+/// The part of a process that plays one seed; nothing in the others.
+#[test]
+fn one_seed() {
+    let Some(seed) = number(ONE) else { return };
+    thread::spawn(move || {
+        thread::sleep(LONGEST);
+        println!("\nsearch: seed {seed}: FOUND no end after {LONGEST:?}");
+        process::exit(1);
+    });
+    let begun = Instant::now();
+    let report = search::run(seed);
+    println!("\nsearch: {report}, {:.1?}", begun.elapsed());
+    assert!(report.violations.is_empty());
+}
