@@ -21,6 +21,7 @@ const LONG: Duration = Duration::from_secs(600);
 fn begin(world: &World, fault: Fault) {
     world.history.note(format!("fault of client 0: {fault:?}"));
     fault.begin(&world.proxies[0]);
+    world.history.note("it has begun".to_owned());
 }
 
 fn heal(world: &World) {

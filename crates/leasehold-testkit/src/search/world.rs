@@ -4,7 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Connect, Owner};
+use leasehold::{AcquireError, Client, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ask::Ask;
@@ -38,14 +38,22 @@ pub(super) struct Setting {
 }
 
 impl Setting {
-    /// A client of the round.
-    pub(super) fn connect(self, url: String) -> Connect {
-        Client::connect(url)
+    /// A client of the round. Its time-outs are short, so the first connection may need more than one try on a machine
+    /// that has much to do.
+    pub(super) async fn connect(self, url: String) -> Client {
+        let connect = Client::connect(url)
             .watchdog(self.watchdog)
             .response_timeout(self.response)
             .connect_timeout(self.response)
             .outage_limit(Duration::from_secs(1))
-            .linger(Duration::from_millis(10))
+            .linger(Duration::from_millis(10));
+        let begun = Instant::now();
+        loop {
+            match connect.clone().await {
+                Ok(client) => return client,
+                Err(error) => assert!(begun.elapsed() < SLACK, "no connection: {error}"),
+            }
+        }
     }
 }
 
@@ -85,7 +93,7 @@ impl World {
         for _ in 0..CLIENTS {
             let proxy = Arc::new(Proxy::start(server.port()));
             let url = proxy.url().replace("redis://", "redis://worker:secret@");
-            clients.push(setting.connect(url).await.expect("the server is there"));
+            clients.push(setting.connect(url).await);
             proxies.push(proxy);
         }
         for number in 0..NAMES {
@@ -288,7 +296,10 @@ impl World {
             // A fair waiter that could not say good-bye stands in the queue until another one comes.
             let lock = self.observer.fair_lock(Thing::name_of(Kind::Fair, number));
             match lock.acquire().wait(GIVEN_BACK).await {
-                Ok(guard) => drop(guard.release().await),
+                Ok(guard) => {
+                    drop(guard.release().await);
+                    self.history.note(format!("the fair lock {number} can be had"));
+                }
                 Err(error) => {
                     self.checker.violation(format!("the fair lock {number} cannot be had: {error}"));
                 }
@@ -297,7 +308,7 @@ impl World {
         loop {
             let left = self.left().await;
             if left.is_empty() {
-                return;
+                return self.history.note("nothing is left".to_owned());
             }
             if begun.elapsed() > GIVEN_BACK {
                 self.checker.violation(format!("left {GIVEN_BACK:?} after the end: {}", left.join("; ")));
