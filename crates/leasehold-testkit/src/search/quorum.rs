@@ -27,7 +27,9 @@ pub(super) async fn play(world: Arc<World>, setting: Setting, mut dice: Dice) {
     let thing = Thing::new(Kind::Quorum, 0);
     let others = [Server::start(setting.flavour), Server::start(setting.flavour)];
     let end = Instant::now() + LENGTH;
-    let (mut tasks, mut players, mut all_proxies) = (JoinSet::new(), Vec::new(), Vec::new());
+    let (mut tasks, mut players) = (JoinSet::new(), Vec::new());
+    // Kept to the end, as the clients need them.
+    let mut kept = Vec::new();
     for client in 0..CLIENTS {
         let mut members = vec![world.clients[client].clone()];
         let mut proxies = vec![Arc::clone(&world.proxies[client])];
@@ -39,7 +41,7 @@ pub(super) async fn play(world: Arc<World>, setting: Setting, mut dice: Dice) {
         for proxy in proxies {
             let acts = faults::script(&mut dice, FAULTS);
             players.push(faults::play(client, Arc::clone(&proxy), acts, Arc::clone(&world.history)));
-            all_proxies.push(proxy);
+            kept.push(proxy);
         }
         for task in 0..TASKS {
             let lock = QuorumLock::new(&members, thing.name()).member_limit(Duration::from_millis(100));
