@@ -8,9 +8,9 @@ use leasehold::{Client, Guard, LeasedPermits, ReadGuard, WriteGuard};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::sleep;
 
-use crate::{connect, number, pttl, soon, until};
+use crate::{alone, connect, number, pttl, soon, until};
 
-const LEASE: Duration = Duration::from_millis(900);
+const LEASE: Duration = Duration::from_secs(2);
 
 /// A hold of any kind.
 trait Held {
@@ -64,6 +64,7 @@ fn overwrite(server: &Server, key: &str, garble: bool) {
 
 #[tokio::test]
 async fn a_key_that_is_overwritten_loses_its_own_hold_and_no_other_of_the_batch() {
+    let _alone = alone().await;
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let client = Client::connect(server.url()).watchdog(LEASE).await.unwrap();
@@ -85,7 +86,7 @@ async fn a_key_that_is_overwritten_loses_its_own_hold_and_no_other_of_the_batch(
         };
         until("what was overwritten is lost", lost).await;
         // The others are renewed more than once.
-        sleep(LEASE * 2).await;
+        sleep(LEASE * 3 / 2).await;
         let others = holds.iter().filter(|(kind, n, _)| !is_overwritten(*kind, *n));
         let lost: Vec<_> = others
             .filter(|(kind, _, (hold, key))| !hold.held() || *kind != "leased" && pttl(&server, key) <= 0)
