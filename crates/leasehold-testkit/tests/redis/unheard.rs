@@ -147,8 +147,7 @@ async fn waiters_of_the_same_client_go_on_when_a_lock_is_released(flavour: Flavo
                     _ => assert!(lock.force_unlock().await.unwrap()),
                 }
             });
-            // That it goes on is what matters here, not what becomes of its guard.
-            drop(got.await.unwrap());
+            got.await.unwrap().release().await.unwrap();
         }
         // One who gives up leaves the turn to the next.
         let held = lock.acquire().await.unwrap();
