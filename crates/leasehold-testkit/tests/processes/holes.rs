@@ -64,7 +64,7 @@ async fn a_loss_is_told_before_the_server_forgets() {
 async fn the_clock_of_a_guard_starts_when_its_request_is_sent() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
-    let client = client(proxy.url()).watchdog(2 * SECOND).await.unwrap();
+    let client = client(proxy.url()).watchdog(4 * SECOND).await.unwrap();
     // Far more than the hundredth of the lease by which the clock of a guard stops early.
     proxy.delay(Which::Command, SECOND / 4);
     let loses_in_time = |guard: &Guard, what: &str| {
@@ -75,14 +75,14 @@ async fn the_clock_of_a_guard_starts_when_its_request_is_sent() {
         assert!(ends_here < ends_there, "{what}: {:?} too late", ends_here - ends_there);
     };
     for lock in [client.lock("a"), client.setnx_lock("b")] {
-        let guard = lock.acquire().lease(2 * SECOND).await.unwrap();
+        let guard = lock.acquire().lease(4 * SECOND).await.unwrap();
         loses_in_time(&guard, "granted");
-        guard.extend(4 * SECOND).await.unwrap();
+        guard.extend(8 * SECOND).await.unwrap();
         loses_in_time(&guard, "extended");
         guard.release().await.unwrap();
         let guard = lock.acquire().await.unwrap();
         // Through several renewals.
-        for _ in 0..50 {
+        for _ in 0..70 {
             loses_in_time(&guard, "renewed");
             sleep(SECOND / 40).await;
         }

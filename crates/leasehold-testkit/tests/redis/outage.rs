@@ -247,11 +247,11 @@ async fn a_lease_that_may_have_been_shortened_counts_as_shortened() {
     let guard = lock.acquire().as_owner(&owner).lease(SECOND * 60).await.unwrap();
     // The server enters the lock again with a shorter lease for the whole hold, and no reply says so.
     proxy.delay(Which::Command, SECOND * 30);
-    let mut again = lock.acquire().as_owner(&owner).lease(SECOND).into_future();
+    let mut again = lock.acquire().as_owner(&owner).lease(SECOND * 4).into_future();
     assert!(timeout(SECOND / 4, &mut again).await.is_err());
     let ends_here = Instant::now() + guard.remaining();
     let left = pttl(&server, "n");
-    assert!(left < 1000, "the server has done it");
+    assert!(left < 4000, "the server has done it");
     let ends_there = Instant::now() + Duration::from_millis(u64::try_from(left).expect("it is there") + 1);
     assert!(ends_here < ends_there, "{:?} too late", ends_here - ends_there);
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Expired);
@@ -263,7 +263,7 @@ async fn a_grant_that_arrives_after_its_lease_is_an_error_and_no_guard() {
     let proxy = Proxy::start(server.port());
     let client = connect(proxy.url()).await;
     // So that the script is known there, and nothing is asked twice.
-    client.lock("n").acquire().lease(SECOND).await.unwrap().release().await.unwrap();
+    client.lock("n").acquire().lease(SECOND * 60).await.unwrap().release().await.unwrap();
     proxy.delay(Which::Command, SECOND / 2);
     for acquire in [client.lock("n").acquire(), client.lock("n").acquire().as_owner(&Owner::number(1))] {
         let late = soon("the acquire", acquire.lease(SECOND / 5).into_future()).await;
