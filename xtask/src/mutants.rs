@@ -16,8 +16,8 @@ use crate::{command, step::Steps, watch};
 /// What `cargo xtask mutants` takes.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only the mutations whose name or file contains this.
-    filter: Option<String>,
+    /// Only the mutations whose name or file contains one of these.
+    filters: Vec<String>,
 }
 
 const LIST: &str = "xtask/mutants.txt";
@@ -45,8 +45,9 @@ struct Mutation {
 pub(crate) fn run(args: &Args) -> Result<(), String> {
     let list = fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
     let mut mutations = parse(&list)?;
-    if let Some(filter) = &args.filter {
-        mutations.retain(|mutation| mutation.name.contains(filter) || mutation.file.contains(filter));
+    if !args.filters.is_empty() {
+        let is_in = |text: &str| args.filters.iter().any(|filter| text.contains(filter.as_str()));
+        mutations.retain(|mutation| is_in(&mutation.name) || is_in(&mutation.file));
     }
     // Before anything is built: a list that does not fit is mended first.
     let stale: Vec<_> = mutations.iter().filter_map(|mutation| mutation.apply().err()).collect();

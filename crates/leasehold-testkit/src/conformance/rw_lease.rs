@@ -178,6 +178,19 @@ pub async fn leases_of_readers_do_not_touch_each_other(bench: &Bench) -> Outcome
     }
     assert!(kept.is_held());
     kept.release().await?;
-    assert!(soon(elsewhere.write().acquire()).await?.is_held());
+    soon(elsewhere.write().acquire()).await?.release().await?;
+
+    // A reader that leaves takes no time from one that came before another with less.
+    let me = Owner::unique();
+    let long = elsewhere.read().acquire().lease(LONG_LEASE).await?;
+    let short = lock.read().acquire().as_owner(&me).lease(LEASE).await?;
+    lock.read().acquire().await?.release().await?;
+    assert_eq!(soon(short.lost()).await, Loss::Expired);
+    sleep(MOMENT).await;
+    assert!(lock.write().try_acquire().await?.is_none(), "one reads for long");
+    // The owner whose lease is over reads again as if for the first time.
+    let again = lock.read().acquire().as_owner(&me).lease(LONG_LEASE).await?;
+    assert_eq!(again.release().await?.holds_left, 0);
+    assert!(long.is_held());
     Ok(())
 }
