@@ -33,7 +33,7 @@ enum Xtask {
     Leaks(leaks::Args),
     /// The tests that look for rare events, with the numbers that find them: some minutes.
     Soak,
-    /// Whether the tests notice when the library is broken on purpose, in a copy of the tree: an hour or so.
+    /// Whether the tests notice when the library is broken on purpose, in a copy of the tree: half an hour.
     Mutants(mutants::Args),
     /// A search for errors by seeded rounds of everything at once, under faults.
     Search(search::Args),
