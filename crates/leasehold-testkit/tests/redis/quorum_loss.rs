@@ -106,7 +106,7 @@ async fn a_gap_is_known_to_a_guard_that_is_asked_long_after_it() {
 async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
     // The answer comes later than all that happens here, and before the lease is over that it tells of.
     let stage = Stage::with_first(LONG).await;
-    let delay = LONG * 2 / 3;
+    let delay = LONG / 2;
     let guard = stage.guard().await;
     let listener = tokio::spawn(guard.lost());
     assert!(stage.clients[0].lock("n").force_unlock().await.unwrap());

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::QuorumLock;
-use super::members::{End, Members};
-use super::round::Answer;
+use super::members::{Answer, End, Members};
 use crate::error::{ExtendError, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
@@ -46,8 +45,8 @@ impl QuorumGuard {
     ) -> Self {
         let shortest = lock.members.iter().map(|member| member.shared.watchdog).min().unwrap_or_default();
         let every = lease.is_none().then_some(shortest / 3);
-        let members = Members::new(lock, owner, guards);
-        time::spawn(Members::heal(Arc::downgrade(&members), asked, every));
+        let members = Members::new(lock, owner, guards, asked);
+        time::spawn(Arc::clone(&members).heal(every));
         Self { members }
     }
 

@@ -1,14 +1,16 @@
 //! What a lock on several servers is held by, and whether that is enough.
 
-use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::QuorumLock;
-use super::round::{Answer, ask, numbered};
-use crate::error::{ExtendError, Failure, Invalid, ReleaseError};
+use super::round::ask;
+use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
 use crate::operation::Operation;
@@ -34,7 +36,37 @@ pub(super) struct Members {
 struct State {
     /// In the order of the servers, missing where there is none.
     members: Vec<Option<Member>>,
+    /// Empty once it has ended.
+    pending: Pending,
     end: Option<End>,
+}
+
+/// What is asked for and granted, and does not count yet. Dropping it undoes and gives back.
+#[derive(Debug, Default)]
+struct Pending {
+    questions: Vec<Operation<Answer>>,
+    answers: Vec<Answer>,
+}
+
+/// What a server says.
+#[derive(Debug)]
+pub(super) enum Answer {
+    /// A vote that was missing.
+    Granted(usize, Guard),
+    /// A vote that is still there.
+    Held(usize),
+    /// No, or nothing in time.
+    Nothing,
+}
+
+/// A request for the vote of a server.
+pub(super) fn missing_vote(
+    number: usize,
+    question: Operation<Result<Option<Guard>, AcquireError>>,
+) -> Operation<Answer> {
+    Operation::new(async move {
+        question.await.ok().flatten().map_or(Answer::Nothing, |guard| Answer::Granted(number, guard))
+    })
 }
 
 #[derive(Debug)]
@@ -66,10 +98,11 @@ fn is_by_clock(loss: Loss) -> bool {
 }
 
 impl State {
-    /// Ends everything if a majority is not held any more, or was not at some moment since the last look. Returns the
-    /// guards that are of no use any more.
-    fn judge(&mut self, quorum: usize) -> Vec<Guard> {
+    /// Ends everything if a majority is not held any more, or was not at some moment since the last look. Returns what is of
+    /// no use any more.
+    fn judge(&mut self, quorum: usize) -> (Pending, Vec<Guard>) {
         let (now, mut ended, mut spent) = (time::now(), Vec::new(), Vec::new());
+        let mut undone = Pending::default();
         for slot in &mut self.members {
             if let Some(member) = slot.take_if(|member| !member.guard.is_held()) {
                 let loss = member.guard.loss().unwrap_or(Loss::Gone);
@@ -81,24 +114,32 @@ impl State {
         ended.sort_by_key(|(_, loss)| is_by_clock(*loss));
         let held_since: Vec<_> = self.members.iter().flatten().map(|member| member.since).collect();
         if let (None, Some(loss)) = (self.end, broken_by(quorum, &held_since, &ended)) {
-            spent.extend(self.finish(End::Lost(loss)).into_iter().map(|member| member.guard));
+            let (pending, members) = self.finish(End::Lost(loss));
+            undone = pending;
+            spent.extend(members.into_iter().map(|member| member.guard));
         }
-        spent
+        (undone, spent)
     }
 
-    fn finish(&mut self, end: End) -> Vec<Member> {
+    fn finish(&mut self, end: End) -> (Pending, Vec<Member>) {
         self.end.get_or_insert(end);
-        self.members.iter_mut().filter_map(Option::take).collect()
+        (std::mem::take(&mut self.pending), self.members.iter_mut().filter_map(Option::take).collect())
     }
 }
 
 impl Members {
-    pub(super) fn new(lock: QuorumLock, owner: Owner, guards: Vec<Option<Guard>>) -> Arc<Self> {
+    pub(super) fn new(
+        lock: QuorumLock,
+        owner: Owner,
+        guards: Vec<Option<Guard>>,
+        questions: Vec<Operation<Answer>>,
+    ) -> Arc<Self> {
         // The promise begins here, and all of these are granted.
         let now = time::now();
         let member = |guard| Member { guard, since: now, seen: now };
         let members = guards.into_iter().map(|guard| guard.map(member)).collect();
-        let state = Mutex::new(State { members, end: None });
+        let pending = Pending { questions, answers: Vec::new() };
+        let state = Mutex::new(State { members, pending, end: None });
         Arc::new(Self { lock, owner, state, changed: Notify::new() })
     }
 
@@ -154,7 +195,9 @@ impl Members {
 
     /// Ends it because the guard is gone, and returns what was held; the cause if it was lost before.
     fn finish(&self) -> Result<Vec<Member>, Loss> {
-        let (before, members) = self.judged(|state| (state.end, state.finish(End::Released)));
+        let (before, (pending, members)) = self.judged(|state| (state.end, state.finish(End::Released)));
+        // First: a question to a member makes its release wait.
+        drop(pending);
         self.changed.notify_waiters();
         if let Some(End::Lost(loss)) = before { Err(loss) } else { Ok(members) }
     }
@@ -218,80 +261,99 @@ impl Members {
 
     /// Lets the answers that are still to come join, and then asks those servers again from time to time that have none,
     /// until all of it ends.
-    pub(super) async fn heal(
-        members: Weak<Self>,
-        mut questions: Vec<Operation<Answer>>,
-        every: Option<Duration>,
-    ) {
-        loop {
-            let answers = all(questions).await;
-            // What was granted is given back by being dropped if it is too late.
-            let Some(members) = members.upgrade() else { return };
-            let granted: Vec<_> = answers
-                .into_iter()
-                .filter_map(|(number, answer)| Some((number, answer.ok().flatten()?)))
-                .collect();
-            if let First::Left(_) = race(pin!(members.ended()), pin!(members.join(granted))).await {
-                return;
+    ///
+    /// The runtime of this task may stop before the guard is dropped. So nothing that is asked for or granted belongs to
+    /// the task.
+    pub(super) async fn heal(self: Arc<Self>, every: Option<Duration>) {
+        let healing = async {
+            loop {
+                self.answers().await;
+                self.join().await;
+                time::sleep_until_or_forever(every.and_then(time::after)).await;
+                self.judged(|state| {
+                    let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
+                    let vote = |(number, _)| missing_vote(number, ask(&self.lock, number, &self.owner, None));
+                    if state.end.is_none() {
+                        state.pending.questions = missing.map(vote).collect();
+                    }
+                });
             }
-            let pause = time::sleep_until_or_forever(every.and_then(time::after));
-            if let First::Left(_) = race(pin!(members.ended()), pause).await {
-                return;
-            }
-            questions = members.judged(|state| {
-                let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
-                missing
-                    .map(|(number, _)| numbered(number, ask(&members.lock, number, &members.owner, None)))
-                    .collect()
+        };
+        race(pin!(self.ended()), pin!(healing)).await;
+    }
+
+    /// Waits until all questions are answered.
+    fn answers(&self) -> impl Future<Output = ()> {
+        poll_fn(|context| {
+            // Not under the mutex: asking wakes others.
+            let mut questions = std::mem::take(&mut self.state().pending.questions);
+            let mut answers = Vec::new();
+            questions.retain_mut(|question| match Pin::new(question).poll(context) {
+                Poll::Ready(answer) => {
+                    answers.push(answer);
+                    false
+                }
+                Poll::Pending => true,
             });
-        }
+            let is_done = questions.is_empty();
+            let late = {
+                let mut state = self.state();
+                if state.end.is_some() {
+                    Some((questions, answers))
+                } else {
+                    state.pending.questions = questions;
+                    state.pending.answers.extend(answers);
+                    None
+                }
+            };
+            drop(late);
+            if is_done { Poll::Ready(()) } else { Poll::Pending }
+        })
     }
 
     /// Counts what was granted as held from now on.
     ///
     /// If a member is told later that it is gone, nobody knows since when. So those that are there are asked once more: from
     /// then on their loss can be no older than the grant.
-    async fn join(&self, granted: Vec<(usize, Guard)>) {
+    async fn join(&self) {
         let now = time::now();
-        let unproven: Vec<_> = self.judged(|state| {
+        self.judged(|state| {
             let members =
                 || state.members.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
             let latest = members().map(|(_, member)| member.since).max();
-            let latest = if granted.is_empty() { latest } else { Some(now) };
-            members()
-                .filter(|(_, member)| Some(member.seen) < latest)
-                .map(|(number, member)| self.prove(number, &member.guard))
-                .collect()
+            let latest = if state.pending.answers.is_empty() { latest } else { Some(now) };
+            let unproven = members().filter(|(_, member)| Some(member.seen) < latest);
+            let proofs = unproven.map(|(number, member)| self.prove(number, &member.guard)).collect();
+            state.pending.questions = proofs;
         });
-        let proven = all(unproven).await;
-        let late = self.judged(|state| {
-            if state.end.is_some() {
-                return granted;
-            }
-            for number in proven.into_iter().flatten() {
-                if let Some(member) = &mut state.members[number] {
-                    member.seen = now;
+        self.answers().await;
+        self.judged(|state| {
+            for answer in std::mem::take(&mut state.pending.answers) {
+                match answer {
+                    Answer::Granted(number, guard) => {
+                        state.members[number] = Some(Member { guard, since: now, seen: now });
+                    }
+                    Answer::Held(number) => {
+                        if let Some(member) = &mut state.members[number] {
+                            member.seen = now;
+                        }
+                    }
+                    Answer::Nothing => {}
                 }
             }
-            for (number, guard) in granted {
-                state.members[number] = Some(Member { guard, since: now, seen: now });
-            }
-            Vec::new()
         });
-        drop(late);
         self.changed.notify_waiters();
     }
 
-    /// Asks the server whether a member is held, and gives its number if it says so in time. If it says no, the guard is
-    /// told.
-    fn prove(&self, number: usize, guard: &Guard) -> Operation<Option<usize>> {
+    /// Asks the server whether a member is held. If it says no, the guard is told.
+    fn prove(&self, number: usize, guard: &Guard) -> Operation<Answer> {
         // Lengthens nothing, unless the lease is all but over.
         let asked = guard.extend(Invalid::SHORTEST_LEASE);
         let limit = time::after(self.lock.limit);
         Operation::new(async move {
             match race(asked, time::sleep_until_or_forever(limit)).await {
-                First::Left(Ok(_)) => Some(number),
-                First::Left(Err(_)) | First::Right(()) => None,
+                First::Left(Ok(_)) => Answer::Held(number),
+                First::Left(Err(_)) | First::Right(()) => Answer::Nothing,
             }
         })
     }

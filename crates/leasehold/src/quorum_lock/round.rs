@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use super::members::missing_vote;
 use super::{QuorumGuard, QuorumLock};
 use crate::error::{AcquireError, Failure};
 use crate::guard::Guard;
@@ -68,16 +69,6 @@ async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), Acq
     }
 }
 
-/// An answer and whose it is.
-pub(super) type Answer = (usize, Result<Option<Guard>, AcquireError>);
-
-pub(super) fn numbered(
-    number: usize,
-    question: Operation<Result<Option<Guard>, AcquireError>>,
-) -> Operation<Answer> {
-    Operation::new(async move { (number, question.await) })
-}
-
 impl Round {
     pub(super) fn begin(lock: &QuorumLock, lease: Option<Duration>) -> Self {
         let owner = Owner::unique();
@@ -94,7 +85,7 @@ impl Round {
             guards.push(match vote {
                 Vote::Yes(guard) => Some(guard),
                 Vote::Asked(question) => {
-                    asked.push(numbered(number, question));
+                    asked.push(missing_vote(number, question));
                     None
                 }
                 Vote::No(_) => None,
