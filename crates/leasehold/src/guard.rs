@@ -178,7 +178,7 @@ impl Guard {
     /// Under which owner the lock is held. Good for logs, and to re-enter from elsewhere by
     /// [`as_owner`](crate::Acquire::as_owner).
     ///
-    /// No later guard has this owner. So a hold whose owner was asked for is not
+    /// No later guard has this owner, which `Debug` tells, too. So a hold whose owner was asked for is not
     /// [handed over](crate::Lock::local_handover) to another task of this client: the lock is released at the server.
     #[must_use]
     pub fn owner(&self) -> Owner {
@@ -266,7 +266,7 @@ impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("name", &self.name())
-            .field("owner", &self.hold.spot.owner.to_string())
+            .field("owner", &self.owner().to_string())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

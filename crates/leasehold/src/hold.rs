@@ -202,8 +202,13 @@ impl Hold {
         let begun = is_timed.then(time::now);
         if let (Some(term), Some(begun)) = (&seat.term, begun) {
             // The engine is about to shorten the hold, perhaps without our hearing of it.
-            if let Lease::Fixed(length) = lease {
-                term.lasts_at_most(begun + length - margin(length), Loss::Expired);
+            let end = |length| begun + length - margin(length);
+            match lease {
+                Lease::Fixed(length) => term.lasts_at_most(end(length), Loss::Expired),
+                Lease::Kept(length) if term.has_deadline() => {
+                    term.lasts_at_most(end(length), Loss::Unreachable);
+                }
+                Lease::Kept(_) => {}
             }
             if let Some(length) = entry.max_hold {
                 term.lasts_at_most(begun + length - margin(length), Loss::MaxHold);

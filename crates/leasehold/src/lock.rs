@@ -78,8 +78,9 @@ impl Lock {
     /// [`setnx_lock`](crate::Client::setnx_lock); but libraries that do not listen, and look from time to time instead,
     /// seldom find such a lock free while many tasks here want it. Acquisitions with a lease, a token, an owner of their
     /// own, or `max_hold`, and those of other locks, always ask the server; and a hold whose owner a caller was told, by
-    /// [`Guard::owner`](crate::Guard::owner), [`holder`](Lock::holder) or an error, is always released there: no two guards
-    /// have an owner in common that anybody knows of.
+    /// [`Guard::owner`](crate::Guard::owner), [`holder`](Lock::holder) or an error of this client, is always released
+    /// there: no two guards have an owner in common that this client has told. Another client that asks sees the hold, under
+    /// the owner that the server has, whichever task has it.
     ///
     /// Off, every acquisition has an owner of its own, and everybody at the server sees each of them.
     #[must_use]

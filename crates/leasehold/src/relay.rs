@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use crate::engine::{Engine, Spot, Target, Ticket};
+use crate::engine::{Aftermath, Engine, Spot, Target, Ticket};
 use crate::guard::Guard;
 use crate::hold::Hold;
 use crate::term::Term;
@@ -92,10 +92,12 @@ impl Relay {
     pub(crate) fn take(&self, engine: &dyn Engine, spot: &Spot, ticket: Ticket) -> Option<Guard> {
         let mut passing = self.passing();
         let is_held = passing.get(&spot.target).map(Guard::is_held)?;
-        let is_due = !is_held || engine.inherits(spot, ticket);
+        let inherits = if is_held { engine.inherits(spot, ticket) } else { None };
+        let is_due = !is_held || inherits.is_some();
         let guard = if is_due { passing.remove(&spot.target) } else { None };
         drop(passing);
-        // One that was lost on its way is given back by being dropped, now that the mutex is free.
+        // Both only now that the mutex is free: one that was lost on its way is given back by being dropped.
+        inherits.into_iter().for_each(Aftermath::run);
         guard.filter(|_| is_held)
     }
 

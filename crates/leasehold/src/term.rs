@@ -174,6 +174,11 @@ impl Term {
         self.judged().until
     }
 
+    /// Whether it ends by itself some time.
+    pub(crate) fn has_deadline(&self) -> bool {
+        matches!(self.judged().until, Until::Deadline(..))
+    }
+
     /// Resolves when the lock is lost, at once if it already is; never after a release.
     pub(crate) async fn lost(self: Arc<Self>) -> Loss {
         loop {

@@ -141,6 +141,8 @@ pub(crate) fn wait<'a, A: Awaited>(
                             let nobody = &mut Context::from_waker(Waker::noop());
                             drop(turn.unwrap_or_else(|| Turn::take(awaited, busy, nobody).0));
                         }
+                        // What a client that shuts down takes back was not another holder's.
+                        awaited.shared().check_open()?;
                         return Err(over);
                     }
                     if busy.position.is_none() && awaited.queues() {
@@ -209,17 +211,30 @@ struct Rest {
 const RESTLESS: u8 = 4;
 
 impl Rest {
-    fn of<F: Future + Unpin>(&mut self, mut rest: F) -> impl Future<Output = F::Output> + Unpin {
-        let (mut has_rested, mut yields) = (false, self.restless >= RESTLESS);
+    fn of<F: Future<Output: Unpin> + Unpin>(
+        &mut self,
+        mut rest: F,
+    ) -> impl Future<Output = F::Output> + Unpin {
+        let (mut has_rested, mut over) = (false, None);
         poll_fn(move |context| {
-            if std::mem::take(&mut yields) {
-                context.waker().wake_by_ref();
-                return Poll::Pending;
-            }
-            let polled = Pin::new(&mut rest).poll(context);
-            has_rested |= polled.is_pending();
+            let output = match over.take() {
+                Some(output) => output,
+                None => match Pin::new(&mut rest).poll(context) {
+                    Poll::Ready(output) => output,
+                    Poll::Pending => {
+                        has_rested = true;
+                        return Poll::Pending;
+                    }
+                },
+            };
             self.restless = if has_rested { 0 } else { self.restless.saturating_add(1) };
-            polled
+            if self.restless <= RESTLESS {
+                return Poll::Ready(output);
+            }
+            // Once it is over, and not before: a place in line that was just taken is only good if it is polled at once.
+            (has_rested, over) = (true, Some(output));
+            context.waker().wake_by_ref();
+            Poll::Pending
         })
     }
 }

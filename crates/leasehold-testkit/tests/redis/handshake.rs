@@ -171,3 +171,12 @@ async fn a_server_without_room_for_another_client_is_an_outage() {
     acquired(&lock).await.release().await.unwrap();
     until("nothing is left", || crate::keys(&server).is_empty()).await;
 }
+
+#[tokio::test]
+async fn a_password_that_is_a_word_of_the_protocol_changes_nothing() {
+    for password in ["SCRIPT", "NO", "READONLY"] {
+        let server = Server::builder(Flavour::Redis).password(password).start();
+        let client = connect(server.url()).await;
+        client.lock("n").acquire().await.expect("the lock").release().await.expect("a release");
+    }
+}

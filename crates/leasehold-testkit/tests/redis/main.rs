@@ -43,6 +43,7 @@ mod published;
 mod quorum;
 mod quorum_loss;
 mod redis_py;
+mod reentry;
 mod refusal;
 mod runtime;
 mod setnx;

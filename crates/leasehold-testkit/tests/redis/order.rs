@@ -10,7 +10,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold::{Client, Lock, Loss};
-use leasehold_testkit::proxy::Proxy;
+use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{sleep, timeout};
 
@@ -24,6 +24,7 @@ on_both! {
     a_grant_that_is_polled_after_a_new_connection_is_checked_there
     a_grant_that_is_never_polled_is_not_renewed
     a_grant_that_is_polled_just_in_time_is_renewed_from_then_on
+    a_removal_whose_reply_is_late_is_told_to_the_holder_when_it_comes
     two_takeovers_at_once_leave_one_holder
     a_crowd_goes_on_while_the_lock_is_removed_again_and_again
 }
@@ -164,6 +165,34 @@ async fn a_grant_that_is_polled_just_in_time_is_renewed_from_then_on(flavour: Fl
     sleep(SECOND * 2).await;
     assert!(guard.is_held(), "it is renewed like any other");
     assert_eq!(keys(&server), ["n"]);
+}
+
+async fn a_removal_whose_reply_is_late_is_told_to_the_holder_when_it_comes(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url()).response_timeout(SECOND / 2).await.unwrap();
+    // The server knows the script.
+    assert!(!client.lock("n").force_unlock().await.unwrap());
+    let guard = client.lock("n").acquire().await.unwrap();
+    let busy = {
+        let lock = client.lock("m");
+        tokio::spawn(async move {
+            loop {
+                drop(tokio::spawn(lock.is_locked().into_future()));
+                sleep(Duration::from_millis(20)).await;
+            }
+        })
+    };
+    // Replies take longer and longer, and come all the time: the connection is slow, not dead.
+    for delay in [300, 600, 900].map(Duration::from_millis) {
+        proxy.delay(Which::Command, delay);
+        sleep(delay + SECOND / 10).await;
+    }
+    let told = soon("the removal", client.lock("n").force_unlock().into_future()).await;
+    assert!(told.is_err(), "its reply is late");
+    let loss = timeout(SECOND * 3, guard.lost()).await;
+    busy.abort();
+    assert_eq!(loss.ok(), Some(Loss::ForceUnlocked));
 }
 
 async fn two_takeovers_at_once_leave_one_holder(flavour: Flavour) {

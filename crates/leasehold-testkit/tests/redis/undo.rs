@@ -21,7 +21,9 @@ on_both! {
     what_a_dead_connection_does_after_its_undo_is_undone_without_client_info
     what_a_dead_connection_does_after_its_undo_is_undone_without_client_kill
     an_undo_that_comes_after_a_new_connection_is_repeated_too
+    what_a_dead_connection_does_after_the_lease_is_undone_too
     an_undo_that_is_refused_for_a_while_is_made_afterwards
+    an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner
     a_connection_of_another_client_with_the_same_number_is_not_killed
 }
 
@@ -130,13 +132,33 @@ async fn an_undo_that_comes_after_a_new_connection_is_repeated_too(flavour: Flav
     proxy.half_open(Which::Command);
     let mut acquiring = lock.acquire().lease(SECOND * 600).into_future();
     assert!(Pin::new(&mut acquiring).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    // The connection is replaced, and only then the caller gives up.
+    let mut all = client.multi_lock(["x", "y"]).acquire().lease(SECOND * 600).into_future();
+    assert!(Pin::new(&mut all).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+    // The connection is replaced, and only then the callers give up.
     crate::acquired(&client.lock("m")).await.release().await.unwrap();
-    drop(acquiring);
+    drop((acquiring, all));
     sleep(Duration::from_millis(100)).await;
     proxy.heal();
     sleep(Duration::from_millis(100)).await;
+    until("what came late is undone", || keys(&server).is_empty()).await;
+}
+
+async fn what_a_dead_connection_does_after_the_lease_is_undone_too(flavour: Flavour) {
+    let lease = SECOND * 3;
+    let (server, url) = server_without(flavour, "client|kill");
+    let proxy = Proxy::start(server.port());
+    let client = impatient(url(&proxy)).await;
+    let lock = client.lock("n");
+    lock.acquire().await.unwrap().release().await.unwrap();
+    proxy.half_open(Which::Command);
+    assert!(lock.acquire().lease(lease).await.is_err());
+    sleep(lease).await;
+    assert!(is_free(&server));
+    proxy.heal();
+    until("it is carried out", || !is_free(&server)).await;
+    let begun = tokio::time::Instant::now();
     until("what came late is undone", || is_free(&server)).await;
+    assert!(begun.elapsed() < lease * 2 / 3, "not by the end of its lease: {:?}", begun.elapsed());
 }
 
 async fn an_undo_that_is_refused_for_a_while_is_made_afterwards(flavour: Flavour) {
@@ -148,6 +170,21 @@ async fn an_undo_that_is_refused_for_a_while_is_made_afterwards(flavour: Flavour
     sleep(Duration::from_millis(300)).await;
     server.cli(&["ACL", "SETUSER", "ann", "+@all"]);
     until("the lock is free", || is_free(&server)).await;
+}
+
+async fn an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner(flavour: Flavour) {
+    let server = Server::builder(flavour).config("user ann on >secret ~* &* +@all").start();
+    let client = connect(format!("redis://ann:secret@127.0.0.1:{}", server.port())).await;
+    let owner = leasehold::Owner::number(7);
+    let guard = client.lock("n").acquire().as_owner(&owner).await.unwrap();
+    server.cli(&["ACL", "SETUSER", "ann", "-@scripting"]);
+    drop(guard);
+    sleep(Duration::from_millis(200)).await;
+    server.cli(&["ACL", "SETUSER", "ann", "+@all"]);
+    let next =
+        soon("the next hold", client.fair_lock("n").acquire().as_owner(&owner).into_future()).await.unwrap();
+    sleep(SECOND * 3 / 2).await;
+    assert!(next.is_held() && !is_free(&server), "it is the same lock, by another handle");
 }
 
 async fn a_connection_of_another_client_with_the_same_number_is_not_killed(flavour: Flavour) {

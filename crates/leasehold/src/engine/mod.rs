@@ -20,6 +20,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use self::adjust::{Adjust, Adjusted, Change};
+pub(crate) use self::aftermath::Aftermath;
 pub(crate) use self::target::{Family, Kind, Spot, Target};
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -126,9 +127,9 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Begins the turn of the first in line, to whom something was passed.
     fn call_heir(&self, _spot: &Spot) {}
     /// Whether whoever has this ticket may have what was passed. It then leaves the line, and the next one, who has
-    /// nothing to look for, is not told.
-    fn inherits(&self, _spot: &Spot, _ticket: Ticket) -> bool {
-        false
+    /// nothing to look for, is not told. What has to happen after that is the caller's to run.
+    fn inherits(&self, _spot: &Spot, _ticket: Ticket) -> Option<Aftermath> {
+        None
     }
 
     /// Lets every hold of this client that still has a guard run out, tells its guards, and counts them.

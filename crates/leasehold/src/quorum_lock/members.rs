@@ -321,7 +321,8 @@ impl Members {
             let members =
                 || state.members.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
             let latest = members().map(|(_, member)| member.since).max();
-            let latest = if state.pending.answers.is_empty() { latest } else { Some(now) };
+            let is_granted = |answer: &Answer| matches!(answer, Answer::Granted(..));
+            let latest = if state.pending.answers.iter().any(is_granted) { Some(now) } else { latest };
             let unproven = members().filter(|(_, member)| Some(member.seen) < latest);
             let proofs = unproven.map(|(number, member)| self.prove(number, &member.guard)).collect();
             state.pending.questions = proofs;

@@ -8,6 +8,7 @@ use super::resp::Value;
 use super::answers::{milliseconds, nonsense, owner};
 use super::book::Kept;
 use super::hints::{Hints, is_silent};
+use super::request::{InOrder, Step};
 use super::{Parts, Redis, calls, rw_calls};
 use crate::engine::{Attempt, AttemptAll, BARRED, Busy, Claim, Family, Kind, Reply, Spot, Target, Ticket};
 use crate::error::Failure;
@@ -40,13 +41,21 @@ impl Redis {
         let limit = [before.and_then(|kept| kept.limit), claim.limit].into_iter().flatten().min();
         let kept = Kept::new(claim.spot.clone(), claim.lease, limit, Arc::clone(claim.term), begun);
         let length = kept.length(begun);
-        let (parts, steal) = (Arc::clone(&self.parts), claim.steal);
-        let in_order = Box::new(move |answer: &Value| {
-            if matches!(answer, Value::Int(1..) | Value::Okay) {
-                parts.keeper.granted(kept, begun, length, steal);
-            }
-        });
-        let answer = self.pipe().step(claim.spot, calls::acquire(claim, length), Some(in_order));
+        let steal = claim.steal;
+        // A hold that is entered again is known already, and stays as it is until the caller has its new guard.
+        let (reentered, in_order) = if claim.held > 0 {
+            (Some(kept), None)
+        } else {
+            let parts = Arc::clone(&self.parts);
+            let in_order: InOrder = Box::new(move |answer| {
+                if matches!(answer, Value::Int(1..) | Value::Okay) {
+                    parts.keeper.granted(kept, begun, length, steal);
+                }
+            });
+            (None, Some(in_order))
+        };
+        let step = Step::new(claim.spot, Vec::new());
+        let answer = self.pipe().step(step, calls::acquire(claim, length), in_order);
         let (spot, fenced, queue) = (claim.spot.clone(), claim.fenced, claim.queue);
         let parts = Arc::clone(&self.parts);
         let marks = rw_calls::marks(claim);
@@ -54,7 +63,7 @@ impl Redis {
             parts.marks.add(claim.spot);
         }
         Reply::later(async move {
-            let Parts { hints, beats, pipe, .. } = parts.as_ref();
+            let Parts { hints, keeper, beats, pipe, .. } = parts.as_ref();
             let answer = match answer.await? {
                 // A `SET … NX` that was refused tells nothing else: only whoever is refused pays for a question.
                 Value::Nil => pipe.send(calls::query(&spot.target, None)).await?,
@@ -88,7 +97,11 @@ impl Redis {
                 // Others can read now, too, and need not have heard of it.
                 hints.unheard(&spot.target);
             }
-            Ok(Attempt::Granted(None, token))
+            let until = reentered.as_ref().map(|kept| kept.until(begun, length));
+            if let Some(kept) = reentered {
+                keeper.reentered(kept);
+            }
+            Ok(Attempt::Granted(until, token))
         })
     }
 
@@ -118,9 +131,10 @@ impl Redis {
                 }
             }
         });
-        let answer = self.pipe().step(claims[0].spot, calls::acquire_all(claims, length), Some(in_order));
-        let parts = Arc::clone(&self.parts);
         let spots: Vec<_> = claims.iter().map(|claim| claim.spot.clone()).collect();
+        let step = Step::new(&spots[0], spots[1..].to_vec());
+        let answer = self.pipe().step(step, calls::acquire_all(claims, length), Some(in_order));
+        let parts = Arc::clone(&self.parts);
         Reply::later(async move {
             let answer = answer.await?;
             if let Some(tokens) = tokens(&answer, spots.len()) {

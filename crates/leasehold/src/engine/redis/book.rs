@@ -138,11 +138,13 @@ pub(super) struct Batch {
 impl Book {
     /// Notes a hold, unless its term has ended already, and returns those of other terms that cannot be there beside it.
     pub(super) fn insert(&mut self, kept: Kept) -> Vec<Kept> {
+        let is_held = kept.term.is_held();
         let mut gone = self.remove_where(&kept.spot.target.name, |before| {
-            before.spot == kept.spot || before.excludes(&kept)
+            // What has ended takes the place of others, but not its own: that may have gone to another term.
+            (is_held && before.spot == kept.spot) || before.excludes(&kept)
         });
         gone.retain(|before| !Arc::ptr_eq(&before.term, &kept.term));
-        if !kept.term.is_held() {
+        if !is_held {
             return gone;
         }
         self.entries = self.entries.wrapping_add(1);

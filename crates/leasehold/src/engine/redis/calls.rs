@@ -110,6 +110,12 @@ pub(super) fn listeners(answer: &Value) -> Option<usize> {
     }
 }
 
+/// The same for a hold that was given back: what is left of one that was broken is freed without a word of it.
+pub(super) fn heard_by(kind: Kind, answer: &Value) -> Option<usize> {
+    let was_broken = matches!(kind, Kind::Group | Kind::Permits) && *answer == Value::Int(-1);
+    listeners(answer).or(was_broken.then_some(0))
+}
+
 /// Sees to it that there are at most `count`.
 pub(super) fn abandon(spot: &Spot, count: u32) -> Call {
     let Spot { target, owner, .. } = spot;

@@ -153,6 +153,17 @@ fn code(text: &str) -> &str {
     wrapped.unwrap_or(text).split(' ').next().unwrap_or_default()
 }
 
+impl Trouble {
+    /// The same with another text, where there is one.
+    pub(super) fn map_text(self, map: impl FnOnce(String) -> String) -> Self {
+        match self {
+            Self::Refused(Failure::Unavailable(text)) => Self::Refused(Failure::Unavailable(map(text))),
+            Self::Refused(Failure::Denied(text)) => Self::Refused(Failure::Denied(map(text))),
+            other => other,
+        }
+    }
+}
+
 /// Waits for an answer that a connection may end without.
 pub(super) async fn received(answer: oneshot::Receiver<RawAnswer>) -> RawAnswer {
     answer.await.unwrap_or_else(|_| Err(Trouble::Broken(Failure::Unavailable("the client is closed".into()))))

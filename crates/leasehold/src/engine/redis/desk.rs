@@ -13,7 +13,7 @@ use super::hints::Hints;
 use super::io::Message;
 use super::link::Link;
 use super::pipeline::{RawAnswer, Sink};
-use super::request::{InOrder, Reading, Request};
+use super::request::{InOrder, Reading, Request, Step};
 use super::scripts::{Call, Wording};
 use crate::engine::{Kind, Spot};
 use crate::error::Failure;
@@ -32,7 +32,8 @@ pub(super) struct Desk {
 
 struct State {
     link: Option<Link>,
-    /// What is to be undone and not known to be, at most one for each count.
+    /// What is to be undone and not known to be, at most one for each count: by [`Spot::of_hold`], as whatever kind of lock
+    /// the count is entered.
     unsettled: HashMap<Spot, Unsettled>,
     /// Whose last step may still be carried out, and until when: it had no reply on a connection that could not be ended.
     haunted: HashMap<Spot, Instant>,
@@ -90,7 +91,7 @@ impl Desk {
     /// undone of the steps before goes first.
     pub(super) fn send(
         &self,
-        step: Option<&Spot>,
+        step: Option<Step>,
         call: Call,
         in_order: Option<InOrder>,
         caller: oneshot::Sender<RawAnswer>,
@@ -103,13 +104,12 @@ impl Desk {
             let _ = caller.send(Err(Trouble::Refused(closed.unwrap_or_else(|| self.hints.not_connected()))));
             return;
         };
-        if let Some(spot) = step.filter(|_| !unsettled.is_empty()) {
+        if let Some(step) = step.as_ref().filter(|_| !unsettled.is_empty()) {
             // Before the next step, and never again after it: so by its text, which the server understands at once.
-            for undone in take_undone(unsettled, spot) {
+            for undone in take_undone(unsettled, step.spot()) {
                 connection.put(undone.abandon.call(), Wording::Text, |_, _| Sink::Nobody);
             }
         }
-        let step = step.cloned();
         let is_unwritten = connection.put(call, Wording::Hash, |call, reading| {
             Sink::Caller(Request { call, step, reading, in_order, caller })
         });
@@ -131,15 +131,20 @@ impl Desk {
     pub(super) fn abandon(&self, mut abandon: Abandon) {
         let mut state = self.state();
         state.abandons += 1;
-        let mut repeat = state.haunted.get(&abandon.spot).copied();
+        let hold = abandon.spot.of_hold();
+        let mut repeat = state.haunted.get(&hold).copied();
         // What was to be undone before still is, and for as long.
-        if let Some(before) = state.unsettled.get(&abandon.spot) {
+        if let Some(before) = state.unsettled.get(&hold) {
             abandon.count = abandon.count.min(before.abandon.count);
             abandon.until = abandon.until.max(before.abandon.until);
             repeat = repeat.max(before.repeat);
+            if before.abandon.spot.target.kind == Kind::Fair {
+                // It leaves the queue, too.
+                abandon.spot = before.abandon.spot.clone();
+            }
         }
         let unsettled = Unsettled { number: state.abandons, abandon, repeat, by_text: false };
-        state.unsettled.insert(unsettled.abandon.spot.clone(), unsettled.clone());
+        state.unsettled.insert(hold, unsettled.clone());
         self.put_abandon(&mut state, unsettled);
         flush(state);
     }
@@ -159,7 +164,7 @@ impl Desk {
         state.link = Some(link);
         state.haunted.retain(|_, until| *until > now);
         let at_last = ghosts.as_ref().map(|_| now + LONGEST_GHOST);
-        state.haunted.extend(ghosts.into_iter().flatten().map(|spot| (spot, now + LONGEST_GHOST)));
+        state.haunted.extend(ghosts.into_iter().flatten().map(|spot| (spot.of_hold(), now + LONGEST_GHOST)));
         for mut unsettled in std::mem::take(&mut state.owed) {
             unsettled.repeat = unsettled.repeat.max(at_last);
             self.go_on(&mut state, unsettled, Outcome::Missing);
@@ -197,13 +202,13 @@ impl Desk {
 
     /// Goes on with an abandon, unless it is done, its lease is over, or a later step has taken care of it.
     fn go_on(&self, state: &mut State, mut unsettled: Unsettled, outcome: Outcome) {
-        let spot = &unsettled.abandon.spot;
-        if state.unsettled.get(spot).is_none_or(|newest| newest.number != unsettled.number) {
+        let hold = unsettled.abandon.spot.of_hold();
+        if state.unsettled.get(&hold).is_none_or(|newest| newest.number != unsettled.number) {
             return;
         }
         let done = outcome == Outcome::Done && !unsettled.is_repeated();
-        if done || unsettled.abandon.until <= time::now() {
-            state.unsettled.remove(spot);
+        if done || (unsettled.abandon.until <= time::now() && !unsettled.is_repeated()) {
+            state.unsettled.remove(&hold);
         } else {
             unsettled.by_text = outcome == Outcome::Unknown;
             self.put_abandon(state, unsettled);
@@ -225,7 +230,8 @@ impl Desk {
             let done = (Outcome::Done, unsettled.is_repeated().then_some(AGAIN));
             let (outcome, pause) = match reading.read(answer) {
                 Ok(answer) => {
-                    hints.released(&unsettled.abandon.spot, calls::listeners(&answer), begun);
+                    let Abandon { spot, .. } = &unsettled.abandon;
+                    hints.released(spot, calls::heard_by(spot.target.kind, &answer), begun);
                     done
                 }
                 Err(Trouble::Refused(Failure::NotALock)) => done,
@@ -274,7 +280,7 @@ impl Abandon {
 /// some of the same values.
 fn take_undone(unsettled: &mut HashMap<Spot, Unsettled>, spot: &Spot) -> Vec<Unsettled> {
     if spot.target.kind != Kind::Group {
-        return unsettled.remove(spot).into_iter().collect();
+        return unsettled.remove(&spot.of_hold()).into_iter().collect();
     }
     let is_before = |other: &Spot| other.owner == spot.owner && other.target.overlaps(&spot.target);
     unsettled.extract_if(|other, _| is_before(other)).map(|(_, undone)| undone).collect()

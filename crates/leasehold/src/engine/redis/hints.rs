@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 use super::courtesy::Courtesy;
 use super::keys;
 use crate::engine::line::{Line, MayTake};
-use crate::engine::{Kind, Spot, Target, Ticket};
+use crate::engine::{Aftermath, Kind, Spot, Target, Ticket};
 use crate::error::Failure;
 use crate::time::{self, Instant};
 
@@ -345,18 +345,15 @@ impl Hints {
     }
 
     /// Whether it is the turn of this ticket. If so, it leaves the line at once, and the next one is told nothing.
-    pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> bool {
+    pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> Option<Aftermath> {
         let now = time::now();
         let mut state = self.state();
-        let Some(Queue { line, .. }) = state.queue(spot) else { return false };
+        let Queue { line, .. } = state.queue(spot)?;
         if line.may_take(Some(ticket), now) != MayTake::Yes {
-            return false;
+            return None;
         }
         let passed = line.taken(Some(ticket));
-        let aftermath = line.leave(ticket, now).also_waking(passed);
-        drop(state);
-        aftermath.run();
-        true
+        Some(line.leave(ticket, now).also_waking(passed))
     }
 
     /// A lock is being released here. If others here wait for it, they ask only when it is known who else does.

@@ -17,12 +17,11 @@ use super::hints::Hints;
 use super::keeper::Keeper;
 use super::lasting::{Lasting, NotAsked, Note};
 use super::link::Link;
-use super::request::InOrder;
+use super::request::{InOrder, Step};
 use super::resp::Value;
 use super::scripts::Call;
 use super::subscriber;
 use super::supervisor::Supervisor;
-use crate::engine::Spot;
 use crate::error::Failure;
 use crate::time;
 
@@ -79,11 +78,12 @@ impl Pipe {
     pub(super) fn send_within(
         &self,
         call: Call,
-        limit: Duration,
+        limit: Option<Duration>,
     ) -> impl Future<Output = Answer> + Send + use<> {
         let answer = self.request(None, call, None);
         let desk = Arc::clone(&self.desk);
         async move {
+            let Some(limit) = limit else { return answer.await };
             let answered = tokio::time::timeout(limit, answer).await;
             answered.unwrap_or_else(|_| {
                 if let Some((connection, _)) = desk.connection() {
@@ -97,16 +97,16 @@ impl Pipe {
     /// Sends a step from one count to the next. What is to be undone of the steps before goes first.
     pub(super) fn step(
         &self,
-        spot: &Spot,
+        step: Step,
         call: Call,
         in_order: Option<InOrder>,
     ) -> impl Future<Output = Answer> + Send + use<> {
-        self.request(Some(spot), call, in_order)
+        self.request(Some(step), call, in_order)
     }
 
     fn request(
         &self,
-        step: Option<&Spot>,
+        step: Option<Step>,
         call: Call,
         in_order: Option<InOrder>,
     ) -> impl Future<Output = Answer> + Send + use<> {

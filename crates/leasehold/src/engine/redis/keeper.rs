@@ -57,6 +57,13 @@ impl Keeper {
         self.keep(kept, taken_over);
     }
 
+    /// A caller has entered a hold again: from now on it is kept like this, if it is still there.
+    pub(super) fn reentered(&self, kept: Kept) {
+        if kept.term.is_held() && self.get(&kept.spot).is_some() {
+            self.keep(kept, false);
+        }
+    }
+
     /// Begins to keep a hold. Those who were kept and cannot hold it beside this one have lost it.
     fn keep(&self, kept: Kept, taken_over: bool) {
         let due = kept.due();
@@ -184,9 +191,10 @@ impl Keeper {
         let lengths: Vec<_> = batch.iter().map(|(_, kept)| kept.renewal(begun)).collect();
         let holds = batch.iter().zip(&lengths).map(|((_, kept), length)| (&kept.spot, *length));
         let call = calls::renew(batch[0].1.spot.target.kind, holds);
-        // What comes after half of the time that is left comes too late to try again.
-        let least = batch.iter().map(|(_, kept)| kept.term.remaining()).min().unwrap_or_default();
-        let answer = pipe.send_within(call, least / 2);
+        // What comes after half of the time that is left comes too late to try again. What is only looked at may end.
+        let renewed = batch.iter().zip(&lengths).filter(|(_, length)| !length.is_zero());
+        let least = renewed.map(|((_, kept), _)| kept.term.remaining()).min();
+        let answer = pipe.send_within(call, least.map(|least| least / 2));
         let ids: Vec<_> = batch.into_iter().map(|(id, _)| id).collect();
         async move {
             match answer.await {
@@ -216,7 +224,8 @@ impl Keeper {
                 state.book.put_off(id, begun + pause);
                 drop(state);
                 if let Some((term, until)) = renewed {
-                    term.lasts(until);
+                    // A renewal shortens nothing, so an extension stays.
+                    term.lasts_at_least(until);
                 }
             }
             Value::Int(2) => self.lose_one(id, Loss::TakenOver),

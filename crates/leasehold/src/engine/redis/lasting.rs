@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 use super::connection::{Connection, Trouble};
 use super::io::Answer;
 use super::request::InOrder;
+use super::resp::Value;
 use super::scripts::Call;
 use crate::error::Failure;
 use crate::owner::OwnerId;
@@ -34,13 +35,13 @@ impl Note {
 }
 
 /// What a change does to what this client knows, at its place among the replies.
-pub(super) type Effect = Arc<dyn Fn() + Send + Sync>;
+pub(super) type Effect = Arc<dyn Fn(&Value) + Send + Sync>;
 
 /// A call, where its result is noted, and until when it is worth another try.
 pub(super) struct Lasting {
     call: Call,
     /// What a reply does, however often it takes to get one.
-    effect: Option<Effect>,
+    effect: Effect,
     note: Note,
     until: Option<Instant>,
     tries: u32,
@@ -61,7 +62,7 @@ impl fmt::Debug for Lasting {
 }
 
 impl Lasting {
-    pub(super) fn new(call: Call, effect: Option<Effect>, note: Note, until: Option<Instant>) -> Self {
+    pub(super) fn new(call: Call, effect: Effect, note: Note, until: Option<Instant>) -> Self {
         let (sent, refusal) = (Arc::default(), Arc::default());
         Self { call, effect, note, until, tries: 0, sent, refusal, answer: None }
     }
@@ -99,9 +100,9 @@ impl Lasting {
 
     /// Sends it and waits for an answer that is one. A server that cannot for the moment gives none.
     pub(super) async fn send(&self, connection: &Connection) -> Result<Answer, Trouble> {
-        let effect = self.effect.clone();
-        let in_order = effect.map(|effect| -> InOrder { Box::new(move |_| effect()) });
-        match connection.run(self.call.clone(), in_order).await {
+        let effect = Arc::clone(&self.effect);
+        let in_order: InOrder = Box::new(move |answer| effect(answer));
+        match connection.run(self.call.clone(), Some(in_order)).await {
             Ok(value) => Ok(Ok(value)),
             Err(Trouble::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => Ok(Err(refusal)),
             Err(trouble) => {

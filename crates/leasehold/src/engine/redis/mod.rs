@@ -50,10 +50,11 @@ use self::io::{Pipe, Thread};
 use self::keeper::Keeper;
 use self::lasting::{Effect, Lasting, Note};
 use self::marks::Marks;
+use self::request::{InOrder, Step};
 use self::resp::Value;
 use super::{
-    Adjust, Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Holding, Kind, Released, Renewed, Reply,
-    Spot, Target, Ticket,
+    Adjust, Adjusted, Aftermath, Attempt, AttemptAll, Change, Claim, Engine, Holding, Kind, Released,
+    Renewed, Reply, Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -147,11 +148,22 @@ impl Engine for Redis {
             self.parts.keeper.get(spot)
         };
         let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
-        let answer = self.pipe().step(spot, calls::release(spot, from, length), None);
+        let call = calls::release(spot, from, length);
+        // Of those that stay out for a moment the undo of a release that was dropped sees to the next waiter.
+        let is_courteous = matches!(spot.target.kind, Kind::Lock | Kind::Spin | Kind::SetNx);
+        let in_order = (!is_courteous).then(|| -> InOrder {
+            let (spot, parts) = (spot.clone(), Arc::clone(&self.parts));
+            Box::new(move |answer| {
+                parts.hints.released(&spot, calls::heard_by(spot.target.kind, answer), begun);
+            })
+        });
+        let answer = self.pipe().step(Step::new(spot, Vec::new()), call, in_order);
         let (spot, parts) = (spot.clone(), Arc::clone(&self.parts));
         Reply::later(async move {
             let answer = answer.await;
-            parts.hints.released(&spot, answer.as_ref().ok().and_then(calls::listeners), begun);
+            if is_courteous {
+                parts.hints.released(&spot, answer.as_ref().ok().and_then(calls::listeners), begun);
+            }
             match answer {
                 Ok(Value::Int(answer)) => Ok(match calls::counts_left(spot.target.kind, answer) {
                     Some(left) => {
@@ -287,12 +299,18 @@ impl Engine for Redis {
         }
         let until = time::after(change.patience);
         let note = Note { record: keys::requests(target), field: change.request };
-        let deletes = matches!(change.adjust, Adjust::Delete).then(|| -> Effect {
-            let (keeper, target) = (Arc::clone(&self.parts.keeper), target.clone());
-            Arc::new(move || keeper.lose(&target, Loss::Gone))
-        });
-        let answer = self.pipe().last(Lasting::new(call, deletes, note, until));
         let (parts, target, adjust) = (Arc::clone(&self.parts), target.clone(), change.adjust.clone());
+        let effect: Effect = Arc::new(move |answer| {
+            if let Adjust::Delete = adjust {
+                parts.keeper.lose(&target, Loss::Gone);
+            }
+            if matches!(answer, Value::Int(told) if adjust.frees(*told)) {
+                // The result does not say whether anybody heard of it.
+                parts.hints.unheard(&target);
+            }
+        });
+        let answer = self.pipe().last(Lasting::new(call, effect, note, until));
+        let parts = Arc::clone(&self.parts);
         Reply::later(async move {
             let told = match answer.await {
                 Ok(answer) => number(answer?)?,
@@ -302,10 +320,6 @@ impl Engine for Redis {
                 }
                 Err(not_asked) => return Ok(Adjusted::NotAsked(not_asked)),
             };
-            if adjust.frees(told) {
-                // The result does not say whether anybody heard of it.
-                parts.hints.unheard(&target);
-            }
             Ok(Adjusted::Done(told))
         })
     }
@@ -370,7 +384,7 @@ impl Engine for Redis {
         self.parts.hints.hint(spot);
     }
 
-    fn inherits(&self, spot: &Spot, ticket: Ticket) -> bool {
+    fn inherits(&self, spot: &Spot, ticket: Ticket) -> Option<Aftermath> {
         self.parts.hints.inherits(spot, ticket)
     }
 

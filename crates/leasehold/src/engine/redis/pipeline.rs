@@ -19,7 +19,7 @@ use super::calls;
 use super::connection::{Settings, Trouble};
 use super::home::Home;
 use super::reader::{Push, Reader};
-use super::request::Request;
+use super::request::{InOrder, Request, Step};
 use super::resp::{Frame, Value};
 use super::stream::{Stream, Twin};
 use crate::engine::Spot;
@@ -36,8 +36,8 @@ pub(super) enum Sink {
     Once(oneshot::Sender<RawAnswer>),
     /// Somebody who does not wait, and is called.
     Then(Box<dyn FnOnce(RawAnswer) + Send>),
-    /// A caller that was told that the reply to its step is late.
-    Late(Spot),
+    /// A caller that was told that its reply is late: whose step it was, and what the reply still does.
+    Late(Option<Step>, Option<InOrder>),
     /// Somebody who wants to know what became of the command before this one, which tells how many listened.
     Behind(oneshot::Receiver<RawAnswer>, Box<Sink>),
     Nobody,
@@ -51,18 +51,25 @@ impl Sink {
             Self::Once(caller) => !caller.is_closed(),
             Self::Then(_) => true,
             Self::Behind(_, sink) => sink.is_awaited(),
-            Self::Late(_) | Self::Nobody => false,
+            Self::Late(..) | Self::Nobody => false,
         }
     }
 
     /// Whose step it was, if it was one.
-    fn step(&self) -> Option<&Spot> {
+    fn step(&self) -> Option<&Step> {
         match self {
             Self::Caller(request) => request.step.as_ref(),
-            Self::Late(step) => Some(step),
+            Self::Late(step, _) => step.as_ref(),
             Self::Behind(_, sink) => sink.step(),
             Self::Once(_) | Self::Then(_) | Self::Nobody => None,
         }
+    }
+
+    /// Parts what the caller can be told now, that its reply is late, from what the reply does when it comes.
+    fn split_late(mut self) -> (Self, Self) {
+        let step = self.step().cloned();
+        let in_order = if let Self::Caller(request) = &mut self { request.in_order.take() } else { None };
+        (self, Self::Late(step, in_order))
     }
 
     /// Tells whoever it is for. What has to be sent again comes back.
@@ -79,7 +86,12 @@ impl Sink {
                     (before, _) => before,
                 });
             }
-            Self::Late(_) | Self::Nobody => {}
+            Self::Late(_, in_order) => {
+                if let (Ok(value), Some(in_order)) = (&answer, in_order) {
+                    in_order(value);
+                }
+            }
+            Self::Nobody => {}
         }
         None
     }
@@ -214,9 +226,11 @@ impl Pipeline {
         Inner::flush(&self.0);
     }
 
-    /// Ends the connection, and tells whose steps had no reply on it.
+    /// Ends the connection, and tells whose steps had no reply on it. What was read on it has had its effect then.
     pub(super) fn end(&self) -> Vec<Spot> {
         self.0.end(&closed());
+        // The runtime of the callers may be about to hand out the last replies: not behind those of the next connection.
+        drop(self.0.reader.lock().unwrap_or_else(PoisonError::into_inner));
         std::mem::take(&mut self.0.state().unanswered)
     }
 
@@ -390,11 +404,14 @@ impl Inner {
         for frame in frames.drain(..) {
             let answer = match frame {
                 Frame::Answer(Value::Error(text)) => {
-                    let text = self.settings.address.without_password(text);
-                    if is_from_replica(&text) {
-                        failure.get_or_insert(Failure::Unavailable(text.clone()));
+                    let is_from_replica = is_from_replica(&text);
+                    // Whatever the password is, it does not change what the error means.
+                    let trouble = Trouble::from_server(text)
+                        .map_text(|text| self.settings.address.without_password(text));
+                    if let (true, Trouble::Refused(refusal)) = (is_from_replica, &trouble) {
+                        failure.get_or_insert(refusal.clone());
                     }
-                    Err(Trouble::from_server(text))
+                    Err(trouble)
                 }
                 Frame::Answer(value) => Ok(value),
                 Frame::Push(parts) => {
@@ -459,10 +476,13 @@ impl Inner {
                 continue;
             }
             // If others were answered meanwhile, there was just too much to do.
-            let first = state.expected.iter_mut().find(|expected| expected.sink.is_awaited());
+            let is_late =
+                |expected: &Expected| expected.sink.is_awaited() && expected.since.elapsed() >= timeout;
+            let first = state.expected.iter_mut().find(|expected| is_late(expected));
             let sink = first.map(|expected| {
-                let late = expected.sink.step().cloned().map_or(Sink::Nobody, Sink::Late);
-                std::mem::replace(&mut expected.sink, late)
+                let (told, late) = std::mem::replace(&mut expected.sink, Sink::Nobody).split_late();
+                expected.sink = late;
+                told
             });
             drop(state);
             if let Some(sink) = sink {
@@ -483,7 +503,9 @@ impl Inner {
         let mut state = self.state();
         state.ended = true;
         let expected = std::mem::take(&mut state.expected);
-        state.unanswered.extend(expected.iter().filter_map(|expected| expected.sink.step()).cloned());
+        state
+            .unanswered
+            .extend(expected.iter().filter_map(|expected| expected.sink.step()).flat_map(Step::spots));
         drop(state);
         // Its twin would keep it open.
         self.stream.shut();

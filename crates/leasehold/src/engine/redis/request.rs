@@ -18,11 +18,32 @@ use crate::error::Failure;
 /// same lock mean something only in that order. Callers see their replies when they are polled, in any order.
 pub(super) type InOrder = Box<dyn FnOnce(&Value) + Send>;
 
+/// Whose counts a request changes: mostly one, of several locks that are taken together all.
+#[derive(Debug, Clone)]
+pub(super) struct Step {
+    spot: Spot,
+    others: Vec<Spot>,
+}
+
+impl Step {
+    pub(super) fn new(spot: &Spot, others: Vec<Spot>) -> Self {
+        Self { spot: spot.clone(), others }
+    }
+
+    pub(super) fn spot(&self) -> &Spot {
+        &self.spot
+    }
+
+    pub(super) fn spots(&self) -> impl Iterator<Item = Spot> {
+        [&self.spot].into_iter().chain(&self.others).cloned()
+    }
+}
+
 /// A call that was sent, and who waits for its answer.
 pub(super) struct Request {
     pub(super) call: Call,
     /// Whose step from one count to the next it is, if it is one.
-    pub(super) step: Option<Spot>,
+    pub(super) step: Option<Step>,
     pub(super) reading: Reading,
     pub(super) in_order: Option<InOrder>,
     pub(super) caller: oneshot::Sender<RawAnswer>,

@@ -1,0 +1,99 @@
+//! Entering a lock again, when the reply does not come or the caller does not wait for it.
+
+#![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
+
+use std::future::{Future, IntoFuture};
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use leasehold::{Client, Loss, Owner};
+use leasehold_testkit::proxy::{Proxy, Which};
+use leasehold_testkit::server::{Flavour, Server};
+use tokio::time::sleep;
+
+use crate::{SECOND, connect, granted, keys, soon, subscribed, until};
+
+on_both! {
+    a_lease_that_a_lost_reentry_has_shortened_is_not_trusted
+    a_reentry_that_is_dropped_keeps_nothing_longer_than_its_lease
+    a_reentry_that_is_dropped_does_not_end_a_hold_that_is_kept
+    a_reentry_that_is_dropped_does_not_end_the_hold_of_the_next_task
+    a_renewal_does_not_take_an_extension_back
+}
+
+/// Polls a future once, so that its request is sent.
+fn begin<F: Future + Unpin>(future: &mut F) {
+    assert!(Pin::new(future).poll(&mut Context::from_waker(Waker::noop())).is_pending());
+}
+
+async fn a_lease_that_a_lost_reentry_has_shortened_is_not_trusted(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url()).watchdog(SECOND).await.unwrap();
+    let (lock, owner) = (client.lock("n"), Owner::number(7));
+    let guard = lock.acquire().as_owner(&owner).lease(SECOND * 300).await.unwrap();
+    proxy.lose_reply_once(Which::Command);
+    assert!(lock.acquire().as_owner(&owner).await.is_err_and(|error| error.is_unavailable()));
+    assert!(
+        guard.remaining() <= SECOND,
+        "{:?}: the server may keep it for one watchdog time",
+        guard.remaining()
+    );
+    soon("the loss", guard.lost()).await;
+    until("the server has let go", || keys(&server).is_empty()).await;
+}
+
+async fn a_reentry_that_is_dropped_keeps_nothing_longer_than_its_lease(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = Client::connect(server.url()).watchdog(SECOND * 2).await.unwrap();
+    let (lock, owner) = (client.lock("n"), Owner::number(7));
+    let guard = lock.acquire().as_owner(&owner).lease(SECOND).await.unwrap();
+    let mut again = lock.acquire().as_owner(&owner).into_future();
+    begin(&mut again);
+    drop(again);
+    assert_eq!(soon("the end of the lease", guard.lost()).await, Loss::Expired);
+    until("nothing renews it", || keys(&server).is_empty()).await;
+}
+
+async fn a_reentry_that_is_dropped_does_not_end_a_hold_that_is_kept(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = Client::connect(server.url()).watchdog(SECOND / 2).await.unwrap();
+    let (lock, owner) = (client.lock("n"), Owner::number(7));
+    let guard = lock.acquire().as_owner(&owner).await.unwrap();
+    let mut again = lock.acquire().as_owner(&owner).lease(SECOND).into_future();
+    begin(&mut again);
+    drop(again);
+    sleep(SECOND * 2).await;
+    assert!(guard.is_held(), "it is kept as long as its guard lives");
+    assert_eq!(lock.hold_count(&owner).await.unwrap(), 1);
+}
+
+async fn a_reentry_that_is_dropped_does_not_end_the_hold_of_the_next_task(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = connect(server.url()).await;
+    let lock = client.lock("n");
+    for _ in 0..20 {
+        let first = lock.acquire().await.unwrap();
+        let second = tokio::spawn(lock.acquire().into_future());
+        subscribed(&server, "redisson_lock__channel:{n}", 1).await;
+        sleep(Duration::from_millis(5)).await;
+        let mut again = first.reenter();
+        begin(&mut again);
+        drop(again);
+        drop(first);
+        let second = granted(second).await;
+        sleep(Duration::from_millis(20)).await;
+        assert!(second.is_held() && lock.is_locked().await.unwrap());
+        second.release().await.unwrap();
+    }
+}
+
+async fn a_renewal_does_not_take_an_extension_back(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let client = Client::connect(server.url()).watchdog(SECOND / 2).await.unwrap();
+    let guard = client.lock("n").acquire().await.unwrap();
+    guard.extend(SECOND * 600).await.unwrap();
+    sleep(SECOND).await;
+    assert!(guard.remaining() > SECOND * 500, "{:?} after some renewals", guard.remaining());
+}
