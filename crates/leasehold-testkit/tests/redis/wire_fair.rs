@@ -2,11 +2,13 @@
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, IntoFuture, poll_fn};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 use std::time::Duration;
 
 use leasehold::{Client, FairLock, Owner};
+use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
@@ -22,6 +24,7 @@ on_both! {
     waiters_of_a_client_share_one_beat
     who_gives_up_lowers_the_time_of_those_behind
     who_hears_too_late_that_it_is_queued_leaves_the_queue
+    a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end
 }
 
 const QUEUE: &str = "redisson_lock_queue:{n}";
@@ -244,4 +247,27 @@ async fn who_hears_too_late_that_it_is_queued_leaves_the_queue(flavour: Flavour)
     until("it has left the queue", || queue(&server).is_empty()).await;
     held.release().await.unwrap();
     assert_eq!(keys(&server), [""; 0]);
+}
+
+async fn a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end(flavour: Flavour) {
+    let server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let (near, far) = (connect(server.url()).await, connect(proxy.url()).await);
+    let held = near.fair_lock("n").acquire().await.unwrap();
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let tell = Arc::clone(&told);
+    let silent = far.fair_lock("n").acquire().on_queue(move |queued| tell.lock().unwrap().push(queued));
+    let silent = tokio::spawn(silent.into_future());
+    until("it stands in the queue", || queue(&server).len() == 1).await;
+    let next = tokio::spawn(near.fair_lock("n").acquire().into_future());
+    until("another one stands behind it", || queue(&server).len() == 2).await;
+    proxy.blackhole(Which::All);
+    until("the silent one is thrown out", || queue(&server).len() == 1).await;
+    proxy.heal();
+    until("it is told", || told.lock().unwrap().iter().any(|queued| queued.requeued && queued.position == 2))
+        .await;
+    assert!(told.lock().unwrap().iter().any(|queued| !queued.requeued && queued.position == 1));
+    held.release().await.unwrap();
+    granted(next).await.release().await.unwrap();
+    granted(silent).await.release().await.unwrap();
 }

@@ -7,8 +7,8 @@ use crate::time::jittered;
 
 /// The pauses between connections to one address.
 ///
-/// A connection that was of use is replaced at once: its holds may be about to run out. If the next one fails too, or ends
-/// soon, pauses follow that grow.
+/// A connection that was of use is replaced at once: its holds may be about to run out. One that ends soon is replaced after
+/// a short pause, and as long as none can be opened, pauses follow that grow.
 #[derive(Debug, Default)]
 pub(super) struct Reconnect {
     pause: Duration,
@@ -20,15 +20,15 @@ pub(super) struct Reconnect {
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A connection that lasts this long was of use. A server that accepts connections and closes them at once is thus not
-/// asked again without a pause, and one that closes them a little later is asked ten times a second.
+/// A connection that lasts this long was of use. A server that greets connections and closes them at once is thus not asked
+/// again without a pause.
 const OF_USE: Duration = Duration::from_millis(100);
 
 impl Reconnect {
     /// How long to wait before the next connection is opened.
     pub(super) fn pause(&mut self) -> Duration {
-        if self.opened.take().is_some_and(|opened| opened.elapsed() >= OF_USE) {
-            self.pause = Duration::ZERO;
+        if let Some(opened) = self.opened.take() {
+            self.pause = if opened.elapsed() >= OF_USE { Duration::ZERO } else { FIRST_PAUSE };
         }
         let pause = jittered(self.pause);
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
@@ -72,7 +72,7 @@ mod tests {
             longest = (longest * 2).min(LONGEST_PAUSE);
         }
         reconnect.opened();
-        assert!(reconnect.pause() >= LONGEST_PAUSE / 2, "it did not last");
+        assert!((FIRST_PAUSE / 2..=FIRST_PAUSE).contains(&reconnect.pause()), "it did not last");
         reconnect.opened = now().checked_sub(OF_USE);
         assert_eq!(reconnect.pause(), Duration::ZERO, "it was of use");
         assert!(reconnect.pause() > Duration::ZERO);
