@@ -11,11 +11,13 @@ macro_rules! file {
 }
 
 /// Takes a lock in the layout of Redisson: key; owner, lease, how often it is held, whether to take it by force.
-pub const ACQUIRE: &str = concat!(file!("mint.lua"), file!("lock.lua"), file!("acquire.lua"));
+pub const ACQUIRE: &str =
+    concat!(file!("mint.lua"), file!("announce.lua"), file!("lock.lua"), file!("acquire.lua"));
 /// Gives it back: key; owner, its count, lease, channel.
-pub const RELEASE: &str = concat!(file!("mint.lua"), file!("lock.lua"), file!("release.lua"));
+pub const RELEASE: &str =
+    concat!(file!("mint.lua"), file!("announce.lua"), file!("lock.lua"), file!("release.lua"));
 /// Gives back a lock by `SET … NX`: key; owner, channel.
-pub const SETNX_RELEASE: &str = file!("setnx_release.lua");
+pub const SETNX_RELEASE: &str = concat!(file!("announce.lua"), file!("setnx_release.lua"));
 
 /// The hashes under which a server knows the scripts of a layout.
 #[must_use]
