@@ -29,9 +29,16 @@ on_both! {
     a_crowd_goes_on_while_the_lock_is_removed_again_and_again
 }
 
-/// Polls a future once.
-fn poll_once<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
-    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+/// A future whose request is sent and whose reply it has not seen. Seldom the reply is there at once, and it is made anew.
+async fn begun<F: Future + Unpin>(mut make: impl FnMut() -> F) -> F {
+    loop {
+        let mut future = make();
+        match Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => return future,
+            Poll::Ready(output) => drop(output),
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
 }
 
 /// Waits until the server has something under this name, and its reply has had time to come: of that nothing tells but the
@@ -56,8 +63,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover(flavour:
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for lock in locks(&client) {
-        let mut victim = lock.try_acquire().into_future();
-        assert!(poll_once(&mut victim).is_pending());
+        let victim = begun(|| lock.try_acquire().into_future()).await;
         held_at(&server, "n").await;
         let thief = lock.acquire().steal().await.unwrap();
         let victim = soon("the victim's try", victim).await.unwrap();
@@ -72,8 +78,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_removal(flavour: 
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for lock in locks(&client) {
-        let mut victim = lock.try_acquire().into_future();
-        assert!(poll_once(&mut victim).is_pending());
+        let victim = begun(|| lock.try_acquire().into_future()).await;
         held_at(&server, "n").await;
         assert!(lock.force_unlock().await.unwrap());
         let victim = soon("the victim's try", victim).await.unwrap();
@@ -85,8 +90,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_removal(flavour: 
 async fn several_locks_that_are_polled_late_do_not_win_over_a_later_takeover(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
-    let mut victim = client.multi_lock(["m", "n"]).try_acquire();
-    assert!(poll_once(&mut victim).is_pending());
+    let victim = begun(|| client.multi_lock(["m", "n"]).try_acquire()).await;
     held_at(&server, "n").await;
     let thief = client.lock("m").acquire().steal().await.unwrap();
     let victim = soon("the victim's try", victim).await.unwrap();
@@ -99,10 +103,13 @@ async fn a_removal_that_is_polled_late_does_not_end_a_later_grant(flavour: Flavo
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for lock in locks(&client) {
-        let first = lock.acquire().await.unwrap();
-        let mut removal = lock.force_unlock();
-        assert!(poll_once(&mut removal).is_pending());
-        assert_eq!(soon("the loss", first.lost()).await, Loss::ForceUnlocked);
+        let mut first = None;
+        let removal = begun(|| {
+            first = Some(lock.acquire().block().unwrap());
+            lock.force_unlock()
+        })
+        .await;
+        assert_eq!(soon("the loss", first.unwrap().lost()).await, Loss::ForceUnlocked);
         let second = lock.acquire().await.unwrap();
         assert!(soon("the removal", removal).await.unwrap());
         assert!(second.is_held(), "{lock:?}: it was granted after the removal");
@@ -110,10 +117,14 @@ async fn a_removal_that_is_polled_late_does_not_end_a_later_grant(flavour: Flavo
     }
     let permits = client.leased_semaphore("permits");
     permits.try_set_permits(1).await.unwrap();
-    let first = permits.acquire(1).await.unwrap();
-    let mut removal = permits.delete();
-    assert!(poll_once(&mut removal).is_pending());
-    assert_eq!(soon("the loss", first.lost()).await, Loss::Gone);
+    let mut first = None;
+    let removal = begun(|| {
+        permits.try_set_permits(1).block().unwrap();
+        first = Some(permits.acquire(1).block().unwrap());
+        permits.delete()
+    })
+    .await;
+    assert_eq!(soon("the loss", first.unwrap().lost()).await, Loss::Gone);
     assert!(permits.try_set_permits(1).await.unwrap());
     let second = permits.acquire(1).await.unwrap();
     assert!(soon("the removal", removal).await.unwrap());
@@ -125,8 +136,7 @@ async fn a_grant_that_is_polled_after_a_new_connection_is_checked_there(flavour:
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).response_timeout(SECOND / 5).await.unwrap();
     let lock = client.lock("n");
-    let mut acquiring = lock.try_acquire().into_future();
-    assert!(poll_once(&mut acquiring).is_pending());
+    let acquiring = begun(|| lock.try_acquire().into_future()).await;
     held_at(&server, "n").await;
     // The connection goes, and in its gap the lock.
     proxy.refuse();
@@ -145,8 +155,7 @@ async fn a_grant_that_is_never_polled_is_not_renewed(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND / 2).await.unwrap();
     let other = connect(server.url()).await;
-    let mut asleep = client.lock("n").acquire().into_future();
-    assert!(poll_once(&mut asleep).is_pending());
+    let asleep = begun(|| client.lock("n").acquire().into_future()).await;
     held_at(&server, "n").await;
     let next = soon("another client", other.lock("n").acquire().into_future()).await.unwrap();
     let late = timeout(SECOND / 5, asleep).await;
@@ -157,8 +166,7 @@ async fn a_grant_that_is_never_polled_is_not_renewed(flavour: Flavour) {
 async fn a_grant_that_is_polled_just_in_time_is_renewed_from_then_on(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND).await.unwrap();
-    let mut acquiring = client.lock("n").acquire().into_future();
-    assert!(poll_once(&mut acquiring).is_pending());
+    let acquiring = begun(|| client.lock("n").acquire().into_future()).await;
     held_at(&server, "n").await;
     sleep(Duration::from_millis(500)).await;
     let guard = soon("the grant", acquiring).await.unwrap();
