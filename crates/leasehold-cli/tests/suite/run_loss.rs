@@ -148,7 +148,7 @@ fn a_server_that_is_gone_ends_the_command() {
     assert!(!file.text().contains("asked"), "without grace nobody is asked");
 }
 
-/// A change of the password keeps those who are connected, until their connections end.
+/// A change of the password leaves open connections as they are, until they end.
 #[test]
 fn after_a_change_of_the_password_the_holder_and_the_waiter_are_told_of_it() {
     let server = Server::builder(Flavour::Redis).password("old").start();

@@ -178,7 +178,7 @@ impl Checker {
         }
     }
 
-    /// Asks those whom the new guard excludes.
+    /// Asks the guards that the new one excludes.
     fn ask(&self, new: &Grant, there: &[Arc<Grant>]) {
         for other in there {
             if other.identity == new.identity || !other.thing.excludes(new.thing) {
@@ -323,7 +323,7 @@ mod tests {
         Checker::new(Arc::new(History::new()))
     }
 
-    /// A client that nobody shares anything with: two of them grant the same lock twice.
+    /// A client with an engine of its own: two such clients grant the same lock twice.
     async fn client() -> Client {
         Client::connect("memory:").await.unwrap()
     }

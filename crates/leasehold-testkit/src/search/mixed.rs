@@ -23,7 +23,7 @@ const LENGTH: Duration = Duration::from_millis(2500);
 const FAULTS: Duration = Duration::from_millis(2200);
 /// No round lasts as long as this, so what is left of it is a leak.
 const LONG: Duration = Duration::from_secs(60);
-/// More would make everybody wait for everybody.
+/// With more, every task would wait for every other one.
 const MOST_HELD: usize = 2;
 
 pub(super) async fn play(world: Arc<World>, mut dice: Dice) {

@@ -1,4 +1,4 @@
-//! A search for errors that nobody has thought of: a workload that a seed fixes, the history of what happened, and a
+//! A search for errors that no test was written for: a workload that a seed fixes, the history of what happened, and a
 //! checker that knows nothing of servers.
 //!
 //! Three clients, each behind a [proxy](crate::proxy) with faults, do whatever can be done with every primitive. At each
@@ -80,7 +80,7 @@ pub fn run(seed: u64) -> Report {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime can be built");
             let violations = runtime.block_on(async { tokio::spawn(play(plan, history)).await });
-            // Nobody listens after a stall.
+            // After a stall the receiver may be gone.
             let _ =
                 done.send(violations.unwrap_or_else(|error| vec![format!("the round has failed: {error}")]));
             runtime.shutdown_background();

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use leasehold::Client;
+use leasehold::{Client, Guard};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::sleep;
@@ -30,6 +30,15 @@ on_both! {
 /// The locks that are there, whatever else a primitive keeps.
 fn is_free(server: &Server) -> bool {
     !keys(server).contains(&"n".to_owned())
+}
+
+/// Drops a guard in an outage of more than a second, after which its lock has to be free.
+async fn is_given_back_after_an_outage(guard: Guard, server: &Server, proxy: &Proxy) {
+    proxy.refuse();
+    drop(guard);
+    sleep(SECOND * 3 / 2).await;
+    proxy.heal();
+    until("the lock is free", || is_free(server)).await;
 }
 
 /// A client whose connections are soon taken for dead.
@@ -69,11 +78,7 @@ async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_l
     for lock in [client.lock("n"), (*client.rw_lock("n").write()).clone(), client.group_lock("n", ["a"])] {
         let guard = lock.acquire().lease(SECOND).await.unwrap();
         guard.extend(SECOND * 600).await.unwrap();
-        proxy.refuse();
-        drop(guard);
-        sleep(SECOND * 3 / 2).await;
-        proxy.heal();
-        until("the lock is free", || is_free(&server)).await;
+        is_given_back_after_an_outage(guard, &server, &proxy).await;
     }
 }
 
@@ -84,11 +89,7 @@ async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last(f
     let guard = client.lock("n").acquire().lease(SECOND).await.unwrap();
     proxy.lose_reply_once(Which::Command);
     guard.extend(SECOND * 600).await.unwrap_err();
-    proxy.refuse();
-    drop(guard);
-    sleep(SECOND * 3 / 2).await;
-    proxy.heal();
-    until("the lock is free", || is_free(&server)).await;
+    is_given_back_after_an_outage(guard, &server, &proxy).await;
 }
 
 /// A server that lets a user do all but this.

@@ -139,21 +139,7 @@ impl Trouble {
             _ => Failure::Denied(text),
         })
     }
-}
 
-/// The word with which an error begins, and which says what error it is.
-///
-/// Servers before Redis 7 put the error of a command inside a script behind words of their own: `ERR Error running script
-/// (call to f_…): @user_script:1: @user_script: 1: -READONLY …`.
-fn code(text: &str) -> &str {
-    let wrapped = text.strip_prefix("ERR Error running script").and_then(|text| {
-        let (_line, error) = text.rsplit("user_script:").next()?.split_once(": ")?;
-        Some(error.trim_start_matches('-'))
-    });
-    wrapped.unwrap_or(text).split(' ').next().unwrap_or_default()
-}
-
-impl Trouble {
     /// The same with another text, where there is one.
     pub(super) fn map_text(self, map: impl FnOnce(String) -> String) -> Self {
         match self {
@@ -162,6 +148,18 @@ impl Trouble {
             other => other,
         }
     }
+}
+
+/// The word with which an error begins, and which says what error it is.
+///
+/// Servers before Redis 7 put the error of a command inside a script behind words of their own: `ERR Error running script
+/// (call to f_…): @user_script:1: @user_script: 1: -READONLY …`.
+pub(super) fn code(text: &str) -> &str {
+    let wrapped = text.strip_prefix("ERR Error running script").and_then(|text| {
+        let (_line, error) = text.rsplit("user_script:").next()?.split_once(": ")?;
+        Some(error.trim_start_matches('-'))
+    });
+    wrapped.unwrap_or(text).split(' ').next().unwrap_or_default()
 }
 
 /// Waits for an answer that a connection may end without.

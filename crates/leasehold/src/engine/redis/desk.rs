@@ -163,10 +163,11 @@ impl Desk {
         let mut state = self.state();
         state.link = Some(link);
         state.haunted.retain(|_, until| *until > now);
-        let at_last = ghosts.as_ref().map(|_| now + LONGEST_GHOST);
-        state.haunted.extend(ghosts.into_iter().flatten().map(|spot| (spot.of_hold(), now + LONGEST_GHOST)));
+        let at_last = now + LONGEST_GHOST;
+        let are_ghosts = ghosts.is_some();
+        state.haunted.extend(ghosts.into_iter().flatten().map(|spot| (spot.of_hold(), at_last)));
         for mut unsettled in std::mem::take(&mut state.owed) {
-            unsettled.repeat = unsettled.repeat.max(at_last);
+            unsettled.repeat = unsettled.repeat.max(are_ghosts.then_some(at_last));
             self.go_on(&mut state, unsettled, Outcome::Missing);
         }
         flush(state);
@@ -206,8 +207,8 @@ impl Desk {
         if state.unsettled.get(&hold).is_none_or(|newest| newest.number != unsettled.number) {
             return;
         }
-        let done = outcome == Outcome::Done && !unsettled.is_repeated();
-        if done || (unsettled.abandon.until <= time::now() && !unsettled.is_repeated()) {
+        let is_over = outcome == Outcome::Done || unsettled.abandon.until <= time::now();
+        if is_over && !unsettled.is_repeated() {
             state.unsettled.remove(&hold);
         } else {
             unsettled.by_text = outcome == Outcome::Unknown;

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::calls;
-use super::connection::{Settings, Trouble};
+use super::connection::{Settings, Trouble, code};
 use super::home::Home;
 use super::reader::{Push, Reader};
 use super::request::{InOrder, Request, Step};
@@ -404,7 +404,7 @@ impl Inner {
         for frame in frames.drain(..) {
             let answer = match frame {
                 Frame::Answer(Value::Error(text)) => {
-                    let is_from_replica = is_from_replica(&text);
+                    let is_from_replica = matches!(code(&text), "READONLY" | "MASTERDOWN");
                     // Whatever the password is, it does not change what the error means.
                     let trouble = Trouble::from_server(text)
                         .map_text(|text| self.settings.address.without_password(text));
@@ -555,13 +555,6 @@ impl State {
 /// Whether a push says that a channel is subscribed, or is not any more.
 fn confirms(push: &[Value]) -> bool {
     matches!(push.first(), Some(Value::Text(kind)) if [&b"subscribe"[..], b"unsubscribe"].contains(&&kind[..]))
-}
-
-/// Whether only a replica says so. Older servers wrap what happens inside a script.
-fn is_from_replica(error: &str) -> bool {
-    ["READONLY ", "MASTERDOWN "].iter().any(|code| error.starts_with(code))
-        || error.contains(": -READONLY ")
-        || error.contains(": -MASTERDOWN ")
 }
 
 /// The thread of the sockets lives by the real clock, whatever the runtime of a caller does.
