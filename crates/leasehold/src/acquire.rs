@@ -113,7 +113,7 @@ impl Options {
         let relays = is_plain
             && (kind == Kind::SetNx || (kind == Kind::Lock && self.way.reentrant))
             && self.way.local_handover
-            && shared.engine.relays()
+            && shared.engine.handover().is_some()
             && !(self.steal || self.fenced || self.way.spin.is_some());
         match (self.way.reentrant, relays) {
             (_, true) => Access::Relayed,

@@ -27,7 +27,6 @@ use crate::name::Name;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
-use crate::relay::Relay;
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::sets::Sets;
@@ -305,7 +304,6 @@ pub(crate) struct Shared {
     named: Mutex<HashMap<Spot, Weak<Hold>>>,
     /// The holds of groups, of drawn owners, too.
     sets: Sets,
-    pub(crate) relay: Relay,
     guards: Apart<AtomicUsize>,
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
@@ -341,7 +339,6 @@ impl Shared {
             outage_limit,
             named: Mutex::default(),
             sets: Sets::default(),
-            relay: Relay::default(),
             guards: Apart::default(),
             closed: AtomicBool::new(false),
             changed: Notify::new(),
@@ -351,7 +348,7 @@ impl Shared {
     /// Notes that a caller is told who holds a target: if it is an owner of this client, its hold is not passed on to
     /// another task under the same owner.
     pub(crate) fn tell_owner(&self, target: &Target, owner: OwnerId) {
-        if owner.client == self.id && self.engine.relays() {
+        if owner.client == self.id && self.engine.handover().is_some() {
             self.drawn_hold(&Spot { target: target.clone(), owner, amount: 1 });
         }
     }

@@ -158,7 +158,7 @@ impl IntoFuture for Connect {
                         response_timeout: self.response_timeout,
                         linger: self.linger,
                     };
-                    Arc::new(redis::Redis::connect(address, options).await?)
+                    Arc::new(redis::Redis::open(address, options).await?)
                 }
             };
             Ok(self.client(engine)?)

@@ -4,6 +4,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::Question;
 use crate::error::QueryError;
 use crate::lock::Lock;
 use crate::operation::Operation;
@@ -56,7 +57,7 @@ impl FairLock {
     /// As for [`Lock::holder`].
     pub fn queue(&self) -> Operation<Result<Vec<Owner>, QueryError>> {
         let (shared, target) = (Arc::clone(&self.lock.shared), self.lock.target.clone());
-        Operation::new(async move { Ok(shared.engine.queue(&target?).await?) })
+        Operation::new(async move { Ok(shared.engine.inspect(&Question::Queue(&target?)).await?.queue) })
     }
 }
 

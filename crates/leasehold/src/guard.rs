@@ -227,6 +227,7 @@ impl Guard {
         self.term.loss()
     }
 
+    #[cfg(feature = "remote")]
     pub(crate) fn is_of(&self, hold: &Arc<Hold>) -> bool {
         Arc::ptr_eq(&self.hold, hold)
     }

@@ -1,5 +1,7 @@
 //! A hold: one owner's claim on one target, however often it is entered.
 
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "inside a process nothing is handed over"))]
+mod budget;
 mod seat;
 mod together;
 
@@ -8,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+pub(crate) use self::budget::Budget;
 use self::seat::{Seat, Seated, Undo};
 use crate::client::Shared;
 use crate::engine::{
@@ -15,7 +18,7 @@ use crate::engine::{
 };
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
-use crate::lease::{Lapse, Lease, margin};
+use crate::lease::{Bounds, Lapse, Lease, margin};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
@@ -215,6 +218,7 @@ impl Hold {
             }
         }
         let limit = begun.zip(entry.max_hold).and_then(|(begun, length)| begun.checked_add(length));
+        let limit = [seat.limit.filter(|_| seat.count > 0), limit].into_iter().flatten().min();
         // A writer that only looks bars nobody.
         let is_serious = turn.is_some() || self.spot.target.kind == Kind::Read;
         let prefer_writers = entry.rw.prefer_writers && is_serious;
@@ -240,11 +244,14 @@ impl Hold {
             if let Some(until) = until {
                 term.lasts(until);
             }
-            match term.claim() {
+            match term.claim(Bounds { lease, limit }) {
                 // A caller that takes the lock by force has had it, and is told by its guard that it is lost again.
                 Some(Loss::TakenOver | Loss::ForceUnlocked) if entry.steal => {}
                 Some(loss) => return unseen(loss).map(Attempt::Busy),
                 None => {}
+            }
+            if seat.count > 0 {
+                self.shared.engine.reentered(&self.spot);
             }
             seat.entered(entry, lease, begun, limit, term);
         }

@@ -184,9 +184,7 @@ impl Awaited for Opening<'_> {
     async fn attempt(&self, _turn: Option<Ticket>) -> Result<Tried<()>, AcquireError> {
         match self.counter.ask(Adjust::Count, |count| count <= 0).await {
             Ok(true) => Ok(Tried::Granted(())),
-            Ok(false) => {
-                Ok(Tried::Busy(Busy { retry_in: self.shared().engine.look_every(), ..Busy::default() }))
-            }
+            Ok(false) => Ok(Tried::Busy(Busy::default())),
             Err(QueryError::Failure(failure)) => Err(failure.into()),
             Err(QueryError::Invalid(invalid)) => Err(invalid.into()),
         }

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use crate::error::Invalid;
+use crate::loss::Loss;
+use crate::term::Until;
 use crate::time::Instant;
 
 /// How the end of a hold is decided.
@@ -22,9 +24,45 @@ impl Lease {
     }
 }
 
+/// How long a hold may last: its lease, and when it must end however often that is renewed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) lease: Lease,
+    pub(crate) limit: Option<Instant>,
+}
+
+impl Bounds {
+    /// How long a lease that begins at `begun` may be: the limit cuts it.
+    #[cfg(feature = "remote")]
+    pub(crate) fn length(&self, begun: Instant) -> Duration {
+        let length = self.lease.length();
+        self.limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)))
+    }
+
+    /// Until when a hold may be trusted whose lease of `length` a server began no earlier than `begun`.
+    #[cfg(feature = "remote")]
+    pub(crate) fn until(&self, begun: Instant, length: Duration) -> Until {
+        let end = begun + length;
+        let loss = match self.lease {
+            _ if self.limit.is_some_and(|limit| limit <= end) => Loss::MaxHold,
+            Lease::Kept(_) => Loss::Unreachable,
+            Lease::Fixed(_) => Loss::Expired,
+        };
+        trusted(end, length, loss)
+    }
+}
+
+/// Up to a margin before `end`, which comes after a lease of `length`.
+pub(crate) fn trusted(end: Instant, length: Duration, loss: Loss) -> Until {
+    Until::Deadline(end - margin(length), loss)
+}
+
 /// When an engine forgets a hold by itself: after its lease, or when an extension of it is over.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "inside a process nothing has to be repeated"))]
+#[cfg_attr(
+    not(feature = "remote"),
+    expect(dead_code, reason = "inside a process nothing has to be repeated")
+)]
 pub(crate) struct Lapse {
     lease: Lease,
     extended: Option<Instant>,
@@ -36,7 +74,7 @@ impl Lapse {
     }
 
     /// The moment, if the lease began no later than now.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn at(self) -> Instant {
         let lapses = crate::time::now() + self.lease.length();
         self.extended.map_or(lapses, |extended| lapses.max(extended))

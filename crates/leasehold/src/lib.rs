@@ -30,7 +30,6 @@ mod quorum_lock;
 mod race;
 #[cfg(doctest)]
 mod redisson;
-mod relay;
 mod rw_lock;
 mod semaphore;
 mod sets;

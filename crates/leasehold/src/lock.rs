@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::acquire::{Acquire, TryAcquire, Way};
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Holding, Spot, Target};
+use crate::engine::{Holding, Question, Spot, Target};
 use crate::error::{Invalid, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
@@ -128,7 +128,7 @@ impl Lock {
         let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
         Operation::new(async move {
             let target = target?;
-            let holding = shared.engine.query(&target, None).await?;
+            let holding = shared.engine.inspect(&Question::Holder(&target, None)).await?.holding;
             if let Some(owner) = holding.and_then(|holding| holding.owner) {
                 shared.tell_owner(&target, owner);
             }
@@ -183,7 +183,7 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
         let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
-        Operation::new(async move { Ok(shared.engine.token(&target?).await?) })
+        Operation::new(async move { Ok(shared.engine.inspect(&Question::Token(&target?)).await?.token) })
     }
 
     /// Frees the lock, whoever holds it; false if nobody did.
@@ -209,7 +209,9 @@ impl Lock {
         answer: impl FnOnce(Option<Holding>) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
         let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
-        Operation::new(async move { Ok(answer(shared.engine.query(&target?, owner).await?)) })
+        Operation::new(async move {
+            Ok(answer(shared.engine.inspect(&Question::Holder(&target?, owner)).await?.holding))
+        })
     }
 }
 

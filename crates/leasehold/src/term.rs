@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::hold::Hold;
+use crate::lease::Bounds;
 use crate::loss::Loss;
 use crate::race::race;
 use crate::time::{self, Instant};
@@ -28,8 +29,9 @@ pub(crate) struct Term {
 struct State {
     until: Until,
     end: Option<End>,
-    /// Whether a caller has taken the grant. A grant whose future is never polled again must not be renewed.
-    claimed: bool,
+    /// How long it may last by what the caller asked for that has taken the grant last. Nothing before a caller has: a grant
+    /// whose future is never polled again must not be renewed.
+    claimed: Option<Bounds>,
 }
 
 /// Until when a term lasts if nothing happens.
@@ -50,15 +52,20 @@ enum End {
 impl Term {
     /// A term that has not begun: it lasts until somebody says until when.
     pub(crate) fn new(hold: Weak<Hold>) -> Arc<Self> {
-        let state = State { until: Until::Kept(Duration::ZERO), end: None, claimed: false };
+        let state = State { until: Until::Kept(Duration::ZERO), end: None, claimed: None };
         Arc::new(Self { hold, state: Mutex::new(state), changed: OnceLock::new() })
     }
 
     /// The term of whoever has the hold after this one: it lasts as long.
+    #[cfg(feature = "remote")]
     pub(crate) fn next(&self) -> Arc<Self> {
         let next = Self::new(self.hold.clone());
-        next.lasts(self.judged().until);
-        next.judged().claimed = true;
+        let (until, claimed) = {
+            let state = self.judged();
+            (state.until, state.claimed)
+        };
+        next.lasts(until);
+        next.judged().claimed = claimed;
         next
     }
 
@@ -102,15 +109,15 @@ impl Term {
     }
 
     /// Notes that a caller has taken the grant, and tells why it is lost if it is already.
-    pub(crate) fn claim(&self) -> Option<Loss> {
+    pub(crate) fn claim(&self, bounds: Bounds) -> Option<Loss> {
         let mut state = self.judged();
-        state.claimed = true;
+        state.claimed = Some(bounds);
         state.end.map(|end| if let End::Lost(loss) = end { loss } else { Loss::Gone })
     }
 
-    /// Whether a caller has taken the grant.
-    #[cfg(feature = "redis")]
-    pub(crate) fn is_claimed(&self) -> bool {
+    /// How long it may last by what the caller asked for that has taken the grant, if one has.
+    #[cfg(feature = "remote")]
+    pub(crate) fn claimed(&self) -> Option<Bounds> {
         self.judged().claimed
     }
 
@@ -169,7 +176,7 @@ impl Term {
     }
 
     /// Until when the lock is held if nothing happens.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn until(&self) -> Until {
         self.judged().until
     }

@@ -39,9 +39,6 @@ impl Patience {
     }
 }
 
-/// The longest sleep of a waiter to whom nothing is said.
-const SAFETY_CAP: Duration = Duration::from_secs(30);
-
 /// A wait may be shorter than a round trip. Only an answer that takes longer than this is missing.
 const SLOW: Duration = Duration::from_millis(500);
 
@@ -99,7 +96,7 @@ impl Awaited for Entering {
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried, AcquireError> {
         let Hold { shared, spot, .. } = self.hold.as_ref();
         if let Some(ticket) = turn.filter(|_| self.relays())
-            && let Some(guard) = shared.relay.take(shared.engine.as_ref(), spot, ticket)
+            && let Some(guard) = shared.engine.handover().and_then(|handover| handover.take(spot, ticket))
         {
             return Ok(Tried::Granted(guard));
         }
@@ -161,11 +158,8 @@ pub(crate) fn wait<'a, A: Awaited>(
                 failures = failures.saturating_add(1);
                 continue;
             }
-            let length = match told.retry_in {
-                // It is hinted in time.
-                None if awaited.shared().engine.answers_at_once() => None,
-                told => Some(told.unwrap_or(SAFETY_CAP).min(SAFETY_CAP)),
-            };
+            let longest = awaited.shared().engine.longest_sleep(awaited.spot());
+            let length = [told.retry_in, longest].into_iter().flatten().min();
             let (place, next) = match turn.take() {
                 Some(place) => (place, Next::Sleep),
                 None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, told, context))).await,
@@ -444,8 +438,8 @@ impl<'a> Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         self.shared.engine.leave(self.spot, self.ticket);
-        if self.shared.engine.relays() {
-            self.shared.relay.settle(self.shared.engine.as_ref(), self.spot);
+        if let Some(handover) = self.shared.engine.handover() {
+            handover.settle(self.spot);
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::permit_id::PermitId;
 
 /// One change, or one question.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "inside a process no answer is missing"))]
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "inside a process no answer is missing"))]
 pub(crate) struct Change {
     /// A number that nothing else has, by which a repetition is recognised.
     pub(crate) request: OwnerId,
@@ -50,7 +50,7 @@ pub(crate) enum Adjust {
 
 impl Adjust {
     /// Whether those who wait may go on after a change with this result.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn frees(&self, told: i64) -> bool {
         match self {
             Self::CountDown => told == 0,
@@ -60,7 +60,7 @@ impl Adjust {
     }
 
     /// Whether it is carried out as often as it is sent, without harm.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn is_question(&self) -> bool {
         matches!(self, Self::Count | Self::Taken | Self::Total | Self::LeaseOf(_))
     }
@@ -72,7 +72,7 @@ pub(crate) enum Adjusted {
     Done(i64),
     /// There was no way to ask, so nothing has changed.
     #[cfg_attr(
-        not(feature = "redis"),
+        not(feature = "remote"),
         expect(dead_code, reason = "the engine inside the process can always be asked")
     )]
     NotAsked(Failure),

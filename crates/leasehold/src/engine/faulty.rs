@@ -6,13 +6,12 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Holding, Released, Renewed, Reply, Spot, Target,
-    Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Question, Released, Renewed, Reply,
+    Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::{Lapse, Lease};
-use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time;
 
@@ -95,20 +94,8 @@ impl Engine for Faulty {
         self.memory.term(spot)
     }
 
-    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>> {
-        self.answer(|memory| memory.query(target, owner))
-    }
-
-    fn token(&self, target: &Target) -> Reply<u64> {
-        self.answer(|memory| memory.token(target))
-    }
-
-    fn uptime(&self) -> Reply<Option<Duration>> {
-        self.answer(Memory::uptime)
-    }
-
-    fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
-        self.answer(|memory| memory.queue(target))
+    fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
+        self.answer(|memory| memory.inspect(question))
     }
 
     fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
@@ -119,8 +106,13 @@ impl Engine for Faulty {
         self.memory.let_go(spot);
     }
 
-    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
-        self.memory.listen(spot, heir)
+    fn join(&self, spot: &Spot, heir: bool, told: Busy, context: &mut Context<'_>) -> (Ticket, bool) {
+        // Always looks once more: what a try was told may be old when its answer comes.
+        (self.memory.join(spot, heir, told, context).0, true)
+    }
+
+    fn longest_sleep(&self, spot: &Spot) -> Option<Duration> {
+        self.memory.longest_sleep(spot)
     }
 
     fn listening(&self, spot: &Spot) -> Reply<()> {

@@ -30,7 +30,7 @@ struct Waiter {
     presence: Presence,
     hinted: bool,
     /// It can have what another waiter gives it.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     heir: bool,
     waker: Option<Waker>,
 }
@@ -110,13 +110,13 @@ impl Line {
         self.insert(Waiter { ticket, ..Waiter::default() });
     }
 
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn join_as_heir(&mut self, ticket: Ticket) {
         self.insert(Waiter { ticket, heir: true, ..Waiter::default() });
     }
 
     /// Whether the head is an heir.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn has_heir(&self) -> bool {
         self.first().is_some_and(|head| head.heir)
     }
@@ -126,7 +126,7 @@ impl Line {
     }
 
     /// The ticket of whoever came first of those who stand here.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn first_ticket(&self) -> Option<Ticket> {
         self.waiters.front().map(|first| first.ticket)
     }

@@ -4,12 +4,15 @@ mod adjust;
 mod aftermath;
 #[cfg(feature = "test-util")]
 pub(crate) mod faulty;
+mod inspect;
 mod line;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "redis"))]
 mod model;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
+#[cfg(feature = "remote")]
+mod remote;
 mod target;
 
 use std::fmt;
@@ -20,20 +23,26 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 pub(crate) use self::adjust::{Adjust, Adjusted, Change};
+#[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
+pub(crate) use self::inspect::{Facts, Question};
 pub(crate) use self::target::{Family, Kind, Spot, Target};
+#[cfg(feature = "remote")]
+use tokio::sync::oneshot;
+
 use crate::client_id::ClientId;
 use crate::error::Failure;
+use crate::guard::Guard;
+use crate::hold::{Budget, Hold};
 use crate::lease::{Lapse, Lease};
 use crate::name::Name;
-use crate::owner::{Owner, OwnerId};
+use crate::owner::OwnerId;
 use crate::term::{Term, Until};
 use crate::time::Instant;
 
 /// The state of all locks, somewhere.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
-    /// Whether every reply is there when it is asked for, and everybody who waits is hinted from time to time, whatever
-    /// happens: then nobody needs a timer for that.
+    /// Whether every reply is there when it is asked for.
     fn answers_at_once(&self) -> bool {
         false
     }
@@ -65,17 +74,11 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The term of a hold, if it is one of ours.
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
 
-    /// Who holds a target. Of several, `owner` if it is one of them.
-    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>>;
+    /// A caller has taken the grant of a re-entry: from now on the hold is looked after by what its term says.
+    fn reentered(&self, _spot: &Spot) {}
 
-    /// The last token that was minted for a target; zero if none was.
-    fn token(&self, target: &Target) -> Reply<u64>;
-
-    /// For how long the server has been up; nothing where there is none that could restart.
-    fn uptime(&self) -> Reply<Option<Duration>>;
-
-    /// Who stands in the queue of a fair lock, the next one first.
-    fn queue(&self, target: &Target) -> Reply<Vec<Owner>>;
+    /// Answers a question without changing anything.
+    fn inspect(&self, question: &Question<'_>) -> Reply<Facts>;
 
     /// Writes a value of the user's own, or tells the token that was there before and is greater. `None` from an engine
     /// that keeps no values.
@@ -89,51 +92,57 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Stops looking after a hold and leaves it as it is.
     fn let_go(&self, spot: &Spot);
 
-    /// Joins the line of this target, at its end.
-    /// An heir can have a hold as it is, of whatever owner.
-    fn listen(&self, spot: &Spot, heir: bool) -> Ticket;
-    /// The same for somebody whom a try has told `told`; and whether it has to look once more, because something may have
-    /// changed before it stood in line and was hinted to others. If not, the next hint wakes the task of `context`.
-    fn join(&self, spot: &Spot, heir: bool, _told: Busy, _context: &mut Context<'_>) -> (Ticket, bool) {
-        (self.listen(spot, heir), true)
+    /// Joins the line of this target, at its end, after a try that was told `told`; and tells whether to look once more,
+    /// because something may have changed before and been hinted to others. If not, the next hint wakes the task of
+    /// `context`. An `heir` can have a hold as it is, of whatever owner.
+    fn join(&self, spot: &Spot, heir: bool, told: Busy, context: &mut Context<'_>) -> (Ticket, bool);
+
+    /// Joins the line without a try before it.
+    #[cfg(test)]
+    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
+        self.join(spot, heir, Busy::default(), &mut Context::from_waker(std::task::Waker::noop())).0
     }
+
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
     fn listening(&self, spot: &Spot) -> Reply<()>;
+
     /// Ready when this place in the line should try again.
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
+
+    /// The longest that a waiter at this spot may sleep to whom nothing is said; nothing where the engine sees to that.
+    fn longest_sleep(&self, spot: &Spot) -> Option<Duration>;
+
     /// Lets everybody in every line try again.
     fn hint_all(&self);
-    /// How often to look where nothing is ever hinted; never where it is.
-    fn look_every(&self) -> Option<Duration> {
-        None
-    }
+
     /// Leaves the line. A hint that was meant for this place goes to the next one.
     fn leave(&self, spot: &Spot, ticket: Ticket);
 
-    /// Whether a hold can go from one to the next of a client as it is, which spares it asking. The four below are asked
-    /// for nothing else.
-    fn relays(&self) -> bool {
-        false
-    }
-    /// How many wait here in the line of this target, if the first of them can have somebody else's hold as it is. Zero
-    /// also where that would be of no use.
-    fn heirs(&self, _spot: &Spot) -> usize {
-        0
-    }
-    /// Lets `term` be told from now on when this hold is lost; false if it is.
-    fn entrust(&self, _spot: &Spot, _term: &Arc<Term>) -> bool {
-        false
-    }
-    /// Begins the turn of the first in line, to whom something was passed.
-    fn call_heir(&self, _spot: &Spot) {}
-    /// Whether whoever has this ticket may have what was passed. It then leaves the line, and the next one, who has
-    /// nothing to look for, is not told. What has to happen after that is the caller's to run.
-    fn inherits(&self, _spot: &Spot, _ticket: Ticket) -> Option<Aftermath> {
+    /// How a hold goes from one task to the next of a client as it is, where that spares a request.
+    fn handover(&self) -> Option<&dyn Handover> {
         None
     }
 
     /// Lets every hold of this client that still has a guard run out, tells its guards, and counts them.
     fn retire(&self, client: ClientId) -> usize;
+}
+
+/// Holds that go from one task to the next of a client as they are, without a request.
+pub(crate) trait Handover: Send + Sync {
+    /// Gives a hold whose last guard is gone to the front waiter of its target, if there is one that can have it as it is.
+    /// The hold then goes on under the term that this returns.
+    fn pass(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>>;
+
+    /// What was passed to the waiter of this ticket, if it is its turn. Only a waiter that gets it leaves the line: one that
+    /// left and got nothing would wait where no wake-up comes.
+    fn take(&self, spot: &Spot, ticket: Ticket) -> Option<Guard>;
+
+    /// Gives back what was passed to a waiter that has left, if no other can have it now.
+    fn settle(&self, spot: &Spot);
+
+    /// Gives back what was passed of this hold and no waiter has come for.
+    #[cfg(feature = "remote")]
+    fn recall(&self, hold: &Arc<Hold>);
 }
 
 /// A place in the line of one target. Smaller came earlier.
@@ -184,7 +193,7 @@ pub(crate) enum Attempt {
     Misfit,
     /// There was no way to ask, so there is nothing to undo.
     #[cfg_attr(
-        not(feature = "redis"),
+        not(feature = "remote"),
         expect(dead_code, reason = "the engine inside the process can always be asked")
     )]
     NotAsked(Failure),
@@ -198,7 +207,7 @@ pub(crate) enum AttemptAll {
     Busy(usize, Busy),
     /// There was no way to ask, so there is nothing to undo.
     #[cfg_attr(
-        not(feature = "redis"),
+        not(feature = "remote"),
         expect(dead_code, reason = "the engine inside the process can always be asked")
     )]
     NotAsked(Failure),
@@ -209,7 +218,7 @@ pub(crate) enum AttemptAll {
 pub(crate) struct Queueing {
     /// For how long we are thought to be alive by those who know nothing else of us.
     #[cfg_attr(
-        not(feature = "redis"),
+        not(feature = "remote"),
         expect(dead_code, reason = "inside a process everything else is known")
     )]
     pub(crate) wait: Duration,
@@ -252,7 +261,10 @@ pub(crate) struct Holding {
 /// The answer of an engine, at once or later.
 pub(crate) enum Reply<T> {
     Now(Option<Result<T, Failure>>),
-    #[cfg(any(feature = "redis", feature = "test-util"))]
+    /// When it is read; never if the client is closed before.
+    #[cfg(feature = "remote")]
+    Soon(oneshot::Receiver<Result<T, Failure>>),
+    #[cfg(feature = "remote")]
     Later(Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>),
 }
 
@@ -261,7 +273,7 @@ impl<T> Reply<T> {
         Self::Now(Some(Ok(answer)))
     }
 
-    #[cfg(any(feature = "redis", feature = "test-util"))]
+    #[cfg(feature = "remote")]
     pub(crate) fn later(answer: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self {
         Self::Later(Box::pin(answer))
     }
@@ -271,13 +283,17 @@ impl<T: Unpin> Future for Reply<T> {
     type Output = Result<T, Failure>;
 
     #[cfg_attr(
-        not(any(feature = "redis", feature = "test-util")),
-        expect(unused_variables, reason = "without these, nothing answers later")
+        not(feature = "remote"),
+        expect(unused_variables, reason = "inside a process nothing answers later")
     )]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
             Self::Now(answer) => Poll::Ready(answer.take().expect("a reply is taken once")),
-            #[cfg(any(feature = "redis", feature = "test-util"))]
+            #[cfg(feature = "remote")]
+            Self::Soon(answer) => Pin::new(answer).poll(context).map(|answer| {
+                answer.unwrap_or_else(|_| Err(Failure::Unavailable("the client is closed".into())))
+            }),
+            #[cfg(feature = "remote")]
             Self::Later(answer) => answer.as_mut().poll(context),
         }
     }

@@ -129,11 +129,16 @@ impl Target {
     }
 
     fn of_hold(&self) -> Self {
-        Self { kind: self.kind.of_hold(), ..self.clone() }
+        self.of_kind(self.kind.of_hold())
+    }
+
+    /// The same name as another kind.
+    pub(crate) fn of_kind(&self, kind: Kind) -> Self {
+        Self { kind, ..self.clone() }
     }
 
     /// Whether what is held of one is held of the other.
-    #[cfg(feature = "redis")]
+    #[cfg(feature = "remote")]
     pub(crate) fn shares_holds_with(&self, other: &Self) -> bool {
         self.kind.of_hold() == other.kind.of_hold() && self.name == other.name && self.values == other.values
     }

@@ -4,11 +4,10 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Access, Entry, Hold};
+use super::{Access, Budget, Entry, Hold};
 use crate::engine::{Family, Spot};
 use crate::lease::{Lapse, Lease};
 use crate::loss::Loss;
-use crate::relay::Tenure;
 use crate::term::Term;
 use crate::time::{self, Instant};
 
@@ -30,15 +29,15 @@ pub(super) struct Seat {
     /// Whether a caller chose the owner, so that the client knows the hold by it.
     pub(super) named: bool,
     /// Since when it may go to others of this client as it is, if it may.
-    tenure: Option<Tenure>,
+    budget: Option<Budget>,
     /// Until when an extension may keep it on the engine's side, however the extension ended.
     extended: Option<Instant>,
 }
 
 impl Seat {
     pub(super) fn new(lease: Lease, named: bool) -> Self {
-        let (term, unused, limit, tenure, extended) = (None, None, None, None, None);
-        Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, tenure, extended }
+        let (term, unused, limit, budget, extended) = (None, None, None, None, None);
+        Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, budget, extended }
     }
 
     /// Notes that the engine is about to be asked to keep the hold for this long.
@@ -60,9 +59,8 @@ impl Seat {
         limit: Option<Instant>,
         term: &Arc<Term>,
     ) {
-        let before = self.limit.filter(|_| self.count > 0);
-        self.tenure = begun.filter(|_| entry.access == Access::Relayed && self.count == 0).map(Tenure::new);
-        self.limit = [before, limit].into_iter().flatten().min();
+        self.budget = begun.filter(|_| entry.access == Access::Relayed && self.count == 0).map(Budget::new);
+        self.limit = limit;
         self.count += 1;
         self.term = Some(Arc::clone(term));
         self.lease = lease;
@@ -112,8 +110,9 @@ impl Seated<'_> {
         if self.count != 1 || !term.is_held() || self.hold.is_owner_told() {
             return false;
         }
-        let (Some(tenure), Some(hold)) = (&mut self.tenure, term.hold()) else { return false };
-        let Some(next) = hold.shared.relay.pass(&hold, tenure, term) else { return false };
+        let (Some(budget), Some(hold)) = (&mut self.budget, term.hold()) else { return false };
+        let Some(handover) = hold.shared.engine.handover() else { return false };
+        let Some(next) = handover.pass(&hold, budget, term) else { return false };
         self.term = Some(next);
         term.release();
         true

@@ -7,6 +7,7 @@ use super::{Entry, Hold, unseen};
 use crate::engine::{AttemptAll, Busy, Claim, RwOptions, Ticket};
 use crate::error::AcquireError;
 use crate::guard::Guard;
+use crate::lease::Bounds;
 use crate::term::Term;
 use crate::time;
 
@@ -57,7 +58,7 @@ impl Hold {
             if let Some(until) = until {
                 term.lasts(*until);
             }
-            if let Some(loss) = term.claim() {
+            if let Some(loss) = term.claim(Bounds { lease: entry.lease, limit }) {
                 // Dropping the undos gives back the others.
                 return unseen(loss).map(|busy| Err((number, busy))).map_err(Into::into);
             }

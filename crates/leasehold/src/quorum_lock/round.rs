@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use super::members::missing_vote;
 use super::{QuorumGuard, QuorumLock};
+use crate::engine::Question;
 use crate::error::{AcquireError, Failure};
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -59,7 +60,7 @@ pub(super) fn ask(
 /// Whether a server has been up for so long that nobody can hold a vote that it has forgotten.
 async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), AcquireError> {
     let Some(delay) = delay else { return Ok(()) };
-    match member.shared.engine.uptime().await? {
+    match member.shared.engine.inspect(&Question::Uptime).await?.uptime {
         // The server counts whole seconds, and may have begun to count in the middle of one.
         Some(uptime) if uptime <= delay => {
             let text = format!("the server has been up for {uptime:?} only, and may have forgotten its vote");

@@ -34,13 +34,12 @@ use self::watch::Watch;
 use super::aftermath::Aftermath;
 use super::line::Line;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Holding, Released, Renewed, Reply, Spot,
-    Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Question, Released, Renewed, Reply,
+    Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::lease::{Lapse, Lease};
 use crate::name::ByName;
-use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
 use crate::time::Now;
 
@@ -208,20 +207,21 @@ impl Engine for Memory {
         self.with(&spot.target, |machine, _| (machine.term(spot), Aftermath::default()))
     }
 
-    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>> {
-        Reply::now(self.with(target, |machine, now| machine.query(target, owner, now)))
-    }
-
-    fn token(&self, target: &Target) -> Reply<u64> {
-        Reply::now(self.with(target, |machine, _| (machine.token(), Aftermath::default())))
-    }
-
-    fn uptime(&self) -> Reply<Option<Duration>> {
-        Reply::now(None)
-    }
-
-    fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
-        Reply::now(self.with(target, |machine, _| (machine.queue(), Aftermath::default())))
+    fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
+        let mut facts = Facts::default();
+        match *question {
+            Question::Holder(target, owner) => {
+                facts.holding = self.with(target, |machine, now| machine.query(target, owner, now));
+            }
+            Question::Token(target) => {
+                facts.token = self.with(target, |machine, _| (machine.token(), Aftermath::default()));
+            }
+            Question::Queue(target) => {
+                facts.queue = self.with(target, |machine, _| (machine.queue(), Aftermath::default()));
+            }
+            Question::Uptime => {}
+        }
+        Reply::now(facts)
     }
 
     fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
@@ -233,6 +233,7 @@ impl Engine for Memory {
         self.with(&spot.target, |machine, now| ((), machine.let_go(spot, now)));
     }
 
+    #[cfg(test)]
     fn listen(&self, spot: &Spot, _heir: bool) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         self.with(&spot.target, |machine, _| (machine.listen(spot, ticket), Aftermath::default()));
@@ -262,6 +263,10 @@ impl Engine for Memory {
 
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         self.with(&spot.target, |machine, _| machine.poll_hint(spot, ticket, context))
+    }
+
+    fn longest_sleep(&self, _spot: &Spot) -> Option<Duration> {
+        None
     }
 
     fn hint_all(&self) {

@@ -14,7 +14,7 @@ use super::op::CLIENTS;
 use crate::client_id::ClientId;
 use crate::engine::memory::Memory;
 use crate::engine::redis::{Address, Options, Redis};
-use crate::engine::{Attempt, Claim, Engine, Kind, Reply, RwOptions, Spot, Target, Ticket};
+use crate::engine::{Attempt, Claim, Engine, Kind, Question, Reply, RwOptions, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::OwnerId;
@@ -94,7 +94,7 @@ impl Both {
                 response_timeout: Duration::from_secs(5),
                 linger: Duration::from_secs(1),
             };
-            live.block_on(Redis::connect(address.clone(), options)).expect("the server is there")
+            live.block_on(Redis::open(address.clone(), options)).expect("the server is there")
         });
         let fences = std::array::from_fn(|client| {
             let fence = spot(Target::new(Kind::Lock, name(&format!("fence {client}"))), 1);
@@ -130,7 +130,11 @@ impl Both {
             let spot = spot(Target::new(kind, name("taught")), 1);
             self.teach_attempt(&spot, None);
             self.redis[0].abandon(&spot, 0, TAUGHT.into());
-            while self.ask_redis(0, |redis| redis.query(&spot.target, None)).is_some() {}
+            while self
+                .ask_redis(0, |redis| redis.inspect(&Question::Holder(&spot.target, None)))
+                .holding
+                .is_some()
+            {}
         }
         // A writer that waits, bars readers, and leaves.
         let target = |kind| Target::new(kind, name("taught two"));
@@ -268,7 +272,7 @@ impl Both {
 
     /// Waits until all is done that `client` has sent.
     pub(super) fn finish(&self, client: usize) {
-        self.ask_redis(client, |redis| redis.token(&self.fences[client].0.target));
+        self.ask_redis(client, |redis| redis.inspect(&Question::Token(&self.fences[client].0.target)));
     }
 
     /// Waits until these clients have got every message that was published.

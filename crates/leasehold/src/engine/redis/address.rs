@@ -91,7 +91,7 @@ fn unknown(key: &str, query: &str) -> UrlError {
 
 impl Address {
     /// A text of the server, without the password.
-    pub(super) fn without_password(&self, text: String) -> String {
+    pub(crate) fn without_password(&self, text: String) -> String {
         match &self.password {
             Some(password) if text.contains(password) => text.replace(password, "***"),
             _ => text,
@@ -99,7 +99,7 @@ impl Address {
     }
 
     /// Whether a text of the server has the beginning of the password in it, as one has that was cut off.
-    pub(super) fn is_repeated_in(&self, text: &str) -> bool {
+    pub(crate) fn is_repeated_in(&self, text: &str) -> bool {
         let beginning = self.password.as_deref().map(|password| password.chars().take(4).collect::<String>());
         beginning.is_some_and(|beginning| text.contains(&beginning))
     }

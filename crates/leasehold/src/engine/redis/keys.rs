@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use crate::engine::{Kind, Spot, Target};
+use crate::engine::remote::store::Topic;
+use crate::engine::{Kind, Target};
 use crate::name::Name;
 
 /// The name as a part of other names: in braces, so that all of them live in one slot of a cluster.
@@ -44,10 +45,10 @@ impl Display for Channel<'_> {
     }
 }
 
-/// The channel on which one who waits hears of it.
-pub(super) fn waiting_channel(spot: &Spot) -> String {
-    let channel = channel(&spot.target);
-    if spot.target.kind == Kind::Fair { format!("{channel}:{}", spot.owner) } else { channel.to_string() }
+/// The channel of the messages of a topic.
+pub(super) fn waiting_channel((target, owner): &Topic) -> String {
+    let channel = channel(target);
+    owner.map_or_else(|| channel.to_string(), |owner| format!("{channel}:{owner}"))
 }
 
 /// The queue of a fair lock, when its waiters are presumed dead, which of ours live, and how long they wait.

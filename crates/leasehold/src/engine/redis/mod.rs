@@ -1,69 +1,41 @@
-//! The engine on Redis and Valkey: Redisson's keys, fields, channels and payloads.
+//! Redis and Valkey: Redisson's keys, fields, channels and payloads.
 //!
-//! One thread per client owns two connections, one for commands and one for messages. The state of a lock is a hash
-//! with one field, the owner, whose value counts its entries; its time to live is the lease.
+//! Two connections for each client, one for commands and one for messages. The state of a lock is a hash with one field, the
+//! owner, whose value counts its entries; its time to live is the lease.
 
 mod address;
-mod answers;
-mod asking;
-mod beats;
-mod book;
-mod calls;
-mod connection;
-mod courtesy;
-mod desk;
-mod group_calls;
-mod hello;
-mod hints;
-mod home;
-mod io;
-mod keeper;
+mod commands;
 mod keys;
-mod lasting;
-mod link;
-mod marks;
-mod pipeline;
-mod reader;
-mod reconnect;
-mod request;
-mod resp;
-mod rw_calls;
-mod scripts;
-mod stream;
-mod subscriber;
-mod supervisor;
+mod net;
+mod on_reply;
+mod pubsub;
+mod queue_heartbeat;
+mod script;
+mod topology;
+mod waiting_writers;
 
 use std::fmt;
-use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 pub(crate) use self::address::Address;
-use self::answers::nonsense;
-use self::beats::Beats;
-use self::connection::Settings;
-use self::desk::Abandon;
-use self::hints::Hints;
-use self::io::{Pipe, Thread};
-use self::keeper::Keeper;
-use self::lasting::{Effect, Lasting, Note};
-use self::marks::Marks;
-use self::request::{InOrder, Step};
-use self::resp::Value;
-use super::{
-    Adjust, Adjusted, Aftermath, Attempt, AttemptAll, Change, Claim, Engine, Holding, Kind, Released,
-    Renewed, Reply, Spot, Target, Ticket,
+use self::net::Settings;
+use self::net::resp::Value;
+use self::on_reply::{Taking, decoded};
+use self::pubsub::{Subscriber, Subscriptions};
+use self::queue_heartbeat::QueueHeartbeat;
+use self::script::Call;
+use self::topology::Topology;
+use self::waiting_writers::WaitingWriters;
+use super::remote::Remote;
+use super::remote::store::{
+    Done, Events, Forced, Given, Shard, Store, Take, Taken, TakenAll, Topic, Verdict, Wake, Watch,
 };
-use crate::client_id::ClientId;
+use super::{Change, Facts, Kind, Question, Spot, Target};
 use crate::error::Failure;
-use crate::lease::{Lapse, Lease};
-use crate::loss::Loss;
 use crate::name::Name;
-use crate::owner::{Owner, OwnerId};
-use crate::term::Term;
-use crate::time;
 
 /// How to reach the server, beside the URL.
 #[derive(Debug, Clone)]
@@ -74,321 +46,194 @@ pub(crate) struct Options {
     pub(crate) linger: Duration,
 }
 
-/// The Redis engine of one client.
-pub(crate) struct Redis {
-    thread: Thread,
-    parts: Arc<Parts>,
-    /// Where it was made. A fork has no thread, but a copy of everything else.
-    process: u32,
-}
+/// The engine of a client on Redis or Valkey.
+pub(crate) type Redis = Remote<RedisStore>;
 
-/// What answers are noted in. Together, because every request shares all of it with all others, and to count that for each
-/// part takes more time than to note the answer.
-struct Parts {
-    hints: Arc<Hints>,
-    keeper: Arc<Keeper>,
-    beats: Arc<Beats>,
-    marks: Marks,
-    pipe: Pipe,
-}
-
-/// How long a waiter for a fair lock stands in its queue without saying that it lives.
-const MARK: Duration = Duration::from_secs(3);
 impl Redis {
-    pub(crate) async fn connect(address: Address, options: Options) -> Result<Self, Failure> {
+    pub(crate) async fn open(address: Address, options: Options) -> Result<Self, Failure> {
         let Options { label, connect_timeout, response_timeout, linger } = options;
         let callers = Handle::try_current().ok();
         let demotions = Arc::default();
         let settings = Settings { address, label, connect_timeout, response_timeout, callers, demotions };
-        let hints = Arc::new(Hints::default());
-        let keeper = Arc::new(Keeper::new(Arc::clone(&hints)));
-        let beats = Arc::new(Beats::default());
-        let shared = (Arc::clone(&hints), Arc::clone(&keeper), Arc::clone(&beats));
-        let thread = Thread::start(settings, shared.0, shared.1, shared.2, linger).await?;
-        let pipe = thread.pipe().clone();
-        let parts = Arc::new(Parts { hints, keeper, beats, marks: Marks::default(), pipe });
-        Ok(Self { thread, parts, process: std::process::id() })
-    }
-
-    fn pipe(&self) -> &Pipe {
-        self.thread.pipe()
-    }
-
-    fn check_process(&self) -> Result<(), Failure> {
-        if self.process == std::process::id() {
-            return Ok(());
-        }
-        let text = "this process was forked: make a client of its own in the child";
-        Err(Failure::Unavailable(text.into()))
+        Self::connect(linger, |events| RedisStore::new(settings, events)).await
     }
 }
 
-impl fmt::Debug for Redis {
+/// How long a waiter for a fair lock stands in its queue without a heartbeat.
+const PLACE: Duration = Duration::from_secs(3);
+
+/// The locks of one client on Redis or Valkey.
+pub(crate) struct RedisStore {
+    parts: Arc<Parts>,
+    subscriber: Subscriber,
+}
+
+/// What replies are noted in.
+struct Parts {
+    topology: Topology,
+    heartbeat: QueueHeartbeat,
+    waiting_writers: WaitingWriters,
+    events: Weak<dyn Events>,
+}
+
+impl RedisStore {
+    fn new(settings: Settings, events: Weak<dyn Events>) -> Self {
+        let subscriptions = Arc::<Subscriptions>::default();
+        let subscriber =
+            Subscriber { settings: settings.clone(), subscriptions, events: Weak::clone(&events) };
+        let parts = Parts {
+            topology: Topology::single(settings, Weak::clone(&events)),
+            heartbeat: QueueHeartbeat::default(),
+            waiting_writers: WaitingWriters::default(),
+            events,
+        };
+        Self { parts: Arc::new(parts), subscriber }
+    }
+
+    /// Sends a call about a target. Nothing is sent for what its kind does not have.
+    fn send<T: 'static>(
+        &self,
+        target: &Target,
+        call: Option<Call>,
+        done: impl Done<T>,
+        decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
+    ) {
+        let lane = self.parts.topology.lane(target);
+        match call {
+            Some(call) => lane.send(call, decoded(done, decode)),
+            None => lane.reject(decoded(done, decode)),
+        }
+    }
+}
+
+impl fmt::Debug for RedisStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Redis").finish_non_exhaustive()
     }
 }
 
-impl Engine for Redis {
-    fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
-        self.ask_for(claim, turn)
+impl Store for RedisStore {
+    fn wake(&self, kind: Kind) -> Wake {
+        // Other libraries release such a lock without a message.
+        if kind == Kind::SetNx { Wake::Poll } else { Wake::Message }
     }
 
-    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
-        self.ask_for_all(claims, turn)
-    }
-
-    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
-        let begun = time::now();
-        let kept = if from <= 1 {
-            self.parts.hints.releasing(spot);
-            // Renewal ends before the release is sent.
-            self.parts.keeper.forget(spot)
-        } else {
-            self.parts.keeper.get(spot)
-        };
-        let length = kept.as_ref().map_or(lease.length(), |kept| kept.length(begun));
-        let call = calls::release(spot, from, length);
-        // Of those that stay out for a moment the undo of a release that was dropped sees to the next waiter.
-        let is_courteous = matches!(spot.target.kind, Kind::Lock | Kind::Spin | Kind::SetNx);
-        let in_order = (!is_courteous).then(|| -> InOrder {
-            let (spot, parts) = (spot.clone(), Arc::clone(&self.parts));
-            Box::new(move |answer| {
-                parts.hints.released(&spot, calls::heard_by(spot.target.kind, answer), begun);
-            })
-        });
-        let answer = self.pipe().step(Step::new(spot, Vec::new()), call, in_order);
-        let (spot, parts) = (spot.clone(), Arc::clone(&self.parts));
-        Reply::later(async move {
-            let answer = answer.await;
-            if is_courteous {
-                parts.hints.released(&spot, answer.as_ref().ok().and_then(calls::listeners), begun);
-            }
-            match answer {
-                Ok(Value::Int(answer)) => Ok(match calls::counts_left(spot.target.kind, answer) {
-                    Some(left) => {
-                        let until = kept.filter(|_| left > 0).map(|kept| kept.until(begun, length));
-                        Released::Left(left, until)
-                    }
-                    None => Released::NotHeld,
-                }),
-                Err(Failure::NotALock) => Ok(Released::NotHeld),
-                Ok(other) => Err(nonsense(&other)),
-                Err(failure) => Err(failure),
-            }
-        })
-    }
-
-    fn force(&self, target: &Target) -> Reply<bool> {
-        let (parts, freed) = (Arc::clone(&self.parts), target.clone());
-        let in_order = Box::new(move |answer: &Value| {
-            if matches!(answer, Value::Int(answer) if *answer != 0) {
-                parts.keeper.lose(&freed, Loss::ForceUnlocked);
-                if calls::listeners(answer) == Some(0) {
-                    parts.hints.unheard(&freed);
-                }
-            }
-        });
-        let answer = self.pipe().send_in_order(calls::force(target), in_order);
-        Reply::later(async move {
-            match answer.await? {
-                Value::Int(freed) => Ok(freed != 0),
-                other => Err(nonsense(&other)),
-            }
-        })
-    }
-
-    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
-        let Some(kept) = self.parts.keeper.get(spot) else { return Reply::now(Renewed::Gone) };
-        let begun = time::now();
-        let length = kept.limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
-        let call = calls::renew(spot.target.kind, [(spot, length.max(Duration::from_millis(1)))]);
-        let answer = self.pipe().send(call);
-        Reply::later(async move {
-            match answer.await? {
-                Value::Array(verdict) if verdict.as_slice() == [Value::Int(1)] => {
-                    let extended = kept.until(begun, length);
-                    Ok(Renewed::Until(if length > kept.term.remaining() {
-                        extended
-                    } else {
-                        kept.term.until()
-                    }))
-                }
-                Value::Array(_) => Ok(Renewed::Gone),
-                other => Err(nonsense(&other)),
-            }
-        })
-    }
-
-    fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse) {
-        if count == 0 {
-            self.parts.keeper.forget(spot);
-            self.parts.hints.releasing(spot);
+    fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
+        let lane = self.parts.topology.lane(&take.spot.target);
+        let taking = Taking::new(&self.parts, take, done);
+        match commands::take(take) {
+            Some(call) => lane.send(call, Box::new(taking)),
+            None => lane.reject(Box::new(taking)),
         }
-        self.pipe().abandon(Abandon { spot: spot.clone(), count, until: lapse.at() });
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.parts.keeper.term(spot)
+    fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
+        let Take { spot: Spot { target, owner, .. }, fenced, .. } = &takes[0];
+        let (owner, fenced, locks) = (*owner, *fenced, takes.len());
+        let decode = move |reply: Value| commands::tokens(&reply, owner, locks, fenced);
+        self.send(target, Some(commands::take_all(takes)), done, decode);
     }
 
-    fn query(&self, target: &Target, owner: Option<OwnerId>) -> Reply<Option<Holding>> {
-        let answer = self.pipe().send(calls::query(target, owner));
-        let foreign = target.kind == Kind::SetNx;
-        Reply::later(async move {
-            match answer.await? {
-                Value::Nil => Ok(None),
-                holding => answers::holding(&holding, foreign).map(Some),
-            }
-        })
+    fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>) {
+        let kind = spot.target.kind;
+        let call = commands::give(spot, from, length);
+        self.send(&spot.target, call, done, move |reply| commands::given(reply, kind));
     }
 
-    fn token(&self, target: &Target) -> Reply<u64> {
-        let answer = self.pipe().send(calls::token(target));
-        Reply::later(async move {
-            match answer.await? {
-                Value::Int(token @ 0..) => Ok(token.unsigned_abs()),
-                other => Err(nonsense(&other)),
-            }
-        })
+    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
+        let kind = spot.target.kind;
+        self.send(&spot.target, commands::lower(spot, to), done, move |reply| commands::given(reply, kind));
     }
 
-    fn uptime(&self) -> Reply<Option<Duration>> {
-        let answer = self.pipe().send(calls::uptime());
-        Reply::later(async move { answers::uptime(&answer.await?).map(Some) })
+    fn lower_first(&self, spot: &Spot, to: u32) -> bool {
+        commands::lower(spot, to).is_none_or(|call| self.parts.topology.lane(&spot.target).post(call))
     }
 
-    fn queue(&self, target: &Target) -> Reply<Vec<Owner>> {
-        let answer = self.pipe().send(calls::queue(target));
-        Reply::later(async move {
-            match answer.await? {
-                Value::Array(owners) => {
-                    Ok(owners.iter().filter_map(answers::owner).map(Owner::from).collect())
-                }
-                other => Err(nonsense(&other)),
-            }
-        })
-    }
-
-    fn fenced_write(&self, key: &Name, token: u64, value: &[u8]) -> Option<Reply<Option<u64>>> {
-        let answer = self.pipe().send(calls::fenced_write(key, token, value));
-        Some(Reply::later(async move {
-            match answer.await? {
-                Value::Nil => Ok(None),
-                Value::Text(seen) => {
-                    let seen = std::str::from_utf8(&seen).ok().and_then(|seen| seen.parse().ok());
-                    Ok(Some(seen.unwrap_or(u64::MAX)))
-                }
-                other => Err(nonsense(&other)),
-            }
-        }))
-    }
-
-    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
-        if let Err(failure) = self.check_process() {
-            return Reply::now(Adjusted::NotAsked(failure));
+    fn renew(&self, kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>) {
+        if let Some((Spot { target, .. }, _)) = holds.first() {
+            self.send(target, commands::renew(kind, holds), done, commands::verdicts);
         }
-        let number = |value| match value {
-            Value::Int(number) => Ok(number),
-            other => Err(nonsense(&other)),
-        };
-        let call = calls::adjust(target, change);
-        if change.adjust.is_question() {
-            let answer = self.pipe().send(call);
-            return Reply::later(async move { Ok(Adjusted::Done(number(answer.await?)?)) });
-        }
-        let until = time::after(change.patience);
-        let note = Note { record: keys::requests(target), field: change.request };
-        let (parts, target, adjust) = (Arc::clone(&self.parts), target.clone(), change.adjust.clone());
-        let effect: Effect = Arc::new(move |answer| {
-            if let Adjust::Delete = adjust {
-                parts.keeper.lose(&target, Loss::Gone);
-            }
-            if matches!(answer, Value::Int(told) if adjust.frees(*told)) {
-                // The result does not say whether anybody heard of it.
-                parts.hints.unheard(&target);
-            }
-        });
-        let answer = self.pipe().last(Lasting::new(call, effect, note, until));
-        let parts = Arc::clone(&self.parts);
-        Reply::later(async move {
-            let told = match answer.await {
-                Ok(answer) => number(answer?)?,
-                // The last reason says more than that the time is over.
-                Err(_) if parts.hints.is_outage() => {
-                    return Ok(Adjusted::NotAsked(parts.hints.not_connected()));
-                }
-                Err(not_asked) => return Ok(Adjusted::NotAsked(not_asked)),
-            };
-            Ok(Adjusted::Done(told))
-        })
     }
 
-    fn let_go(&self, spot: &Spot) {
-        self.parts.keeper.forget(spot);
+    fn doubt(&self, shard: Shard, silence: Duration) {
+        self.parts.topology.lane_of(shard).doubt(silence);
+    }
+
+    fn force(&self, target: &Target, done: impl Done<Forced>) {
+        self.send(target, commands::force(target), done, commands::forced);
+    }
+
+    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
+        match *question {
+            Question::Holder(target, owner) => {
+                let foreign = target.kind == Kind::SetNx;
+                let decode = move |reply: Value| commands::facts_of_holder(&reply, foreign);
+                self.send(target, commands::query(target, owner), done, decode);
+            }
+            Question::Token(target) => self.send(target, Some(commands::token(target)), done, |reply| {
+                Ok(Facts { token: commands::last_token(reply)?, ..Facts::default() })
+            }),
+            Question::Queue(target) => self.send(target, Some(commands::queue(target)), done, |reply| {
+                Ok(Facts { queue: commands::owners(&reply)?, ..Facts::default() })
+            }),
+            Question::Uptime => {
+                let decode = |reply: Value| {
+                    Ok(Facts { uptime: Some(commands::seconds_up(&reply)?), ..Facts::default() })
+                };
+                self.parts.topology.any().send(commands::uptime(), decoded(done, decode));
+            }
+        }
+    }
+
+    fn change(&self, target: &Target, change: &Change, done: impl Done<i64>) {
+        self.send(target, commands::change(target, change), done, commands::number);
+    }
+
+    fn forget_change(&self, target: &Target, change: &Change, done: impl Done<()>) {
+        self.send(target, Some(commands::forget_change(target, change)), done, |_| Ok(()));
+    }
+
+    fn write_fenced(&self, key: &Name, token: u64, value: &[u8], done: impl Done<Option<u64>>) {
+        let call = commands::fenced_write(key, token, value);
+        self.parts.topology.any().send(call, decoded(done, commands::write_refused));
+    }
+
+    fn watch(&self, topic: &Topic) -> Watch {
+        self.subscriber.subscriptions.add(topic)
+    }
+
+    fn unwatch(&self, topic: &Topic) {
+        self.subscriber.subscriptions.remove(topic);
+    }
+
+    fn left(&self, spot: &Spot) -> Option<Duration> {
+        if spot.target.kind == Kind::Write && self.parts.waiting_writers.take(spot) {
+            // Without it the flag goes by itself, a little later.
+            self.parts.topology.lane(&spot.target).post(commands::unflag(spot));
+        }
+        self.parts.heartbeat.remove(spot).then_some(PLACE)
+    }
+
+    fn detach(&self, spot: &Spot, done: impl Done<()>) {
         if spot.target.kind == Kind::Semaphore {
-            self.pipe().forget(Note { record: keys::record(&spot.target), field: spot.owner });
+            self.send(&spot.target, Some(commands::forget_permits(spot)), done, |_| Ok(()));
         }
     }
 
-    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
-        self.parts.hints.listen(spot, heir)
+    async fn open(&self) -> Result<(), Failure> {
+        self.parts.topology.open().await
     }
 
-    fn listening(&self, spot: &Spot) -> Reply<()> {
-        let (hints, spot) = (Arc::clone(&self.parts.hints), spot.clone());
-        Reply::later(async move {
-            hints.listening(&spot).await;
-            Ok(())
-        })
-    }
-
-    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.parts.hints.poll_hint(spot, ticket, context)
-    }
-
-    fn hint_all(&self) {
-        self.parts.hints.hint_all();
-    }
-
-    fn look_every(&self) -> Option<Duration> {
-        self.parts.hints.is_denied().then(|| self.parts.hints.next_look())
-    }
-
-    fn leave(&self, spot: &Spot, ticket: Ticket) {
-        self.parts.hints.leave(spot, ticket);
-        if self.parts.beats.remove(spot) {
-            // It did not get the lock, and must not stand in the queue any more. What the same owner may hold by way of
-            // somebody else stays.
-            self.abandon(spot, u32::MAX, Lease::Fixed(MARK).into());
-        }
-        if spot.target.kind == Kind::Write && self.parts.marks.take(spot) {
-            // Nobody waits for the answer: without it the mark goes by itself, a little later.
-            self.pipe().post(rw_calls::unmark(spot));
+    async fn run(&self) {
+        tokio::select! {
+            biased;
+            () = self.parts.topology.run() => {}
+            () = self.subscriber.run() => {}
+            () = self.parts.heartbeat.run(&self.parts) => {}
         }
     }
 
-    fn relays(&self) -> bool {
-        true
-    }
-
-    fn heirs(&self, spot: &Spot) -> usize {
-        self.parts.hints.heirs(spot)
-    }
-
-    fn entrust(&self, spot: &Spot, term: &Arc<Term>) -> bool {
-        self.parts.keeper.entrust(spot, term)
-    }
-
-    fn call_heir(&self, spot: &Spot) {
-        self.parts.hints.hint(spot);
-    }
-
-    fn inherits(&self, spot: &Spot, ticket: Ticket) -> Option<Aftermath> {
-        self.parts.hints.inherits(spot, ticket)
-    }
-
-    fn retire(&self, _client: ClientId) -> usize {
-        self.parts.keeper.retire()
+    fn close(&self) {
+        self.parts.topology.close();
     }
 }

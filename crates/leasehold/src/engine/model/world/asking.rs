@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
+use std::sync::Arc;
+
 use super::super::both::{Side, terms};
 use super::super::op::{At, How, KEPT};
 use super::super::said;
 use super::waking::{Cause, Waiter};
 use super::{Hold, Step, World, client};
-use crate::engine::{Attempt, Busy, Claim, Family, Kind, Queueing, RwOptions, Spot, Ticket};
-use crate::lease::{COUNTED, Lease};
+use crate::engine::{Attempt, Busy, Claim, Family, Kind, Question, Queueing, RwOptions, Spot, Ticket};
+use crate::lease::{Bounds, COUNTED, Lease};
 use crate::owner::OwnerId;
 
 /// How long those who wait for a fair lock say that they do.
@@ -99,7 +101,10 @@ impl World<'_> {
     }
 
     fn is_still_held(&self, spot: &Spot) -> bool {
-        let holder = self.both.ask_memory(|memory| memory.query(&spot.target, Some(spot.owner)));
+        let holder = self
+            .both
+            .ask_memory(|memory| memory.inspect(&Question::Holder(&spot.target, Some(spot.owner))))
+            .holding;
         holder.is_some_and(|holder| holder.owner == Some(spot.owner))
     }
 
@@ -225,7 +230,10 @@ impl World<'_> {
         let held = self.count_of(wish);
         let has_tokens =
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
-        let term = &terms()[side as usize];
+        // A hold that is entered again goes on under its term.
+        let [memory, redis] = self.both.tell(client(*at), |engine, _| engine.term(spot).filter(|_| held > 0));
+        let running = if side == Side::Memory { memory } else { redis };
+        let term = &running.unwrap_or_else(|| Arc::clone(&terms()[side as usize]));
         let claim = Claim {
             spot,
             held,
@@ -244,12 +252,15 @@ impl World<'_> {
         let turn = tickets.map(|tickets| tickets[side as usize]);
         let told = self.both.ask_side(side, client(*at), |engine| engine.attempt(&claim, turn));
         if let Attempt::Granted(until, _) = told {
-            self.both.tell(client(*at), |_, of| {
+            self.both.tell(client(*at), |engine, of| {
                 if of == side {
                     if let Some(until) = until {
                         term.lasts(until);
                     }
-                    term.claim();
+                    term.claim(Bounds { lease: claim.lease, limit: claim.limit });
+                    if held > 0 {
+                        engine.reentered(spot);
+                    }
                 }
             });
         }

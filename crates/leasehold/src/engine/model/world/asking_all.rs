@@ -6,6 +6,7 @@ use super::super::said::{self, Said};
 use super::waking::Cause;
 use super::{Hold, Step, World, client};
 use crate::engine::{Attempt, AttemptAll, Claim, Family, Kind, RwOptions, Spot};
+use crate::lease::Bounds;
 
 impl World<'_> {
     pub(super) fn try_all(&mut self, at: At, how: How) -> Step {
@@ -69,7 +70,7 @@ impl World<'_> {
                     if let Some(until) = until {
                         claim.term.lasts(*until);
                     }
-                    claim.term.claim();
+                    claim.term.claim(Bounds { lease: claim.lease, limit: claim.limit });
                 }
             });
         }

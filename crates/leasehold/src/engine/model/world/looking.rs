@@ -4,6 +4,7 @@ use super::super::both::Answer;
 use super::super::op::{OWNERS, VALUES};
 use super::super::said::{self, Said};
 use super::{World, word};
+use crate::engine::Question as Inspect;
 use crate::engine::{Adjust, Adjusted, Change, Engine, Family, Kind, Target};
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
@@ -21,16 +22,18 @@ impl Question {
     fn put(&self, engine: &dyn Engine) -> Answer<Said> {
         match self {
             Self::Holder(target, owner) => {
-                let (reply, owner) = (engine.query(target, *owner), *owner);
-                Box::pin(async move { said::holding(reply.await.expect("an answer").as_ref(), owner) })
+                let (reply, owner) = (engine.inspect(&Inspect::Holder(target, *owner)), *owner);
+                Box::pin(
+                    async move { said::holding(reply.await.expect("an answer").holding.as_ref(), owner) },
+                )
             }
             Self::Queue(target) => {
-                let reply = engine.queue(target);
-                Box::pin(async move { Said::words(format!("{:?}", reply.await.expect("an answer"))) })
+                let reply = engine.inspect(&Inspect::Queue(target));
+                Box::pin(async move { Said::words(format!("{:?}", reply.await.expect("an answer").queue)) })
             }
             Self::Token(target) => {
-                let reply = engine.token(target);
-                Box::pin(async move { Said::words(reply.await.expect("an answer").to_string()) })
+                let reply = engine.inspect(&Inspect::Token(target));
+                Box::pin(async move { Said::words(reply.await.expect("an answer").token.to_string()) })
             }
             Self::Count(target, change) => {
                 let reply = engine.adjust(target, change);

@@ -10,7 +10,7 @@ use super::super::op::{At, CLIENTS, How, NAMES};
 use super::super::said::{self, NEARLY};
 use super::asking::Wish;
 use super::{Step, World, word};
-use crate::engine::{Adjust, Attempt, BARRED, Busy, Family, Kind, Spot};
+use crate::engine::{Adjust, Attempt, BARRED, Busy, Family, Kind, Question, Spot};
 
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
@@ -256,12 +256,13 @@ impl World<'_> {
     /// Whether somebody would get this if nobody else wanted it, by the state that both engines have.
     pub(super) fn is_free_for(&self, spot: &Spot, how: How) -> bool {
         let Spot { target, owner, amount } = spot;
-        let holder = |target| self.both.ask_memory(|memory| memory.query(target, None));
+        let holder =
+            |target| self.both.ask_memory(|memory| memory.inspect(&Question::Holder(target, None))).holding;
         let name = || name_of(spot);
         match target.kind {
             Kind::Lock | Kind::Spin | Kind::SetNx | Kind::Group => holder(target).is_none(),
             Kind::Fair => {
-                let queue = self.both.ask_memory(|memory| memory.queue(target));
+                let queue = self.both.ask_memory(|memory| memory.inspect(&Question::Queue(target))).queue;
                 holder(target).is_none() && queue.first().is_none_or(|first| first.full() == Some(*owner))
             }
             Kind::Read => {
@@ -271,7 +272,10 @@ impl World<'_> {
             }
             Kind::Write => {
                 let read = self.of_kind(name(), Kind::Read);
-                let reader = self.both.ask_memory(|memory| memory.query(&read, Some(*owner)));
+                let reader = self
+                    .both
+                    .ask_memory(|memory| memory.inspect(&Question::Holder(&read, Some(*owner))))
+                    .holding;
                 // Who reads is told so at once.
                 let reads = reader.is_some_and(|reader| reader.owner == Some(*owner));
                 reads || holder(target).is_none() && reader.is_none()

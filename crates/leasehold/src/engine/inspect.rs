@@ -1,0 +1,31 @@
+//! Questions that change nothing.
+
+use std::time::Duration;
+
+use super::{Holding, Target};
+use crate::owner::{Owner, OwnerId};
+
+/// What is asked.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Question<'a> {
+    /// The holder of a target: of several, this owner if it is one of them.
+    Holder(&'a Target, Option<OwnerId>),
+    /// The last token that was minted for a target.
+    Token(&'a Target),
+    /// The queue of a fair lock.
+    Queue(&'a Target),
+    /// For how long the server has been up.
+    Uptime,
+}
+
+/// What was found. Only what was asked for is there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) holding: Option<Holding>,
+    /// Zero if none was minted.
+    pub(crate) token: u64,
+    /// The next owner first.
+    pub(crate) queue: Vec<Owner>,
+    /// Nothing where there is no server that could restart.
+    pub(crate) uptime: Option<Duration>,
+}

@@ -1,0 +1,51 @@
+//! The fair lock: the plain lock and a queue on the server, in which waiters of all clients stand.
+
+use std::time::Duration;
+
+use super::{fenced, whole};
+use crate::engine::redis::keys;
+use crate::engine::redis::script::{
+    Call, FAIR_ABANDON, FAIR_ACQUIRE, FAIR_BEAT, FAIR_FORCE, FAIR_RELEASE, QUEUE, Script,
+};
+use crate::engine::remote::store::Take;
+use crate::engine::{Spot, Target};
+use crate::owner::OwnerId;
+
+/// A script about a fair lock.
+fn on(script: &'static Script, target: &Target) -> Call {
+    keys::queue(target).iter().fold(Call::new(script).key(target.name.as_str()), |call, key| call.key(key))
+}
+
+pub(super) fn take(take: &Take<'_>) -> Call {
+    let Spot { target, owner, .. } = take.spot;
+    let wait = take.queue.map_or(0, |queue| queue.wait.as_millis());
+    let call = fenced(on(&FAIR_ACQUIRE, target), take);
+    call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal)).arg(wait)
+}
+
+pub(super) fn give(Spot { target, owner, .. }: &Spot, from: u32, length: Duration) -> Call {
+    on(&FAIR_RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(keys::channel(target))
+}
+
+pub(super) fn lower(Spot { target, owner, .. }: &Spot, to: u32) -> Call {
+    on(&FAIR_ABANDON, target).arg(owner).arg(to).arg(keys::channel(target))
+}
+
+pub(super) fn force(target: &Target) -> Call {
+    on(&FAIR_FORCE, target).arg(keys::channel(target))
+}
+
+/// Says of waiters, grouped by their locks, that they live.
+pub(crate) fn heartbeat(waiters: &[(Target, Vec<(OwnerId, Duration)>)]) -> Call {
+    waiters.iter().fold(Call::new(&FAIR_BEAT), |call, (target, waiters)| {
+        let call = keys::queue(target).iter().fold(call.key(target.name.as_str()), |call, key| call.key(key));
+        let call = call.arg(keys::channel(target)).arg(waiters.len());
+        waiters.iter().fold(call, |call, (owner, wait)| call.arg(owner).arg(wait.as_millis()))
+    })
+}
+
+/// The owners in the queue, the next one first.
+pub(crate) fn queue(target: &Target) -> Call {
+    let [queue, ..] = keys::queue(target);
+    Call::new(&QUEUE).key(&queue)
+}

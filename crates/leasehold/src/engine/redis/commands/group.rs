@@ -1,0 +1,88 @@
+//! Some values of a group: one hash for all, with a field for each value.
+
+use std::time::Duration;
+
+use highway::{HighwayHash, HighwayHasher, Key};
+
+use super::{fenced, whole};
+use crate::engine::redis::keys;
+use crate::engine::redis::script::{Call, GROUP_ACQUIRE, GROUP_FORCE, GROUP_LEAVE, GROUP_QUERY, GROUP_RENEW};
+use crate::engine::remote::store::Take;
+use crate::engine::{Spot, Target};
+use crate::owner::OwnerId;
+
+pub(super) fn take(take: &Take<'_>) -> Call {
+    let Spot { target, owner, .. } = take.spot;
+    let call = fenced(Call::new(&GROUP_ACQUIRE).key(target.name.as_str()), take);
+    let call = call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal));
+    fields(call, target)
+}
+
+pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Call {
+    leave(spot, &from.to_string(), from.saturating_sub(1), length)
+}
+
+pub(super) fn lower(spot: &Spot, to: u32) -> Call {
+    leave(spot, "", to, Duration::ZERO)
+}
+
+fn leave(Spot { target, owner, .. }: &Spot, from: &str, to: u32, length: Duration) -> Call {
+    let call = Call::new(&GROUP_LEAVE).key(target.name.as_str()).arg(owner).arg(from).arg(to);
+    fields(call.arg(length.as_millis()).arg(keys::channel(target)), target)
+}
+
+pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
+    holds.iter().fold(Call::new(&GROUP_RENEW), |call, (Spot { target, owner, .. }, length)| {
+        let call = call.key(target.name.as_str()).arg(owner).arg(length.as_millis());
+        fields(call.arg(target.values().len()), target)
+    })
+}
+
+/// Tells the holder of any of them, or whether `owner` holds all.
+pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
+    let owner = owner.map_or_else(String::new, |owner| owner.to_string());
+    fields(Call::new(&GROUP_QUERY).key(target.name.as_str()).arg(owner), target)
+}
+
+pub(super) fn force(target: &Target) -> Call {
+    fields(Call::new(&GROUP_FORCE).key(target.name.as_str()).arg(keys::channel(target)), target)
+}
+
+fn fields(call: Call, target: &Target) -> Call {
+    target.values().iter().fold(call, |call, value| call.arg(field(value)))
+}
+
+/// The field of a value, as Redisson derives it from UTF-8 text: a hash of 128 bits in Base64 without its padding.
+fn field(value: &str) -> String {
+    let key =
+        Key([0x9e37_79b9_7f4a_7c15, 0xf39c_c060_5ced_c834, 0x1082_276b_f3a2_7251, 0xf86c_6a11_d0c1_8e95]);
+    let [first, second] = HighwayHasher::new(key).hash128(value.as_bytes());
+    let bits = u128::from(first) << 64 | u128::from(second);
+    base64(bits)
+}
+
+fn base64(bits: u128) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let digit = |bits: u128| char::from(DIGITS[(bits & 63) as usize]);
+    // 21 digits have six bits each, which leaves two for the last.
+    let whole = (0..21).map(|n| digit(bits >> (122 - 6 * n)));
+    whole.chain([digit(bits << 4)]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_has_the_field_that_redisson_gives_it() {
+        for (value, expected) in [
+            ("", "t6rZwibGo2uy1OSmNVe8pg"),
+            ("Jack_001", "7pNoDdizVy2xY792MaFv+w"),
+            ("Mary_002", "kIX2DFOX4IWct7G7K6tV9A"),
+            ("0123456789abcdef0123456789abcdef", "08hr0B8iaf3PoSsWAS8sWA"),
+            ("0123456789abcdef0123456789abcdefX", "VjlgQDRPSK889um0d9QvSg"),
+        ] {
+            assert_eq!(field(value), expected, "{value:?}");
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! The connection for commands to one server, as long as there is one.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::super::script::{Call, Encoding};
+use super::connection::{CommandError, Connection};
+use super::pipeline::Sink;
+use super::request::{OnReply, ReplyMode, Request};
+use crate::error::Failure;
+
+/// Where requests to one server are put, from any thread. They go out in this order.
+pub(crate) struct Lane {
+    // Invariant: a request is put under the mutex, so those of one caller are in order across a change of the connection. No
+    // reply is handled under it.
+    state: Mutex<State>,
+    /// Requests without a connection. They are completed on the I/O thread, because their callers may have a mutex.
+    rejected: UnboundedSender<Sink>,
+}
+
+struct State {
+    connection: Option<Connection>,
+    closed: bool,
+}
+
+impl Lane {
+    pub(crate) fn new() -> (Self, Rejected) {
+        let (rejected, receiver) = unbounded_channel();
+        let state = Mutex::new(State { connection: None, closed: false });
+        (Self { state, rejected }, Rejected(receiver))
+    }
+
+    /// Sends a call.
+    pub(crate) fn send(&self, call: Call, on_reply: Box<dyn OnReply>) {
+        let state = self.state();
+        let put = match &state.connection {
+            Some(connection) => connection.put_request(call, on_reply),
+            None => Err(Sink::Request(Request { call, mode: ReplyMode::Source, on_reply })),
+        };
+        self.settle(state, put);
+    }
+
+    /// Completes a request that no call can be made of.
+    pub(crate) fn reject(&self, on_reply: Box<dyn OnReply>) {
+        let _ = self.rejected.send(Sink::Request(Request {
+            call: Call::command("PING"),
+            mode: ReplyMode::Source,
+            on_reply,
+        }));
+    }
+
+    /// Sends a call whose reply is ignored: with the whole script, because it would not be sent again. False if it could not
+    /// be sent.
+    pub(crate) fn post(&self, call: Call) -> bool {
+        let state = self.state();
+        let put = match &state.connection {
+            Some(connection) => connection.put(call, Encoding::Source, |_, _| Sink::Ignored),
+            None => Err(Sink::Ignored),
+        };
+        let is_put = put.is_ok();
+        self.settle(state, put);
+        is_put
+    }
+
+    /// Writes what was put, if no other caller does, or sees to it that the caller of what could not be put is told.
+    fn settle(&self, state: MutexGuard<'_, State>, put: Result<bool, Sink>) {
+        match put {
+            Ok(true) => {
+                let connection = state.connection.clone();
+                // Without keeping other callers from the lane.
+                drop(state);
+                if let Some(connection) = connection {
+                    connection.flush();
+                }
+            }
+            Err(sink) if !state.closed => drop(self.rejected.send(sink)),
+            // Another caller writes; or the client is closed, which the caller of what is dropped sees.
+            Ok(false) | Err(_) => {}
+        }
+    }
+
+    /// From now on there is a connection.
+    pub(crate) fn connect(&self, connection: &Connection) {
+        let mut state = self.state();
+        if !state.closed {
+            state.connection = Some(connection.clone());
+        }
+    }
+
+    /// Takes the connection away.
+    pub(crate) fn disconnect(&self) {
+        self.state().connection = None;
+    }
+
+    /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
+    pub(crate) fn doubt(&self, silence: Duration) {
+        let connection = self.state().connection.clone();
+        if let Some(connection) = connection {
+            connection.doubt(silence);
+        }
+    }
+
+    /// Nothing is sent any more.
+    pub(crate) fn close(&self) {
+        let mut state = self.state();
+        state.closed = true;
+        let connection = state.connection.take();
+        drop(state);
+        drop(connection);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Requests that had no connection.
+pub(crate) struct Rejected(UnboundedReceiver<Sink>);
+
+impl Rejected {
+    /// Tells their callers, until the lane is gone.
+    pub(crate) async fn run(mut self) {
+        while let Some(sink) = self.0.recv().await {
+            let failure = Failure::Unavailable("not connected".into());
+            drop(sink.reply(Err(CommandError::NotSent(failure))));
+        }
+    }
+}

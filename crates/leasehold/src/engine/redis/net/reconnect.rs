@@ -1,0 +1,80 @@
+//! When the next connection is opened, and what is said of the failures before it.
+
+use std::time::{Duration, Instant};
+
+use crate::error::Failure;
+use crate::time::jittered;
+
+/// The pauses between connections to one address.
+///
+/// A connection that was of use is replaced at once: its holds may be about to run out. One that ends soon is replaced after
+/// a short pause, and as long as none can be opened, pauses follow that grow.
+#[derive(Debug, Default)]
+pub(crate) struct Reconnect {
+    pause: Duration,
+    /// When the last connection was opened, if it was.
+    opened: Option<Instant>,
+    /// Why there is none.
+    reason: Option<Failure>,
+}
+
+const FIRST_PAUSE: Duration = Duration::from_millis(20);
+const LONGEST_PAUSE: Duration = Duration::from_secs(1);
+/// A connection that lasts this long was of use. A server that greets connections and closes them at once is thus not asked
+/// again without a pause.
+const OF_USE: Duration = Duration::from_millis(100);
+
+impl Reconnect {
+    /// How long to wait before the next connection is opened.
+    pub(crate) fn pause(&mut self) -> Duration {
+        if let Some(opened) = self.opened.take() {
+            self.pause = if opened.elapsed() >= OF_USE { Duration::ZERO } else { FIRST_PAUSE };
+        }
+        let pause = jittered(self.pause);
+        self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
+        pause
+    }
+
+    /// There is a connection.
+    pub(crate) fn opened(&mut self) {
+        self.opened = Some(now());
+        self.reason = None;
+    }
+
+    /// The connection for `what` could not be opened. The log is told of each reason once.
+    pub(crate) fn failed(&mut self, what: &str, failure: &Failure) {
+        if self.reason.as_ref() == Some(failure) {
+            tracing::debug!(%failure, what, "still no connection");
+        } else {
+            tracing::warn!(%failure, what, "no connection, trying again");
+            self.reason = Some(failure.clone());
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "connections live by the real clock")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_connection_after_a_loss_is_opened_at_once_and_the_others_after_pauses_that_grow() {
+        let mut reconnect = Reconnect::default();
+        assert_eq!(reconnect.pause(), Duration::ZERO);
+        let mut longest = FIRST_PAUSE;
+        for _ in 0..10 {
+            let pause = reconnect.pause();
+            assert!((longest / 2..=longest).contains(&pause), "{pause:?} of {longest:?}");
+            longest = (longest * 2).min(LONGEST_PAUSE);
+        }
+        reconnect.opened();
+        assert!((FIRST_PAUSE / 2..=FIRST_PAUSE).contains(&reconnect.pause()), "it did not last");
+        reconnect.opened = now().checked_sub(OF_USE);
+        assert_eq!(reconnect.pause(), Duration::ZERO, "it was of use");
+        assert!(reconnect.pause() > Duration::ZERO);
+    }
+}

@@ -1,0 +1,329 @@
+//! The protocol of the server, RESP3: words that go out, values that come in.
+
+use std::fmt::{self, Display, Write as _};
+
+/// What a server says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Value {
+    Nil,
+    Okay,
+    Int(i64),
+    /// Any other text, however it was said.
+    Text(Vec<u8>),
+    /// A list, a set, or the keys and values of a map.
+    Array(Vec<Value>),
+    /// It could not, and says why.
+    Error(String),
+}
+
+/// What comes in as one.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Frame {
+    /// The answer to the oldest command that has none.
+    Answer(Value),
+    /// Nobody asked for it.
+    Push(Vec<Value>),
+}
+
+/// Why there is no frame.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// What came is not of this protocol, or longer than anything that is asked for.
+    Garbled,
+    /// At least so many bytes have yet to come.
+    Missing(usize),
+}
+
+/// How deep lists may be in lists. Nothing here asks for any that are deeper than two.
+const DEEPEST: usize = 8;
+
+/// How many bytes a frame may have. The longest that anything here asks for is the queue of a fair lock, 64 bytes or so for
+/// each waiter: this is a quarter of a million of them. What a frame takes in memory is a small multiple of it.
+pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
+
+/// How many bytes a line may have: an error, a number, or a length.
+const LONGEST_LINE: usize = 64 * 1024;
+
+/// Takes the first frame off `bytes`, unless a part of it has yet to come.
+pub(crate) fn take(bytes: &mut &[u8]) -> Result<Frame, Stop> {
+    let mut rest = *bytes;
+    let is_push = rest.first() == Some(&b'>');
+    let frame = match value(&mut rest, DEEPEST)? {
+        Value::Array(parts) if is_push => Frame::Push(parts),
+        _ if is_push => return Err(Stop::Garbled),
+        value => Frame::Answer(value),
+    };
+    *bytes = rest;
+    Ok(frame)
+}
+
+fn value(rest: &mut &[u8], depth: usize) -> Result<Value, Stop> {
+    let (kind, line) = line(rest)?;
+    Ok(match kind {
+        b'+' if line == b"OK" => Value::Okay,
+        b'+' | b',' | b'(' => Value::Text(line.to_vec()),
+        b'-' => Value::Error(String::from_utf8_lossy(line).into_owned()),
+        b':' => Value::Int(parsed(line)?),
+        b'#' => Value::Int(i64::from(line == b"t")),
+        b'_' => Value::Nil,
+        b'$' | b'=' | b'!' => {
+            let Some(length) = length(line)? else { return Ok(Value::Nil) };
+            let Some(after) = rest.get(length + 2..) else {
+                return Err(Stop::Missing(length + 2 - rest.len()));
+            };
+            let text = &rest[..length];
+            *rest = after;
+            match kind {
+                b'!' => Value::Error(String::from_utf8_lossy(text).into_owned()),
+                // What kind of text it is stands before it: three letters and a colon.
+                b'=' => Value::Text(text.get(4..).ok_or(Stop::Garbled)?.to_vec()),
+                _ => Value::Text(text.to_vec()),
+            }
+        }
+        b'*' | b'~' | b'>' | b'%' => {
+            let Some(parts) = length(line)? else { return Ok(Value::Nil) };
+            values(rest, if kind == b'%' { parts * 2 } else { parts }, depth)?
+        }
+        _ => return Err(Stop::Garbled),
+    })
+}
+
+/// How many bytes a value has at least.
+const SHORTEST: usize = 3;
+
+fn values(rest: &mut &[u8], count: usize, depth: usize) -> Result<Value, Stop> {
+    let depth = depth.checked_sub(1).ok_or(Stop::Garbled)?;
+    // A number that is too large is not believed.
+    let mut values = Vec::with_capacity(count.min(rest.len() / SHORTEST));
+    while values.len() < count {
+        match value(rest, depth) {
+            Ok(value) => values.push(value),
+            Err(Stop::Missing(bytes)) => {
+                return Err(Stop::Missing(bytes + (count - values.len() - 1) * SHORTEST));
+            }
+            Err(Stop::Garbled) => return Err(Stop::Garbled),
+        }
+    }
+    Ok(Value::Array(values))
+}
+
+/// The first letter and what else is in its line.
+fn line<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Stop> {
+    let Some(end) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
+        return Err(if rest.len() < LONGEST_LINE { Stop::Missing(1) } else { Stop::Garbled });
+    };
+    let (line, after) = rest.split_at(end + 1);
+    let [kind, line @ .., b'\r', b'\n'] = line else { return Err(Stop::Garbled) };
+    *rest = after;
+    Ok((*kind, line))
+}
+
+/// How long something is, or how many; none if it is not there. What could not be whole within the longest frame is not
+/// waited for.
+fn length(line: &[u8]) -> Result<Option<usize>, Stop> {
+    match usize::try_from(parsed(line)?) {
+        Ok(length) if length > LONGEST => Err(Stop::Garbled),
+        Ok(length) => Ok(Some(length)),
+        Err(_) => Ok(None),
+    }
+}
+
+fn parsed(line: &[u8]) -> Result<i64, Stop> {
+    std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Garbled)
+}
+
+/// Some words of a command, written as they are sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Words {
+    bytes: Vec<u8>,
+    count: usize,
+}
+
+impl Words {
+    pub(crate) fn push(&mut self, word: impl Display) {
+        let mut short = Short { bytes: [0; 64], length: 0 };
+        if write!(short, "{word}").is_ok() {
+            self.push_bytes(&short.bytes[..short.length]);
+        } else {
+            self.push_bytes(word.to_string().as_bytes());
+        }
+    }
+
+    pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
+        if self.count == 0 {
+            // Mostly enough for all that follow.
+            self.bytes.reserve(bytes.len() + USUAL);
+        }
+        word(&mut self.bytes, bytes);
+        self.count += 1;
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// Writes them behind what is there.
+    pub(crate) fn write(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.bytes);
+    }
+
+    /// The words themselves, for the few who want them one by one.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Vec<u8>> {
+        let mut rest = self.bytes.as_slice();
+        std::iter::from_fn(move || match take(&mut rest) {
+            Ok(Frame::Answer(Value::Text(word))) => Some(word),
+            _ => None,
+        })
+    }
+}
+
+/// How much room is made for words at first.
+const USUAL: usize = 128;
+
+/// Room for a word whose length is not known before it is written. Most are numbers and owners.
+struct Short {
+    bytes: [u8; 64],
+    length: usize,
+}
+
+impl fmt::Write for Short {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let end = self.length + text.len();
+        self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
+        self.length = end;
+        Ok(())
+    }
+}
+
+/// Writes that a command of so many words follows …
+pub(crate) fn begin(out: &mut Vec<u8>, words: usize) {
+    out.extend_from_slice(Header::new(b'*', words).bytes());
+}
+
+/// … and one of them.
+pub(crate) fn word(out: &mut Vec<u8>, word: &[u8]) {
+    out.extend_from_slice(Header::new(b'$', word.len()).bytes());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// The same for a number.
+pub(crate) fn number(out: &mut Vec<u8>, number: usize) {
+    word(out, Header::new(b'$', number).number());
+}
+
+/// How long something is. There is one for every word, and formatting them would take most of the time.
+struct Header {
+    digits: [u8; 23],
+    first: usize,
+}
+
+impl Header {
+    fn new(kind: u8, mut number: usize) -> Self {
+        let mut header = Self { digits: *b"                     \r\n", first: 21 };
+        loop {
+            header.push(b'0' + u8::try_from(number % 10).unwrap_or_default());
+            number /= 10;
+            if number == 0 {
+                header.push(kind);
+                return header;
+            }
+        }
+    }
+
+    fn push(&mut self, byte: u8) {
+        self.first -= 1;
+        self.digits[self.first] = byte;
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.digits[self.first..]
+    }
+
+    /// Without what is before and behind it.
+    fn number(&self) -> &[u8] {
+        &self.digits[self.first + 1..self.digits.len() - 2]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(text: &str) -> Value {
+        Value::Text(text.into())
+    }
+
+    #[test]
+    fn every_value_is_understood_once_all_of_it_has_come() {
+        let frames = [
+            ("+OK\r\n", Frame::Answer(Value::Okay)),
+            ("+PONG\r\n", Frame::Answer(text("PONG"))),
+            (":-2\r\n", Frame::Answer(Value::Int(-2))),
+            ("$5\r\na\r\nb \r\n", Frame::Answer(text("a\r\nb "))),
+            ("$0\r\n\r\n", Frame::Answer(text(""))),
+            ("$-1\r\n", Frame::Answer(Value::Nil)),
+            ("*-1\r\n", Frame::Answer(Value::Nil)),
+            ("_\r\n", Frame::Answer(Value::Nil)),
+            ("#t\r\n", Frame::Answer(Value::Int(1))),
+            ("=7\r\ntxt:a b\r\n", Frame::Answer(text("a b"))),
+            ("-NOPERM not you\r\n", Frame::Answer(Value::Error("NOPERM not you".into()))),
+            ("!4\r\nERR \r\n", Frame::Answer(Value::Error("ERR ".into()))),
+            ("*2\r\n:1\r\n*1\r\n_\r\n", {
+                Frame::Answer(Value::Array(vec![Value::Int(1), Value::Array(vec![Value::Nil])]))
+            }),
+            ("%1\r\n+a\r\n:1\r\n", Frame::Answer(Value::Array(vec![text("a"), Value::Int(1)]))),
+            (">2\r\n$7\r\nmessage\r\n$1\r\n0\r\n", Frame::Push(vec![text("message"), text("0")])),
+        ];
+        for (sent, expected) in frames {
+            for length in 0..sent.len() {
+                let Err(Stop::Missing(bytes)) = take(&mut &sent.as_bytes()[..length]) else {
+                    panic!("{length} of {sent:?}");
+                };
+                assert!((1..=sent.len() - length).contains(&bytes), "{bytes} after {length} of {sent:?}");
+            }
+            let both = format!("{sent}:7\r\n");
+            let mut rest = both.as_bytes();
+            assert_eq!(take(&mut rest), Ok(expected), "{sent:?}");
+            assert_eq!(take(&mut rest), Ok(Frame::Answer(Value::Int(7))), "behind {sent:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_of_the_protocol_is_an_error() {
+        let deep = "*1\r\n".repeat(100_000);
+        for sent in ["HTTP/1.1 400 Bad Request\r\n", ":x\r\n", ":1\n", "\n", "=2\r\nab\r\n", deep.as_str()] {
+            assert_eq!(take(&mut sent.as_bytes()), Err(Stop::Garbled), "{sent:.20}");
+        }
+        // Believed, but nothing is set aside for it.
+        assert_eq!(take(&mut &b"*9999999\r\n:1\r\n"[..]), Err(Stop::Missing(9_999_998 * SHORTEST - 2)));
+    }
+
+    #[test]
+    fn what_is_longer_than_anything_that_is_asked_for_is_an_error() {
+        let endless = format!("+{}", "a".repeat(LONGEST_LINE));
+        for sent in ["$16777217\r\na", "*16777217\r\n:1\r\n", "%9223372036854775807\r\n", &endless] {
+            assert_eq!(take(&mut sent.as_bytes()), Err(Stop::Garbled), "{sent:.20}");
+        }
+    }
+
+    #[test]
+    fn words_go_out_with_their_lengths() {
+        let mut words = Words::default();
+        words.push("lock");
+        words.push(30_000);
+        words.push_bytes(b"\r\n\0");
+        words.push("");
+        words.push("long ".repeat(20));
+        let mut out = Vec::new();
+        begin(&mut out, words.len());
+        words.write(&mut out);
+        assert_eq!(
+            words.iter().collect::<Vec<_>>(),
+            [&b"lock"[..], b"30000", b"\r\n\0", b"", "long ".repeat(20).as_bytes()]
+        );
+        assert!(
+            out.starts_with(b"*5\r\n$4\r\nlock\r\n$5\r\n30000\r\n$3\r\n\r\n\0\r\n$0\r\n\r\n$100\r\nlong ")
+        );
+    }
+}

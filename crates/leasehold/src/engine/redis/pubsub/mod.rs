@@ -1,0 +1,127 @@
+//! The connection for messages, kept alive as long as the client lives and in step with what is waited for.
+
+mod subscriptions;
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+pub(super) use self::subscriptions::Subscriptions;
+use super::net::resp::Value;
+use super::net::{CommandError, Connection, Ended, Push, Reconnect, Settings};
+use super::script::Call;
+use crate::engine::remote::store::Events;
+
+/// How many channels go into one request.
+const CHUNK: usize = 500;
+/// After so long without a message the connection is asked whether it is still there.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// Subscribes, and reports what comes.
+pub(super) struct Subscriber {
+    pub(super) settings: Settings,
+    pub(super) subscriptions: Arc<Subscriptions>,
+    pub(super) events: Weak<dyn Events>,
+}
+
+impl Subscriber {
+    /// Runs until the client is gone. The connection is opened when there is something to wait for.
+    pub(super) async fn run(&self) {
+        let mut reconnect = Reconnect::default();
+        // Whether a message can have been missed although it was wanted.
+        let mut gap = false;
+        loop {
+            while self.subscriptions.is_empty() {
+                self.subscriptions.changed.notified().await;
+            }
+            let (subscriptions, events) = (Arc::clone(&self.subscriptions), Weak::clone(&self.events));
+            // What was said before this connection is not said of its server.
+            let demoted = self.settings.demotions.subscribe();
+            match self.settings.open(Box::new(move |push| deliver(push, &subscriptions, &events))).await {
+                Ok((connection, ended)) => {
+                    reconnect.opened();
+                    self.subscriptions.link_up();
+                    self.report(|events| events.watch_denied(false));
+                    let error = self.serve(&connection, ended, demoted, gap).await.err();
+                    tracing::debug!(?error, "the connection for messages is replaced");
+                }
+                Err(failure) => reconnect.failed("messages", &failure),
+            }
+            gap = true;
+            self.subscriptions.link_down();
+            self.report(|events| events.unwatched());
+            tokio::time::sleep(reconnect.pause()).await;
+        }
+    }
+
+    /// Works on one connection until it breaks, or its server is found to be a replica.
+    async fn serve(
+        &self,
+        connection: &Connection,
+        mut ended: Ended,
+        mut demoted: watch::Receiver<u64>,
+        gap: bool,
+    ) -> Result<(), CommandError> {
+        self.follow(connection).await?;
+        if gap {
+            self.report(|events| events.rewatched());
+        }
+        loop {
+            tokio::select! {
+                biased;
+                _ = &mut ended => return Ok(()),
+                _ = demoted.changed() => return Ok(()),
+                () = self.subscriptions.changed.notified() => self.follow(connection).await?,
+                () = tokio::time::sleep(SILENCE) => drop(connection.send(Call::command("PING")).await?),
+            }
+        }
+    }
+
+    /// Subscribes and unsubscribes until the subscriptions are those that are wanted.
+    async fn follow(&self, connection: &Connection) -> Result<(), CommandError> {
+        loop {
+            let changes = self.subscriptions.take_changes();
+            if changes.subscribe.is_empty() && changes.unsubscribe.is_empty() {
+                return Ok(());
+            }
+            for channels in changes.unsubscribe.chunks(CHUNK) {
+                match connection.listen(false, channels).await {
+                    // Messages that are not wanted do no harm.
+                    Ok(()) | Err(CommandError::Server(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            for channels in changes.subscribe.chunks(CHUNK) {
+                match connection.listen(true, channels).await {
+                    Ok(()) => {
+                        let topics = self.subscriptions.subscribed(channels);
+                        self.report(|events| events.watching(&topics));
+                    }
+                    Err(CommandError::Server(failure)) => {
+                        tracing::debug!(%failure, "SUBSCRIBE refused");
+                        self.report(|events| events.watch_denied(true));
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+    }
+
+    fn report(&self, report: impl FnOnce(&dyn Events)) {
+        if let Some(events) = self.events.upgrade() {
+            report(events.as_ref());
+        }
+    }
+}
+
+fn deliver(push: &Push, subscriptions: &Subscriptions, events: &Weak<dyn Events>) {
+    if let [Value::Text(kind), Value::Text(channel), Value::Text(payload)] = push.as_slice()
+        && kind == b"message"
+        && let Some(events) = events.upgrade()
+    {
+        for topic in subscriptions.topics(&String::from_utf8_lossy(channel), payload) {
+            events.freed(&topic);
+        }
+    }
+}

@@ -1,0 +1,176 @@
+//! Which channels are wanted, and which are subscribed.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Notify;
+
+use super::super::keys;
+use crate::engine::Kind;
+use crate::engine::remote::store::{Topic, Watch};
+
+/// How many channels there is room for when few or none are needed.
+const SPARE: usize = 64;
+
+/// The subscriptions of one client.
+#[derive(Debug, Default)]
+pub(crate) struct Subscriptions {
+    state: Mutex<State>,
+    /// Rings when a channel is wanted that was not, or is not any more.
+    pub(super) changed: Notify,
+}
+
+/// Invariant: every channel whose subscription may differ from what is wanted is in `touched`.
+#[derive(Debug, Default)]
+struct State {
+    channels: HashMap<Arc<str>, Channel>,
+    touched: HashSet<Arc<str>>,
+    link: Link,
+}
+
+/// What is announced on one channel: several kinds of one name may share theirs.
+#[derive(Debug, Default)]
+struct Channel {
+    topics: Vec<Topic>,
+    subscribed: bool,
+}
+
+/// Whether messages can come at all.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Link {
+    #[default]
+    Opening,
+    Up,
+    Down,
+}
+
+/// What has to be done for the subscriptions to be those that are wanted.
+#[derive(Debug, Default)]
+pub(super) struct Changes {
+    pub(super) subscribe: Vec<Arc<str>>,
+    pub(super) unsubscribe: Vec<Arc<str>>,
+}
+
+impl Subscriptions {
+    /// Wants the messages of a topic.
+    pub(crate) fn add(&self, topic: &Topic) -> Watch {
+        let name: Arc<str> = keys::waiting_channel(topic).into();
+        let mut state = self.state();
+        let State { channels, link, .. } = &mut *state;
+        let channel = channels.entry(Arc::clone(&name)).or_default();
+        channel.topics.push(topic.clone());
+        let watch = match link {
+            _ if channel.subscribed => return Watch::Active,
+            Link::Down => Watch::Unavailable,
+            Link::Opening | Link::Up => Watch::Pending,
+        };
+        state.touched.insert(name);
+        drop(state);
+        self.changed.notify_one();
+        watch
+    }
+
+    /// Does not want them any more.
+    pub(crate) fn remove(&self, topic: &Topic) {
+        let name: Arc<str> = keys::waiting_channel(topic).into();
+        let mut state = self.state();
+        let State { channels, touched, .. } = &mut *state;
+        let Entry::Occupied(mut channel) = channels.entry(name) else { return };
+        channel.get_mut().topics.retain(|other| other != topic);
+        if !channel.get().topics.is_empty() {
+            return;
+        }
+        let (name, Channel { subscribed, .. }) = channel.remove_entry();
+        // A subscription that is on its way finds that it is not wanted, and is touched then.
+        if subscribed {
+            touched.insert(name);
+        } else {
+            touched.remove(&name);
+        }
+        if channels.is_empty() {
+            // Many may have come and gone within a moment; what they needed is not kept for the next time.
+            channels.shrink_to(SPARE);
+        }
+        drop(state);
+        self.changed.notify_one();
+    }
+
+    /// The topics that a message is about.
+    pub(super) fn topics(&self, channel: &str, payload: &[u8]) -> Vec<Topic> {
+        let state = self.state();
+        let Some(channel) = state.channels.get(channel) else { return Vec::new() };
+        channel.topics.iter().filter(|(target, _)| means_something(target.kind, payload)).cloned().collect()
+    }
+
+    /// What has to be subscribed and unsubscribed. Empties the list.
+    pub(super) fn take_changes(&self) -> Changes {
+        let mut state = self.state();
+        let mut changes = Changes::default();
+        for name in std::mem::take(&mut state.touched) {
+            match state.channels.get(&name) {
+                Some(Channel { subscribed: true, .. }) => {}
+                Some(_) => changes.subscribe.push(name),
+                None => changes.unsubscribe.push(name),
+            }
+        }
+        changes
+    }
+
+    /// These are subscribed. The topics whose messages come from now on.
+    pub(super) fn subscribed(&self, names: &[Arc<str>]) -> Vec<Topic> {
+        let mut state = self.state();
+        let mut topics = Vec::new();
+        for name in names {
+            match state.channels.get_mut(name) {
+                Some(channel) => {
+                    channel.subscribed = true;
+                    topics.extend(channel.topics.iter().cloned());
+                }
+                // It is not wanted any more.
+                None => drop(state.touched.insert(Arc::clone(name))),
+            }
+        }
+        topics
+    }
+
+    /// There is a connection. Nothing is subscribed on it yet.
+    pub(super) fn link_up(&self) {
+        let mut state = self.state();
+        let State { channels, touched, link } = &mut *state;
+        *link = Link::Up;
+        touched.clear();
+        touched.extend(channels.keys().cloned());
+        for channel in channels.values_mut() {
+            channel.subscribed = false;
+        }
+    }
+
+    pub(super) fn link_down(&self) {
+        let mut state = self.state();
+        state.link = Link::Down;
+        for channel in state.channels.values_mut() {
+            channel.subscribed = false;
+        }
+    }
+
+    /// Whether no message is wanted.
+    pub(super) fn is_empty(&self) -> bool {
+        self.state().channels.is_empty()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether a message can be one of Redisson's. Anything else is not for us.
+fn means_something(kind: Kind, payload: &[u8]) -> bool {
+    match kind {
+        // How many permits there are.
+        Kind::Semaphore | Kind::Permits => std::str::from_utf8(payload)
+            .is_ok_and(|payload| payload.parse::<i64>().is_ok_and(|permits| permits >= 1)),
+        // 0 frees a lock, 1 frees it for many; 0 opens a latch, 1 sets or deletes it.
+        _ => matches!(payload, b"0" | b"1"),
+    }
+}

@@ -1,0 +1,105 @@
+//! Holds that go from one guard to the next inside this client, without a request.
+//!
+//! On the server the hold stays where it is, under the same owner, and its lease goes on. So it may not go round here for
+//! ever while waiters of other clients wait: a [`Budget`] ends after so many guards or so much time, and then the release is
+//! sent.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::queues::Queues;
+use super::renewal::Renewal;
+use crate::engine::{Aftermath, Handover, Spot, Target, Ticket};
+use crate::guard::Guard;
+use crate::hold::{Budget, Hold};
+use crate::term::Term;
+use crate::time::{self, Instant};
+
+/// Guards on their way from one task to the next: each is for the front waiter of its target.
+#[derive(Debug)]
+pub(super) struct LocalHandover {
+    // Invariant: guards are dropped when the mutex is free again, because that may pass on something else.
+    passing: Mutex<HashMap<Target, Guard>>,
+    queues: Arc<Queues>,
+    renewal: Arc<Renewal>,
+}
+
+impl LocalHandover {
+    pub(super) fn new(queues: Arc<Queues>, renewal: Arc<Renewal>) -> Self {
+        Self { passing: Mutex::default(), queues, renewal }
+    }
+
+    fn passing(&self) -> MutexGuard<'_, HashMap<Target, Guard>> {
+        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Handover for LocalHandover {
+    fn pass(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>> {
+        let is_first = budget.is_new();
+        if hold.shared.check_open().is_err() || !budget.one_more(self.queues.heirs(&hold.spot)) {
+            return None;
+        }
+        let next = term.next();
+        if !self.renewal.rebind(&hold.spot, &next) {
+            return None;
+        }
+        if is_first {
+            recall_at(budget.end(), hold);
+        }
+        let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
+        let lost = self.passing().insert(hold.spot.target.clone(), guard);
+        // No waiter came for it before it was lost. It is given back now that the mutex is free.
+        drop(lost);
+        self.queues.wake(&hold.spot);
+        // The waiter that was to have it may have left before it was there.
+        self.settle(&hold.spot);
+        if time::now() >= budget.end() {
+            // The timer may have looked before the guard was there, and looks once: a waiter that is never polled again
+            // would keep the hold for ever.
+            self.recall(hold);
+        }
+        Some(next)
+    }
+
+    fn take(&self, spot: &Spot, ticket: Ticket) -> Option<Guard> {
+        let mut passing = self.passing();
+        let is_held = passing.get(&spot.target).map(Guard::is_held)?;
+        let inherits = if is_held { self.queues.inherits(spot, ticket) } else { None };
+        let is_due = !is_held || inherits.is_some();
+        let guard = if is_due { passing.remove(&spot.target) } else { None };
+        drop(passing);
+        // Both only now that the mutex is free: one that was lost on its way is given back by being dropped.
+        inherits.into_iter().for_each(Aftermath::run);
+        guard.filter(|_| is_held)
+    }
+
+    fn settle(&self, spot: &Spot) {
+        let mut passing = self.passing();
+        let stranded = passing.contains_key(&spot.target) && self.queues.heirs(spot) == 0;
+        let guard = if stranded { passing.remove(&spot.target) } else { None };
+        drop(passing);
+        drop(guard);
+    }
+
+    fn recall(&self, hold: &Arc<Hold>) {
+        let mut passing = self.passing();
+        let is_here = passing.get(&hold.spot.target).is_some_and(|guard| guard.is_of(hold));
+        let guard = if is_here { passing.remove(&hold.spot.target) } else { None };
+        drop(passing);
+        drop(guard);
+    }
+}
+
+/// Sees to it that nothing of this hold is on its way any more at that time, even if no waiter is ever polled again.
+fn recall_at(end: Instant, hold: &Arc<Hold>) {
+    let hold = Arc::downgrade(hold);
+    time::spawn_apart(async move {
+        time::sleep_until(end).await;
+        if let Some(hold) = hold.upgrade()
+            && let Some(handover) = hold.shared.engine.handover()
+        {
+            handover.recall(&hold);
+        }
+    });
+}

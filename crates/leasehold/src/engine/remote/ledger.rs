@@ -1,0 +1,419 @@
+//! The ledger of what this client holds: found by name, and in the order in which it is due.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::iter::successors;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::store::Shard;
+use crate::engine::{Kind, Spot, Target};
+use crate::lease::{Bounds, Lease};
+use crate::name::{ByName, Name};
+use crate::term::{Term, Until};
+use crate::time::Instant;
+
+/// One hold that is looked after.
+#[derive(Debug, Clone)]
+pub(super) struct Entry {
+    pub(super) spot: Spot,
+    pub(super) shard: Shard,
+    pub(super) term: Arc<Term>,
+    /// What was asked for when it was granted. What the caller asked for that has taken the grant last is in the term.
+    bounds: Bounds,
+    due: Instant,
+}
+
+impl Entry {
+    pub(super) fn new(spot: Spot, shard: Shard, term: Arc<Term>, bounds: Bounds, begun: Instant) -> Self {
+        Self { spot, shard, term, bounds, due: begun + bounds.lease.length() / 3 }
+    }
+
+    /// When it is to be looked after.
+    pub(super) fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// How long it may last by what was asked for when it was granted.
+    pub(super) fn asked(&self) -> Bounds {
+        self.bounds
+    }
+
+    /// How long it may last.
+    pub(super) fn bounds(&self) -> Bounds {
+        self.term.claimed().unwrap_or(self.bounds)
+    }
+
+    /// Many may hold permits of one name, so what tells most of them apart comes first.
+    fn is_of(&self, spot: &Spot) -> bool {
+        self.spot.owner.number == spot.owner.number && self.spot == *spot
+    }
+
+    /// Whether both cannot be held at once.
+    fn excludes(&self, other: &Self) -> bool {
+        match (self.spot.target.kind, other.spot.target.kind) {
+            (Kind::Semaphore | Kind::Permits, _) | (Kind::Read, Kind::Read) => false,
+            _ => self.spot.owner != other.spot.owner && self.spot.target.overlaps(&other.spot.target),
+        }
+    }
+
+    /// What it costs the server to look after it, in holds of a plain lock.
+    fn size(&self) -> usize {
+        let Spot { target, amount, .. } = &self.spot;
+        match target.kind {
+            Kind::Group => target.values().len(),
+            Kind::Permits => usize::try_from(*amount).unwrap_or(usize::MAX),
+            _ => 1,
+        }
+    }
+
+    /// Until when it may be trusted after a lease of `length` was begun at `begun`.
+    pub(super) fn until(&self, begun: Instant, length: Duration) -> Until {
+        until(self.spot.target.kind, self.bounds(), begun, length)
+    }
+
+    /// For how long to renew it at `begun`: nothing if the hold is only to be looked at, because it has a lease of its own
+    /// or because no caller has taken the grant yet, and none may ever come. Counted permits have no lease: what is
+    /// renewed is the record of them, which others share.
+    pub(super) fn renewal(&self, begun: Instant) -> Duration {
+        let is_shared = self.spot.target.kind == Kind::Semaphore;
+        match self.term.claimed().or(is_shared.then_some(self.bounds)) {
+            Some(bounds @ Bounds { lease: Lease::Kept(_), .. }) => bounds.length(begun),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// How long to wait before it is looked after again when it was found to be held, and renewed, if it was.
+    pub(super) fn pause(&self, is_renewed: bool) -> Duration {
+        match self.bounds().lease {
+            // No caller has taken the grant. It may at any moment, and needs time for a renewal then.
+            Lease::Kept(_) if !is_renewed => self.term.remaining() / 4,
+            lease => lease.length() / 3,
+        }
+    }
+
+    /// What can share a request with it.
+    fn batch(&self) -> (Shard, Kind) {
+        (self.shard, self.spot.target.kind)
+    }
+}
+
+/// Until when a hold may be trusted. Permits that are only counted have no lease on the server, and last while they are
+/// held.
+pub(super) fn until(kind: Kind, bounds: Bounds, begun: Instant, length: Duration) -> Until {
+    if kind == Kind::Semaphore { Until::Kept(length) } else { bounds.until(begun, length) }
+}
+
+/// All holds of a client, each in a place of its own. A hundred thousand of them should cost little, so there is nothing
+/// to allocate for a single one, and everything but the place itself knows it by its number.
+#[derive(Debug, Default)]
+pub(super) struct Ledger {
+    places: Vec<Place>,
+    /// Which of them are empty.
+    free: Vec<u32>,
+    /// Where the last hold under a name is, of whatever kind. Mostly there is one.
+    names: HashMap<Name, u32, ByName>,
+    /// Holds that can share a request, in the order in which they are due.
+    due: BTreeMap<(Shard, Kind), BTreeSet<(Instant, u32)>>,
+    /// How many holds were ever noted, but for what does not fit.
+    entries: u32,
+}
+
+#[derive(Debug)]
+struct Place {
+    hold: Option<Entry>,
+    /// Where the one before under the same name is.
+    before: Option<u32>,
+    entry: u32,
+}
+
+/// One entry in the book. When its place is used again, that is another entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Id {
+    place: u32,
+    entry: u32,
+}
+
+/// How much goes into one request: holds, or values and permits where a hold has many. The server serves nobody else
+/// while it works on that.
+pub(super) const BATCH: usize = 250;
+
+/// What is due.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// What goes into one request, all of one shard and kind. It comes up again by itself if nothing is heard of it.
+    pub(super) holds: Vec<(Id, Entry)>,
+    /// What has ended meanwhile, and is not looked after any more.
+    pub(super) ended: Vec<Entry>,
+}
+
+impl Ledger {
+    /// Notes a hold, unless its term has ended already, and returns those of other terms that cannot be there beside it.
+    pub(super) fn insert(&mut self, hold: Entry) -> Vec<Entry> {
+        let is_held = hold.term.is_held();
+        let mut gone = self.remove_where(&hold.spot.target.name, |before| {
+            // What has ended takes the place of others, but not its own: that may have gone to another term.
+            (is_held && before.spot == hold.spot) || before.excludes(&hold)
+        });
+        gone.retain(|before| !Arc::ptr_eq(&before.term, &hold.term));
+        if !is_held {
+            return gone;
+        }
+        self.entries = self.entries.wrapping_add(1);
+        let place = self.free.pop().unwrap_or_else(|| {
+            self.places.push(Place { hold: None, before: None, entry: 0 });
+            u32::try_from(self.places.len() - 1).expect("fewer holds than there are numbers")
+        });
+        self.due.entry(hold.batch()).or_default().insert((hold.due, place));
+        let before = self.names.insert(hold.spot.target.name.clone(), place);
+        self.places[index(place)] = Place { hold: Some(hold), before, entry: self.entries };
+        gone
+    }
+
+    /// A hold under the name of this target.
+    pub(super) fn find(&self, name: &Name, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
+        self.under(name).map(|(_, hold)| hold).find(|hold| wanted(hold))
+    }
+
+    pub(super) fn get(&self, spot: &Spot) -> Option<&Entry> {
+        self.find(&spot.target.name, |hold| hold.is_of(spot))
+    }
+
+    /// Tells this term of the loss of a hold from now on, instead of the one before; false if the hold is not there.
+    pub(super) fn rebind(&mut self, spot: &Spot, term: &Arc<Term>) -> bool {
+        let place = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)).map(|(place, _)| place);
+        let hold = place.and_then(|place| self.places[index(place)].hold.as_mut());
+        hold.map(|hold| hold.term = Arc::clone(term)).is_some()
+    }
+
+    pub(super) fn remove(&mut self, spot: &Spot) -> Option<Entry> {
+        let place = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?.0;
+        self.clear(place)
+    }
+
+    pub(super) fn remove_all(&mut self, target: &Target) -> Vec<Entry> {
+        self.remove_where(&target.name, |hold| hold.spot.target.overlaps(target))
+    }
+
+    /// Takes out one entry, if it is still there.
+    pub(super) fn remove_entry(&mut self, id: Id) -> Option<Entry> {
+        self.entry(id)?;
+        self.clear(id.place)
+    }
+
+    /// One entry, if it is still there.
+    pub(super) fn entry(&self, id: Id) -> Option<&Entry> {
+        self.places.get(index(id.place)).filter(|place| place.entry == id.entry)?.hold.as_ref()
+    }
+
+    /// Looks after a hold by what its term says from now on.
+    pub(super) fn reschedule(&mut self, spot: &Spot, now: Instant) {
+        let Some((place, hold)) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)) else {
+            return;
+        };
+        let due = now + hold.bounds().lease.length().min(hold.term.remaining()) / 3;
+        self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
+    }
+
+    /// Looks after an entry at this time.
+    pub(super) fn put_off(&mut self, id: Id, due: Instant) {
+        let place = self.places.get_mut(index(id.place)).filter(|place| place.entry == id.entry);
+        let Some(hold) = place.and_then(|place| place.hold.as_mut()) else { return };
+        if let Some(order) = self.due.get_mut(&hold.batch()) {
+            order.remove(&(hold.due, id.place));
+            order.insert((due, id.place));
+        }
+        hold.due = due;
+    }
+
+    /// Looks after everything on a shard at this time.
+    pub(super) fn put_all_off(&mut self, shard: Shard, due: Instant) {
+        self.due.retain(|(of, _), _| *of != shard);
+        for (place, hold) in (0..).zip(self.places.iter_mut().map(|place| place.hold.as_mut())) {
+            let Some(hold) = hold.filter(|hold| hold.shard == shard) else { continue };
+            hold.due = due;
+            self.due.entry(hold.batch()).or_default().insert((due, place));
+        }
+    }
+
+    /// When something is due next.
+    pub(super) fn next_due(&self) -> Option<Instant> {
+        self.first_due().map(|(due, _)| due)
+    }
+
+    fn first_due(&self) -> Option<(Instant, (Shard, Kind))> {
+        self.due.iter().filter_map(|(batch, order)| Some((order.first()?.0, *batch))).min()
+    }
+
+    /// What is due now, or so soon that it saves a request of its own: one request, of the shard and kind that are due first.
+    pub(super) fn take_due(&mut self, now: Instant) -> Batch {
+        let mut batch = Batch::default();
+        let Some((_, key)) = self.first_due() else { return batch };
+        let mut size = 0;
+        while let Some((due, place)) = self.due.get(&key).and_then(BTreeSet::first).copied() {
+            let Place { hold: Some(hold), entry, .. } = &self.places[index(place)] else { break };
+            let left = hold.term.remaining();
+            if left.is_zero() {
+                batch.ended.extend(self.clear(place));
+                continue;
+            }
+            size += hold.size();
+            // Sooner than anything is tried again, so that this comes to an end.
+            if due > now + left / 8 || (size > BATCH && !batch.holds.is_empty()) {
+                break;
+            }
+            // The less is left, the sooner it is tried again.
+            let again = (left / 4).clamp(Duration::from_millis(5), hold.bounds().lease.length() / 3);
+            let id = Id { place, entry: *entry };
+            batch.holds.push((id, hold.clone()));
+            self.put_off(id, now + again);
+        }
+        batch
+    }
+
+    /// Empties the ledger.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Entry> + use<> {
+        (self.free, self.names, self.due) = Default::default();
+        std::mem::take(&mut self.places).into_iter().filter_map(|place| place.hold)
+    }
+
+    /// The holds under a name and where they are.
+    fn under(&self, name: &Name) -> impl Iterator<Item = (u32, &Entry)> {
+        let last = self.names.get(name).copied();
+        successors(last, |place| self.places[index(*place)].before)
+            .filter_map(|place| Some((place, self.places[index(place)].hold.as_ref()?)))
+    }
+
+    fn remove_where(&mut self, name: &Name, wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
+        let places: Vec<_> =
+            self.under(name).filter(|(_, hold)| wanted(hold)).map(|(place, _)| place).collect();
+        places.into_iter().filter_map(|place| self.clear(place)).collect()
+    }
+
+    /// Empties a place.
+    fn clear(&mut self, place: u32) -> Option<Entry> {
+        let Place { hold, before, .. } = &mut self.places[index(place)];
+        let (hold, before) = (hold.take()?, before.take());
+        let name = &hold.spot.target.name;
+        if let Some(order) = self.due.get_mut(&hold.batch()) {
+            order.remove(&(hold.due, place));
+        }
+        let last = self.names.get_mut(name)?;
+        match before {
+            _ if *last != place => {
+                let mut after = successors(Some(*last), |after| self.places[index(*after)].before);
+                let after = after.find(|after| self.places[index(*after)].before == Some(place))?;
+                self.places[index(after)].before = before;
+            }
+            Some(before) => *last = before,
+            None => drop(self.names.remove(name)),
+        }
+        self.free.push(place);
+        Some(hold)
+    }
+}
+
+fn index(place: u32) -> usize {
+    usize::try_from(place).expect("a place that there is")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Weak;
+
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::owner::OwnerId;
+    use crate::time;
+
+    const LEASE: Lease = Lease::Kept(Duration::from_secs(30));
+
+    fn hold(kind: Kind, name: &str, begun: Instant) -> Entry {
+        let target = Target::new(kind, Name::new("", name).unwrap());
+        let spot = Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
+        let bounds = Bounds { lease: LEASE, limit: None };
+        let hold = Entry::new(spot, Shard::ONLY, Term::new(Weak::new()), bounds, begun);
+        hold.term.lasts(hold.until(begun, bounds.length(begun)));
+        hold
+    }
+
+    /// Looks after them until nothing is due; the sizes of the requests.
+    fn requests(book: &mut Ledger, now: Instant) -> Vec<usize> {
+        let mut sizes = Vec::new();
+        while book.next_due().is_some_and(|due| due <= now) {
+            let Batch { holds, ended } = book.take_due(now);
+            assert!(ended.is_empty());
+            assert!(holds.iter().all(|(_, hold)| hold.spot.target.kind == holds[0].1.spot.target.kind));
+            sizes.push(holds.len());
+        }
+        sizes
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn holds_under_one_name_go_in_any_order() {
+        let readers: Vec<_> = (0..4).map(|_| hold(Kind::Read, "n", time::now())).collect();
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
+            let mut book = Ledger::default();
+            for reader in &readers {
+                assert!(book.insert(reader.clone()).is_empty());
+            }
+            for (gone, next) in order.into_iter().enumerate() {
+                assert!(book.remove(&readers[next].spot).is_some());
+                assert!(book.remove(&readers[next].spot).is_none());
+                let left = readers.iter().filter(|reader| book.get(&reader.spot).is_some()).count();
+                assert_eq!(left, 3 - gone);
+            }
+            assert!(book.names.is_empty() && book.next_due().is_none());
+            assert_eq!(book.free.len(), book.places.len());
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_excludes_those_who_cannot_be_there() {
+        let mut book = Ledger::default();
+        let (reader, writer) = (hold(Kind::Read, "n", time::now()), hold(Kind::Write, "n", time::now()));
+        let lock = hold(Kind::Lock, "n", time::now());
+        book.insert(reader.clone());
+        book.insert(lock.clone());
+        let gone = book.insert(writer.clone());
+        assert!(gone.len() == 1 && gone[0].spot == reader.spot);
+        // The same once more is no loss.
+        assert!(book.insert(writer.clone()).is_empty());
+        assert!(book.get(&lock.spot).is_some() && book.get(&reader.spot).is_none());
+        assert_eq!(book.take_all().count(), 2);
+        assert!(book.get(&lock.spot).is_none() && book.next_due().is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_that_is_used_again_is_another_entry() {
+        let mut book = Ledger::default();
+        let (first, begun) = (hold(Kind::Lock, "n", time::now()), time::now());
+        book.insert(first.clone());
+        let id = book.take_due(begun + LEASE.length() / 3).holds[0].0;
+        assert!(book.entry(id).is_some());
+        book.insert(first.clone());
+        assert!(book.entry(id).is_none() && book.remove_entry(id).is_none());
+        book.put_off(id, begun);
+        assert_eq!(book.next_due(), Some(first.due()));
+        assert_eq!(book.places.len(), 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_is_about_one_kind_and_not_too_many() {
+        let mut book = Ledger::default();
+        for number in 0..BATCH * 2 {
+            book.insert(hold(Kind::Lock, &format!("lock {number}"), time::now()));
+            book.insert(hold(Kind::SetNx, &format!("setnx {number}"), time::now()));
+        }
+        assert_eq!(requests(&mut book, time::now()), [0; 0]);
+        tokio::time::advance(LEASE.length() / 3).await;
+        assert_eq!(requests(&mut book, time::now()), [BATCH; 4]);
+        // Nothing was heard of them. The less is left, the sooner it is tried again, but not at once.
+        tokio::time::advance(LEASE.length() / 2).await;
+        assert_eq!(requests(&mut book, time::now()), [BATCH; 4]);
+        tokio::time::advance(LEASE.length() / 6).await;
+        let Batch { holds, ended } = book.take_due(time::now());
+        assert!(holds.is_empty() && ended.len() == BATCH * 2);
+        assert_eq!(book.take_due(time::now()).ended.len(), BATCH * 2);
+        assert!(book.next_due().is_none());
+    }
+}

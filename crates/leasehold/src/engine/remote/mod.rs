@@ -1,0 +1,528 @@
+//! The engine on a server: everything that a networked engine needs and that is not about its server, written once.
+//!
+//! ```text
+//!  callers ── Engine ──▶ Remote<S>                        I/O thread
+//!                          queues    only the front waiter of a queue asks        ◀── freed, watching ──┐
+//!                          undo      a step that no caller knows is taken back    ◀── up, down ─────────┤
+//!                          renewal   holds in batches by shard and kind; losses                         │
+//!                          retry     counter changes until they are answered                            │
+//!                          handover  a hold goes to the next waiter of this client                      │
+//!                             │ take, give, lower, renew …                                              │
+//!                             ▼                                                                         │
+//!                          S: Store ── requests ──▶ server ── replies, messages ──▶ completions, events ┘
+//! ```
+//!
+//! An acquire: the queue of its name says whether it may ask; pending undos of the same hold are sent before it; the store
+//! sends the request and returns. When the reply is read, on whichever thread that is, it takes effect here, in the order of
+//! the replies: a grant enters the ledger, and holds that it has displaced are lost. Only then is the caller woken, and its
+//! future picks up what was decided. A caller that is gone by then has left an undo behind its request.
+//!
+//! A busy lock: the waiter joins the queue of its name, which the store watches from then on, and asks once more when it is
+//! watched. After that it sleeps until a message, until the lease that it saw is over, or until the safety cap.
+//!
+//! An outage: the store reports a shard as down. Attempts fail at once, waiters are woken and decide by their own limits,
+//! undos and counter changes wait. When the shard is up again, undos are sent first, then every hold on it is checked.
+
+mod done;
+mod fairness;
+mod handover;
+mod io;
+mod ledger;
+mod queues;
+mod renewal;
+mod retry;
+mod shards;
+pub(crate) mod store;
+mod undo;
+
+use std::fmt;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use self::done::{caller, step};
+use self::handover::LocalHandover;
+use self::io::{Io, IoThread};
+use self::ledger::{Entry, until};
+use self::queues::Queues;
+use self::renewal::Renewal;
+use self::retry::{Open, Retries};
+use self::shards::Shards;
+use self::store::{
+    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict,
+};
+use self::undo::Undos;
+use super::{
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Family, Handover, Kind, Question,
+    Released, Renewed, Reply, Spot, Target, Ticket,
+};
+use crate::client_id::ClientId;
+use crate::error::Failure;
+use crate::lease::{Bounds, Lapse, Lease};
+use crate::loss::Loss;
+use crate::name::Name;
+use crate::term::Term;
+use crate::time::{self, Instant};
+
+/// The engine of one client on a server.
+pub(crate) struct Remote<S: Store> {
+    inner: Arc<Inner<S>>,
+    /// How long the last handle waits for what is still under way.
+    linger: Duration,
+}
+
+/// What requests and their outcomes share.
+struct Inner<S> {
+    store: S,
+    queues: Arc<Queues>,
+    renewal: Arc<Renewal>,
+    handover: LocalHandover,
+    undos: Undos,
+    retries: Retries,
+    shards: Shards,
+    io: Io,
+    /// Where it was made. A fork has no I/O thread, but a copy of everything else.
+    process: u32,
+}
+
+impl<S: Store> Remote<S> {
+    /// Makes a store that reports to this engine, and starts its I/O thread. Returns when the store is connected.
+    pub(crate) async fn connect(
+        linger: Duration,
+        store: impl FnOnce(Weak<dyn Events>) -> S,
+    ) -> Result<Self, Failure> {
+        let thread = IoThread::new()?;
+        let io = thread.io();
+        let queues = Arc::<Queues>::default();
+        let renewal = Arc::new(Renewal::new(Arc::clone(&queues)));
+        let inner = Arc::new_cyclic(|inner: &Weak<Inner<S>>| Inner {
+            store: store(Weak::<Inner<S>>::clone(inner)),
+            handover: LocalHandover::new(Arc::clone(&queues), Arc::clone(&renewal)),
+            queues,
+            renewal,
+            undos: Undos::default(),
+            retries: Retries::default(),
+            shards: Shards::default(),
+            io,
+            process: std::process::id(),
+        });
+        let (ready, is_ready) = oneshot::channel();
+        let work = Arc::clone(&inner);
+        thread.start(async move {
+            let opened = work.store.open().await;
+            let is_open = opened.is_ok();
+            let _ = ready.send(opened);
+            if is_open {
+                tokio::spawn(Arc::clone(&work).keep_renewing());
+                work.store.run().await;
+            }
+        })?;
+        is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the thread has ended".into())))?;
+        Ok(Self { inner, linger })
+    }
+}
+
+impl<S: Store> Drop for Remote<S> {
+    /// Waits a moment for undos and changes that are still on their way.
+    fn drop(&mut self) {
+        let Inner { undos, retries, .. } = self.inner.as_ref();
+        let settled = async {
+            loop {
+                let (undone, changed) = (undos.settled.notified(), retries.settled.notified());
+                if undos.is_settled() && retries.is_settled() {
+                    return;
+                }
+                crate::race::race(std::pin::pin!(undone), std::pin::pin!(changed)).await;
+            }
+        };
+        let limit = time::sleep_until_or_forever(time::after(self.linger));
+        crate::block::block_on(crate::race::race(std::pin::pin!(settled), limit));
+        self.inner.store.close();
+    }
+}
+
+impl<S: Store> fmt::Debug for Remote<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.store.fmt(f)
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// Whether there is any use in asking.
+    fn can_ask(&self, shard: Shard) -> Result<(), Failure> {
+        self.check_process()?;
+        self.shards.check(shard)
+    }
+
+    fn check_process(&self) -> Result<(), Failure> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        let text = "this process was forked: make a client of its own in the child";
+        Err(Failure::Unavailable(text.into()))
+    }
+
+    /// Notes that the outcome of a step is not known, if so, and what its caller is told.
+    fn failed(&self, shard: Shard, spot: &Spot, error: StoreError) -> Failure {
+        if let StoreError::Unknown(_) = error {
+            self.undos.doubt(shard, spot);
+        }
+        self.explained(shard, error)
+    }
+
+    /// What a caller is told: the reason why there is no connection says more than that there is none.
+    fn explained(&self, shard: Shard, error: StoreError) -> Failure {
+        match error {
+            StoreError::NotSent(failure) => self.shards.check(shard).err().unwrap_or(failure),
+            other => other.into(),
+        }
+    }
+
+    /// A request that changes nothing here.
+    fn answered<T: 'static, R: Send + 'static>(
+        self: &Arc<Self>,
+        shard: Shard,
+        map: impl FnOnce(T) -> R + Send + 'static,
+    ) -> (impl Done<T>, Reply<R>) {
+        let inner = Arc::clone(self);
+        caller(move |outcome: Result<T, StoreError>| {
+            outcome.map(map).map_err(|error| inner.explained(shard, error))
+        })
+    }
+
+    /// Whether a claim stands behind the waiters of its queue.
+    fn queues_up(&self, claim: &Claim) -> bool {
+        let kind = claim.spot.target.kind;
+        // An owner that is inside and wants the other half, too, does not wait behind waiters that wait for it to leave.
+        let is_inside = || kind.family() == Family::Rw && self.renewal.is_inside(claim.spot);
+        claim.held == 0 && !claim.steal && kind != Kind::Spin && !is_inside()
+    }
+}
+
+/// What a grant of a claim would be.
+struct Grant {
+    hold: Entry,
+    begun: Instant,
+    length: Duration,
+    steal: bool,
+}
+
+impl Grant {
+    fn new(claim: &Claim, shard: Shard, begun: Instant) -> Self {
+        let bounds = Bounds { lease: claim.lease, limit: claim.limit };
+        let (spot, term) = (claim.spot.clone(), Arc::clone(claim.term));
+        let hold = Entry::new(spot, shard, term, bounds, begun);
+        Self { hold, begun, length: bounds.length(begun), steal: claim.steal }
+    }
+
+    /// It is granted. The term lasts from now on; if the reply came too late, this ends it.
+    fn enter(self, renewal: &Renewal) {
+        self.hold.term.lasts(self.hold.until(self.begun, self.length));
+        renewal.granted(self.hold, self.steal);
+    }
+}
+
+fn take<'a>(claim: &Claim<'a>, length: Duration) -> Take<'a> {
+    let Claim { spot, held, steal, fenced, queue, rw, .. } = *claim;
+    Take { spot, held, length, steal, fenced, queue, rw }
+}
+
+impl<S: Store> Engine for Remote<S> {
+    fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
+        let begun = time::now();
+        let inner = &self.inner;
+        let shard = inner.store.shard(&claim.spot.target);
+        if let Err(failure) = inner.can_ask(shard) {
+            return Reply::now(Attempt::NotAsked(failure));
+        }
+        if inner.queues_up(claim)
+            && let Some(busy) = inner.queues.may_ask(claim.spot, turn, begun).not_yet()
+        {
+            return Reply::now(Attempt::Busy(busy));
+        }
+        let grant = Grant::new(claim, shard, begun);
+        let take = take(claim, grant.length);
+        let way = match inner.clear_way(claim.spot) {
+            Ok(way) => way,
+            Err(failure) => return Reply::now(Attempt::NotAsked(failure)),
+        };
+        let (is_reentry, is_cleared, effects) = (claim.held > 0, way.is_cleared(), Arc::clone(inner));
+        let (done, reply) = step(move |taken| match taken {
+            Ok(Taken::Granted(token)) if is_reentry => {
+                // It is in the ledger, and stays there as it is until the caller takes the new guard.
+                let bounds = grant.hold.asked();
+                let kind = grant.hold.spot.target.kind;
+                Ok(Attempt::Granted(Some(until(kind, bounds, grant.begun, grant.length)), token))
+            }
+            Ok(Taken::Granted(token)) => {
+                let freed = grant.steal && grant.hold.spot.target.kind == Kind::Read;
+                let freed = freed.then(|| grant.hold.spot.target.clone());
+                grant.enter(&effects.renewal);
+                // After a takeover by a reader others can read, too, and need not have heard of it.
+                freed.inspect(|target| effects.queues.unheard(target));
+                Ok(Attempt::Granted(None, token))
+            }
+            Ok(Taken::Busy(busy)) => Ok(Attempt::Busy(busy)),
+            Ok(Taken::CountDiffers) => Ok(Attempt::Gone),
+            Ok(Taken::WouldWaitForItself) => Ok(Attempt::Misfit),
+            Err(error @ StoreError::NotSent(_)) if !is_cleared => {
+                Ok(Attempt::NotAsked(effects.explained(shard, error)))
+            }
+            Err(error) => Err(effects.failed(shard, &grant.hold.spot, error)),
+        });
+        inner.store.take(&take, done);
+        drop(way);
+        reply
+    }
+
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+        let begun = time::now();
+        let inner = &self.inner;
+        let shard = inner.store.shard(&claims[0].spot.target);
+        if let Err(failure) = inner.can_ask(shard) {
+            return Reply::now(AttemptAll::NotAsked(failure));
+        }
+        for (number, claim) in claims.iter().enumerate() {
+            let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
+            if let Some(busy) = inner.queues.may_ask(claim.spot, turn, begun).not_yet() {
+                return Reply::now(AttemptAll::Busy(number, busy));
+            }
+        }
+        let grants: Vec<_> = claims.iter().map(|claim| Grant::new(claim, shard, begun)).collect();
+        let takes: Vec<_> =
+            claims.iter().zip(&grants).map(|(claim, grant)| take(claim, grant.length)).collect();
+        let effects = Arc::clone(inner);
+        let (done, reply) = step(move |taken| match taken {
+            Ok(TakenAll::Granted(tokens)) => {
+                for grant in grants {
+                    grant.enter(&effects.renewal);
+                }
+                Ok(AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect()))
+            }
+            Ok(TakenAll::Busy(number, busy)) => Ok(AttemptAll::Busy(number, busy)),
+            Err(error @ StoreError::NotSent(_)) => Ok(AttemptAll::NotAsked(effects.explained(shard, error))),
+            Err(error) => {
+                let spots = grants.iter().map(|grant| &grant.hold.spot);
+                spots.for_each(|spot| drop(effects.failed(shard, spot, error.clone())));
+                Err(error.into())
+            }
+        });
+        // Their owner is a new one for every try, of which there is nothing to undo.
+        inner.store.take_all(&takes, done);
+        reply
+    }
+
+    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
+        let begun = time::now();
+        let inner = &self.inner;
+        let hold = if from <= 1 {
+            inner.queues.releasing(spot);
+            // Renewal ends before the release is sent.
+            inner.renewal.forget(spot)
+        } else {
+            inner.renewal.get(spot)
+        };
+        let bounds = hold.as_ref().map_or(Bounds { lease, limit: None }, Entry::bounds);
+        let length = bounds.length(begun);
+        let (effects, of, shard) = (Arc::clone(inner), spot.clone(), inner.store.shard(&spot.target));
+        let (done, reply) = step(move |given: Result<Given, StoreError>| {
+            let listeners = given.as_ref().ok().and_then(|given| given.listeners);
+            effects.queues.released(&of, listeners, begun);
+            match given {
+                Ok(Given { left: Some(left), .. }) => {
+                    let until = hold.filter(|_| left > 0).map(|hold| hold.until(begun, length));
+                    Ok(Released::Left(left, until))
+                }
+                Ok(Given { left: None, .. }) | Err(StoreError::Refused(Failure::NotALock)) => {
+                    Ok(Released::NotHeld)
+                }
+                Err(error) => Err(effects.failed(shard, &of, error)),
+            }
+        });
+        let way = match inner.clear_way(spot) {
+            Ok(way) => way,
+            Err(failure) => return Reply::Now(Some(Err(failure))),
+        };
+        inner.store.give(spot, from, length, done);
+        drop(way);
+        reply
+    }
+
+    fn force(&self, target: &Target) -> Reply<bool> {
+        let (effects, freed, shard) =
+            (Arc::clone(&self.inner), target.clone(), self.inner.store.shard(target));
+        let (done, reply) = caller(move |forced: Result<Forced, StoreError>| {
+            let Forced { was_held, listeners } = forced.map_err(|error| effects.explained(shard, error))?;
+            if was_held {
+                effects.renewal.lose(&freed, Loss::ForceUnlocked);
+                if listeners == Some(0) {
+                    effects.queues.unheard(&freed);
+                }
+            }
+            Ok(was_held)
+        });
+        self.inner.store.force(target, done);
+        reply
+    }
+
+    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
+        let Some(hold) = self.inner.renewal.get(spot) else { return Reply::now(Renewed::Gone) };
+        let begun = time::now();
+        let limit = hold.bounds().limit;
+        let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
+        let effects = Arc::clone(&self.inner);
+        let (done, reply) = caller(move |verdicts: Result<Vec<Verdict>, StoreError>| {
+            let verdicts = verdicts.map_err(|error| effects.explained(hold.shard, error))?;
+            Ok(match verdicts.as_slice() {
+                [Verdict::Held] if length > hold.term.remaining() => {
+                    Renewed::Until(hold.until(begun, length))
+                }
+                [Verdict::Held] => Renewed::Until(hold.term.until()),
+                _ => Renewed::Gone,
+            })
+        });
+        let holds = [(spot, length.max(Duration::from_millis(1)))];
+        self.inner.store.renew(spot.target.kind, &holds, done);
+        reply
+    }
+
+    fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse) {
+        if count == 0 {
+            self.inner.renewal.forget(spot);
+            self.inner.queues.releasing(spot);
+        }
+        self.inner.undo(spot, count, lapse.at());
+    }
+
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.inner.renewal.term(spot)
+    }
+
+    fn reentered(&self, spot: &Spot) {
+        self.inner.renewal.reschedule(spot);
+    }
+
+    fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
+        let shard = match question {
+            Question::Holder(target, _) | Question::Token(target) | Question::Queue(target) => {
+                self.inner.store.shard(target)
+            }
+            Question::Uptime => Shard::ONLY,
+        };
+        let (done, reply) = self.inner.answered(shard, |facts| facts);
+        self.inner.store.inspect(question, done);
+        reply
+    }
+
+    fn fenced_write(&self, key: &Name, token: u64, value: &[u8]) -> Option<Reply<Option<u64>>> {
+        let (done, reply) = self.inner.answered(Shard::ONLY, |greater| greater);
+        self.inner.store.write_fenced(key, token, value, done);
+        Some(reply)
+    }
+
+    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
+        if let Err(failure) = self.inner.check_process() {
+            return Reply::now(Adjusted::NotAsked(failure));
+        }
+        if change.adjust.is_question() {
+            let (done, reply) = self.inner.answered(self.inner.store.shard(target), Adjusted::Done);
+            self.inner.store.change(target, change, done);
+            return reply;
+        }
+        self.inner.change(target, change)
+    }
+
+    fn let_go(&self, spot: &Spot) {
+        self.inner.renewal.forget(spot);
+        let open = Open::new(&self.inner);
+        self.inner.store.detach(spot, move |_: Result<(), StoreError>| drop(open));
+    }
+
+    fn join(&self, spot: &Spot, heir: bool, _told: Busy, _context: &mut Context<'_>) -> (Ticket, bool) {
+        (self.inner.queues.join(&self.inner.store, spot, heir), true)
+    }
+
+    fn listening(&self, spot: &Spot) -> Reply<()> {
+        let (queues, spot) = (Arc::clone(&self.inner.queues), spot.clone());
+        Reply::later(async move {
+            queues.watched(&spot).await;
+            Ok(())
+        })
+    }
+
+    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.inner.queues.poll_wake(spot, ticket, context)
+    }
+
+    fn longest_sleep(&self, spot: &Spot) -> Option<Duration> {
+        Some(self.inner.queues.longest_sleep(&self.inner.store, spot))
+    }
+
+    fn hint_all(&self) {
+        self.inner.queues.wake_all(None);
+    }
+
+    fn leave(&self, spot: &Spot, ticket: Ticket) {
+        self.inner.queues.leave(&self.inner.store, spot, ticket);
+        if let Some(stays) = self.inner.store.left(spot) {
+            // It did not get the lock. What the same owner may hold by way of another waiter stays.
+            self.inner.undo(spot, u32::MAX, time::now() + stays);
+        }
+    }
+
+    fn handover(&self) -> Option<&dyn Handover> {
+        Some(&self.inner.handover)
+    }
+
+    fn retire(&self, _client: ClientId) -> usize {
+        self.inner.renewal.retire()
+    }
+}
+
+impl<S: Store> Events for Inner<S> {
+    fn freed(&self, topic: &Topic) {
+        self.queues.freed(topic);
+    }
+
+    fn watching(&self, topics: &[Topic]) {
+        self.queues.watching(topics);
+    }
+
+    fn unwatched(&self) {
+        self.queues.unwatched();
+    }
+
+    fn rewatched(&self) {
+        self.queues.wake_fronts();
+    }
+
+    fn watch_denied(&self, denied: bool) {
+        self.queues.set_denied(denied);
+    }
+
+    fn look(&self, spot: &Spot) {
+        self.queues.wake(spot);
+    }
+
+    fn down(&self, shard: Shard) {
+        self.shards.set(shard, true);
+        self.queues.wake_all(Some(shard));
+    }
+
+    fn still_down(&self, shard: Shard, reason: Failure) {
+        // Waiters look when the reason is a new one: a refusal ends their wait.
+        if self.shards.because(shard, reason) {
+            self.queues.wake_all(Some(shard));
+        }
+    }
+
+    fn up(self: Arc<Self>, shard: Shard, stale: bool) {
+        self.shards.set(shard, false);
+        self.resume_undos(shard, stale);
+        self.retries.resume(stale);
+        self.renewal.check_all(shard);
+        self.queues.wake_all(Some(shard));
+    }
+}

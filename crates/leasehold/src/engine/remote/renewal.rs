@@ -1,0 +1,260 @@
+//! What this client holds, renewed and checked in batches until it is given back or lost.
+
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, Semaphore, oneshot};
+
+use super::Inner;
+use super::ledger::{Batch, Entry, Id, Ledger};
+use super::queues::Queues;
+use super::store::{Shard, Store, StoreError, Verdict};
+use crate::engine::{Spot, Target};
+use crate::loss::Loss;
+use crate::term::Term;
+use crate::time::{self, Instant};
+
+/// Looks after holds.
+#[derive(Debug)]
+pub(super) struct Renewal {
+    state: Mutex<State>,
+    changed: Notify,
+    /// How many more renewals may be under way.
+    room: Arc<Semaphore>,
+    /// Waiters that may want to know that something is lost here, which then may be free.
+    queues: Arc<Queues>,
+}
+
+/// Invariant: `alarm` is not later than the next hold is due. Terms are told of losses when the mutex is free again, because
+/// that wakes tasks.
+#[derive(Debug, Default)]
+struct State {
+    ledger: Ledger,
+    /// When the renewal looks by itself; never as long as nothing is held.
+    alarm: Option<Instant>,
+}
+
+/// How many renewals are under way at once. What a hundred thousand holds would need to be renewed all together is much
+/// more than what it takes to keep them.
+const AT_ONCE: usize = 8;
+/// A renewal that takes longer than this does not hold up the others.
+const SLOW: Duration = Duration::from_millis(100);
+/// Whatever is due, the clock is looked at this often while something is held: the machine may have been suspended.
+const GLANCE: Duration = Duration::from_secs(1);
+/// A server may be busy for less than this without losing its connections, however short a lease is.
+const SHORTEST_SILENCE: Duration = Duration::from_millis(500);
+
+impl Renewal {
+    pub(super) fn new(queues: Arc<Queues>) -> Self {
+        let room = Arc::new(Semaphore::new(AT_ONCE));
+        Self { state: Mutex::default(), changed: Notify::new(), room, queues }
+    }
+
+    /// The server has granted a hold, and its term lasts as it should. To be called when the outcome is read, before the
+    /// caller is told: what the server does to the hold afterwards reaches its term in any case. Holds that cannot be there
+    /// beside it are lost.
+    pub(super) fn granted(&self, hold: Entry, taken_over: bool) {
+        let due = hold.due();
+        let (displaced, is_soon) = {
+            let mut state = self.state();
+            let is_soon = state.alarm.is_none_or(|alarm| due < alarm);
+            if is_soon {
+                state.alarm = Some(due);
+            }
+            (state.ledger.insert(hold), is_soon)
+        };
+        for before in displaced {
+            before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
+        }
+        if is_soon {
+            self.changed.notify_one();
+        }
+    }
+
+    /// Looks after a hold by what its term says from now on.
+    pub(super) fn reschedule(&self, spot: &Spot) {
+        self.state().ledger.reschedule(spot, time::now());
+        self.changed.notify_one();
+    }
+
+    /// Stops looking after a hold.
+    pub(super) fn forget(&self, spot: &Spot) -> Option<Entry> {
+        self.state().ledger.remove(spot)
+    }
+
+    /// Tells this term of the loss of a hold from now on, instead of the one before; false if the hold is not there.
+    pub(super) fn rebind(&self, spot: &Spot, term: &Arc<Term>) -> bool {
+        self.state().ledger.rebind(spot, term)
+    }
+
+    pub(super) fn get(&self, spot: &Spot) -> Option<Entry> {
+        self.state().ledger.get(spot).cloned()
+    }
+
+    /// The term of a hold, by whichever handle of the same lock it was taken.
+    pub(super) fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        let state = self.state();
+        let hold = state.ledger.find(&spot.target.name, |hold| {
+            hold.spot.owner == spot.owner && hold.spot.target.shares_holds_with(&spot.target)
+        });
+        hold.map(|hold| Arc::clone(&hold.term))
+    }
+
+    /// Whether the owner holds anything under this name, be it another half of it.
+    pub(super) fn is_inside(&self, spot: &Spot) -> bool {
+        let family = spot.target.kind.family();
+        let is_inside =
+            |hold: &Entry| hold.spot.owner == spot.owner && hold.spot.target.kind.family() == family;
+        self.state().ledger.find(&spot.target.name, is_inside).is_some()
+    }
+
+    /// What was held under the name of a target, by any owner, is gone.
+    pub(super) fn lose(&self, target: &Target, loss: Loss) {
+        let all = self.state().ledger.remove_all(target);
+        for lost in all {
+            lost.term.lose(loss);
+            self.queues.wake(&lost.spot);
+        }
+    }
+
+    /// Stops looking after everything, tells the guards, and counts what was still held.
+    pub(super) fn retire(&self) -> usize {
+        let all = self.state().ledger.take_all();
+        let held = all.filter(|hold| hold.term.is_held());
+        let lost = held.inspect(|hold| hold.term.lose(Loss::Shutdown));
+        // What no caller has taken yet is given back when the caller finds the term ended.
+        lost.filter(|hold| hold.term.claimed().is_some()).count()
+    }
+
+    /// After a gap it is not known what has become of the holds on a shard: look now.
+    pub(super) fn check_all(&self, shard: Shard) {
+        self.state().ledger.put_all_off(shard, time::now());
+        self.changed.notify_one();
+    }
+
+    /// What goes into the next request.
+    fn take_due(&self) -> Vec<(Id, Entry)> {
+        let Batch { holds, ended } = self.state().ledger.take_due(time::now());
+        // A caller that listens sleeps until the deadline by a clock that stands still while the machine is suspended.
+        for Entry { term, spot, .. } in ended {
+            term.announce();
+            self.queues.wake(&spot);
+        }
+        holds
+    }
+
+    /// When the next hold is due. The alarm is set for it.
+    fn next_due(&self, now: Instant) -> Option<Instant> {
+        let mut state = self.state();
+        let due = state.ledger.next_due();
+        state.alarm = due.map(|due| due.min(now + GLANCE));
+        due
+    }
+
+    /// What the server says of an entry. The hold may have been given back meanwhile, and another be in its place.
+    /// `length` is what it was renewed for, if it was.
+    fn judge(&self, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
+        match verdict {
+            Verdict::Held => {
+                let mut state = self.state();
+                let Some(hold) = state.ledger.entry(id) else { return };
+                let is_renewed = !length.is_zero();
+                let renewed = is_renewed.then(|| (Arc::clone(&hold.term), hold.until(begun, length)));
+                let pause = hold.pause(is_renewed);
+                state.ledger.put_off(id, begun + pause);
+                drop(state);
+                if let Some((term, until)) = renewed {
+                    // A renewal shortens nothing, so an extension stays.
+                    term.lasts_at_least(until);
+                }
+            }
+            Verdict::TakenOver => self.lose_one(id, Loss::TakenOver),
+            Verdict::Gone => self.lose_one(id, Loss::Gone),
+        }
+    }
+
+    fn lose_one(&self, id: Id, loss: Loss) {
+        let lost = self.state().ledger.remove_entry(id);
+        if let Some(Entry { spot, term, .. }) = lost {
+            tracing::warn!(lock = %spot.target, %loss, "a held lock is lost");
+            term.lose(loss);
+            self.queues.wake(&spot);
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// Renews and checks what is due, until the client is gone. On the I/O thread.
+    pub(super) async fn keep_renewing(self: Arc<Self>) {
+        loop {
+            let changed = self.renewal.changed.notified();
+            let now = time::now();
+            match self.renewal.next_due(now) {
+                None => changed.await,
+                Some(due) if due > now => {
+                    let nap = (due - now).min(GLANCE);
+                    tokio::select! { biased; () = changed => {}, () = tokio::time::sleep(nap) => {} }
+                }
+                Some(_) => {
+                    let Ok(room) = Arc::clone(&self.renewal.room).acquire_owned().await else { return };
+                    let batch = self.renewal.take_due();
+                    if !batch.is_empty() {
+                        // Sent in this order; answered whenever. Those that hang hold up no other.
+                        let renewal = self.renew_batch(&batch);
+                        tokio::spawn(async move {
+                            let mut renewal = pin!(renewal);
+                            if tokio::time::timeout(SLOW, renewal.as_mut()).await.is_err() {
+                                drop(room);
+                                renewal.await;
+                            }
+                        });
+                    }
+                }
+            }
+        }
+    }
+
+    /// Renews and checks holds of one kind on one shard. Over when there is a reply, or when it is late.
+    fn renew_batch(self: &Arc<Self>, batch: &[(Id, Entry)]) -> impl Future<Output = ()> + use<S> {
+        let begun = time::now();
+        let lengths: Vec<_> = batch.iter().map(|(_, hold)| hold.renewal(begun)).collect();
+        let holds: Vec<_> =
+            batch.iter().zip(&lengths).map(|((_, hold), length)| (&hold.spot, *length)).collect();
+        let Entry { spot, shard, .. } = &batch[0].1;
+        // What comes after half of the time that is left comes too late to try again. What is only looked at may end.
+        let renewed = batch.iter().zip(&lengths).filter(|(_, length)| !length.is_zero());
+        let limit = renewed.map(|((_, hold), _)| hold.term.remaining() / 2).min();
+        let (over, is_over) = oneshot::channel::<()>();
+        let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
+        let inner = Arc::clone(self);
+        let done = move |outcome: Result<Vec<Verdict>, StoreError>| {
+            match outcome {
+                Ok(verdicts) => {
+                    for ((id, length), verdict) in ids.into_iter().zip(lengths).zip(verdicts) {
+                        inner.renewal.judge(id, begun, length, verdict);
+                    }
+                }
+                Err(error) => {
+                    let failure = crate::error::Failure::from(error);
+                    tracing::debug!(%failure, holds = ids.len(), "not renewed, trying again");
+                }
+            }
+            drop(over);
+        };
+        self.store.renew(spot.target.kind, &holds, done);
+        let (inner, shard) = (Arc::clone(self), *shard);
+        async move {
+            let Some(limit) = limit else { return drop(is_over.await) };
+            if tokio::time::timeout(limit, is_over).await.is_err() {
+                // What the renewal was to save may still be saved on another connection, and the response time-out may be
+                // longer than there is time for.
+                inner.store.doubt(shard, limit.max(SHORTEST_SILENCE));
+            }
+        }
+    }
+}

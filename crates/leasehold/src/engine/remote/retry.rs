@@ -1,0 +1,188 @@
+//! A change of a counter: sent as often as it takes, carried out once.
+//!
+//! It has a number of its own, by which the store recognises a repetition and answers with the first result. When the result
+//! is known here, the store forgets it.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::sync::{Notify, oneshot};
+
+use super::Inner;
+use super::store::{Store, StoreError};
+use super::undo::BETWEEN_TRIES;
+use crate::engine::{Adjust, Adjusted, Change, Reply, Target};
+use crate::error::Failure;
+use crate::loss::Loss;
+use crate::race::{First, race};
+use crate::time::{self, Instant, jittered};
+
+/// The changes of one client that are under way.
+#[derive(Debug, Default)]
+pub(super) struct Retries {
+    open: AtomicUsize,
+    /// Rings when there is none any more.
+    pub(super) settled: Notify,
+    /// Rings when a shard is reachable again.
+    resumed: Notify,
+    /// Requests from before a reconnection may still be carried out: a result that is forgotten would not be recognised.
+    stale: AtomicBool,
+}
+
+impl Retries {
+    pub(super) fn resume(&self, stale: bool) {
+        self.stale.fetch_or(stale, Ordering::SeqCst);
+        self.resumed.notify_waiters();
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.open.load(Ordering::SeqCst) == 0
+    }
+}
+
+/// Something that is under way, until this is dropped.
+pub(super) struct Open<S: Store>(Arc<Inner<S>>);
+
+impl<S: Store> Open<S> {
+    pub(super) fn new(inner: &Arc<Inner<S>>) -> Self {
+        inner.retries.open.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(inner))
+    }
+}
+
+impl<S: Store> Drop for Open<S> {
+    fn drop(&mut self) {
+        if self.0.retries.open.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.retries.settled.notify_waiters();
+        }
+    }
+}
+
+/// What the caller of a change and its tries know of each other.
+#[derive(Debug, Default)]
+struct Progress {
+    /// Whether it was sent, or given up before it could be: the first to say so decides.
+    sent: OnceLock<bool>,
+    /// Why the server could not, when it was last asked.
+    refusal: Mutex<Option<Failure>>,
+}
+
+impl<S: Store> Inner<S> {
+    /// Changes a counter, within the time that an outage may last.
+    pub(super) fn change(self: &Arc<Self>, target: &Target, change: &Change) -> Reply<Adjusted> {
+        let until = time::after(change.patience);
+        let progress = Arc::new(Progress::default());
+        let (answer, answered) = oneshot::channel();
+        let trying = Trying {
+            open: Open::new(self),
+            target: target.clone(),
+            change: change.clone(),
+            until,
+            progress: Arc::clone(&progress),
+        };
+        self.io.spawn(trying.run(answer));
+        let (inner, shard) = (Arc::clone(self), self.store.shard(target));
+        Reply::later(async move {
+            if let First::Left(Ok(answer)) = race(answered, time::sleep_until_or_forever(until)).await {
+                return answer.map(Adjusted::Done);
+            }
+            if *progress.sent.get_or_init(|| false) {
+                let refusal = progress.refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let unanswered =
+                    || Failure::Unavailable("no answer for as long as an outage may last".into());
+                return Err(refusal.unwrap_or_else(unanswered));
+            }
+            // The last reason says more than that the time is over.
+            let reason = inner.shards.check(shard).err().unwrap_or_else(|| {
+                Failure::Unavailable("not connected for as long as an outage may last".into())
+            });
+            Ok(Adjusted::NotAsked(reason))
+        })
+    }
+}
+
+/// The tries of one change.
+struct Trying<S: Store> {
+    open: Open<S>,
+    target: Target,
+    change: Change,
+    until: Option<Instant>,
+    progress: Arc<Progress>,
+}
+
+impl<S: Store> Trying<S> {
+    /// Tries until there is an answer or the time is over. On the I/O thread.
+    async fn run(self, answer: oneshot::Sender<Result<i64, Failure>>) {
+        let Open(inner) = &self.open;
+        let shard = inner.store.shard(&self.target);
+        for tries in 1_u32.. {
+            let resumed = inner.retries.resumed.notified();
+            if inner.shards.check(shard).is_err() {
+                if let First::Right(()) =
+                    race(Box::pin(resumed), time::sleep_until_or_forever(self.until)).await
+                {
+                    return;
+                }
+                continue;
+            }
+            if self.until.is_some_and(|until| time::now() >= until)
+                || !*self.progress.sent.get_or_init(|| true)
+            {
+                return;
+            }
+            let failure = match self.send().await {
+                Ok(told) => {
+                    // The caller may be gone. It is done all the same.
+                    let _ = answer.send(Ok(told));
+                    if tries == 1 || !inner.retries.stale.load(Ordering::SeqCst) {
+                        let open = Open::new(inner);
+                        inner.store.forget_change(&self.target, &self.change, move |_| drop(open));
+                    }
+                    return;
+                }
+                Err(StoreError::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => {
+                    let _ = answer.send(Err(refusal));
+                    return;
+                }
+                Err(StoreError::Refused(refusal)) => Some(refusal),
+                Err(StoreError::NotSent(_) | StoreError::Unknown(_)) => None,
+            };
+            if failure.is_some() {
+                *self.progress.refusal.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+            }
+            tokio::time::sleep(jittered(BETWEEN_TRIES)).await;
+        }
+    }
+
+    /// Sends it once. What its result does to what this client knows is done where the reply is read.
+    async fn send(&self) -> Result<i64, StoreError> {
+        let Open(inner) = &self.open;
+        let (told, tells) = oneshot::channel();
+        let (inner, target, adjust) = (Arc::clone(inner), self.target.clone(), self.change.adjust.clone());
+        let done = {
+            let inner = Arc::clone(&inner);
+            move |outcome: Result<i64, StoreError>| {
+                if let Ok(result) = &outcome {
+                    inner.changed(&target, &adjust, *result);
+                }
+                let _ = told.send(outcome);
+            }
+        };
+        inner.store.change(&self.target, &self.change, done);
+        let closed = || StoreError::Unknown(Failure::Unavailable("the client is closed".into()));
+        tells.await.unwrap_or_else(|_| Err(closed()))
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// What a change with this result does to what this client knows.
+    fn changed(&self, target: &Target, adjust: &Adjust, result: i64) {
+        if let Adjust::Delete = adjust {
+            self.renewal.lose(target, Loss::Gone);
+        }
+        if adjust.frees(result) {
+            // The result does not say whether a message has told waiters of it.
+            self.queues.unheard(target);
+        }
+    }
+}

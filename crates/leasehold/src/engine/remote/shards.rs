@@ -1,0 +1,58 @@
+//! Which shards are reachable.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use super::store::Shard;
+use crate::error::Failure;
+
+/// The shards that are not reachable now, and why.
+#[derive(Debug, Default)]
+pub(super) struct Shards {
+    // Invariant: `count` is the number of entries of `down`, read without the mutex by every request: mostly none.
+    down: Mutex<HashMap<Shard, Option<Failure>>>,
+    count: AtomicUsize,
+}
+
+impl Shards {
+    /// An outage of this shard has begun, or is over.
+    pub(super) fn set(&self, shard: Shard, is_down: bool) {
+        let mut down = self.down();
+        if is_down {
+            down.insert(shard, None);
+        } else {
+            down.remove(&shard);
+        }
+        self.count.store(down.len(), Ordering::SeqCst);
+    }
+
+    /// The shard could not be reached again, for this reason; false if that is the one from before.
+    pub(super) fn because(&self, shard: Shard, reason: Failure) -> bool {
+        let mut down = self.down();
+        let Some(known) = down.get_mut(&shard) else { return false };
+        let is_new = known.as_ref() != Some(&reason);
+        *known = Some(reason);
+        is_new
+    }
+
+    /// What a request to this shard comes to now, if it is not reachable.
+    pub(super) fn check(&self, shard: Shard) -> Result<(), Failure> {
+        if self.count.load(Ordering::SeqCst) == 0 {
+            return Ok(());
+        }
+        match self.down().get(&shard) {
+            None => Ok(()),
+            Some(None) => Err(Failure::Unavailable("not connected".into())),
+            Some(Some(Failure::Denied(text))) => Err(Failure::Denied(format!("not connected: {text}"))),
+            Some(Some(Failure::Unavailable(text))) => {
+                Err(Failure::Unavailable(format!("not connected: {text}")))
+            }
+            Some(Some(other)) => Err(other.clone()),
+        }
+    }
+
+    fn down(&self) -> MutexGuard<'_, HashMap<Shard, Option<Failure>>> {
+        self.down.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

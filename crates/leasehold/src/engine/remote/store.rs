@@ -1,0 +1,261 @@
+//! What an engine on a server writes for itself: requests, their outcomes, and what its server says unasked.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::engine::{Busy, Change, Facts, Kind, Question, Queueing, RwOptions, Spot, Target};
+use crate::error::Failure;
+use crate::name::Name;
+use crate::owner::OwnerId;
+
+/// A lock service: what is kept on a server, and nothing about guards, waiters, clocks or retries.
+///
+/// # Contract
+///
+/// 1. A request is issued when the method is called. Requests about one hold take effect in the order of the calls.
+/// 2. Each request is completed once, by [`Done::done`], when its outcome is read, in the order in which the server gave
+///    the outcomes for that name; but never inside the call that issues it, because the caller may have a mutex. A request
+///    that is dropped without an outcome belongs to a client that is gone.
+/// 3. Nothing is sent twice, except where the store knows that nothing was done; then [`Done::is_wanted`] is asked before.
+/// 4. A caller that has gone away does not cancel its request.
+/// 5. An error says whether there may be something to undo.
+pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
+    /// Of the waiters for this kind: how they learn that they should try again.
+    fn wake(&self, kind: Kind) -> Wake;
+
+    /// Requests about one shard can share a batch, and fail together.
+    fn shard(&self, _target: &Target) -> Shard {
+        Shard::ONLY
+    }
+
+    /// Takes or re-enters a lock.
+    fn take(&self, take: &Take<'_>, done: impl Done<Taken>);
+
+    /// Takes several plain locks of one owner on one shard, or none.
+    fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>);
+
+    /// Gives back one count of a hold that has `from`. If any is left, a lease of `length` begins anew.
+    fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>);
+
+    /// Lowers a hold to at most `to` counts, and takes its owner out of any queue on the server. Harmless to repeat.
+    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>);
+
+    /// The same, sent so that it never has to be sent again: a step of the same hold follows it at once. False if it could
+    /// not be sent.
+    fn lower_first(&self, spot: &Spot, to: u32) -> bool;
+
+    /// Renews holds of one kind on one shard for so long each, or only looks at those with no time. One verdict for each.
+    fn renew(&self, kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>);
+
+    /// Replaces the connection of a shard if its server has been silent for so long although a reply is due.
+    fn doubt(&self, shard: Shard, silence: Duration);
+
+    /// Frees a target, whoever holds it.
+    fn force(&self, target: &Target, done: impl Done<Forced>);
+
+    /// Answers a question about a target, without changing it.
+    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>);
+
+    /// Changes a counter, or tells it. A change that is sent again is recognised by its number and counts once.
+    fn change(&self, target: &Target, change: &Change, done: impl Done<i64>);
+
+    /// Forgets the result that is kept to recognise a change, since its outcome is known.
+    fn forget_change(&self, target: &Target, change: &Change, done: impl Done<()>);
+
+    /// Writes a value of the user's own, unless a greater token was there before, which it tells.
+    fn write_fenced(&self, key: &Name, token: u64, value: &[u8], done: impl Done<Option<u64>>);
+
+    /// From now on tell [`Events::freed`] when this topic may be free. Called under a mutex: the store only notes it.
+    fn watch(&self, topic: &Topic) -> Watch;
+
+    /// No more of that. Called under the same mutex.
+    fn unwatch(&self, topic: &Topic);
+
+    /// A waiter has gone. For how long what its tries have left behind on the server would stay there, if they have left
+    /// something that [`lower`](Self::lower) removes.
+    fn left(&self, _spot: &Spot) -> Option<Duration> {
+        None
+    }
+
+    /// A hold is not looked after any more, and stays as it is: what is kept on the server for that can go.
+    fn detach(&self, spot: &Spot, done: impl Done<()>);
+
+    /// Connects for the first time. Called on the I/O thread, like [`run`](Self::run).
+    fn open(&self) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// Reconnects and reports, until [`close`](Self::close).
+    fn run(&self) -> impl Future<Output = ()> + Send;
+
+    /// Sends nothing any more, and drops what has no outcome yet.
+    fn close(&self);
+}
+
+/// What becomes of one request.
+pub(crate) trait Done<T>: Send + 'static {
+    /// Whether a caller waits for the outcome, and has to be told if it is late.
+    fn is_awaited(&self) -> bool {
+        true
+    }
+
+    /// Whether a request of which nothing was done may be sent again.
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
+    /// What tells the caller that the outcome is late, to be called when no mutex is held. What the outcome does is done all
+    /// the same when it comes.
+    fn late(&mut self) -> Option<Tell> {
+        None
+    }
+
+    /// The outcome takes effect, and then the caller is told.
+    fn done(self, outcome: Result<T, StoreError>);
+}
+
+impl<T, F: FnOnce(Result<T, StoreError>) + Send + 'static> Done<T> for F {
+    fn done(self, outcome: Result<T, StoreError>) {
+        self(outcome);
+    }
+}
+
+/// Tells a caller why there is no outcome yet.
+pub(crate) type Tell = Box<dyn FnOnce(Failure) + Send>;
+
+/// Why a request has no result. What matters is whether there may be something to undo.
+#[derive(Debug, Clone)]
+pub(crate) enum StoreError {
+    /// It was not sent, so there is nothing to undo.
+    NotSent(Failure),
+    /// The server has refused it. It may be done when it is asked again.
+    Refused(Failure),
+    /// It may have been carried out, or may be yet.
+    Unknown(Failure),
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::NotSent(failure) | StoreError::Refused(failure) | StoreError::Unknown(failure) => {
+                failure
+            }
+        }
+    }
+}
+
+/// A part of a service that is reached, and can fail, by itself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Shard(pub(crate) u32);
+
+impl Shard {
+    pub(crate) const ONLY: Self = Self(0);
+}
+
+/// How the waiters for a kind learn that they should try again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wake {
+    /// By a message.
+    Message,
+    /// Not every holder sends one: the front waiter tries from time to time, besides.
+    Poll,
+}
+
+/// What a message is about: a target and, for a fair lock, where each waiter has messages of its own, its owner.
+pub(crate) type Topic = (Target, Option<OwnerId>);
+
+/// Whether the messages of a topic come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Watch {
+    /// They do.
+    Active,
+    /// Not yet: [`Events::watching`] tells when, or [`Events::unwatched`] that they cannot for now.
+    Pending,
+    /// They cannot for now.
+    Unavailable,
+}
+
+/// What to take.
+#[derive(Debug)]
+pub(crate) struct Take<'a> {
+    pub(crate) spot: &'a Spot,
+    /// How often the owner has it before.
+    pub(crate) held: u32,
+    pub(crate) length: Duration,
+    pub(crate) steal: bool,
+    pub(crate) fenced: bool,
+    pub(crate) queue: Option<Queueing>,
+    pub(crate) rw: RwOptions,
+}
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub(crate) enum Taken {
+    /// With its token, if one was asked for.
+    Granted(Option<u64>),
+    Busy(Busy),
+    /// The server does not count this owner as often as the request says.
+    CountDiffers,
+    /// The owner reads what it wants to write; or it wants to upgrade and does not read.
+    WouldWaitForItself,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum TakenAll {
+    /// All, with their tokens, if they were asked for.
+    Granted(Vec<Option<u64>>),
+    /// None, because of this one.
+    Busy(usize, Busy),
+}
+
+/// What came of giving back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Given {
+    /// How many counts are left; nothing if there were none.
+    pub(crate) left: Option<u32>,
+    /// How many clients were told that something is free; nothing if nothing was announced.
+    pub(crate) listeners: Option<usize>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Forced {
+    pub(crate) was_held: bool,
+    /// As in [`Given`].
+    pub(crate) listeners: Option<usize>,
+}
+
+/// What the server says of a hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    Held,
+    Gone,
+    TakenOver,
+}
+
+/// What a store reports unasked.
+pub(crate) trait Events: Send + Sync {
+    /// Something may be free. It does no harm if that is late, doubled or missing.
+    fn freed(&self, topic: &Topic);
+
+    /// The messages of these come from now on.
+    fn watching(&self, topics: &[Topic]);
+
+    /// No messages come for now.
+    fn unwatched(&self);
+
+    /// Messages come again, and those of the time between were missed.
+    fn rewatched(&self);
+
+    /// The server does not allow watching (`true`), or may do so again.
+    fn watch_denied(&self, denied: bool);
+
+    /// A waiter at this spot should look: something about it alone has changed.
+    fn look(&self, spot: &Spot);
+
+    /// An outage of this shard has begun.
+    fn down(&self, shard: Shard);
+
+    /// It goes on, for this reason.
+    fn still_down(&self, shard: Shard, reason: Failure);
+
+    /// It is over. `stale` says that requests from before may still be carried out.
+    fn up(self: std::sync::Arc<Self>, shard: Shard, stale: bool);
+}

@@ -1,0 +1,294 @@
+//! Steps that have to be taken back: repeated until that is done, or until the lease would have ended anyway.
+//!
+//! A step from one count of a hold to the next whose outcome no caller learns (its future was dropped, its reply is missing)
+//! is undone by lowering the hold to the count before, which is harmless to repeat. Until it is known to be done, the undo is
+//! pending; the next step of the same hold sends it first.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::Inner;
+use super::store::{Done, Given, Shard, Store, StoreError};
+use crate::engine::{Kind, Spot};
+use crate::error::Failure;
+use crate::time::{self, Instant, jittered};
+
+/// The pending undos of one client.
+#[derive(Debug, Default)]
+pub(super) struct Undos {
+    state: Mutex<State>,
+    /// How many there are, to be seen without the mutex: mostly none. The steps of one hold do not overlap, so the next one
+    /// sees the undo of the one before.
+    count: AtomicUsize,
+    /// Rings when there is none any more.
+    pub(super) settled: Notify,
+}
+
+/// Invariant: at most one undo for each count, by [`Spot::of_hold`], as whatever kind of lock the count is entered. An undo
+/// that is sent again is sent under the mutex, so that it never comes behind the next step of its hold.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pending: HashMap<Spot, Pending>,
+    /// Steps of which it is not known whether they are carried out, since the last connection to their shard.
+    doubtful: Vec<(Shard, Spot)>,
+    /// Holds whose last step may still be carried out, and until when: it had no reply on a connection that could not be
+    /// ended.
+    haunted: HashMap<Spot, Instant>,
+    /// How many undos there were.
+    numbers: u64,
+}
+
+/// An undo that is on its way or waits for its next try.
+#[derive(Debug, Clone)]
+struct Pending {
+    number: u64,
+    spot: Spot,
+    shard: Shard,
+    /// The hold gets at most this count.
+    to: u32,
+    /// When the lease would have ended anyway.
+    until: Instant,
+    /// Until when a dead connection may still act: done before that is not done for good.
+    repeat: Option<Instant>,
+    /// Waits for a connection.
+    waits: bool,
+    /// Nothing has taken its place yet.
+    is_current: Arc<AtomicBool>,
+}
+
+impl Pending {
+    fn is_repeated(&self) -> bool {
+        self.repeat.is_some_and(|until| until > time::now())
+    }
+
+    fn is_over(&self) -> bool {
+        self.until <= time::now() && !self.is_repeated()
+    }
+}
+
+/// A server that is there and cannot, because it is loading or full, is not asked again without a pause.
+pub(super) const BETWEEN_TRIES: Duration = Duration::from_millis(100);
+/// Where a dead connection cannot be ended, what it may still do is undone this often.
+const AGAIN: Duration = Duration::from_millis(500);
+/// Nothing is under way for longer than this on a connection that broke.
+const LONGEST_STALE: Duration = Duration::from_secs(60);
+
+impl Undos {
+    /// A step has an outcome that is not known.
+    pub(super) fn doubt(&self, shard: Shard, spot: &Spot) {
+        self.state().doubtful.push((shard, spot.clone()));
+    }
+
+    pub(super) fn is_settled(&self) -> bool {
+        self.count.load(Ordering::SeqCst) == 0
+    }
+
+    fn changed(&self, state: &State) {
+        self.count.store(state.pending.len(), Ordering::SeqCst);
+        if state.pending.is_empty() {
+            self.settled.notify_waiters();
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Takes out what is still to be undone of the steps before one at this spot: of the same hold, or of one of the same
+    /// owner that had some of the same values.
+    fn take_before(&mut self, spot: &Spot) -> Vec<Pending> {
+        let taken: Vec<_> = if spot.target.kind == Kind::Group {
+            let is_before = |other: &Spot| other.owner == spot.owner && other.target.overlaps(&spot.target);
+            self.pending.extract_if(|other, _| is_before(other)).map(|(_, pending)| pending).collect()
+        } else {
+            self.pending.remove(&spot.of_hold()).into_iter().collect()
+        };
+        for pending in &taken {
+            pending.is_current.store(false, Ordering::SeqCst);
+        }
+        taken
+    }
+
+    /// Puts back what was taken out and could not be sent.
+    fn restore(&mut self, pending: Pending) {
+        let is_current = Arc::new(AtomicBool::new(true));
+        self.pending.insert(pending.spot.of_hold(), Pending { is_current, ..pending });
+    }
+}
+
+/// The right to send a step of a hold. While undos were sent before it, no other is.
+pub(super) struct Way<'a>(Option<MutexGuard<'a, State>>);
+
+impl Way<'_> {
+    /// Whether undos were sent, of which nothing will be known: if the step is not sent, they are to be sent again.
+    pub(super) fn is_cleared(&self) -> bool {
+        self.0.is_some()
+    }
+}
+
+/// What becomes of one try of an undo. One that something else has replaced is not sent again.
+struct Tried<F> {
+    is_current: Arc<AtomicBool>,
+    then: F,
+}
+
+impl<F: FnOnce(Result<Given, StoreError>) + Send + 'static> Done<Given> for Tried<F> {
+    fn is_wanted(&self) -> bool {
+        self.is_current.load(Ordering::SeqCst)
+    }
+
+    fn done(self, outcome: Result<Given, StoreError>) {
+        (self.then)(outcome);
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// Sends what is still to be undone of the steps before one at this spot, if there is something. The step is to be sent
+    /// before the way that this returns is dropped, so that no undo comes between.
+    pub(super) fn clear_way(&self, spot: &Spot) -> Result<Way<'_>, Failure> {
+        if self.undos.is_settled() {
+            return Ok(Way(None));
+        }
+        let mut state = self.undos.state();
+        let before = state.take_before(spot);
+        if before.is_empty() {
+            return Ok(Way(None));
+        }
+        for mut pending in before {
+            if !self.store.lower_first(&pending.spot, pending.to) {
+                // The next connection sends it. So the step must not be sent, or the undo would come behind it.
+                pending.waits = true;
+                state.restore(pending);
+                return Err(Failure::Unavailable("not connected".into()));
+            }
+        }
+        self.undos.changed(&state);
+        Ok(Way(Some(state)))
+    }
+
+    /// Sees to it that a hold has at most `to` counts, now or later, but no later than it takes to end by itself.
+    pub(super) fn undo(self: &Arc<Self>, spot: &Spot, to: u32, until: Instant) {
+        let mut state = self.undos.state();
+        state.numbers += 1;
+        let hold = spot.of_hold();
+        let mut pending = Pending {
+            number: state.numbers,
+            spot: spot.clone(),
+            shard: self.store.shard(&spot.target),
+            to,
+            until,
+            repeat: state.haunted.get(&hold).copied(),
+            waits: false,
+            is_current: Arc::new(AtomicBool::new(true)),
+        };
+        // What was to be undone before still is, and for as long.
+        if let Some(before) = state.pending.get(&hold) {
+            before.is_current.store(false, Ordering::SeqCst);
+            pending.to = pending.to.min(before.to);
+            pending.until = pending.until.max(before.until);
+            pending.repeat = pending.repeat.max(before.repeat);
+            if before.spot.target.kind == Kind::Fair {
+                // It leaves the queue, too.
+                pending.spot = before.spot.clone();
+            }
+        }
+        state.pending.insert(hold, pending.clone());
+        self.undos.changed(&state);
+        drop(state);
+        self.send_undo(&pending);
+    }
+
+    /// Steps of this shard are possible again. If requests from before may still be carried out, what is to be undone is so
+    /// more than once: what waits for a connection, and what is yet to be undone of the steps that had no reply.
+    pub(super) fn resume_undos(self: &Arc<Self>, shard: Shard, stale: bool) {
+        let now = time::now();
+        let at_last = now + LONGEST_STALE;
+        let mut state = self.undos.state();
+        let State { pending, doubtful, haunted, .. } = &mut *state;
+        haunted.retain(|_, until| *until > now);
+        let doubted = doubtful.extract_if(.., |(of, _)| *of == shard);
+        haunted.extend(doubted.filter(|_| stale).map(|(_, spot)| (spot.of_hold(), at_last)));
+        pending.retain(|_, pending| {
+            if pending.waits && pending.shard == shard {
+                pending.repeat = pending.repeat.max(stale.then_some(at_last));
+                pending.waits = false;
+                if pending.is_over() {
+                    return false;
+                }
+                self.send_undo(pending);
+            }
+            true
+        });
+        self.undos.changed(&state);
+    }
+
+    fn send_undo(self: &Arc<Self>, pending: &Pending) {
+        let Pending { number, spot, to, is_current, .. } = pending;
+        let (inner, number, of, begun) = (Arc::clone(self), *number, spot.clone(), time::now());
+        let then = move |outcome: Result<Given, StoreError>| inner.undo_tried(&of, number, begun, &outcome);
+        self.store.lower(spot, *to, Tried { is_current: Arc::clone(is_current), then });
+    }
+
+    fn undo_tried(
+        self: Arc<Self>,
+        spot: &Spot,
+        number: u64,
+        begun: Instant,
+        outcome: &Result<Given, StoreError>,
+    ) {
+        let (pause, is_lost) = match outcome {
+            Ok(Given { listeners, .. }) => {
+                self.queues.released(spot, *listeners, begun);
+                (None, false)
+            }
+            Err(StoreError::Refused(Failure::NotALock)) => (None, false),
+            // Rights can be given back, and a server that refuses may be the wrong one.
+            Err(StoreError::Refused(Failure::Denied(_))) => (Some(AGAIN), false),
+            Err(StoreError::Refused(_)) => (Some(jittered(BETWEEN_TRIES)), false),
+            Err(StoreError::NotSent(_) | StoreError::Unknown(_)) => (Some(jittered(BETWEEN_TRIES)), true),
+        };
+        let hold = spot.of_hold();
+        let mut state = self.undos.state();
+        let newest = state.pending.get_mut(&hold).filter(|newest| newest.number == number);
+        // A later step may have taken care of it.
+        let Some(pending) = newest else { return };
+        let is_done = pause.is_none() && !pending.is_repeated();
+        if is_done || pending.is_over() {
+            state.pending.remove(&hold);
+            self.undos.changed(&state);
+        } else {
+            // The next connection sends it at once. It may be there already.
+            pending.waits = is_lost;
+            drop(state);
+            let inner = Arc::clone(&self);
+            self.io.spawn(async move {
+                tokio::time::sleep(pause.unwrap_or(AGAIN)).await;
+                inner.undo_again(&hold, number, is_lost);
+            });
+        }
+    }
+
+    /// Goes on with an undo after a pause; with one that was lost only if no connection has done so since.
+    fn undo_again(self: &Arc<Self>, hold: &Spot, number: u64, was_lost: bool) {
+        let mut state = self.undos.state();
+        let newest = state.pending.get_mut(hold).filter(|newest| newest.number == number);
+        let Some(pending) = newest.filter(|newest| newest.waits == was_lost) else { return };
+        if was_lost && self.shards.check(pending.shard).is_err() {
+            return;
+        }
+        pending.waits = false;
+        if pending.is_over() {
+            state.pending.remove(hold);
+            self.undos.changed(&state);
+        } else {
+            // Under the mutex: no step of the same hold can come before it.
+            self.send_undo(pending);
+        }
+    }
+}
