@@ -1,5 +1,12 @@
 //! `cargo xtask bench`: builds all drivers of the comparison, and runs it.
 
+mod forward;
+// The harness' own, so that there is one list of options, scenarios and contenders.
+#[expect(dead_code, unused_imports, reason = "most of it is for the harness alone")]
+#[path = "../../bench/harness/src/plan/mod.rs"]
+mod plan;
+
+use self::plan::Options;
 use crate::{
     command,
     setup::{self, Source, Tool},
@@ -13,10 +20,11 @@ pub(crate) struct Args {
     /// Install missing programs without asking.
     #[arg(long)]
     yes: bool,
-    /// What the comparison itself takes: `--quick`, `--only U1,C1`, `--contenders leasehold,redisson`, `--out FOLDER`,
-    /// `--list` and more, which `-- --help` shows.
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
-    rest: Vec<String>,
+    /// Say what would run, and end.
+    #[arg(long)]
+    list: bool,
+    #[command(flatten)]
+    options: Options,
 }
 
 const TOOLS: &[Tool] = &[
@@ -58,22 +66,69 @@ const BUILDS: &[(&str, &str)] = &[
     ),
 ];
 
+/// The harness finds the drivers in Rust beside itself.
+const HARNESS: &str =
+    "cargo run --quiet --release --locked --manifest-path bench/Cargo.toml --package bench-harness --";
+
 /// Builds everything, then measures.
 ///
 /// # Errors
 ///
-/// When a tool is missing, something does not build, or a target is missed.
-pub(crate) fn run(Args { yes, rest }: &Args) -> Result<(), String> {
-    let lists = rest.iter().any(|word| ["--list", "--help"].contains(&word.as_str()));
-    if !lists {
-        setup::ensure(TOOLS, *yes)?;
-        let mut steps = Steps::default();
-        if !BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
-            return steps.finish();
+/// When a scenario or a contender is not known, a tool is missing, something does not build, or a target is missed.
+pub(crate) fn run(Args { yes, list, options }: &Args) -> Result<(), String> {
+    let plan = plan::plan(options)?;
+    if *list {
+        for (scenario, contender) in &plan {
+            println!("{:<10} {}", scenario.id, contender.id);
+        }
+        return Ok(());
+    }
+    setup::ensure(TOOLS, *yes)?;
+    let mut steps = Steps::default();
+    if !BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
+        return steps.finish();
+    }
+    command::run_with(HARNESS, &forward::words(options))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(line: &str) -> Result<Args, String> {
+        let line = Line::try_parse_from(line.split(' ')).map_err(|error| error.to_string())?;
+        Ok(line.args)
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for line in ["bench --nonsense", "bench U1", "bench --seconds -1", "bench --seconds many"] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+        for (line, named) in [("bench --only U1,X9", "X9"), ("bench --contenders nobody", "nobody")] {
+            let error = run(&parse(line).unwrap()).unwrap_err();
+            assert!(error.contains(named), "{error}");
         }
     }
-    // The harness finds the drivers in Rust beside itself.
-    let harness =
-        "cargo run --quiet --release --locked --manifest-path bench/Cargo.toml --package bench-harness --";
-    command::run(&format!("{harness} {}", rest.join(" ")))
+
+    #[test]
+    fn the_harness_is_told_what_was_said() {
+        for line in [
+            "bench",
+            "bench --quick --only U1,M-16 --contenders leasehold,redisson --out a/report",
+            "bench --rounds 2 --seconds 0.5 --warm-up 0.1 --rust a --drivers b",
+        ] {
+            let options = parse(line).unwrap().options;
+            let words = [vec!["bench".into()], forward::words(&options)].concat();
+            assert_eq!(Line::try_parse_from(words).unwrap().args.options, options, "{line}");
+        }
+    }
 }

@@ -9,9 +9,20 @@ use std::process::{Command, Stdio};
 ///
 /// When the program cannot be started or reports a failure.
 pub(crate) fn run(line: &str) -> Result<(), String> {
-    println!("$ {line}");
-    let status = parse(line).status().map_err(|error| format!("`{line}` cannot start: {error}"))?;
-    if status.success() { Ok(()) } else { Err(format!("`{line}` failed: {status}")) }
+    run_with(line, &[])
+}
+
+/// Shows a command line with more words, which may have spaces in them, then runs it likewise.
+///
+/// # Errors
+///
+/// When the program cannot be started or reports a failure.
+pub(crate) fn run_with(line: &str, words: &[String]) -> Result<(), String> {
+    let shown = [&[line.to_owned()], words].concat().join(" ");
+    println!("$ {shown}");
+    let status =
+        parse(line).args(words).status().map_err(|error| format!("`{shown}` cannot start: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}")) }
 }
 
 /// Whether a command line starts and succeeds; nothing of it is shown.

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use bench_drivers::Outcome;
 
-use crate::contenders::{Contender, Program};
 use crate::machine;
-use crate::options::Options;
+use crate::plan::{Contender, Options, Program};
 
 /// Where the drivers are.
 pub(crate) struct Places {

@@ -4,7 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use crate::info;
-use crate::options::Options;
+use crate::plan::Options;
 use crate::runner::Runner;
 
 /// What a figure means little without.

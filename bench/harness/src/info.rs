@@ -3,7 +3,7 @@
 //! *Commands sent.* `INFO commandstats` also counts the commands that scripts call, and so does
 //! `total_commands_processed`; the server does not tell them apart. So only those commands are added up that no script
 //! can call or none of the contender's does: calls of scripts, subscriptions and whatever else belongs to a connection,
-//! and the plain commands that [`Contender::plain`](crate::contenders::Contender) names, as `MONITOR` shows them. A
+//! and the plain commands that [`Contender::plain`](crate::plan::Contender) names, as `MONITOR` shows them. A
 //! message that the server sends is not a command.
 
 use std::collections::HashMap;

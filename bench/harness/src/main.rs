@@ -2,7 +2,6 @@
 //!
 //! `cargo xtask bench` builds everything and starts this.
 
-mod contenders;
 mod driver;
 mod facts;
 mod info;
@@ -10,11 +9,10 @@ mod machine;
 mod mariadb;
 mod markdown;
 mod metrics;
-mod options;
+mod plan;
 mod progress;
 mod results;
 mod runner;
-mod scenarios;
 mod svg;
 mod targets;
 mod wake;
@@ -24,13 +22,20 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::options::Options;
+use crate::plan::Options;
 use crate::progress::Progress;
 use crate::results::Results;
 use crate::runner::Runner;
 
+/// Compares Leasehold with other lock libraries.
+#[derive(clap::Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    options: Options,
+}
+
 fn main() -> ExitCode {
-    match run(&Options::parse()) {
+    match run(&CommandLine::parse().options) {
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::FAILURE,
         Err(error) => {
@@ -42,13 +47,7 @@ fn main() -> ExitCode {
 
 /// Whether every target holds.
 fn run(options: &Options) -> Result<bool, String> {
-    let plan = options.plan()?;
-    if options.list {
-        for (scenario, contender) in &plan {
-            println!("{:<10} {}", scenario.id, contender.id);
-        }
-        return Ok(true);
-    }
+    let plan = plan::plan(options)?;
     let runner = Runner::new(options)?;
     let mut results = Results::new(facts::gather(&runner, options));
     let rounds = options.rounds();

@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
+use crate::plan::Scenario;
 use crate::results::{Cell, Figure, Results};
-use crate::scenarios::Scenario;
 use crate::svg;
 use crate::targets::{self, Target};
 

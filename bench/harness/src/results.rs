@@ -5,11 +5,10 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
-use crate::contenders::Contender;
 use crate::facts::Facts;
 use crate::markdown;
 use crate::metrics::Metrics;
-use crate::scenarios::Scenario;
+use crate::plan::{Contender, Scenario};
 use crate::svg;
 use crate::targets::Target;
 

@@ -9,13 +9,11 @@ use bench_drivers::{Histogram, Outcome, RECORD, wire};
 use leasehold_servers::resp::{Connection, Value};
 use leasehold_servers::server::{Flavour, Server};
 
-use crate::contenders::{Contender, Family, Program};
 use crate::driver::{Driver, Places};
 use crate::info::Info;
 use crate::mariadb::MariaDb;
 use crate::metrics::{Metrics, jain};
-use crate::options::Options;
-use crate::scenarios::{Contention, Job, Scenario};
+use crate::plan::{Contender, Contention, Family, Job, Options, Program, Scenario};
 use crate::{wake, zipf};
 
 /// How long a driver may take to come up, or to end after its time.

@@ -2,10 +2,9 @@
 
 use std::fmt::Write as _;
 
-use crate::contenders::Family;
 use crate::markdown::{columns, number};
+use crate::plan::{Family, Scenario};
 use crate::results::Results;
-use crate::scenarios::Scenario;
 
 const NAMES: f64 = 150.0;
 const BARS: f64 = 400.0;

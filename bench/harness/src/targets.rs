@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::contenders::{CONTENDERS, Family};
 use crate::markdown::number;
+use crate::plan::{CONTENDERS, Family};
 use crate::results::Results;
 
 /// One target, with what was measured.

@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use bench_drivers::unix_nanos;
 use leasehold_servers::resp::{Connection, Value};
 
-use crate::contenders::{Contender, Family};
 use crate::driver::Driver;
 use crate::info::Info;
 use crate::metrics::Metrics;
+use crate::plan::{Contender, Family, LEASE};
 use crate::runner::{PATIENCE, Runner};
-use crate::scenarios::LEASE;
 
 /// How many keys a request of ours is about.
 const CHUNK: usize = 500;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::contenders::{Contender, Family};
+use super::contenders::{Contender, Family};
 
 /// One line of work for all contenders.
 #[derive(Debug, Clone)]

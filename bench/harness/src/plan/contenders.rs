@@ -1,6 +1,6 @@
 //! Who is measured, how its driver is started, and what it cannot do.
 
-use crate::scenarios::{Job, Scenario};
+use super::scenarios::{Job, Scenario};
 
 /// A lock library or a baseline.
 #[derive(Debug)]
