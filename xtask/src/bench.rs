@@ -78,8 +78,9 @@ const HARNESS: &str =
 pub(crate) fn run(Args { yes, list, options }: &Args) -> Result<(), String> {
     let plan = plan::plan(options)?;
     if *list {
-        for (scenario, contender) in &plan {
-            println!("{:<10} {}", scenario.id, contender.id);
+        for step in &plan {
+            let contenders: Vec<_> = step.contenders.iter().map(|contender| contender.id).collect();
+            println!("{:<10} {}", step.scenario.id, contenders.join(", "));
         }
         return Ok(());
     }
@@ -120,11 +121,32 @@ mod tests {
     }
 
     #[test]
+    fn a_contender_and_its_baselines_take_turns() {
+        let steps = |line: &str| -> Vec<Vec<&str>> {
+            let plan = plan::plan(&parse(line).unwrap().options).unwrap();
+            plan.iter().map(|step| step.contenders.iter().map(|contender| contender.id).collect()).collect()
+        };
+        assert_eq!(steps("bench --only M-16"), [["leasehold-memory", "tokio-mutex"]]);
+        let u1 = steps("bench --only U1 --contenders raw,redisson,leasehold,client-setnx");
+        assert_eq!(u1, [vec!["leasehold", "raw"], vec!["client-setnx"], vec!["redisson"]]);
+        let c1 = steps("bench --only C1 --contenders leasehold,client");
+        assert_eq!(c1, [["leasehold"]]);
+    }
+
+    #[test]
+    fn every_other_turn_goes_back() {
+        let plan = plan::plan(&parse("bench --only M-64").unwrap().options).unwrap();
+        let turn = |turn| plan[0].turn(turn).iter().map(|contender| contender.id).collect::<Vec<_>>();
+        assert_eq!(turn(0), ["leasehold-memory", "tokio-mutex"]);
+        assert_eq!(turn(1), ["tokio-mutex", "leasehold-memory"]);
+    }
+
+    #[test]
     fn the_harness_is_told_what_was_said() {
         for line in [
             "bench",
             "bench --quick --only U1,M-16 --contenders leasehold,redisson --out a/report",
-            "bench --rounds 2 --seconds 0.5 --warm-up 0.1 --rust a --drivers b",
+            "bench --rounds 2 --turns 7 --seconds 0.5 --warm-up 0.1 --rust a --drivers b",
         ] {
             let options = parse(line).unwrap().options;
             let words = [vec!["bench".into()], forward::words(&options)].concat();

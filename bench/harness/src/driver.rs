@@ -13,6 +13,7 @@ use crate::machine;
 use crate::plan::{Contender, Options, Program};
 
 /// Where the drivers are.
+#[derive(Clone)]
 pub(crate) struct Places {
     rust: PathBuf,
     others: PathBuf,

@@ -17,6 +17,10 @@ pub(crate) struct Facts {
     pub(crate) server: String,
     pub(crate) rounds: usize,
     pub(crate) seconds: f64,
+    /// How many turns contender and baseline have in a round.
+    pub(crate) turns: usize,
+    /// How long a run is there, in seconds.
+    pub(crate) slice: f64,
     /// How busy the machine was before anything ran: anything but nearly nothing spoils the figures.
     pub(crate) load: String,
 }
@@ -37,6 +41,8 @@ pub(crate) fn gather(runner: &Runner, options: &Options) -> Facts {
         server: info::version(&mut runner.server.connect()),
         rounds: options.rounds(),
         seconds: options.run().as_secs_f64(),
+        turns: options.turns(),
+        slice: options.slice().as_secs_f64(),
         load: read("/proc/loadavg").split(' ').next().unwrap_or_default().to_owned(),
     }
 }

@@ -11,6 +11,7 @@ mod markdown;
 mod metrics;
 mod plan;
 mod progress;
+mod ratio;
 mod results;
 mod runner;
 mod svg;
@@ -22,7 +23,7 @@ use std::process::ExitCode;
 
 use clap::Parser as _;
 
-use crate::plan::Options;
+use crate::plan::{Options, Step};
 use crate::progress::Progress;
 use crate::results::Results;
 use crate::runner::Runner;
@@ -49,14 +50,20 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<bool, String> {
     let plan = plan::plan(options)?;
     let runner = Runner::new(options)?;
+    let by_turns = runner.for_turns(options);
     let mut results = Results::new(facts::gather(&runner, options));
-    let rounds = options.rounds();
-    let mut progress = Progress::new(plan.len() * rounds);
+    let (rounds, turns) = (options.rounds(), options.turns());
+    let turns_of = |step: &Step| if step.is_by_turns() { turns } else { 1 };
+    let runs: usize = plan.iter().map(|step| turns_of(step) * step.contenders.len()).sum();
+    let mut progress = Progress::new(runs * rounds);
     for round in 0..rounds {
-        for (scenario, contender) in &plan {
-            progress.show(&format!("round {} of {rounds}: {} {}", round + 1, scenario.id, contender.id));
-            results.add(scenario, contender, runner.run(scenario, contender));
-            progress.step();
+        for step in &plan {
+            let (scenario, runner) = (&step.scenario, if step.is_by_turns() { &by_turns } else { &runner });
+            for contender in (0..turns_of(step)).flat_map(|turn| step.turn(turn)) {
+                progress.show(&format!("round {} of {rounds}: {} {}", round + 1, scenario.id, contender.id));
+                results.add(scenario, contender, runner.run(scenario, contender));
+                progress.step();
+            }
         }
     }
     progress.end();

@@ -120,7 +120,8 @@ pub(crate) fn report(results: &Results, targets: &[Target]) -> String {
     let facts = &results.facts;
     let mut text = format!(
         "# Measured\n\n{} cores ({}), {}, {}; {}; {} rounds of {} s a run; load before the first run {}.\n\
-         Each figure is the median of the rounds, with the least and the greatest beside it.\n",
+         Each figure is the median of the runs, with the least and the greatest beside it. A ratio is the median of\n\
+         {} pairs of runs of {} s by turns, with its 95 % interval; of fewer than six, with the least and the greatest.\n",
         facts.cores,
         facts.processor,
         facts.memory,
@@ -129,6 +130,8 @@ pub(crate) fn report(results: &Results, targets: &[Target]) -> String {
         facts.rounds,
         facts.seconds,
         facts.load,
+        facts.rounds * facts.turns,
+        facts.slice,
     );
     text += "\n## Targets\n\n";
     text += &targets::markdown(targets);
@@ -153,11 +156,41 @@ pub(crate) fn report(results: &Results, targets: &[Target]) -> String {
                 let _ = writeln!(reasons, "- {}: **two were inside at once.**", cell.contender.id);
             }
         }
+        text += &ratios(results, scenario, columns);
         if !reasons.is_empty() {
             let _ = write!(text, "\n{reasons}");
         }
     }
     text
+}
+
+/// How those compare that took turns; nothing if none did.
+fn ratios(results: &Results, scenario: &Scenario, columns: &[Column]) -> String {
+    let mut rows = String::new();
+    for cell in results.cells.iter().filter(|cell| cell.scenario.id == scenario.id) {
+        for baseline in cell.contender.baselines {
+            let ratio = |column: &Column| {
+                results.ratio(&scenario.id, column.metric, cell.contender.id, baseline).map(|ratio| {
+                    format!(
+                        "{} <sub>{} … {}</sub>",
+                        number(ratio.median),
+                        number(ratio.low),
+                        number(ratio.high)
+                    )
+                })
+            };
+            let ratios: Vec<_> = columns.iter().map(ratio).collect();
+            if ratios.iter().any(Option::is_some) {
+                let cells: Vec<_> = ratios.iter().map(|ratio| ratio.as_deref().unwrap_or("–")).collect();
+                let _ = writeln!(rows, "| {} / {baseline} | {} |", cell.contender.id, cells.join(" | "));
+            }
+        }
+    }
+    if rows.is_empty() {
+        return rows;
+    }
+    let titles: Vec<_> = columns.iter().map(|column| column.title).collect();
+    format!("\n| by turns | {} |\n|---|{}\n{rows}", titles.join(" | "), "--:|".repeat(columns.len()))
 }
 
 fn row(cell: &Cell, columns: &[Column]) -> String {

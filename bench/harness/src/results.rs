@@ -9,6 +9,7 @@ use crate::facts::Facts;
 use crate::markdown;
 use crate::metrics::Metrics;
 use crate::plan::{Contender, Scenario};
+use crate::ratio::Ratio;
 use crate::svg;
 use crate::targets::Target;
 
@@ -16,10 +17,11 @@ use crate::targets::Target;
 pub(crate) struct Cell {
     pub(crate) scenario: Scenario,
     pub(crate) contender: &'static Contender,
-    rounds: Vec<Result<Metrics, String>>,
+    /// Those of all rounds. Where there are turns, the same place in two cells is the same turn.
+    runs: Vec<Result<Metrics, String>>,
 }
 
-/// The median of the rounds, and how far they lie apart.
+/// The median of the runs, and how far they lie apart.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Figure {
     pub(crate) median: f64,
@@ -29,8 +31,8 @@ pub(crate) struct Figure {
 
 impl Cell {
     pub(crate) fn figure(&self, metric: &str) -> Option<Figure> {
-        let rounds = self.rounds.iter().flatten();
-        let mut values: Vec<f64> = rounds.filter_map(|metrics| metrics.get(metric).copied()).collect();
+        let runs = self.runs.iter().flatten();
+        let mut values: Vec<f64> = runs.filter_map(|metrics| metrics.get(metric).copied()).collect();
         values.sort_by(f64::total_cmp);
         let (least, most) = (*values.first()?, *values.last()?);
         let (lower, upper) = (values[(values.len() - 1) / 2], values[values.len() / 2]);
@@ -39,14 +41,14 @@ impl Cell {
 
     /// Why there are no figures, if there are none.
     pub(crate) fn reason(&self) -> Option<&str> {
-        let failed = self.rounds.iter().all(Result::is_err);
-        self.rounds.first().filter(|_| failed)?.as_ref().err().map(String::as_str)
+        let failed = self.runs.iter().all(Result::is_err);
+        self.runs.first().filter(|_| failed)?.as_ref().err().map(String::as_str)
     }
 
-    /// Whether two were inside at once, in any round.
+    /// Whether two were inside at once, in any run.
     pub(crate) fn is_wrong(&self) -> bool {
         let wrong = |metrics: &Metrics, name| metrics.get(name).is_some_and(|count| *count != 0.0);
-        self.rounds.iter().flatten().any(|metrics| wrong(metrics, "violations") || wrong(metrics, "lost"))
+        self.runs.iter().flatten().any(|metrics| wrong(metrics, "violations") || wrong(metrics, "lost"))
     }
 }
 
@@ -69,8 +71,8 @@ impl Results {
     ) {
         let same = |cell: &&mut Cell| cell.scenario.id == scenario.id && cell.contender.id == contender.id;
         match self.cells.iter_mut().find(same) {
-            Some(cell) => cell.rounds.push(result),
-            None => self.cells.push(Cell { scenario: scenario.clone(), contender, rounds: vec![result] }),
+            Some(cell) => cell.runs.push(result),
+            None => self.cells.push(Cell { scenario: scenario.clone(), contender, runs: vec![result] }),
         }
     }
 
@@ -80,6 +82,15 @@ impl Results {
 
     pub(crate) fn median(&self, scenario: &str, contender: &str, metric: &str) -> Option<f64> {
         self.cell(scenario, contender)?.figure(metric).map(|figure| figure.median)
+    }
+
+    /// How often one contender has what another has that took turns with it.
+    pub(crate) fn ratio(&self, scenario: &str, metric: &str, over: &str, under: &str) -> Option<Ratio> {
+        let (over, under) = (self.cell(scenario, over)?, self.cell(scenario, under)?);
+        let pairs = over.runs.iter().zip(&under.runs);
+        Ratio::of(pairs.filter_map(|(over, under)| {
+            Some(over.as_ref().ok()?.get(metric)? / under.as_ref().ok()?.get(metric)?)
+        }))
     }
 
     /// The scenarios that ran, in order.
@@ -114,16 +125,16 @@ impl Results {
     fn json(&self, targets: &[Target]) -> Value {
         let mut scenarios = Map::new();
         for cell in &self.cells {
-            let rounds: Vec<_> = cell
-                .rounds
+            let runs: Vec<_> = cell
+                .runs
                 .iter()
-                .map(|round| match round {
+                .map(|run| match run {
                     Ok(metrics) => json!(metrics),
                     Err(reason) => json!({ "reason": reason }),
                 })
                 .collect();
             let scenario = scenarios.entry(&cell.scenario.id).or_insert_with(|| json!({}));
-            scenario[cell.contender.id] = json!({ "rounds": rounds, "exclusive": !cell.is_wrong() });
+            scenario[cell.contender.id] = json!({ "runs": runs, "exclusive": !cell.is_wrong() });
         }
         let targets: Vec<_> = targets
             .iter()

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -19,16 +20,17 @@ use crate::{wake, zipf};
 /// How long a driver may take to come up, or to end after its time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The server, and where things are.
+/// The server, and where things are. Clones share the server.
+#[derive(Clone)]
 pub(crate) struct Runner {
     pub(crate) places: Places,
-    pub(crate) server: Server,
+    pub(crate) server: Arc<Server>,
     run: Duration,
     warm_up: Duration,
     last_turns: Duration,
     /// How many renewal periods are watched; Leasehold's and Redisson's are a third of the lease.
     pub(crate) periods: u32,
-    runs: AtomicUsize,
+    runs: Arc<AtomicUsize>,
 }
 
 impl Runner {
@@ -36,13 +38,18 @@ impl Runner {
         Ok(Self {
             places: Places::new(options)?,
             // Some contenders open a connection for each task.
-            server: Server::builder(Flavour::Redis).config("maxclients 15000").start(),
+            server: Arc::new(Server::builder(Flavour::Redis).config("maxclients 15000").start()),
             run: options.run(),
             warm_up: options.warm_up(),
             last_turns: options.last_turns(),
             periods: options.periods(),
-            runs: AtomicUsize::new(0),
+            runs: Arc::default(),
         })
+    }
+
+    /// The same for short runs by turns.
+    pub(crate) fn for_turns(&self, options: &Options) -> Self {
+        Self { run: options.slice(), warm_up: options.slice_warm_up(), ..self.clone() }
     }
 
     /// What came out, or why nothing did.

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::markdown::number;
 use crate::plan::{CONTENDERS, Family};
+use crate::ratio::Ratio;
 use crate::results::Results;
 
 /// One target, with what was measured.
@@ -41,6 +42,12 @@ impl Judge<'_> {
         self.add_with(text, value, bound, "");
     }
 
+    /// Judged by the median of the pairs; the interval stands beside it.
+    fn add_ratio(&mut self, text: impl Into<String>, ratio: Option<Ratio>, bound: Bound) {
+        let interval = ratio.map(|ratio| format!(" ({} … {})", number(ratio.low), number(ratio.high)));
+        self.add_with(text, ratio.map(|ratio| ratio.median), bound, &interval.unwrap_or_default());
+    }
+
     fn add_with(&mut self, text: impl Into<String>, value: Option<f64>, bound: Bound, note: &str) {
         let (sign, limit) = match bound {
             AtLeast(limit) => ('≥', limit),
@@ -58,9 +65,9 @@ impl Judge<'_> {
         self.results.median(scenario, contender, metric)
     }
 
-    /// How often one has what the other has.
-    fn ratio(&self, scenario: &str, metric: &str, ours: &str, theirs: &str) -> Option<f64> {
-        Some(self.median(scenario, ours, metric)? / self.median(scenario, theirs, metric)?)
+    /// How often one has what the other has that took turns with it.
+    fn ratio(&self, scenario: &str, metric: &str, over: &str, under: &str) -> Option<Ratio> {
+        self.results.ratio(scenario, metric, over, under)
     }
 
     /// The best rate of the others of a family that exclude each other at all, and whose it is.
@@ -109,14 +116,14 @@ pub(crate) fn judge(results: &Results) -> Vec<Target> {
     let mut judge = Judge { results, targets: Vec::new() };
     let (ours, setnx) = ("leasehold", "leasehold-setnx");
 
-    judge.add("1. U1: p50 / client", judge.ratio("U1", "p50", ours, "client"), AtMost(1.15));
+    judge.add_ratio("1. U1: p50 / client", judge.ratio("U1", "p50", ours, "client"), AtMost(1.15));
     for scenario in &U2[1..] {
         let rate = |theirs| judge.ratio(scenario, "rate", ours, theirs);
         let (client, raw) = (rate("client"), rate("raw"));
         let cpu = judge.ratio(scenario, "client_cpu", ours, "client");
-        judge.add(format!("1. {scenario}: pairs/s / client"), client, AtLeast(1.0));
-        judge.add(format!("1. {scenario}: pairs/s / raw"), raw, AtLeast(0.85));
-        judge.add(format!("1. {scenario}: client CPU a pair / client"), cpu, AtMost(1.2));
+        judge.add_ratio(format!("1. {scenario}: pairs/s / client"), client, AtLeast(1.0));
+        judge.add_ratio(format!("1. {scenario}: pairs/s / raw"), raw, AtLeast(0.85));
+        judge.add_ratio(format!("1. {scenario}: client CPU a pair / client"), cpu, AtMost(1.2));
     }
     judge.against("2. U2: best pairs/s", &U2, ours, Family::Hash, 3.0);
     judge.against("2. U2: best pairs/s", &U2, setnx, Family::SetNx, 1.15);
@@ -131,7 +138,7 @@ pub(crate) fn judge(results: &Results) -> Vec<Target> {
     }
     for (ours, client) in [(ours, "client"), (setnx, "client-setnx")] {
         let times = judge.ratio("H", "handover_p50", ours, client);
-        judge.add(format!("5. H, {ours}: p50 / by hand"), times, AtMost(1.25));
+        judge.add_ratio(format!("5. H, {ours}: p50 / by hand"), times, AtMost(1.25));
     }
     for ours in [ours, setnx] {
         let of = |metric| judge.median(W1[2], ours, metric);
@@ -148,7 +155,7 @@ pub(crate) fn judge(results: &Results) -> Vec<Target> {
     }
     for scenario in ["M-16", "M-64"] {
         let times = judge.ratio(scenario, "rate", "tokio-mutex", "leasehold-memory");
-        judge.add(format!("7. {scenario}: plain mutex / memory engine"), times, AtMost(5.0));
+        judge.add_ratio(format!("7. {scenario}: plain mutex / memory engine"), times, AtMost(5.0));
     }
     for ours in [ours, setnx] {
         judge.growth(U2, ours, "client_cpu", "client CPU a pair", 1.0);

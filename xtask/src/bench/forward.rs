@@ -5,7 +5,7 @@ use super::plan::Options;
 /// What the harness parses as these very options. Words may have spaces in them.
 pub(crate) fn words(options: &Options) -> Vec<String> {
     // Taken apart whole, so that an option that is not passed on does not compile.
-    let Options { quick, only, contenders, rounds, seconds, warm_up, out, rust, drivers } = options;
+    let Options { quick, only, contenders, rounds, turns, seconds, warm_up, out, rust, drivers } = options;
     let given = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
     let list = |names: &[String]| (!names.is_empty()).then(|| names.join(","));
     let words = [
@@ -13,6 +13,7 @@ pub(crate) fn words(options: &Options) -> Vec<String> {
         given("only", list(only)),
         given("contenders", list(contenders)),
         given("rounds", rounds.map(|rounds| rounds.to_string())),
+        given("turns", turns.map(|turns| turns.to_string())),
         given("seconds", seconds.map(|seconds| seconds.to_string())),
         given("warm-up", warm_up.map(|seconds| seconds.to_string())),
         given("out", Some(out.display().to_string())),

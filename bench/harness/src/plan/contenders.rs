@@ -16,6 +16,8 @@ pub(crate) struct Contender {
     pub(crate) channel: Option<&'static str>,
     /// Plain commands that its client sends, and which share of their calls is not from its scripts; see `info.rs`.
     pub(crate) plain: &'static [(&'static str, f64)],
+    /// What it is measured by turns with, where the scenario has it.
+    pub(crate) baselines: &'static [&'static str],
     /// Why it does not keep a lock alive, if it does not.
     keeps_none: Option<&'static str>,
     /// Why it does not wait for a lock, if it does not.
@@ -55,6 +57,7 @@ const USUAL: Contender = Contender {
     key_prefix: "",
     channel: None,
     plain: &[],
+    baselines: &[],
     keeps_none: None,
     waits_not: None,
 };
@@ -72,6 +75,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         family: Family::Hash,
         program: Program::Rust("leasehold"),
         channel: Some("redisson_lock__channel:"),
+        baselines: &["client", "client-apart", "raw"],
         ..USUAL
     },
     Contender {
@@ -80,6 +84,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         words: &["layout=setnx"],
         channel: Some("leasehold_setnx__channel:"),
         plain: SET,
+        baselines: &["client-setnx", "client-apart-setnx", "raw-setnx"],
         ..USUAL
     },
     Contender { id: "client", family: Family::Baseline, program: Program::Rust("client"), ..USUAL },
@@ -185,6 +190,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         family: Family::Memory,
         program: Program::Rust("memory"),
         words: &["layout=leasehold"],
+        baselines: &["tokio-mutex"],
         ..USUAL
     },
     Contender {

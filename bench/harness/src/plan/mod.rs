@@ -12,12 +12,36 @@ pub(crate) use self::scenarios::{Contention, Job, LEASE, Scenario};
 
 use self::scenarios::scenarios;
 
+/// What runs before the next thing begins: a contender alone, or one and its baselines by turns.
+#[derive(Debug, Clone)]
+pub(crate) struct Step {
+    pub(crate) scenario: Scenario,
+    /// The contender first.
+    pub(crate) contenders: Vec<&'static Contender>,
+}
+
+impl Step {
+    /// Whether there is something to take turns with.
+    pub(crate) fn is_by_turns(&self) -> bool {
+        self.contenders.len() > 1
+    }
+
+    /// Who runs in a turn, in this order: forth and back, so that neither the first place nor the last is always the same contender's.
+    pub(crate) fn turn(&self, turn: usize) -> Vec<&'static Contender> {
+        let mut contenders = self.contenders.clone();
+        if turn % 2 == 1 {
+            contenders.reverse();
+        }
+        contenders
+    }
+}
+
 /// What runs in each round, in this order.
 ///
 /// # Errors
 ///
 /// When there is no scenario or no contender of a name that is asked for.
-pub(crate) fn plan(options: &Options) -> Result<Vec<(Scenario, &'static Contender)>, String> {
+pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, String> {
     let Options { only, contenders, .. } = options;
     let scenarios = scenarios();
     if let Some(unknown) = only.iter().find(|only| !scenarios.iter().any(|known| known.is(only))) {
@@ -26,16 +50,22 @@ pub(crate) fn plan(options: &Options) -> Result<Vec<(Scenario, &'static Contende
     if let Some(unknown) = contenders.iter().find(|only| !CONTENDERS.iter().any(|known| known.id == **only)) {
         return Err(format!("there is no contender {unknown}; --list shows them"));
     }
+    let asked = |scenario: &Scenario| only.is_empty() || only.iter().any(|only| scenario.is(only));
     let mut plan = Vec::new();
-    for scenario in scenarios {
-        if !only.is_empty() && !only.iter().any(|only| scenario.is(only)) {
-            continue;
-        }
-        for contender in CONTENDERS {
-            let wanted = contenders.is_empty() || contenders.iter().any(|id| id == contender.id);
-            if wanted && scenario.is_for(contender) {
-                plan.push((scenario.clone(), contender));
+    for scenario in scenarios.into_iter().filter(asked) {
+        let runs: Vec<_> = CONTENDERS
+            .iter()
+            .filter(|contender| contenders.is_empty() || contenders.iter().any(|id| id == contender.id))
+            .filter(|contender| scenario.is_for(contender))
+            .collect();
+        let is_baseline = |of: &Contender, contender: &Contender| of.baselines.contains(&contender.id);
+        for contender in &runs {
+            if runs.iter().any(|other| is_baseline(other, contender)) {
+                continue;
             }
+            let baselines = runs.iter().filter(|other| is_baseline(contender, other));
+            let contenders = std::iter::once(contender).chain(baselines).copied().collect();
+            plan.push(Step { scenario: scenario.clone(), contenders });
         }
     }
     Ok(plan)

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// What the harness takes.
 #[derive(Debug, Clone, PartialEq, clap::Args)]
 pub(crate) struct Options {
-    /// One round of short runs, in about six minutes, instead of three of long ones.
+    /// One round of short runs, in about eight minutes, instead of three of long ones.
     #[arg(long)]
     pub(crate) quick: bool,
     /// Only these scenarios, such as `U1,C1` or `U2-128`.
@@ -18,7 +18,10 @@ pub(crate) struct Options {
     /// How many rounds.
     #[arg(long)]
     pub(crate) rounds: Option<usize>,
-    /// How long each run is, in seconds.
+    /// How many turns contender and baseline have in each round.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) turns: Option<u16>,
+    /// How long each run is, in seconds; where there are turns, one at most.
     #[arg(long, value_parser = seconds)]
     pub(crate) seconds: Option<f64>,
     /// How long each driver warms up, in seconds; those in Java four times as long.
@@ -56,6 +59,21 @@ impl Options {
     /// How long a driver warms up.
     pub(crate) fn warm_up(&self) -> Duration {
         Duration::from_secs_f64(self.warm_up.unwrap_or(if self.quick { 0.25 } else { 1.5 }))
+    }
+
+    /// How many turns there are in a round.
+    pub(crate) fn turns(&self) -> usize {
+        self.turns.map_or(if self.quick { 5 } else { 3 }, usize::from)
+    }
+
+    /// How long a run is where there are turns: short, so that a machine that becomes slower does so for both.
+    pub(crate) fn slice(&self) -> Duration {
+        self.run().min(Duration::from_secs(1))
+    }
+
+    /// How long a driver warms up there.
+    pub(crate) fn slice_warm_up(&self) -> Duration {
+        self.warm_up().min(Duration::from_millis(500))
     }
 
     /// How long those who wait when the time is over may take until each has had its last turn.
