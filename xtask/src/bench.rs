@@ -1,12 +1,13 @@
 //! `cargo xtask bench`: builds all drivers of the comparison, and runs it.
 
+mod checkout;
 mod forward;
 // The harness' own, so that there is one list of options, scenarios and contenders.
 #[expect(dead_code, unused_imports, reason = "most of it is for the harness alone")]
 #[path = "../../bench/harness/src/plan/mod.rs"]
 mod plan;
 
-use self::plan::Options;
+use self::{checkout::Checkout, plan::Options};
 use crate::{
     command,
     setup::{self, Source, Tool},
@@ -23,11 +24,20 @@ pub(crate) struct Args {
     /// Say what would run, and end.
     #[arg(long)]
     list: bool,
+    /// Compare with the library of another checkout of this repository, by turns, and fail if this one is slower.
+    #[arg(
+        long,
+        value_name = "FOLDER|REVISION",
+        value_parser = Checkout::parse,
+        conflicts_with_all = ["old", "rounds", "out", "drivers"]
+    )]
+    against: Option<Checkout>,
     #[command(flatten)]
     options: Options,
 }
 
 const TOOLS: &[Tool] = &[
+    // The first is needed for whatever is measured.
     Tool { reason: "all contenders are measured on one server", ..tools::REDIS },
     Tool {
         name: "mariadbd",
@@ -66,17 +76,26 @@ const BUILDS: &[(&str, &str)] = &[
     ),
 ];
 
+/// What the library itself is measured with.
+const OWN_BUILDS: &[(&str, &str)] = &[(
+    "new",
+    "cargo build --release --locked --manifest-path bench/Cargo.toml --bin bench-harness --bin leasehold --bin memory",
+)];
+
 /// The harness finds the drivers in Rust beside itself.
 const HARNESS: &str =
     "cargo run --quiet --release --locked --manifest-path bench/Cargo.toml --package bench-harness --";
 
-/// Builds everything, then measures.
+/// Builds what is needed, then measures.
 ///
 /// # Errors
 ///
-/// When a scenario or a contender is not known, a tool is missing, something does not build, or a target is missed.
-pub(crate) fn run(Args { yes, list, options }: &Args) -> Result<(), String> {
-    let plan = plan::plan(options)?;
+/// When a scenario or a contender is not known, a tool is missing, something does not build, a target is missed, or the
+/// library is slower than the one of another checkout.
+pub(crate) fn run(Args { yes, list, against, options }: &Args) -> Result<(), String> {
+    let is_against = against.is_some() || options.old.is_some();
+    let plan = if is_against { plan::against(options)? } else { plan::plan(options)? };
+    let against = against.clone().map(Checkout::found).transpose()?;
     if *list {
         for step in &plan {
             let contenders: Vec<_> = step.contenders.iter().map(|contender| contender.id).collect();
@@ -84,12 +103,17 @@ pub(crate) fn run(Args { yes, list, options }: &Args) -> Result<(), String> {
         }
         return Ok(());
     }
-    setup::ensure(TOOLS, *yes)?;
-    let mut steps = Steps::default();
-    if !BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
+    // The library is compared with itself by drivers in Rust alone.
+    let (tools, builds) = if is_against { (&TOOLS[..1], OWN_BUILDS) } else { (TOOLS, BUILDS) };
+    setup::ensure(tools, *yes)?;
+    let (mut steps, mut options) = (Steps::default(), options.clone());
+    let old = against.is_none_or(|checkout| {
+        steps.run("old", || checkout.build().map(|drivers| options.old = Some(drivers)))
+    });
+    if !old || !builds.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
         return steps.finish();
     }
-    command::run_with(HARNESS, &forward::words(options))
+    command::run_with(HARNESS, &forward::words(&options))
 }
 
 #[cfg(test)]
@@ -111,10 +135,23 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for line in ["bench --nonsense", "bench U1", "bench --seconds -1", "bench --seconds many"] {
+        for line in [
+            "bench --nonsense",
+            "bench U1",
+            "bench --seconds -1",
+            "bench --seconds many",
+            "bench --turns 0",
+            "bench --against HEAD --rounds 3",
+        ] {
             assert!(parse(line).is_err(), "{line}");
         }
-        for (line, named) in [("bench --only U1,X9", "X9"), ("bench --contenders nobody", "nobody")] {
+        for (line, named) in [
+            ("bench --only U1,X9", "X9"),
+            ("bench --contenders unknown", "unknown"),
+            ("bench --against HEAD --only C3", "C3"),
+            ("bench --against HEAD --contenders redisson", "redisson"),
+            ("bench --against no-such-revision", "no-such-revision"),
+        ] {
             let error = run(&parse(line).unwrap()).unwrap_err();
             assert!(error.contains(named), "{error}");
         }
@@ -142,11 +179,23 @@ mod tests {
     }
 
     #[test]
+    fn old_and_new_are_compared_where_it_is_about_speed() {
+        let plan = plan::against(&parse("bench").unwrap().options).unwrap();
+        let steps: Vec<_> =
+            plan.iter().map(|step| (step.scenario.id.as_str(), step.contenders[0].id)).collect();
+        assert_eq!(steps.len(), 14, "{steps:?}");
+        for step in [("U1", "leasehold-setnx"), ("U2-1024", "leasehold"), ("M-64", "leasehold-memory")] {
+            assert!(steps.contains(&step), "{step:?}");
+        }
+    }
+
+    #[test]
     fn the_harness_is_told_what_was_said() {
         for line in [
             "bench",
             "bench --quick --only U1,M-16 --contenders leasehold,redisson --out a/report",
             "bench --rounds 2 --turns 7 --seconds 0.5 --warm-up 0.1 --rust a --drivers b",
+            "bench --old a --turns 3",
         ] {
             let options = parse(line).unwrap().options;
             let words = [vec!["bench".into()], forward::words(&options)].concat();

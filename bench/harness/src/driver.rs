@@ -1,7 +1,7 @@
 //! A driver that runs.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
@@ -27,6 +27,11 @@ impl Places {
         };
         let rust = options.rust.clone().map_or_else(beside, Ok)?;
         Ok(Self { rust, others: options.drivers.clone() })
+    }
+
+    /// With the drivers in Rust elsewhere.
+    pub(crate) fn with_rust(&self, rust: &Path) -> Self {
+        Self { rust: rust.into(), others: self.others.clone() }
     }
 
     fn command(&self, program: Program) -> Command {

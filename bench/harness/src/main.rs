@@ -2,6 +2,7 @@
 //!
 //! `cargo xtask bench` builds everything and starts this.
 
+mod against;
 mod driver;
 mod facts;
 mod info;
@@ -46,8 +47,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// Whether every target holds.
+/// Whether every target holds, or nothing has become slower.
 fn run(options: &Options) -> Result<bool, String> {
+    if let Some(drivers) = &options.old {
+        return against::run(options, drivers);
+    }
     let plan = plan::plan(options)?;
     let runner = Runner::new(options)?;
     let by_turns = runner.for_turns(options);

@@ -5,6 +5,11 @@ use std::collections::BTreeMap;
 /// Figures by name. Times are in microseconds, memory is in bytes.
 pub(crate) type Metrics = BTreeMap<&'static str, f64>;
 
+/// Whether never two were inside at once.
+pub(crate) fn is_exclusive(metrics: &Metrics) -> bool {
+    ["violations", "lost"].iter().all(|name| metrics.get(name).is_none_or(|count| *count == 0.0))
+}
+
 /// Jain's index: 1 when all have the same, 1/n when one has everything.
 pub(crate) fn jain(counts: &[u64]) -> f64 {
     let sum: f64 = counts.iter().map(|count| *count as f64).sum();

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use crate::facts::Facts;
 use crate::markdown;
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, is_exclusive};
 use crate::plan::{Contender, Scenario};
 use crate::ratio::Ratio;
 use crate::svg;
@@ -47,8 +47,7 @@ impl Cell {
 
     /// Whether two were inside at once, in any run.
     pub(crate) fn is_wrong(&self) -> bool {
-        let wrong = |metrics: &Metrics, name| metrics.get(name).is_some_and(|count| *count != 0.0);
-        self.runs.iter().flatten().any(|metrics| wrong(metrics, "violations") || wrong(metrics, "lost"))
+        !self.runs.iter().flatten().all(is_exclusive)
     }
 }
 

@@ -1,7 +1,7 @@
 //! One contender in one scenario.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -31,6 +31,8 @@ pub(crate) struct Runner {
     /// How many renewal periods are watched; Leasehold's and Redisson's are a third of the lease.
     pub(crate) periods: u32,
     runs: Arc<AtomicUsize>,
+    /// Whether the library is the one whose scripts the baselines send.
+    is_of_this_checkout: bool,
 }
 
 impl Runner {
@@ -44,12 +46,18 @@ impl Runner {
             last_turns: options.last_turns(),
             periods: options.periods(),
             runs: Arc::default(),
+            is_of_this_checkout: true,
         })
     }
 
     /// The same for short runs by turns.
     pub(crate) fn for_turns(&self, options: &Options) -> Self {
         Self { run: options.slice(), warm_up: options.slice_warm_up(), ..self.clone() }
+    }
+
+    /// The same with the drivers of another checkout.
+    pub(crate) fn of_another_checkout(&self, drivers: &Path) -> Self {
+        Self { places: self.places.with_rust(drivers), is_of_this_checkout: false, ..self.clone() }
     }
 
     /// What came out, or why nothing did.
@@ -107,7 +115,9 @@ impl Runner {
         let outcome = driver.outcome(PATIENCE + self.run)?;
         let mut metrics = costs.end(&[&driver], connection, contender, outcome.grants)?;
         failures(&outcome)?;
-        same_scripts(contender, connection)?;
+        if self.is_of_this_checkout {
+            same_scripts(contender, connection)?;
+        }
         metrics.insert("rate", outcome.grants as f64 / seconds(outcome.elapsed_ns));
         quantiles(&mut metrics, &outcome.latency, ["p50", "p99"]);
         Ok(metrics)

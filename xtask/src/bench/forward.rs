@@ -5,7 +5,8 @@ use super::plan::Options;
 /// What the harness parses as these very options. Words may have spaces in them.
 pub(crate) fn words(options: &Options) -> Vec<String> {
     // Taken apart whole, so that an option that is not passed on does not compile.
-    let Options { quick, only, contenders, rounds, turns, seconds, warm_up, out, rust, drivers } = options;
+    let Options { quick, only, contenders, rounds, turns, seconds, warm_up, out, rust, old, drivers } =
+        options;
     let given = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));
     let list = |names: &[String]| (!names.is_empty()).then(|| names.join(","));
     let words = [
@@ -18,6 +19,7 @@ pub(crate) fn words(options: &Options) -> Vec<String> {
         given("warm-up", warm_up.map(|seconds| seconds.to_string())),
         given("out", Some(out.display().to_string())),
         given("rust", rust.as_ref().map(|folder| folder.display().to_string())),
+        given("old", old.as_ref().map(|folder| folder.display().to_string())),
         given("drivers", Some(drivers.display().to_string())),
     ];
     words.into_iter().flatten().collect()

@@ -12,6 +12,9 @@ pub(crate) use self::scenarios::{Contention, Job, LEASE, Scenario};
 
 use self::scenarios::scenarios;
 
+/// How the ids of the library's own contenders begin.
+const OURS: &str = "leasehold";
+
 /// What runs before the next thing begins: a contender alone, or one and its baselines by turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
@@ -69,4 +72,31 @@ pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, String> {
         }
     }
     Ok(plan)
+}
+
+/// What an older library is compared in: one contender a step.
+///
+/// # Errors
+///
+/// When a scenario or a contender is asked for that is not there, or not for that.
+pub(crate) fn against(options: &Options) -> Result<Vec<Step>, String> {
+    let Options { only, contenders, .. } = options;
+    let plan = plan(options)?;
+    let compared =
+        |name: &&String| scenarios().iter().any(|known| known.is(name) && known.is_for_old_and_new());
+    if let Some(other) = only.iter().find(|name| !compared(name)) {
+        return Err(format!(
+            "{other} is judged by its targets, not against an older checkout; --list shows what is"
+        ));
+    }
+    if let Some(other) = contenders.iter().find(|id| !id.starts_with(OURS)) {
+        return Err(format!("{other} does not change with the checkout; --list shows which contenders do"));
+    }
+    let mut steps = Vec::new();
+    for Step { scenario, contenders } in plan.into_iter().filter(|step| step.scenario.is_for_old_and_new()) {
+        for contender in contenders.into_iter().filter(|contender| contender.id.starts_with(OURS)) {
+            steps.push(Step { scenario: scenario.clone(), contenders: vec![contender] });
+        }
+    }
+    if steps.is_empty() { Err("none of these contenders is in these scenarios".into()) } else { Ok(steps) }
 }

@@ -18,7 +18,7 @@ pub(crate) struct Options {
     /// How many rounds.
     #[arg(long)]
     pub(crate) rounds: Option<usize>,
-    /// How many turns contender and baseline have in each round.
+    /// How many turns contender and baseline have in each round, or old and new in all.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) turns: Option<u16>,
     /// How long each run is, in seconds; where there are turns, one at most.
@@ -33,6 +33,9 @@ pub(crate) struct Options {
     /// Where the drivers in Rust are; beside this program unless said.
     #[arg(long)]
     pub(crate) rust: Option<PathBuf>,
+    /// Where the drivers of an older checkout are: compares that with this one, by turns, and does nothing else.
+    #[arg(long, conflicts_with = "rounds")]
+    pub(crate) old: Option<PathBuf>,
     /// Where the other drivers were built.
     #[arg(long, default_value = "bench/target/drivers")]
     pub(crate) drivers: PathBuf,
@@ -64,6 +67,11 @@ impl Options {
     /// How many turns there are in a round.
     pub(crate) fn turns(&self) -> usize {
         self.turns.map_or(if self.quick { 5 } else { 3 }, usize::from)
+    }
+
+    /// How many turns an old and a new one have.
+    pub(crate) fn turns_against(&self) -> usize {
+        self.turns.map_or(if self.quick { 3 } else { 9 }, usize::from)
     }
 
     /// How long a run is where there are turns: short, so that a machine that becomes slower does so for both.

@@ -102,6 +102,15 @@ impl Scenario {
         self.id.eq_ignore_ascii_case(name) || self.group.eq_ignore_ascii_case(name)
     }
 
+    /// Whether an older library is compared in this one. The others are judged by their targets: what they are about is
+    /// not how fast something is, or takes too long to be done nine times.
+    pub(crate) fn is_for_old_and_new(&self) -> bool {
+        match self.group {
+            "U2" => ["U2-128", "U2-1024"].contains(&self.id.as_str()),
+            group => ["U1", "C1", "C2", "H", "M"].contains(&group),
+        }
+    }
+
     /// Whether a contender is asked at all. One that is asked and cannot is shown with the reason.
     pub(crate) fn is_for(&self, contender: &Contender) -> bool {
         let ours = contender.id.starts_with("leasehold");
