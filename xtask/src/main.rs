@@ -6,6 +6,7 @@ mod command;
 mod instructions;
 mod interop;
 mod leaks;
+mod lines;
 mod msrv;
 mod mutants;
 mod search;
@@ -39,6 +40,8 @@ enum Xtask {
     Search(search::Args),
     /// How many instructions a lock costs in memory, against the number that was written down.
     Instructions(instructions::Args),
+    /// How many lines of code the library has, without tests, comments and blank lines.
+    Lines(lines::Args),
     /// The comparison with other lock libraries: builds all of them, and says which targets hold.
     Bench(bench::Args),
 }
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
             Xtask::Mutants(args) => mutants::run(&args),
             Xtask::Search(args) => search::run(&args),
             Xtask::Instructions(args) => instructions::run(&args),
+            Xtask::Lines(args) => lines::run(&args),
             Xtask::Bench(args) => bench::run(&args),
         });
     match done {
