@@ -26,8 +26,8 @@ use clap::Parser;
 enum Xtask {
     /// Format, lints, documentation, minimum Rust version and dependency rules.
     Check(Args),
-    /// Every test of the workspace, after the set-up the tests need.
-    Test(Args),
+    /// Every test of the workspace, or some of them, after the set-up the tests need.
+    Test(test::Args),
     /// Redisson's own locks and ours on one server, each in processes of its own.
     Interop(interop::Args),
     /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
@@ -46,7 +46,7 @@ enum Xtask {
     Bench(bench::Args),
 }
 
-/// What the first two commands take.
+/// What the first command takes.
 #[derive(clap::Args)]
 struct Args {
     /// Install missing programs without asking.
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
         .map_err(|error| format!("cannot enter the workspace: {error}"))
         .and_then(|()| match xtask {
             Xtask::Check(Args { yes }) => check::run(yes),
-            Xtask::Test(Args { yes }) => test::run(yes),
+            Xtask::Test(args) => test::run(args),
             Xtask::Interop(args) => interop::run(&args),
             Xtask::Leaks(args) => leaks::run(&args),
             Xtask::Soak => soak::run(),

@@ -1,55 +1,49 @@
-//! `cargo xtask test`: every test of the workspace.
+//! `cargo xtask test`: every test of the workspace, or some of them.
+
+mod selection;
 
 use std::time::Duration;
 
-use crate::{
-    command, interop,
-    setup::{self, Tool},
-    step::Steps,
-    tools, watch,
-};
-
-const TOOLS: &[Tool] = &[
-    tools::ENV,
-    tools::SCRIPT,
-    tools::REDIS,
-    tools::VENV,
-    tools::VALKEY,
-    tools::REDIS_PY,
-    tools::JAVA,
-    tools::MAVEN,
-];
-
-/// Builds come first and apart, so that the time of a suite is the time of its tests.
-const BUILDS: &[(&str, &str)] = &[
-    ("build", "cargo test --workspace --all-features --no-run"),
-    ("build without features", "cargo test -p leasehold --no-default-features --lib --no-run"),
-    ("examples", "cargo build --workspace --all-features --examples"),
-];
+use self::selection::{ALL, Engine, FAST};
+use crate::{command, interop, setup, step::Steps, watch};
 
 /// Several times what the slowest test takes.
 const LIMIT: Duration = Duration::from_secs(180);
 
-const SUITES: &[(&str, &str)] = &[
-    ("unit", "cargo test --workspace --all-features --lib --bins --no-fail-fast"),
-    ("unit without features", "cargo test -p leasehold --no-default-features --lib --no-fail-fast"),
-    ("integration", "cargo test --workspace --all-features --test=* --no-fail-fast"),
-    ("documentation", "cargo test --workspace --all-features --doc --no-fail-fast"),
-];
+/// What `cargo xtask test` takes. Without anything it runs every test.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Install missing programs without asking.
+    #[arg(long)]
+    yes: bool,
+    /// Only the unit tests and the conformance suite that need no server: less than two minutes after the build.
+    #[arg(long, conflicts_with_all = ["engine", "filter"])]
+    fast: bool,
+    /// Only the tests about this engine: `memory`, `redis` or `valkey`.
+    #[arg(long, value_name = "NAME", value_parser = Engine::named, conflicts_with = "filter")]
+    engine: Option<Engine>,
+    /// Only the tests whose path contains this, such as `lease` or `conformance::memory::`.
+    filter: Option<String>,
+}
 
 /// Installs what the tests need, builds them, and runs every suite even after one failed.
 ///
 /// # Errors
 ///
 /// When a tool is missing, something does not build, or a test fails.
-pub(crate) fn run(yes: bool) -> Result<(), String> {
-    setup::ensure(TOOLS, yes)?;
+pub(crate) fn run(Args { yes, fast, engine, filter }: Args) -> Result<(), String> {
+    let selection = match engine {
+        Some(engine) => engine.selection,
+        None if fast => FAST,
+        None => ALL,
+    };
+    setup::ensure(selection.tools, yes)?;
     let mut steps = Steps::default();
-    let redisson = steps.run("redisson", || interop::build(interop::newest()));
+    let redisson = !selection.redisson || steps.run("redisson", || interop::build(interop::newest()));
     // What does not build would fail every suite with the same errors.
-    if redisson && BUILDS.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
-        for (name, line) in SUITES {
-            steps.run(name, || watch::run(line, LIMIT));
+    if redisson && selection.builds.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
+        for suite in selection.suites {
+            steps.run(suite.name, || watch::run(&suite.line(filter.as_deref()), LIMIT));
         }
     }
     steps.finish()

@@ -1,0 +1,201 @@
+//! Which tests run: all of them, those that need no server, or those about one engine.
+//!
+//! All are selected from the same builds, so that one selection after the other builds nothing anew.
+
+use crate::{setup::Tool, tools};
+
+/// A part of the tests, and what it needs.
+#[derive(Clone)]
+pub(super) struct Selection {
+    pub(super) tools: &'static [Tool],
+    /// Whether Redisson runs beside the library.
+    pub(super) redisson: bool,
+    /// Names and command lines. They come first and apart, so that the time of a suite is the time of its tests.
+    pub(super) builds: &'static [(&'static str, &'static str)],
+    pub(super) suites: &'static [Suite],
+}
+
+/// One run of `cargo test`.
+#[derive(Clone, Copy)]
+pub(super) struct Suite {
+    pub(super) name: &'static str,
+    /// Which packages and targets.
+    targets: &'static str,
+    /// Only tests whose path has this in it.
+    only: &'static str,
+    /// No tests whose path has one of these in it.
+    skip: &'static [&'static str],
+}
+
+/// The selection for one engine.
+#[derive(Clone)]
+pub(super) struct Engine {
+    name: &'static str,
+    pub(super) selection: Selection,
+}
+
+const fn suite(name: &'static str, targets: &'static str) -> Suite {
+    Suite { name, targets, only: "", skip: &[] }
+}
+
+const UNIT: Suite = suite("unit", "--workspace --all-features --lib --bins");
+/// The conformance suite has a module for each engine. The command's tests are in a target of the same name.
+const CONFORMANCE: Suite =
+    Suite { only: "conformance::", ..suite("conformance", "--workspace --all-features --test suite") };
+const REDIS: Suite = suite("redis", "--workspace --all-features --test redis");
+
+/// Everything.
+pub(super) const ALL: Selection = Selection {
+    tools: &[
+        tools::ENV,
+        tools::SCRIPT,
+        tools::REDIS,
+        tools::VENV,
+        tools::VALKEY,
+        tools::REDIS_PY,
+        tools::JAVA,
+        tools::MAVEN,
+    ],
+    redisson: true,
+    builds: &[
+        ("build", "cargo test --workspace --all-features --no-run"),
+        ("build without features", "cargo test -p leasehold --no-default-features --lib --no-run"),
+        ("examples", "cargo build --workspace --all-features --examples"),
+    ],
+    suites: &[
+        UNIT,
+        suite("unit without features", "-p leasehold --no-default-features --lib"),
+        suite("integration", "--workspace --all-features --test=*"),
+        suite("documentation", "--workspace --all-features --doc"),
+    ],
+};
+
+/// The unit tests that start a server.
+const UNIT_WITH_SERVER: &[&str] = &[
+    "engine::model::",
+    "engine::redis::calls::tests::a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others",
+];
+
+/// What needs no server and no other program.
+pub(super) const FAST: Selection = Selection {
+    tools: &[],
+    redisson: false,
+    builds: &[("build", "cargo test --workspace --all-features --lib --bins --test suite --no-run")],
+    suites: &[
+        Suite { skip: UNIT_WITH_SERVER, ..UNIT },
+        Suite { skip: &["conformance::redis::", "conformance::valkey::"], ..CONFORMANCE },
+    ],
+};
+
+const ENGINES: &[Engine] = &[
+    Engine {
+        name: "memory",
+        selection: Selection {
+            suites: &[
+                Suite { only: "engine::memory::", ..UNIT },
+                Suite { only: "conformance::memory::", ..CONFORMANCE },
+            ],
+            ..FAST
+        },
+    },
+    Engine {
+        name: "redis",
+        selection: Selection {
+            // Some of its own tests compare it with Valkey or run beside redis-py.
+            tools: &[tools::REDIS, tools::VENV, tools::VALKEY, tools::REDIS_PY],
+            suites: &[
+                Suite { only: "engine::redis::", ..UNIT },
+                Suite { only: "conformance::redis::", ..CONFORMANCE },
+                Suite { skip: &["::valkey::"], ..REDIS },
+            ],
+            ..ON_SERVERS
+        },
+    },
+    Engine {
+        name: "valkey",
+        selection: Selection {
+            tools: &[tools::VENV, tools::VALKEY],
+            suites: &[
+                Suite { only: "conformance::valkey::", ..CONFORMANCE },
+                Suite { only: "::valkey", ..REDIS },
+            ],
+            ..ON_SERVERS
+        },
+    },
+];
+
+/// What the engines on servers have in common.
+const ON_SERVERS: Selection = Selection {
+    tools: &[],
+    redisson: false,
+    builds: &[(
+        "build",
+        "cargo test --workspace --all-features --lib --bins --test suite --test redis --no-run",
+    )],
+    suites: &[],
+};
+
+impl Suite {
+    /// Its command line; `filter` is instead of what the suite chooses by itself.
+    pub(super) fn line(&self, filter: Option<&str>) -> String {
+        let mut words = vec![filter.unwrap_or(self.only)];
+        words.extend(self.skip.iter().flat_map(|skip| ["--skip", skip]));
+        words.retain(|word| !word.is_empty());
+        let chosen = if words.is_empty() { String::new() } else { format!(" -- {}", words.join(" ")) };
+        format!("cargo test {} --no-fail-fast{chosen}", self.targets)
+    }
+}
+
+impl Engine {
+    /// The one of this name.
+    ///
+    /// # Errors
+    ///
+    /// When there is none.
+    pub(super) fn named(name: &str) -> Result<Self, String> {
+        ENGINES.iter().find(|engine| engine.name == name).cloned().ok_or_else(|| {
+            let known: Vec<_> = ENGINES.iter().map(|engine| engine.name).collect();
+            format!("known are {}", known.join(", "))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lines(selection: &Selection, filter: Option<&str>) -> Vec<String> {
+        selection.suites.iter().map(|suite| suite.line(filter)).collect()
+    }
+
+    #[test]
+    fn everything_is_everything() {
+        let all = lines(&ALL, None);
+        assert_eq!(all[0], "cargo test --workspace --all-features --lib --bins --no-fail-fast");
+        assert!(all.iter().all(|line| !line.contains(" -- ")), "{all:?}");
+        let some = lines(&ALL, Some("lease"));
+        assert!(some.iter().all(|line| line.ends_with(" --no-fail-fast -- lease")), "{some:?}");
+    }
+
+    #[test]
+    fn engines_are_known_by_their_names() {
+        let error = Engine::named("mysql").err().unwrap();
+        assert_eq!(error, "known are memory, redis, valkey");
+        let memory = lines(&Engine::named("memory").unwrap().selection, None);
+        assert!(memory[1].ends_with(" --test suite --no-fail-fast -- conformance::memory::"), "{memory:?}");
+    }
+
+    /// A skipped test that has another name by now would run, and find no server where there is none.
+    #[test]
+    fn what_is_skipped_is_there() {
+        let calls = include_str!("../../../crates/leasehold/src/engine/redis/calls.rs");
+        let engine = include_str!("../../../crates/leasehold/src/engine/mod.rs");
+        let [model, record] = UNIT_WITH_SERVER else { panic!("{UNIT_WITH_SERVER:?}") };
+        assert!(model.ends_with("::model::") && engine.contains("mod model;"));
+        assert!(calls.contains(&format!("fn {}(", record.rsplit("::").next().unwrap())));
+        let conformance = include_str!("../../../crates/leasehold-testkit/tests/suite/conformance.rs");
+        for Engine { name, .. } in ENGINES {
+            assert!(conformance.contains(&format!("conformance! {{ {name},")), "{name}");
+        }
+    }
+}
