@@ -29,7 +29,7 @@ impl Step {
         self.contenders.len() > 1
     }
 
-    /// Who runs in a turn, in this order: forth and back, so that neither the first place nor the last is always the same contender's.
+    /// Who runs in a turn, in this order: the other way round every other time, so that no contender is always first.
     pub(crate) fn turn(&self, turn: usize) -> Vec<&'static Contender> {
         let mut contenders = self.contenders.clone();
         if turn % 2 == 1 {
