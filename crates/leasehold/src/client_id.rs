@@ -6,7 +6,7 @@ use std::fmt;
 ///
 /// It is part of every owner, and those are in everything that is kept of a hold. As one number it would be aligned to 16
 /// bytes, and so would they.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ClientId {
     first_half: u64,
     second_half: u64,
@@ -20,6 +20,11 @@ impl ClientId {
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let half = |first| u64::from_be_bytes(std::array::from_fn(|byte| bytes[first + byte]));
         Self { first_half: half(0), second_half: half(8) }
+    }
+
+    #[cfg(feature = "test-util")]
+    pub(crate) fn halves(self) -> (u64, u64) {
+        (self.first_half, self.second_half)
     }
 
     /// The first eight bytes.

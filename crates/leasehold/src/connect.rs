@@ -10,6 +10,11 @@ use crate::engine::Engine;
 use crate::engine::memory::{self, Memory};
 #[cfg(feature = "redis")]
 use crate::engine::redis;
+#[cfg(feature = "test-util")]
+use crate::engine::remote::{
+    Remote,
+    sim::{self, SimStore},
+};
 use crate::error::{ConnectError, Invalid};
 use crate::lease;
 use crate::operation::Operation;
@@ -150,6 +155,11 @@ impl IntoFuture for Connect {
             let engine: Arc<dyn Engine> = match Url::parse(&self.url)? {
                 Url::Private => Memory::new(),
                 Url::Shared(name) => memory::shared(&name),
+                #[cfg(feature = "test-util")]
+                Url::Simulated(name) => {
+                    let server = sim::shared(&name);
+                    Arc::new(Remote::embed(self.linger, |events| SimStore::new(&server, events)).await?)
+                }
                 #[cfg(feature = "redis")]
                 Url::Redis(address) => {
                     let options = redis::Options {

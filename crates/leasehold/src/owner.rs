@@ -122,7 +122,7 @@ impl FromStr for Owner {
 pub struct OwnerParseError(String);
 
 /// An owner as the engines see it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct OwnerId {
     pub(crate) client: ClientId,
     pub(crate) number: u64,

@@ -36,6 +36,7 @@ use std::time::Duration;
 use crate::client::Client;
 use crate::connect::Connect;
 use crate::engine::faulty::{Faulty, Script};
+use crate::engine::remote::sim::{self, SimFaults, SimServer};
 use crate::engine::{Engine, Kind, Target, memory};
 use crate::error::Failure;
 use crate::guard::Guard;
@@ -137,5 +138,107 @@ impl Faults {
     #[must_use]
     pub fn names(&self) -> usize {
         self.faulty.memory.names()
+    }
+}
+
+/// A simulated server, and what goes wrong on it.
+///
+/// Its clients run the code that runs on a real server: waiting, renewal, undo and reconnecting. Under tokio's paused clock
+/// that takes no time.
+///
+/// ```
+/// use std::time::Duration;
+/// use leasehold::test::Simulation;
+/// use leasehold::{Client, Loss};
+///
+/// #[tokio::main(flavor = "current_thread", start_paused = true)]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     let simulation = Simulation::new();
+///     let client = Client::connect(simulation.url()).await?;
+///     let guard = client.lock("nightly-report").acquire().await?;
+///     simulation.outage();
+///     assert_eq!(guard.lost().await, Loss::Unreachable);
+///     Ok(())
+/// }
+/// ```
+pub struct Simulation {
+    url: String,
+    server: Arc<SimServer>,
+}
+
+impl Simulation {
+    /// A server of its own.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "each is another one")]
+    pub fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let name = format!("leasehold-{}", NUMBER.fetch_add(1, Ordering::Relaxed));
+        Self { url: format!("sim:{name}"), server: sim::shared(&name) }
+    }
+
+    /// The URL by which clients connect to this server, as long as this handle or a client of it lives.
+    #[must_use]
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// A request, a reply and a message take this long each from now on.
+    pub fn latency(&self, length: Duration) {
+        self.server.faults().latency = length;
+    }
+
+    /// Requests are refused from now on, as by a server that denies the command.
+    pub fn deny(&self) {
+        self.server.faults().refusal = Some(Failure::Denied("a fault of the test".into()));
+    }
+
+    /// All connections break, and none can be had from now on.
+    pub fn outage(&self) {
+        self.server.faults().outage = sim::all_shards();
+        self.server.cut();
+    }
+
+    /// The next request is carried out, and its reply is lost. Its client replaces the connection after two seconds.
+    pub fn lose_reply(&self) {
+        self.server.faults().lost_replies += 1;
+    }
+
+    /// The next message that a lock is free is lost.
+    pub fn lose_message(&self) {
+        self.server.faults().lost_messages += 1;
+    }
+
+    /// All connections break. Clients connect again.
+    pub fn cut(&self) {
+        self.server.cut();
+    }
+
+    /// The server restarts and has lost everything.
+    pub fn restart_empty(&self) {
+        self.server.restart_empty();
+    }
+
+    /// Ends what the methods above have begun.
+    pub fn clear(&self) {
+        *self.server.faults() = SimFaults::default();
+    }
+
+    /// Removes what is held under a name behind its holder's back; false if nothing is.
+    #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
+    pub fn lose_hold(&self, name: &str) -> bool {
+        let memory = self.server.memory();
+        targets(name).filter(|target| memory.remove(target)).count() > 0
+    }
+
+    /// How many names the server knows: zero when nothing is left behind.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.server.memory().names()
+    }
+}
+
+impl std::fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Simulation").field("url", &self.url).finish_non_exhaustive()
     }
 }

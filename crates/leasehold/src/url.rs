@@ -11,6 +11,9 @@ pub(crate) enum Url {
     Private,
     /// `memory:NAME`, an engine shared by all clients of the process that say the same name.
     Shared(String),
+    /// `sim:NAME`, a simulated server for tests, shared by all clients of the process that say the same name.
+    #[cfg(feature = "test-util")]
+    Simulated(String),
     /// A Redis or Valkey server.
     #[cfg(feature = "redis")]
     Redis(Address),
@@ -23,6 +26,8 @@ impl Url {
             "memory" if rest.is_empty() => Ok(Self::Private),
             "memory" if rest.starts_with('/') => Err(UrlError::MemoryPath),
             "memory" => Ok(Self::Shared(rest.to_owned())),
+            #[cfg(feature = "test-util")]
+            "sim" => Ok(Self::Simulated(rest.to_owned())),
             #[cfg(feature = "redis")]
             "redis" | "valkey" | "redis+unix" | "valkey+unix" => Address::parse(text).map(Self::Redis),
             // What only looks like a scheme may be half of a password: it is not repeated.

@@ -2,6 +2,7 @@
 
 mod memory;
 mod shared_server;
+mod sim;
 
 use std::fmt;
 use std::future::Future;
@@ -15,6 +16,7 @@ use tokio::time::{Instant, sleep};
 
 pub use self::memory::Memory;
 pub use self::shared_server::SharedServer;
+pub use self::sim::Sim;
 
 /// What the suite needs of an engine beyond being connected to.
 pub trait Backend: Send + Sync {

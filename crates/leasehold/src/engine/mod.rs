@@ -12,7 +12,7 @@ mod model;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
-mod remote;
+pub(crate) mod remote;
 mod target;
 
 use std::fmt;

@@ -78,7 +78,7 @@ pub(crate) struct Target {
 }
 
 /// One owner at one target: whose hold it is, or whose place in the line.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Spot {
     pub(crate) target: Target,
     pub(crate) owner: OwnerId,

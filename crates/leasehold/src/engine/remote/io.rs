@@ -15,6 +15,12 @@ pub(super) struct IoThread(Runtime);
 pub(super) struct Io(Handle);
 
 impl Io {
+    /// Beside the caller, on its runtime if it has one.
+    #[cfg(feature = "test-util")]
+    pub(super) fn here() -> Self {
+        Self(crate::time::handle())
+    }
+
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
         self.0.spawn(task);
     }

@@ -32,10 +32,13 @@ mod queues;
 mod renewal;
 mod retry;
 mod shards;
+#[cfg(feature = "test-util")]
+pub(crate) mod sim;
 pub(crate) mod store;
 mod undo;
 
 use std::fmt;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -58,19 +61,23 @@ use super::{
     Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Family, Handover, Kind, Question,
     Released, Renewed, Reply, Spot, Target, Ticket,
 };
+use crate::block::block_on;
 use crate::client_id::ClientId;
 use crate::error::Failure;
 use crate::lease::{Bounds, Lapse, Lease};
 use crate::loss::Loss;
 use crate::name::Name;
+use crate::race::race;
 use crate::term::Term;
 use crate::time::{self, Instant};
 
 /// The engine of one client on a server.
 pub(crate) struct Remote<S: Store> {
     inner: Arc<Inner<S>>,
-    /// How long the last handle waits for what is still under way.
+    /// How long the end of the client waits for what is still under way.
     linger: Duration,
+    /// Whether the thread that drops the last handle waits for it.
+    blocks: bool,
 }
 
 /// What requests and their outcomes share.
@@ -94,11 +101,34 @@ impl<S: Store> Remote<S> {
         store: impl FnOnce(Weak<dyn Events>) -> S,
     ) -> Result<Self, Failure> {
         let thread = IoThread::new()?;
-        let io = thread.io();
+        let inner = Inner::new(thread.io(), store);
+        let (ready, is_ready) = oneshot::channel();
+        thread.start(Arc::clone(&inner).run(ready))?;
+        is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the thread has ended".into())))?;
+        Ok(Self { inner, linger, blocks: true })
+    }
+
+    /// The same without a thread, for a store that lives inside the process: what would run there runs beside the caller.
+    #[cfg(feature = "test-util")]
+    pub(crate) async fn embed(
+        linger: Duration,
+        store: impl FnOnce(Weak<dyn Events>) -> S,
+    ) -> Result<Self, Failure> {
+        let io = Io::here();
+        let inner = Inner::new(io.clone(), store);
+        let (ready, is_ready) = oneshot::channel();
+        io.spawn(Arc::clone(&inner).run(ready));
+        is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the runtime has ended".into())))?;
+        Ok(Self { inner, linger, blocks: false })
+    }
+}
+
+impl<S: Store> Inner<S> {
+    fn new(io: Io, store: impl FnOnce(Weak<dyn Events>) -> S) -> Arc<Self> {
         let queues = Arc::<Queues>::default();
         let renewal = Arc::new(Renewal::new(Arc::clone(&queues)));
-        let inner = Arc::new_cyclic(|inner: &Weak<Inner<S>>| Inner {
-            store: store(Weak::<Inner<S>>::clone(inner)),
+        Arc::new_cyclic(|inner: &Weak<Self>| Self {
+            store: store(Weak::<Self>::clone(inner)),
             handover: LocalHandover::new(Arc::clone(&queues), Arc::clone(&renewal)),
             queues,
             renewal,
@@ -107,39 +137,45 @@ impl<S: Store> Remote<S> {
             shards: Shards::default(),
             io,
             process: std::process::id(),
-        });
-        let (ready, is_ready) = oneshot::channel();
-        let work = Arc::clone(&inner);
-        thread.start(async move {
-            let opened = work.store.open().await;
-            let is_open = opened.is_ok();
-            let _ = ready.send(opened);
-            if is_open {
-                tokio::spawn(Arc::clone(&work).keep_renewing());
-                work.store.run().await;
+        })
+    }
+
+    /// Resolves when nothing is under way that a caller does not wait for.
+    async fn settled(&self) {
+        loop {
+            let (undone, changed) = (self.undos.settled.notified(), self.retries.settled.notified());
+            if self.undos.is_settled() && self.retries.is_settled() {
+                return;
             }
-        })?;
-        is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the thread has ended".into())))?;
-        Ok(Self { inner, linger })
+            race(pin!(undone), pin!(changed)).await;
+        }
+    }
+
+    /// Connects, tells how that went, and does what has to be done in the background until the store is closed.
+    async fn run(self: Arc<Self>, ready: oneshot::Sender<Result<(), Failure>>) {
+        let opened = self.store.open().await;
+        let is_open = opened.is_ok();
+        let _ = ready.send(opened);
+        if is_open {
+            tokio::select! {
+                biased;
+                () = self.store.run() => {}
+                () = self.keep_renewing() => {}
+            }
+        }
     }
 }
 
 impl<S: Store> Drop for Remote<S> {
     /// Waits a moment for undos and changes that are still on their way.
     fn drop(&mut self) {
-        let Inner { undos, retries, .. } = self.inner.as_ref();
-        let settled = async {
-            loop {
-                let (undone, changed) = (undos.settled.notified(), retries.settled.notified());
-                if undos.is_settled() && retries.is_settled() {
-                    return;
-                }
-                crate::race::race(std::pin::pin!(undone), std::pin::pin!(changed)).await;
-            }
+        let (inner, linger) = (Arc::clone(&self.inner), self.linger);
+        let end = async move {
+            let limit = time::sleep_until_or_forever(time::after(linger));
+            race(pin!(inner.settled()), limit).await;
+            inner.store.close();
         };
-        let limit = time::sleep_until_or_forever(time::after(self.linger));
-        crate::block::block_on(crate::race::race(std::pin::pin!(settled), limit));
-        self.inner.store.close();
+        if self.blocks { block_on(end) } else { self.inner.io.spawn(end) }
     }
 }
 

@@ -190,7 +190,7 @@ impl Renewal {
 
 impl<S: Store> Inner<S> {
     /// Renews and checks what is due, until the client is gone. On the I/O thread.
-    pub(super) async fn keep_renewing(self: Arc<Self>) {
+    pub(super) async fn keep_renewing(self: &Arc<Self>) {
         loop {
             let changed = self.renewal.changed.notified();
             let now = time::now();

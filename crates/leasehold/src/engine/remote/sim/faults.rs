@@ -1,0 +1,25 @@
+//! What goes wrong in a simulation.
+
+use std::time::Duration;
+
+use crate::engine::remote::store::Shard;
+use crate::error::Failure;
+
+/// What goes wrong from now on. Nothing, by default.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct SimFaults {
+    /// How long a request takes to the server, and a reply or a message back.
+    pub(crate) latency: Duration,
+    /// Requests reach the server and are refused.
+    pub(crate) refusal: Option<Failure>,
+    /// There is no connection to these shards, and none can be had.
+    pub(crate) outage: Vec<Shard>,
+    /// So many requests are carried out without a reply. Each costs its client the connection after the time-out.
+    pub(crate) lost_replies: usize,
+    /// So many messages are lost.
+    pub(crate) lost_messages: usize,
+    /// Every message comes twice.
+    pub(crate) doubled_messages: bool,
+    /// What was under way on a connection that breaks is carried out this much later, behind the back of its client.
+    pub(crate) acts_late: Option<Duration>,
+}

@@ -1,0 +1,218 @@
+//! One simulated connection: requests reach the server in order, and their replies come back in order.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::SimServer;
+use crate::engine::remote::store::{Done, StoreError};
+use crate::error::Failure;
+
+/// How long a client waits for a reply before it replaces the connection.
+pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// A request on its way.
+pub(super) trait Job: Send {
+    /// The server carries it out.
+    fn execute(&mut self, server: &SimServer);
+
+    /// What the server has to do for it, whatever becomes of its client.
+    fn detach(&mut self) -> Box<dyn FnOnce(&SimServer) + Send>;
+
+    /// Its outcome is read: what was carried out, or why there is none.
+    fn complete(self: Box<Self>, error: Option<StoreError>);
+}
+
+/// A request that runs on the server.
+pub(super) struct Request<T, D, F> {
+    run: Option<F>,
+    result: Option<Result<T, Failure>>,
+    done: D,
+}
+
+impl<T, D, F> Request<T, D, F> {
+    pub(super) fn new(done: D, run: F) -> Self {
+        Self { run: Some(run), result: None, done }
+    }
+}
+
+impl<T, D, F> Job for Request<T, D, F>
+where
+    T: Send,
+    D: Done<T>,
+    F: FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
+{
+    fn detach(&mut self) -> Box<dyn FnOnce(&SimServer) + Send> {
+        let run = self.run.take();
+        Box::new(move |server| drop(run.map(|run| run(server))))
+    }
+
+    fn execute(&mut self, server: &SimServer) {
+        self.result = self.run.take().map(|run| run(server));
+    }
+
+    fn complete(self: Box<Self>, error: Option<StoreError>) {
+        let late = || Err(Failure::Unavailable("it was not carried out".into()));
+        let result = self.result.unwrap_or_else(late);
+        self.done.done(error.map_or_else(|| result.map_err(StoreError::Refused), Err));
+    }
+}
+
+/// One connection, until it breaks.
+#[derive(Clone)]
+pub(super) struct Link {
+    requests: UnboundedSender<Box<dyn Job>>,
+    broken: Arc<Broken>,
+}
+
+/// Whether the connection is broken.
+#[derive(Default)]
+struct Broken {
+    is_broken: Mutex<bool>,
+    changed: Notify,
+}
+
+impl Broken {
+    async fn wait(&self) {
+        loop {
+            let changed = self.changed.notified();
+            if *self.state() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, bool> {
+        self.is_broken.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link {
+    /// A connection, and the two ways that have to be run: to the server and back.
+    pub(super) fn new(server: &Arc<SimServer>) -> (Self, impl Future<Output = ()> + Send + use<>) {
+        let (requests, sent) = unbounded_channel();
+        let (replies, carried_out) = unbounded_channel();
+        let broken = Arc::<Broken>::default();
+        let there = there(Arc::clone(server), sent, replies, Arc::clone(&broken));
+        let back = back(Arc::clone(server), carried_out, Arc::clone(&broken));
+        let both = async {
+            tokio::join!(biased; there, back);
+        };
+        (Self { requests, broken }, both)
+    }
+
+    /// Sends a request; it comes back if the connection is broken.
+    pub(super) fn send(&self, job: Box<dyn Job>) -> Option<Box<dyn Job>> {
+        let broken = self.broken.state();
+        if *broken {
+            return Some(job);
+        }
+        self.requests.send(job).err().map(|unsent| unsent.0)
+    }
+
+    /// Breaks the connection. What is under way has no outcome.
+    pub(super) fn cut(&self) {
+        *self.broken.state() = true;
+        self.broken.changed.notify_waiters();
+    }
+
+    /// Resolves when the connection is broken.
+    pub(super) async fn broken(&self) {
+        self.broken.wait().await;
+    }
+}
+
+/// Carries requests to the server, in order.
+async fn there(
+    server: Arc<SimServer>,
+    mut requests: UnboundedReceiver<Box<dyn Job>>,
+    replies: UnboundedSender<Box<dyn Job>>,
+    broken: Arc<Broken>,
+) {
+    loop {
+        let mut job = tokio::select! {
+            biased;
+            () = broken.wait() => break,
+            job = requests.recv() => match job {
+                Some(job) => job,
+                None => return,
+            },
+        };
+        let latency = server.faults().latency;
+        if !latency.is_zero() {
+            tokio::select! {
+                biased;
+                () = broken.wait() => {
+                    lose(&server, job);
+                    break;
+                }
+                () = tokio::time::sleep(latency) => {}
+            }
+        }
+        if let Some(refusal) = server.faults().refusal.clone() {
+            job.complete(Some(StoreError::Refused(refusal)));
+            continue;
+        }
+        job.execute(&server);
+        let is_lost = {
+            let mut faults = server.faults();
+            let is_lost = faults.lost_replies > 0;
+            faults.lost_replies -= usize::from(is_lost);
+            is_lost
+        };
+        if is_lost {
+            let broken = Arc::clone(&broken);
+            server.spawn(async move {
+                tokio::time::sleep(RESPONSE_TIMEOUT).await;
+                *broken.state() = true;
+                broken.changed.notify_waiters();
+                job.complete(Some(gone()));
+            });
+        } else if let Err(unsent) = replies.send(job) {
+            unsent.0.complete(Some(gone()));
+        }
+    }
+    requests.close();
+    while let Some(job) = requests.recv().await {
+        lose(&server, job);
+    }
+}
+
+/// Carries replies back, in order.
+async fn back(server: Arc<SimServer>, mut replies: UnboundedReceiver<Box<dyn Job>>, broken: Arc<Broken>) {
+    while let Some(job) = replies.recv().await {
+        let latency = server.faults().latency;
+        let arrives = async {
+            if !latency.is_zero() {
+                tokio::time::sleep(latency).await;
+            }
+        };
+        let is_broken = tokio::select! {
+            biased;
+            () = broken.wait() => true,
+            () = arrives => false,
+        };
+        job.complete(is_broken.then(gone));
+    }
+}
+
+/// A request that had not reached the server when the connection broke. Its client is told at once; the server may carry it
+/// out later.
+fn lose(server: &Arc<SimServer>, mut job: Box<dyn Job>) {
+    let acts_late = server.faults().acts_late;
+    if let Some(delay) = acts_late {
+        let (run, of) = (job.detach(), Arc::clone(server));
+        server.spawn(async move {
+            tokio::time::sleep(delay).await;
+            run(&of);
+        });
+    }
+    job.complete(Some(gone()));
+}
+
+fn gone() -> StoreError {
+    StoreError::Unknown(Failure::Unavailable("the connection is closed".into()))
+}

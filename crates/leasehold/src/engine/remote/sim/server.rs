@@ -1,0 +1,441 @@
+//! The server of a simulation: the state of all locks, and the clients that listen.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use super::SimFaults;
+use super::store::Listener;
+use crate::engine::memory::Memory;
+use crate::engine::remote::store::{Forced, Given, Take, Taken, TakenAll, Topic, Verdict};
+use crate::engine::{
+    Adjust, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Facts, Family, Kind, Question,
+    Released, Renewed, Reply, Spot, Target,
+};
+use crate::error::Failure;
+use crate::lease::{COUNTED, Lease};
+use crate::owner::OwnerId;
+use crate::term::Term;
+use crate::time::{self, Instant};
+
+/// The server of a simulation.
+pub(crate) struct SimServer {
+    state: Mutex<State>,
+    faults: Mutex<SimFaults>,
+    runtime: Handle,
+}
+
+/// Invariant: the queues and results belong to the locks of `memory`: a restart empties all of them.
+#[derive(Debug)]
+struct State {
+    memory: Arc<Memory>,
+    /// The queues of fair locks, with when a waiter was last heard of.
+    queues: BTreeMap<Target, VecDeque<(OwnerId, Instant)>>,
+    /// The results of changes that may be sent again.
+    results: BTreeMap<(u64, u64, u64), i64>,
+    /// Writers that wait and keep new readers out, with when they were last heard of.
+    flags: BTreeMap<Spot, Instant>,
+    clients: Vec<Weak<Listener>>,
+}
+
+impl State {
+    fn new(clients: Vec<Weak<Listener>>) -> Self {
+        Self {
+            memory: Memory::new(),
+            queues: BTreeMap::new(),
+            results: BTreeMap::new(),
+            flags: BTreeMap::new(),
+            clients,
+        }
+    }
+}
+
+/// A waiter in the queue of a fair lock that is silent for longer is thought to be dead.
+const SILENT: Duration = Duration::from_secs(3);
+
+/// The server of this name, made when the first client asks for it and gone with the last.
+pub(crate) fn shared(name: &str) -> Arc<SimServer> {
+    static SERVERS: LazyLock<Mutex<BTreeMap<String, Weak<SimServer>>>> = LazyLock::new(Mutex::default);
+    let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(server) = servers.get(name).and_then(Weak::upgrade) {
+        return server;
+    }
+    servers.retain(|_, server| server.strong_count() > 0);
+    let server = SimServer::new();
+    servers.insert(name.to_owned(), Arc::downgrade(&server));
+    server
+}
+
+impl SimServer {
+    pub(crate) fn new() -> Arc<Self> {
+        let runtime = time::handle();
+        Arc::new(Self { state: Mutex::new(State::new(Vec::new())), faults: Mutex::default(), runtime })
+    }
+
+    /// What goes wrong, to be changed.
+    pub(crate) fn faults(&self) -> MutexGuard<'_, SimFaults> {
+        self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Forgets everything, as a server does that restarts without its data.
+    pub(crate) fn restart_empty(&self) {
+        let clients = std::mem::take(&mut self.state().clients);
+        *self.state() = State::new(clients.clone());
+        for client in clients.iter().filter_map(Weak::upgrade) {
+            client.cut();
+        }
+    }
+
+    /// Breaks the connections of all clients.
+    pub(crate) fn cut(&self) {
+        for client in self.clients() {
+            client.cut();
+        }
+    }
+
+    /// The state of the locks, to look at.
+    pub(crate) fn memory(&self) -> Arc<Memory> {
+        Arc::clone(&self.state().memory)
+    }
+
+    pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.runtime.spawn(work);
+    }
+
+    pub(super) fn join(&self, client: &Arc<Listener>) {
+        let mut state = self.state();
+        state.clients.retain(|client| client.strong_count() > 0);
+        state.clients.push(Arc::downgrade(client));
+    }
+
+    fn clients(&self) -> Vec<Arc<Listener>> {
+        self.state().clients.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What requests do.
+impl SimServer {
+    pub(super) fn take(&self, take: &OwnedTake) -> Result<Taken, Failure> {
+        let OwnedTake { spot, .. } = take;
+        if spot.target.kind != Kind::Fair {
+            if take.heeds_flags() && self.is_flagged(spot) {
+                return Ok(Taken::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }));
+            }
+            let mut taken = taken(&now(self.memory().attempt(&take.claim(spot), None))?);
+            if take.flags() {
+                self.flag(spot, &mut taken);
+            }
+            if take.steal && matches!(taken, Taken::Granted(_)) {
+                // Readers that were kept out by what was taken over may come in beside a reader.
+                self.publish(&spot.target);
+            }
+            return Ok(taken);
+        }
+        let lock = spot_of(spot, Kind::Lock);
+        if take.held == 0
+            && !take.steal
+            && self.first_of(&spot.target).is_some_and(|first| first != spot.owner)
+        {
+            let holder = now(self.memory().inspect(&Question::Holder(&lock.target, None)))?.holding;
+            let holder = holder.and_then(|holding| holding.owner);
+            return Ok(Taken::Busy(self.queued(take, Busy { holder, ..Busy::default() })));
+        }
+        let attempt = now(self.memory().attempt(&take.claim(&lock), None))?;
+        Ok(match taken(&attempt) {
+            Taken::Busy(busy) => Taken::Busy(self.queued(take, busy)),
+            Taken::Granted(token) => {
+                self.unqueue(spot);
+                Taken::Granted(token)
+            }
+            other => other,
+        })
+    }
+
+    pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
+        let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.spot)).collect();
+        Ok(match now(self.memory().attempt_all(&claims, None))? {
+            AttemptAll::Granted(granted) => {
+                TakenAll::Granted(granted.into_iter().map(|(_, token)| token).collect())
+            }
+            AttemptAll::Busy(number, busy) => TakenAll::Busy(number, busy),
+            AttemptAll::NotAsked(failure) => return Err(failure),
+        })
+    }
+
+    pub(super) fn give(&self, spot: &Spot, from: u32, length: Duration) -> Result<Given, Failure> {
+        let of = spot_of(spot, spot.target.kind.of_hold());
+        let left = match now(self.memory().release(&of, from, Lease::Fixed(length)))? {
+            Released::Left(left, _) => Some(left),
+            Released::NotHeld => None,
+        };
+        let listeners = (left == Some(0)).then(|| self.publish(&spot.target));
+        Ok(Given { left, listeners })
+    }
+
+    pub(super) fn lower(&self, spot: &Spot, to: u32) -> Given {
+        if spot.target.kind == Kind::Fair {
+            self.unqueue(spot);
+        }
+        let of = spot_of(spot, spot.target.kind.of_hold());
+        self.memory().abandon(&of, to, Lease::Fixed(Duration::ZERO).into());
+        Given { left: None, listeners: Some(self.publish(&spot.target)) }
+    }
+
+    pub(super) fn renew(&self, spot: &Spot, length: Duration) -> Result<Verdict, Failure> {
+        let of = spot_of(spot, spot.target.kind.of_hold());
+        if let Renewed::Until(_) = now(self.memory().renew(&of, length))? {
+            return Ok(Verdict::Held);
+        }
+        if matches!(spot.target.kind, Kind::Semaphore | Kind::Permits | Kind::Latch) {
+            return Ok(Verdict::Gone);
+        }
+        let halves: &[Kind] = if of.target.kind.family() == Family::Rw {
+            &[Kind::Read, Kind::Write]
+        } else {
+            &[of.target.kind]
+        };
+        for kind in halves {
+            let target = of.target.of_kind(*kind);
+            if now(self.memory().inspect(&Question::Holder(&target, None)))?.holding.is_some() {
+                return Ok(Verdict::TakenOver);
+            }
+        }
+        Ok(Verdict::Gone)
+    }
+
+    pub(super) fn force(&self, target: &Target) -> Result<Forced, Failure> {
+        let was_held = now(self.memory().force(&target.of_kind(target.kind.of_hold())))?;
+        Ok(Forced { was_held, listeners: was_held.then(|| self.publish(target)) })
+    }
+
+    pub(super) fn holder(&self, target: &Target, owner: Option<OwnerId>) -> Result<Facts, Failure> {
+        now(self.memory().inspect(&Question::Holder(&target.of_kind(target.kind.of_hold()), owner)))
+    }
+
+    pub(super) fn token(&self, target: &Target) -> Result<Facts, Failure> {
+        now(self.memory().inspect(&Question::Token(&target.of_kind(target.kind.of_hold()))))
+    }
+
+    pub(super) fn queue(&self, target: &Target) -> Facts {
+        let state = self.state();
+        let queue =
+            state.queues.get(target).into_iter().flatten().map(|(owner, _)| (*owner).into()).collect();
+        Facts { queue, ..Facts::default() }
+    }
+
+    pub(super) fn change(&self, target: &Target, change: &Change) -> Result<i64, Failure> {
+        let key = (change.request.client.halves(), change.request.number);
+        let key = (key.0.0, key.0.1, key.1);
+        if let Some(known) = self.state().results.get(&key) {
+            return Ok(*known);
+        }
+        let told = match now(self.memory().adjust(target, change))? {
+            crate::engine::Adjusted::Done(told) => told,
+            crate::engine::Adjusted::NotAsked(failure) => return Err(failure),
+        };
+        if !change.adjust.is_question() {
+            self.state().results.insert(key, told);
+            if change.adjust.frees(told) && !matches!(change.adjust, Adjust::Drain) {
+                self.publish(target);
+            }
+        }
+        Ok(told)
+    }
+
+    pub(super) fn forget_change(&self, change: &Change) {
+        let (first, second) = change.request.client.halves();
+        self.state().results.remove(&(first, second, change.request.number));
+    }
+
+    /// A permit that is only counted stays taken, although its owner is forgotten.
+    pub(super) fn detach(&self, spot: &Spot) {
+        self.memory().let_go(spot);
+    }
+
+    /// Waiters for fair locks are alive.
+    pub(super) fn beat(&self, spots: &[Spot]) {
+        let now = time::now();
+        let mut state = self.state();
+        for spot in spots {
+            let queue = state.queues.get_mut(&spot.target).into_iter().flatten();
+            queue.filter(|(owner, _)| *owner == spot.owner).for_each(|(_, seen)| *seen = now);
+        }
+    }
+}
+
+/// Writers that wait.
+impl SimServer {
+    fn is_flagged(&self, spot: &Spot) -> bool {
+        let now = time::now();
+        let mut state = self.state();
+        state.flags.retain(|_, seen| now.saturating_duration_since(*seen) < BARRED);
+        state.flags.keys().any(|writer| writer.target.name == spot.target.name && writer.owner != spot.owner)
+    }
+
+    /// Notes that a writer waits, or does not any more.
+    fn flag(&self, spot: &Spot, taken: &mut Taken) {
+        match taken {
+            Taken::Busy(Busy { retry_in, .. }) => {
+                self.state().flags.insert(spot.clone(), time::now());
+                *retry_in = Some(retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
+            }
+            _ => drop(self.state().flags.remove(spot)),
+        }
+    }
+
+    pub(super) fn unflag(&self, spot: &Spot) {
+        self.state().flags.remove(spot);
+        self.publish(&spot.target);
+    }
+}
+
+/// The queues of fair locks.
+impl SimServer {
+    /// The first waiter in a queue that is thought to be alive.
+    fn first_of(&self, target: &Target) -> Option<OwnerId> {
+        let now = time::now();
+        let mut state = self.state();
+        let queue = state.queues.get_mut(target)?;
+        queue.retain(|(_, seen)| now.saturating_duration_since(*seen) < SILENT);
+        let first = queue.front().map(|(owner, _)| *owner);
+        if first.is_none() {
+            state.queues.remove(target);
+        }
+        first
+    }
+
+    /// Puts a waiter into the queue, if it wants to wait.
+    fn queued(&self, take: &OwnedTake, busy: Busy) -> Busy {
+        let OwnedTake { spot, .. } = take;
+        let mut state = self.state();
+        let queue = state.queues.entry(spot.target.clone()).or_default();
+        let mut place = queue.iter().position(|(owner, _)| *owner == spot.owner);
+        if place.is_none() && take.queue.is_some() {
+            queue.push_back((spot.owner, time::now()));
+            place = Some(queue.len() - 1);
+        }
+        if queue.is_empty() {
+            state.queues.remove(&spot.target);
+        }
+        let position = place.map(|place| place + 1);
+        let retry_in = busy.retry_in.filter(|_| position.is_none_or(|position| position == 1));
+        Busy { retry_in, position, ..busy }
+    }
+
+    fn unqueue(&self, spot: &Spot) {
+        let mut state = self.state();
+        if let Some(queue) = state.queues.get_mut(&spot.target) {
+            queue.retain(|(owner, _)| *owner != spot.owner);
+            if queue.is_empty() {
+                state.queues.remove(&spot.target);
+            }
+        }
+    }
+
+    /// Tells the clients that listen that something of this name may be free, and counts them.
+    fn publish(&self, freed: &Target) -> usize {
+        let next = self.first_of(&freed.of_kind(Kind::Fair));
+        let concerns = |(target, owner): &Topic| {
+            target.name == freed.name
+                && target.kind.family() == freed.kind.family()
+                && (target.kind != Kind::Fair || *owner == next)
+        };
+        let mut told = 0;
+        for client in self.clients() {
+            let topics = client.watched(concerns);
+            told += usize::from(!topics.is_empty());
+            for topic in topics {
+                let times = {
+                    let mut faults = self.faults();
+                    let is_lost = faults.lost_messages > 0;
+                    faults.lost_messages -= usize::from(is_lost);
+                    if is_lost { 0 } else { 1 + usize::from(faults.doubled_messages) }
+                };
+                for _ in 0..times {
+                    client.send(topic.clone());
+                }
+            }
+        }
+        told
+    }
+}
+
+/// What to take, on its way.
+pub(super) struct OwnedTake {
+    pub(super) spot: Spot,
+    held: u32,
+    length: Duration,
+    steal: bool,
+    fenced: bool,
+    queue: Option<crate::engine::Queueing>,
+    rw: crate::engine::RwOptions,
+    term: Arc<Term>,
+}
+
+impl OwnedTake {
+    pub(super) fn new(take: &Take<'_>) -> Self {
+        let Take { spot, held, length, steal, fenced, queue, rw } = *take;
+        Self { spot: spot.clone(), held, length, steal, fenced, queue, rw, term: Term::new(Weak::new()) }
+    }
+
+    /// Whether it stands in the queue of a fair lock if it is not granted.
+    pub(super) fn queues(&self) -> bool {
+        self.queue.is_some()
+    }
+
+    /// Whether it leaves a flag that a writer waits if it is not granted.
+    pub(super) fn flags(&self) -> bool {
+        self.spot.target.kind == Kind::Write && self.rw.prefer_writers && self.held == 0
+    }
+
+    /// Whether such a flag keeps it out.
+    fn heeds_flags(&self) -> bool {
+        self.spot.target.kind == Kind::Read && self.rw.prefer_writers && self.held == 0 && !self.steal
+    }
+
+    fn claim<'a>(&'a self, spot: &'a Spot) -> Claim<'a> {
+        // Permits that are only counted end when they are given back.
+        let is_counted = spot.target.kind == Kind::Semaphore;
+        let lease = if is_counted { Lease::Kept(COUNTED) } else { Lease::Fixed(self.length) };
+        let Self { held, steal, fenced, queue, rw, term, .. } = self;
+        Claim {
+            spot,
+            held: *held,
+            lease,
+            limit: None,
+            steal: *steal,
+            fenced: *fenced,
+            queue: *queue,
+            rw: *rw,
+            term,
+        }
+    }
+}
+
+/// The same owner at the same name as another kind.
+fn spot_of(spot: &Spot, kind: Kind) -> Spot {
+    Spot { target: spot.target.of_kind(kind), ..spot.clone() }
+}
+
+fn taken(attempt: &Attempt) -> Taken {
+    match *attempt {
+        Attempt::Granted(_, token) => Taken::Granted(token),
+        Attempt::Busy(busy) => Taken::Busy(busy),
+        Attempt::Gone | Attempt::NotAsked(_) => Taken::CountDiffers,
+        Attempt::Misfit => Taken::WouldWaitForItself,
+    }
+}
+
+/// The reply of the embedded engine, which is there at once.
+fn now<T>(reply: Reply<T>) -> Result<T, Failure> {
+    match reply {
+        Reply::Now(Some(reply)) => reply,
+        _ => Err(Failure::Unavailable("the embedded engine answers at once".into())),
+    }
+}

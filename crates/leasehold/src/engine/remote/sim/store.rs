@@ -1,0 +1,363 @@
+//! The simulated service as a client sees it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::SimServer;
+use super::link::{Job, Link, Request};
+use super::server::OwnedTake;
+use crate::engine::remote::store::{
+    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict, Wake, Watch,
+};
+use crate::engine::{Change, Facts, Kind, Question, Spot, Target};
+use crate::error::Failure;
+use crate::name::Name;
+
+/// How many parts of the service fail by themselves.
+const SHARDS: u32 = 2;
+/// All of them.
+pub(crate) fn all_shards() -> Vec<Shard> {
+    (0..SHARDS).map(Shard).collect()
+}
+
+/// How long a client waits before it connects again.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How often the waiters for fair locks say that they live.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+/// How long a waiter for a fair lock stands in its queue without that.
+const PLACE: Duration = Duration::from_secs(3);
+
+/// The locks of one client on a simulated server.
+pub(crate) struct SimStore {
+    server: Arc<SimServer>,
+    client: Arc<Listener>,
+    events: Weak<dyn Events>,
+    /// What [`run`](Store::run) begins with.
+    begun: Mutex<Option<(UnboundedReceiver<Message>, Rejected)>>,
+    closed: Notify,
+}
+
+/// Requests without a connection.
+type Rejected = UnboundedReceiver<Box<dyn Job>>;
+
+/// What the server knows of a client.
+pub(crate) struct Listener {
+    state: Mutex<Listening>,
+    messages: UnboundedSender<Message>,
+    rejected: UnboundedSender<Box<dyn Job>>,
+}
+
+/// Invariant: a link is here as long as its shard is reachable for this client.
+#[derive(Default)]
+struct Listening {
+    links: BTreeMap<Shard, Link>,
+    /// And whether the server knows of it.
+    topics: BTreeMap<Topic, bool>,
+    /// Waiters that may have left something on the server: a place in the queue of a fair lock, a flag that a writer waits.
+    places: BTreeSet<Spot>,
+}
+
+/// What comes unasked.
+enum Message {
+    Watching(Topic),
+    Freed(Topic),
+}
+
+impl Listener {
+    /// The topics whose messages this client wants.
+    pub(super) fn watched(&self, wanted: impl Fn(&Topic) -> bool) -> Vec<Topic> {
+        let state = self.state();
+        let known = state.topics.iter().filter(|(topic, is_known)| **is_known && wanted(topic));
+        known.map(|(topic, _)| topic.clone()).collect()
+    }
+
+    pub(super) fn send(&self, topic: Topic) {
+        let _ = self.messages.send(Message::Freed(topic));
+    }
+
+    /// Breaks all connections of this client.
+    pub(super) fn cut(&self) {
+        let links: Vec<_> = self.state().links.values().cloned().collect();
+        links.iter().for_each(Link::cut);
+    }
+
+    fn state(&self) -> MutexGuard<'_, Listening> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl SimStore {
+    pub(crate) fn new(server: &Arc<SimServer>, events: Weak<dyn Events>) -> Self {
+        let (messages, comes) = unbounded_channel();
+        let (rejected, rejects) = unbounded_channel();
+        let client = Arc::new(Listener { state: Mutex::default(), messages, rejected });
+        server.join(&client);
+        let (server, begun) = (Arc::clone(server), Mutex::new(Some((comes, rejects))));
+        Self { server, client, events, begun, closed: Notify::new() }
+    }
+
+    fn request<T: Send + 'static>(
+        &self,
+        target: &Target,
+        done: impl Done<T>,
+        run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
+    ) {
+        let link = self.client.state().links.get(&self.shard(target)).cloned();
+        let job: Box<dyn Job> = Box::new(Request::new(done, run));
+        let unsent = match link {
+            Some(link) => link.send(job),
+            None => Some(job),
+        };
+        if let Some(job) = unsent {
+            let _ = self.client.rejected.send(job);
+        }
+    }
+
+    /// Connects to a shard, and again whenever that connection has broken.
+    async fn keep_connected(&self, shard: Shard) {
+        loop {
+            let link = self.client.state().links.get(&shard).cloned();
+            if let Some(link) = link {
+                link.broken().await;
+                self.client.state().links.remove(&shard);
+                self.report(|events| events.down(shard));
+            }
+            tokio::time::sleep(PAUSE).await;
+            while self.is_out(shard) {
+                let reason = Failure::Unavailable("a fault of the test".into());
+                self.report(|events| events.still_down(shard, reason));
+                tokio::time::sleep(PAUSE).await;
+            }
+            self.connect(shard);
+            let stale = self.server.faults().acts_late.is_some();
+            if let Some(events) = self.events.upgrade() {
+                events.up(shard, stale);
+            }
+        }
+    }
+
+    fn connect(&self, shard: Shard) {
+        let (link, ways) = Link::new(&self.server);
+        self.server.spawn(ways);
+        self.client.state().links.insert(shard, link);
+    }
+
+    fn is_out(&self, shard: Shard) -> bool {
+        self.server.faults().outage.contains(&shard)
+    }
+
+    async fn deliver(&self, mut messages: UnboundedReceiver<Message>) {
+        while let Some(message) = messages.recv().await {
+            let latency = self.server.faults().latency;
+            if !latency.is_zero() {
+                tokio::time::sleep(latency).await;
+            }
+            match message {
+                Message::Watching(topic) => {
+                    let is_wanted = self.client.state().topics.get_mut(&topic).map(|known| *known = true);
+                    if is_wanted.is_some() {
+                        self.report(|events| events.watching(&[topic]));
+                    }
+                }
+                Message::Freed(topic) => self.report(|events| events.freed(&topic)),
+            }
+        }
+    }
+
+    async fn beat(&self) {
+        loop {
+            tokio::time::sleep(HEARTBEAT).await;
+            let places: Vec<_> = self.client.state().places.iter().cloned().collect();
+            let reached: Vec<_> =
+                places.into_iter().filter(|spot| !self.is_out(self.shard(&spot.target))).collect();
+            self.server.beat(&reached);
+        }
+    }
+
+    fn report(&self, report: impl FnOnce(&dyn Events)) {
+        if let Some(events) = self.events.upgrade() {
+            report(events.as_ref());
+        }
+    }
+}
+
+async fn reject(mut rejects: Rejected) {
+    while let Some(job) = rejects.recv().await {
+        job.complete(Some(StoreError::NotSent(Failure::Unavailable("not connected".into()))));
+    }
+}
+
+impl fmt::Debug for SimStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sim").finish_non_exhaustive()
+    }
+}
+
+impl Store for SimStore {
+    fn wake(&self, kind: Kind) -> Wake {
+        if kind == Kind::SetNx { Wake::Poll } else { Wake::Message }
+    }
+
+    fn shard(&self, target: &Target) -> Shard {
+        let sum: u32 = target.name.as_str().bytes().map(u32::from).sum();
+        Shard(sum % SHARDS)
+    }
+
+    fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
+        let take = OwnedTake::new(take);
+        if take.queues() || take.flags() {
+            self.client.state().places.insert(take.spot.clone());
+        }
+        let target = take.spot.target.clone();
+        self.request(&target, done, move |server| server.take(&take));
+    }
+
+    fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
+        let target = takes[0].spot.target.clone();
+        let takes: Vec<_> = takes.iter().map(OwnedTake::new).collect();
+        self.request(&target, done, move |server| server.take_all(&takes));
+    }
+
+    fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>) {
+        let of = spot.clone();
+        self.request(&spot.target, done, move |server| server.give(&of, from, length));
+    }
+
+    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
+        let of = spot.clone();
+        self.request(&spot.target, done, move |server| Ok(server.lower(&of, to)));
+    }
+
+    fn lower_first(&self, spot: &Spot, to: u32) -> bool {
+        let link = self.client.state().links.get(&self.shard(&spot.target)).cloned();
+        let of = spot.clone();
+        let done = |_: Result<Given, StoreError>| {};
+        let job = Request::new(done, move |server: &SimServer| Ok(server.lower(&of, to)));
+        link.is_some_and(|link| link.send(Box::new(job)).is_none())
+    }
+
+    fn renew(&self, _kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>) {
+        let Some((first, _)) = holds.first() else { return };
+        let holds: Vec<_> = holds.iter().map(|(spot, length)| ((*spot).clone(), *length)).collect();
+        self.request(&first.target, done, move |server| {
+            holds.iter().map(|(spot, length)| server.renew(spot, *length)).collect()
+        });
+    }
+
+    fn doubt(&self, shard: Shard, _silence: Duration) {
+        let link = self.client.state().links.get(&shard).cloned();
+        link.iter().for_each(Link::cut);
+    }
+
+    fn force(&self, target: &Target, done: impl Done<Forced>) {
+        let of = target.clone();
+        self.request(target, done, move |server| server.force(&of));
+    }
+
+    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
+        match *question {
+            Question::Holder(target, owner) => {
+                let of = target.clone();
+                self.request(target, done, move |server| server.holder(&of, owner));
+            }
+            Question::Token(target) => {
+                let of = target.clone();
+                self.request(target, done, move |server| server.token(&of));
+            }
+            Question::Queue(target) => {
+                let of = target.clone();
+                self.request(target, done, move |server| Ok(server.queue(&of)));
+            }
+            // As old as it has to be.
+            Question::Uptime => drop(done),
+        }
+    }
+
+    fn change(&self, target: &Target, change: &Change, done: impl Done<i64>) {
+        let (of, change) = (target.clone(), change.clone());
+        self.request(target, done, move |server| server.change(&of, &change));
+    }
+
+    fn forget_change(&self, target: &Target, change: &Change, done: impl Done<()>) {
+        let change = change.clone();
+        self.request(target, done, move |server| {
+            server.forget_change(&change);
+            Ok(())
+        });
+    }
+
+    fn write_fenced(&self, _key: &Name, _token: u64, _value: &[u8], done: impl Done<Option<u64>>) {
+        drop(done);
+    }
+
+    fn watch(&self, topic: &Topic) -> Watch {
+        self.client.state().topics.insert(topic.clone(), false);
+        let _ = self.client.messages.send(Message::Watching(topic.clone()));
+        Watch::Pending
+    }
+
+    fn unwatch(&self, topic: &Topic) {
+        self.client.state().topics.remove(topic);
+    }
+
+    fn left(&self, spot: &Spot) -> Option<Duration> {
+        let is_left =
+            matches!(spot.target.kind, Kind::Fair | Kind::Write) && self.client.state().places.remove(spot);
+        if is_left && spot.target.kind == Kind::Write {
+            // Without it the flag goes by itself, a little later.
+            let of = spot.clone();
+            self.request(
+                &spot.target,
+                |_: Result<(), StoreError>| {},
+                move |server| {
+                    server.unflag(&of);
+                    Ok(())
+                },
+            );
+            return None;
+        }
+        is_left.then_some(PLACE)
+    }
+
+    fn detach(&self, spot: &Spot, done: impl Done<()>) {
+        let of = spot.clone();
+        self.request(&spot.target, done, move |server| {
+            server.detach(&of);
+            Ok(())
+        });
+    }
+
+    async fn open(&self) -> Result<(), Failure> {
+        for shard in all_shards() {
+            if self.is_out(shard) {
+                return Err(Failure::Unavailable("a fault of the test".into()));
+            }
+            self.connect(shard);
+        }
+        Ok(())
+    }
+
+    async fn run(&self) {
+        let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((messages, rejects)) = begun else { return };
+        tokio::select! {
+            biased;
+            () = self.closed.notified() => {}
+            () = self.deliver(messages) => {}
+            () = reject(rejects) => {}
+            () = self.keep_connected(Shard(0)) => {}
+            () = self.keep_connected(Shard(1)) => {}
+            () = self.beat() => {}
+        }
+        self.client.cut();
+    }
+
+    fn close(&self) {
+        self.closed.notify_one();
+    }
+}
