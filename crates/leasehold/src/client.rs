@@ -1,10 +1,9 @@
 //! The client: where locks come from.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -19,6 +18,7 @@ use crate::fair::FairLock;
 use crate::fence::Stale;
 use crate::fenced::FencedLock;
 use crate::hold::Hold;
+use crate::holds::HoldRegistry;
 use crate::latch::Latch;
 use crate::leased_semaphore::LeasedSemaphore;
 use crate::lock::Lock;
@@ -29,7 +29,6 @@ use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::sets::Sets;
 use crate::time;
 
 /// A connection to one lock engine. Cheap to clone; all clones are one client.
@@ -300,10 +299,7 @@ pub(crate) struct Shared {
     pub(crate) label: String,
     pub(crate) watchdog: Duration,
     pub(crate) outage_limit: Duration,
-    /// The holds of owners that callers name. Those of drawn owners belong to their guards alone.
-    named: Mutex<HashMap<Spot, Weak<Hold>>>,
-    /// The holds of groups, of drawn owners, too.
-    sets: Sets,
+    pub(crate) holds: HoldRegistry,
     guards: Apart<AtomicUsize>,
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
@@ -337,8 +333,7 @@ impl Shared {
             label,
             watchdog,
             outage_limit,
-            named: Mutex::default(),
-            sets: Sets::default(),
+            holds: HoldRegistry::default(),
             guards: Apart::default(),
             closed: AtomicBool::new(false),
             changed: Notify::new(),
@@ -366,46 +361,17 @@ impl Shared {
         hold.inspect(|hold| hold.tell_owner())
     }
 
-    /// The hold of a named owner, the same for all who ask for it while anybody has it.
-    pub(crate) fn named_hold(self: &Arc<Self>, spot: Spot) -> Arc<Hold> {
-        if let Some(hold) = self.drawn_hold(&spot) {
-            return hold;
-        }
-        let key = spot.of_hold();
-        let mut named = self.named();
-        named.get(&key).and_then(Weak::upgrade).unwrap_or_else(|| {
-            let hold = Arc::new(Hold::named(Arc::clone(self), spot));
-            named.insert(key, Arc::downgrade(&hold));
-            hold
-        })
-    }
-
     /// The hold of an owner, if it can have one there.
     pub(crate) fn hold_of(self: &Arc<Self>, spot: Spot) -> Result<Arc<Hold>, Invalid> {
-        if spot.target.kind == Kind::Group { self.sets.hold(self, spot) } else { Ok(self.named_hold(spot)) }
+        // Those of a group are all in the registry.
+        let drawn = if spot.target.kind == Kind::Group { None } else { self.drawn_hold(&spot) };
+        drawn.map_or_else(|| self.holds.hold(self, spot), Ok)
     }
 
     /// The owner as the engine sees it, if it is one of this client's.
     pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, Invalid> {
         let owner = owner.at(self.id);
         if owner.client == self.id { Ok(owner) } else { Err(Invalid::ForeignOwner(owner.into())) }
-    }
-
-    /// Forgets a named hold that nobody has any more.
-    pub(crate) fn forget_hold(&self, spot: &Spot) {
-        if spot.target.kind == Kind::Group {
-            return self.sets.forget(spot);
-        }
-        let key = spot.of_hold();
-        let mut named = self.named();
-        // Somebody may have asked for it again in the meantime.
-        if named.get(&key).is_some_and(|hold| hold.strong_count() == 0) {
-            named.remove(&key);
-        }
-    }
-
-    fn named(&self) -> MutexGuard<'_, HashMap<Spot, Weak<Hold>>> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Invalid> {

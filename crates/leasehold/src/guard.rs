@@ -215,7 +215,7 @@ impl Guard {
             let spot = Spot { target: Target::new(kind, target.name.clone()), owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
-            match hold.shared.named_hold(spot).enter(&entry, None).await? {
+            match hold.shared.hold_of(spot)?.enter(&entry, None).await? {
                 Tried::Granted(guard) => Ok(Ok(guard)),
                 Tried::Busy(busy) => Ok(Err(busy.holder)),
             }

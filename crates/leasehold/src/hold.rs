@@ -419,7 +419,7 @@ fn unseen(loss: Loss) -> Result<Busy, Failure> {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.seat.get_mut().named {
-            self.shared.forget_hold(&self.spot);
+            self.shared.holds.forget(&self.spot);
         }
     }
 }

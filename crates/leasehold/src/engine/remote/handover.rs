@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::io::Io;
 use super::queues::Queues;
 use super::renewal::Renewal;
 use crate::engine::{Aftermath, Handover, Spot, Target, Ticket};
@@ -22,11 +23,25 @@ pub(super) struct LocalHandover {
     passing: Mutex<HashMap<Target, Guard>>,
     queues: Arc<Queues>,
     renewal: Arc<Renewal>,
+    io: Io,
 }
 
 impl LocalHandover {
-    pub(super) fn new(queues: Arc<Queues>, renewal: Arc<Renewal>) -> Self {
-        Self { passing: Mutex::default(), queues, renewal }
+    pub(super) fn new(queues: Arc<Queues>, renewal: Arc<Renewal>, io: Io) -> Self {
+        Self { passing: Mutex::default(), queues, renewal, io }
+    }
+
+    /// Sees to it that nothing of this hold is on its way any more at that time, even if no waiter is ever polled again.
+    fn recall_at(&self, end: Instant, hold: &Arc<Hold>) {
+        let hold = Arc::downgrade(hold);
+        self.io.spawn(async move {
+            time::sleep_until(end).await;
+            if let Some(hold) = hold.upgrade()
+                && let Some(handover) = hold.shared.engine.handover()
+            {
+                handover.recall(&hold);
+            }
+        });
     }
 
     fn passing(&self) -> MutexGuard<'_, HashMap<Target, Guard>> {
@@ -45,7 +60,7 @@ impl Handover for LocalHandover {
             return None;
         }
         if is_first {
-            recall_at(budget.end(), hold);
+            self.recall_at(budget.end(), hold);
         }
         let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
         let lost = self.passing().insert(hold.spot.target.clone(), guard);
@@ -89,17 +104,4 @@ impl Handover for LocalHandover {
         drop(passing);
         drop(guard);
     }
-}
-
-/// Sees to it that nothing of this hold is on its way any more at that time, even if no waiter is ever polled again.
-fn recall_at(end: Instant, hold: &Arc<Hold>) {
-    let hold = Arc::downgrade(hold);
-    time::spawn_apart(async move {
-        time::sleep_until(end).await;
-        if let Some(hold) = hold.upgrade()
-            && let Some(handover) = hold.shared.engine.handover()
-        {
-            handover.recall(&hold);
-        }
-    });
 }

@@ -129,7 +129,7 @@ impl<S: Store> Inner<S> {
         let renewal = Arc::new(Renewal::new(Arc::clone(&queues)));
         Arc::new_cyclic(|inner: &Weak<Self>| Self {
             store: store(Weak::<Self>::clone(inner)),
-            handover: LocalHandover::new(Arc::clone(&queues), Arc::clone(&renewal)),
+            handover: LocalHandover::new(Arc::clone(&queues), Arc::clone(&renewal), io.clone()),
             queues,
             renewal,
             undos: Undos::default(),

@@ -1,21 +1,24 @@
-//! Which values of a group each owner has to do with.
+//! Which hold an owner has.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use crate::client::Shared;
-use crate::engine::{Spot, Target};
+use crate::engine::{Kind, Spot, Target};
 use crate::error::Invalid;
 use crate::hold::Hold;
 use crate::name::Name;
 use crate::owner::OwnerId;
 
-/// The holds of all groups, by owner.
+/// The holds that more than one caller can ask for: those of owners that callers name, and all of groups. Others belong to
+/// their guards alone.
 ///
-/// An engine counts an owner for each value by itself, and a hold counts for all of its values at once. Both agree only
-/// if two holds of one owner have no value in common.
+/// An engine counts an owner for each value of a group by itself, and a hold counts for all of its values at once. Both agree
+/// only if two holds of one owner have no value in common.
 #[derive(Debug, Default)]
-pub(crate) struct Sets {
+pub(crate) struct HoldRegistry {
+    // Invariant: at most one hold for each target of an owner. A hold that is upgraded here is dropped when the mutex is free
+    // again: it may be the last to go, and leaves the registry then.
     holds: Mutex<HashMap<(Name, OwnerId), Vec<Entry>>>,
 }
 
@@ -25,18 +28,22 @@ struct Entry {
     hold: Weak<Hold>,
 }
 
-impl Sets {
-    /// The hold of an owner, the same for all who ask for it while anybody has it.
+impl HoldRegistry {
+    /// The hold of an owner, the same for all callers that ask for it while one of them has it.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid::SetsOverlap`] if the owner has to do with some of the same values of a group.
     pub(crate) fn hold(&self, shared: &Arc<Shared>, spot: Spot) -> Result<Arc<Hold>, Invalid> {
+        let target = spot.of_hold().target;
         let mut holds = self.holds();
-        let entries = holds.entry((spot.target.name.clone(), spot.owner)).or_default();
+        let entries = holds.entry((target.name.clone(), spot.owner)).or_default();
         let mut known = None;
-        for entry in entries.iter().filter(|entry| entry.target.overlaps(&spot.target)) {
+        for entry in entries.iter().filter(|entry| entry.concerns(&target)) {
             // One that is just being dropped still has to give back what it holds.
             match entry.hold.upgrade() {
-                Some(hold) if entry.target == spot.target => known = Some(hold),
+                Some(hold) if entry.target == target => known = Some(hold),
                 Some(hold) => {
-                    // Not under the mutex: it may be the last to go.
                     drop(holds);
                     drop(hold);
                     return Err(Invalid::SetsOverlap);
@@ -47,13 +54,12 @@ impl Sets {
         if let Some(hold) = known {
             return Ok(hold);
         }
-        let target = spot.target.clone();
         let hold = Arc::new(Hold::named(Arc::clone(shared), spot));
         entries.push(Entry { target, hold: Arc::downgrade(&hold) });
         Ok(hold)
     }
 
-    /// Forgets the holds of an owner that nobody has any more.
+    /// Forgets the holds of an owner under a name that no caller has any more.
     pub(crate) fn forget(&self, spot: &Spot) {
         let mut holds = self.holds();
         let key = (spot.target.name.clone(), spot.owner);
@@ -67,5 +73,12 @@ impl Sets {
 
     fn holds(&self) -> MutexGuard<'_, HashMap<(Name, OwnerId), Vec<Entry>>> {
         self.holds.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Entry {
+    /// Whether it is the same hold, or one that cannot be beside it.
+    fn concerns(&self, target: &Target) -> bool {
+        self.target == *target || (target.kind == Kind::Group && self.target.overlaps(target))
     }
 }
