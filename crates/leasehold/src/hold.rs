@@ -241,8 +241,11 @@ impl Hold {
         };
         let attempt = asked.await?;
         if let Attempt::Granted(until, _) = attempt {
-            if let Some(until) = until {
-                term.lasts(until);
+            match (until, lease) {
+                // Renewals may have moved the deadline on since the reply was read.
+                (Some(until), Lease::Kept(_)) if seat.count > 0 => term.lasts_at_least(until),
+                (Some(until), _) => term.lasts(until),
+                (None, _) => {}
             }
             match term.claim(Bounds { lease, limit }) {
                 // A caller that takes the lock by force has had it, and is told by its guard that it is lost again.
@@ -362,7 +365,8 @@ impl Hold {
         }
         seat.extends(length);
         match self.shared.engine.renew(&self.spot, length).await? {
-            Renewed::Until(until) => term.lasts(until),
+            // Renewals may have moved the deadline on since the reply was read.
+            Renewed::Until(until) => term.lasts_at_least(until),
             Renewed::Gone => term.lose(Loss::Gone),
         }
         let Some(loss) = term.loss() else { return Ok(term.remaining()) };

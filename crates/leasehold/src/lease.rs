@@ -48,13 +48,20 @@ impl Bounds {
             Lease::Kept(_) => Loss::Unreachable,
             Lease::Fixed(_) => Loss::Expired,
         };
-        trusted(end, length, loss)
+        Until::Deadline(end - margin(length), loss)
     }
-}
 
-/// Up to a margin before `end`, which comes after a lease of `length`.
-pub(crate) fn trusted(end: Instant, length: Duration, loss: Loss) -> Until {
-    Until::Deadline(end - margin(length), loss)
+    /// Until when a hold may be trusted that ends at `end` and that nothing renews.
+    pub(crate) fn until_end(&self, end: Instant, now: Instant) -> Until {
+        let loss = if self.limit == Some(end) { Loss::MaxHold } else { Loss::Expired };
+        let left = end.saturating_duration_since(now);
+        let length = match self.lease {
+            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
+            Lease::Kept(length) => length.min(left),
+            Lease::Fixed(_) => left,
+        };
+        Until::Deadline(end - margin(length), loss)
+    }
 }
 
 /// When an engine forgets a hold by itself: after its lease, or when an extension of it is over.

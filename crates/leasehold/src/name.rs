@@ -75,8 +75,9 @@ pub(crate) type ByName = BuildHasherDefault<AsItIs>;
 pub(crate) struct AsItIs(u64);
 
 impl Hasher for AsItIs {
-    fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("a name gives its hash, which is a number")
+    /// A name gives its hash, which is a number. Anything else is mixed in.
+    fn write(&mut self, bytes: &[u8]) {
+        self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
 
     fn write_u64(&mut self, hash: u64) {

@@ -154,7 +154,8 @@ impl AcquireQuorum {
         let deadline = wait.and_then(|wait| begun.checked_add(wait));
         // Those who failed together must not come back together, or nobody ever gets a majority.
         let back_off = BackOff::exponential(Duration::from_millis(10), Duration::from_millis(250));
-        for failures in 0.. {
+        let mut failures = 0_u32;
+        loop {
             let error = match Round::begin(&lock, lease).run().await {
                 Ok(guard) => return Ok(guard),
                 Err(AcquireError::Timeout { holder, .. }) => {
@@ -168,8 +169,8 @@ impl AcquireQuorum {
                 return Err(error);
             }
             time::sleep_until(again).await;
+            failures = failures.saturating_add(1);
         }
-        unreachable!("there is no last of all numbers")
     }
 }
 

@@ -91,9 +91,10 @@ impl Faults {
         self.faulty.script().refusal = Some(Failure::Denied("a fault of the test".into()));
     }
 
-    /// Requests fail from now on, as without a server.
+    /// Requests fail from now on, as without a server. Waiters notice at once, as they do when a connection is lost.
     pub fn outage(&self) {
         self.faulty.script().refusal = Some(Failure::Unavailable("a fault of the test".into()));
+        self.faulty.memory.hint_all();
     }
 
     /// Answers come this much later from now on. What was asked is done at once.

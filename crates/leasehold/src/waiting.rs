@@ -1,7 +1,7 @@
 //! The one waiting loop: try, join the line, try again, sleep, try again.
 //!
-//! A hint is only a hint. It may be late, doubled or missing: no waiter sleeps past the time the engine told it,
-//! its own deadline, or a safety cap, whichever comes first. An engine inside the process sees to the last by itself.
+//! A hint is only a hint. It may be late, doubled or missing: no waiter sleeps past the time the engine told it or its own
+//! deadline, and the [sweep](crate::engine) of its engine wakes every waiter now and then.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -121,11 +121,7 @@ pub(crate) fn wait<'a, A: Awaited>(
         let mut rest = Rest::default();
         loop {
             let ticket = turn.as_ref().map(|turn| turn.ticket);
-            let tried = match try_at_once(awaited, ticket).await {
-                Some(tried) => tried,
-                None => wait.bounded(pin!(awaited.attempt(ticket))).await?,
-            };
-            let told = match tried {
+            let told = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
                 Ok(Tried::Granted(got)) => {
                     // Whoever shuts down may have looked for guards before this one was there.
                     awaited.shared().check_open()?;
@@ -136,7 +132,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                         if awaited.queues() {
                             // Whoever was queued by its first try has a place to give up, too.
                             let nobody = &mut Context::from_waker(Waker::noop());
-                            drop(turn.unwrap_or_else(|| Turn::take(awaited, busy, nobody).0));
+                            drop(turn.unwrap_or_else(|| Turn::take(awaited, nobody).0));
                         }
                         // What a client that shuts down takes back was not another holder's.
                         awaited.shared().check_open()?;
@@ -158,39 +154,22 @@ pub(crate) fn wait<'a, A: Awaited>(
                 failures = failures.saturating_add(1);
                 continue;
             }
-            let longest = awaited.shared().engine.longest_sleep(awaited.spot());
-            let length = [told.retry_in, longest].into_iter().flatten().min();
             let (place, next) = match turn.take() {
                 Some(place) => (place, Next::Sleep),
-                None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, told, context))).await,
+                None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, context))).await,
             };
             let place = turn.insert(place);
             if next == Next::Look {
                 rest.of(Box::pin(wait.listening(place))).await?;
             } else {
+                let longest = awaited.shared().engine.longest_sleep(place.spot, place.ticket);
+                let length = [told.retry_in, longest].into_iter().flatten().min();
                 // The hint is asked first: if it is there, nobody need look at the clock.
                 let awoken = rest.of(race(place.hint(next), wait.timer(length))).await;
                 wait.awake(&awoken)?;
             }
         }
     }
-}
-
-/// Tries once on an engine that answers at once, and keeps nothing of it: whatever such a try needs is on the stack.
-fn try_at_once<A: Awaited>(
-    awaited: &A,
-    turn: Option<Ticket>,
-) -> impl Future<Output = Option<Result<Tried<A::Got>, AcquireError>>> {
-    poll_fn(move |context| {
-        if !awaited.shared().engine.answers_at_once() {
-            return Poll::Ready(None);
-        }
-        Poll::Ready(match pin!(awaited.attempt(turn)).poll(context) {
-            Poll::Ready(tried) => Some(tried),
-            // Another step of the same hold is being made by another thread.
-            Poll::Pending => None,
-        })
-    })
 }
 
 /// What a waiter does between two tries. Every way round its loop leads through here, so no defect elsewhere can make
@@ -410,10 +389,10 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes a place after a try was told `told`.
-    fn take<A: Awaited>(awaited: &'a A, told: Busy, context: &mut Context<'_>) -> (Self, Next) {
+    /// Takes a place after a try that was told that the lock is busy.
+    fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> (Self, Next) {
         let (shared, spot) = (awaited.shared(), awaited.spot());
-        let (ticket, looks) = shared.engine.join(spot, awaited.relays(), told, context);
+        let (ticket, looks) = shared.engine.join(spot, awaited.relays(), context);
         (Self { shared, spot, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
     }
 

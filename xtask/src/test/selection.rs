@@ -73,7 +73,7 @@ pub(super) const ALL: Selection = Selection {
 /// The unit tests that start a server.
 const UNIT_WITH_SERVER: &[&str] = &[
     "engine::model::",
-    "engine::redis::calls::tests::a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others",
+    "engine::redis::tests::a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others",
 ];
 
 /// What needs no server and no other program.
@@ -188,7 +188,7 @@ mod tests {
     /// A skipped test that has another name by now would run, and find no server where there is none.
     #[test]
     fn what_is_skipped_is_there() {
-        let calls = include_str!("../../../crates/leasehold/src/engine/redis/calls.rs");
+        let calls = include_str!("../../../crates/leasehold/src/engine/redis/mod.rs");
         let engine = include_str!("../../../crates/leasehold/src/engine/mod.rs");
         let [model, record] = UNIT_WITH_SERVER else { panic!("{UNIT_WITH_SERVER:?}") };
         assert!(model.ends_with("::model::") && engine.contains("mod model;"));

@@ -21,7 +21,8 @@ async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
     let holder = lock.acquire().await.unwrap();
     let mut sleeper = pin!(lock.acquire().into_future());
     assert!(poll_once(sleeper.as_mut()).is_pending());
-    let behind = tokio::spawn(lock.acquire().into_future());
+    let behind = lock.acquire().into_future();
+    let behind = tokio::spawn(async { drop(behind.await.unwrap()) });
     sleep(Duration::from_secs(1)).await;
     assert_eq!(faults.waiters("a"), 2);
 
@@ -31,9 +32,8 @@ async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
     let newcomer = lock.acquire().await.unwrap();
     assert!(freed.elapsed() <= Duration::from_millis(200), "{:?}", freed.elapsed());
     drop(newcomer);
-    let passed = behind.await.unwrap().unwrap();
-    assert!(freed.elapsed() <= Duration::from_secs(31), "the safety cap at the latest");
-    drop(passed);
+    behind.await.unwrap();
+    assert!(freed.elapsed() <= Duration::from_millis(200), "{:?}", freed.elapsed());
 
     // The sleeper was passed, not forgotten.
     assert!(sleeper.await.unwrap().is_held());

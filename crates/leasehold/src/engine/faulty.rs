@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Question, Released, Renewed, Reply,
-    Spot, Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Question, Released, Renewed, Reply, Spot,
+    Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::error::Failure;
@@ -106,13 +106,9 @@ impl Engine for Faulty {
         self.memory.let_go(spot);
     }
 
-    fn join(&self, spot: &Spot, heir: bool, told: Busy, context: &mut Context<'_>) -> (Ticket, bool) {
+    fn join(&self, spot: &Spot, heir: bool, context: &mut Context<'_>) -> (Ticket, bool) {
         // Always looks once more: what a try was told may be old when its answer comes.
-        (self.memory.join(spot, heir, told, context).0, true)
-    }
-
-    fn longest_sleep(&self, spot: &Spot) -> Option<Duration> {
-        self.memory.longest_sleep(spot)
+        (self.memory.join(spot, heir, context).0, true)
     }
 
     fn listening(&self, spot: &Spot) -> Reply<()> {

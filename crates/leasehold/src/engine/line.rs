@@ -1,109 +1,104 @@
-//! The line of those who wait for one name: first come, first served.
+//! The waiters of one name: first come, first served.
+//!
+//! A free lock is kept for the front waiter, which is told so and woken. It is a future of the caller's, and futures can be
+//! left unpolled. So a [sweep](Line::sweep) looks about every [`PERIOD`] at each line that has waiters, and skips a front
+//! waiter that was told to look and has not come. Engines run the sweep on a thread of their own: neither a caller's clock
+//! nor a caller's runtime that is not driven any more can hold it up.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use super::Ticket;
 use super::aftermath::Aftermath;
-use super::{Busy, Ticket};
 use crate::time::Instant;
 
-/// Waiters in the order in which they came, and whose turn it is.
+/// How often the sweep looks at a line.
+const PERIOD: Duration = Duration::from_millis(100);
+
+/// A front waiter that has not come by the second look after it was told is late.
+const LATE: u32 = 2;
+
+/// Where order is all that counts, a late front waiter keeps its place for so many looks after it was its turn: a second.
+const STRICTLY_LATE: u32 = 10;
+
+/// After so many looks every waiter is told to look, whatever may be the reason that it was not: every 30 s.
+const ALL: u32 = 300;
+
+/// How long to pause after a look over all lines that took so long: however many there are, at most one part in fifty of a
+/// thread's time goes into this.
+pub(crate) fn pause_after(look: Duration) -> Duration {
+    PERIOD.max(look * 50)
+}
+
+/// Waiters in the order in which they came, and whether the lock is reserved for the front waiter: the first that is
+/// present.
+//
+// Invariant: a waiter that is absent has been told and woken since it was last polled. It looks when it is polled next, so
+// nothing need be told to it before.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// By ticket. Who has left in the middle is only marked, lest all behind it have to move up: never the first, and never
-    /// more than half of them.
+    /// By ticket. A waiter that has left in the middle is only marked, lest all behind it have to move up: never the first,
+    /// and never more than half of them.
     waiters: VecDeque<Waiter>,
     /// How many are marked.
-    left: usize,
-    /// Since when the head has been told that the lock is free.
-    promised: Option<Instant>,
-    /// Nobody but the head, until it is thrown out.
+    left: u32,
+    /// How often the sweep has looked.
+    looks: u32,
+    /// At which look the lock became free for the waiters, if it is.
+    reserved: Option<u32>,
+    /// How many waiters were skipped in a row.
+    skipped: u32,
+    /// No waiter is passed before it is removed.
     strict: bool,
-    /// Somebody looks from time to time whether the head comes when it is called.
-    watched: bool,
+    /// The sweep knows of this line.
+    swept: bool,
 }
 
 #[derive(Debug, Default)]
 struct Waiter {
     ticket: Ticket,
+    waker: Option<Waker>,
+    /// At which look of the sweep it was last told, or polled after that.
+    told_at: u32,
+    call: Call,
     presence: Presence,
-    hinted: bool,
-    /// It can have what another waiter gives it.
+    /// It can have the hold of another waiter as it is.
     #[cfg(feature = "remote")]
     heir: bool,
-    waker: Option<Waker>,
+}
+
+/// How far a waiter is in following a call to look.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum Call {
+    /// There was none, or it has looked.
+    #[default]
+    No,
+    /// It was told and has not been polled.
+    Told,
+    /// It was polled, and is about to look.
+    Heard,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Presence {
     #[default]
     There,
-    /// It did not come when it was its turn. Others go first until it is heard of again.
+    /// It was skipped. Others go first until it is polled again.
     Absent,
     Left,
 }
 
-/// How long a free lock is kept for the head of the line.
-///
-/// The head is somebody's future, and futures can be left lying about unpolled: after this time anybody may pass it.
-pub(crate) const PROMISE: Duration = Duration::from_millis(100);
-
-/// The same where order is all that counts: then the head loses its place.
-const STRICT_PROMISE: Duration = Duration::from_secs(1);
-
-/// How many behind the head look after it. If all did, a long line would do nothing but look.
-const IMPATIENT: usize = 8;
-
-/// Whether a free lock may be taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum MayTake {
-    Yes,
-    /// It is kept for the head so long.
-    In(Duration),
-    /// It is the turn of somebody else, and somebody nearer looks after that.
-    WhenHinted,
-}
-
-impl MayTake {
-    /// What to say to somebody whose turn it is not; nothing to somebody whose turn it is.
-    pub(crate) fn not_yet(self) -> Option<Busy> {
-        match self {
-            Self::Yes => None,
-            Self::In(wait) => Some(Busy { retry_in: Some(wait), ..Busy::default() }),
-            Self::WhenHinted => Some(Busy::default()),
-        }
-    }
-}
-
 impl Line {
-    /// A line whose order is kept: a head that does not come is not passed but thrown out.
+    /// A line whose order is kept: a front waiter that does not come is not passed but removed.
     pub(crate) fn strict() -> Self {
         Self { strict: true, ..Self::default() }
-    }
-
-    /// Throws out a head that did not come in time, and begins the turn of the next one.
-    pub(crate) fn throw_out_late(&mut self, now: impl Into<Instant>) -> Aftermath {
-        let Some(since) = self.promised else { return Aftermath::default() };
-        let now = now.into();
-        let late = now.saturating_duration_since(since) >= STRICT_PROMISE;
-        match self.head().filter(|_| late) {
-            Some(head) => self.leave(head, now),
-            None => Aftermath::default(),
-        }
     }
 
     /// Which place this is, from one.
     pub(crate) fn position(&self, ticket: Ticket) -> Option<usize> {
         let place = self.place(ticket)?;
         Some(self.waiters.range(..=place).filter(|waiter| !waiter.has_left()).count())
-    }
-
-    /// Lets one look.
-    pub(crate) fn hint(&mut self, ticket: Ticket) -> Option<Waker> {
-        let waiter = self.get_mut(ticket)?;
-        waiter.hinted = true;
-        waiter.waker.take()
     }
 
     pub(crate) fn join(&mut self, ticket: Ticket) {
@@ -115,182 +110,186 @@ impl Line {
         self.insert(Waiter { ticket, heir: true, ..Waiter::default() });
     }
 
-    /// Whether the head is an heir.
+    /// Whether the front waiter is an heir.
     #[cfg(feature = "remote")]
     pub(crate) fn has_heir(&self) -> bool {
-        self.first().is_some_and(|head| head.heir)
+        self.front().is_some_and(|front| front.heir)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.waiters.len() - self.left
-    }
-
-    /// The ticket of whoever came first of those who stand here.
-    #[cfg(feature = "remote")]
-    pub(crate) fn first_ticket(&self) -> Option<Ticket> {
-        self.waiters.front().map(|first| first.ticket)
-    }
-
-    /// Whether somebody has to begin to watch this line now.
-    pub(crate) fn begins_watch(&mut self) -> bool {
-        !std::mem::replace(&mut self.watched, true)
-    }
-
-    pub(crate) fn is_watched(&self) -> bool {
-        self.watched
-    }
-
-    /// Whether there is nobody to watch any more.
-    pub(crate) fn ends_watch(&mut self) -> bool {
-        self.watched = !self.is_empty();
-        !self.watched
-    }
-
-    /// The head, if it was called and has not come.
-    pub(crate) fn called(&self) -> Option<Ticket> {
-        self.first().filter(|head| head.hinted).map(|head| head.ticket)
-    }
-
-    /// The head does not come: everybody looks, and until it is heard of again, others go first. Where order is all that
-    /// counts, whoever looks [throws it out](Self::throw_out_late).
-    pub(crate) fn pass(&mut self) -> Vec<Waker> {
-        if !self.strict
-            && let Some(head) = self.head_mut()
-        {
-            head.presence = Presence::Absent;
-        }
-        self.hint_all()
-    }
-
-    /// Somebody is heard of, so it is there.
-    pub(crate) fn hear_of(&mut self, ticket: Ticket) {
-        if let Some(waiter) = self.get_mut(ticket) {
-            waiter.presence = Presence::There;
-        }
+        self.waiters.len() - self.left as usize
     }
 
     pub(crate) fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// Takes a waiter out. If it was its turn, the next one's turn begins.
-    pub(crate) fn leave(&mut self, ticket: Ticket, now: impl Into<Instant>) -> Aftermath {
-        let was_head = self.is_head(ticket);
+    /// The ticket of the waiter that came first.
+    #[cfg(feature = "remote")]
+    pub(crate) fn first_ticket(&self) -> Option<Ticket> {
+        self.waiters.front().map(|first| first.ticket)
+    }
+
+    /// Whether the sweep has to be told of this line, which it then is.
+    pub(crate) fn begins_sweep(&mut self) -> bool {
+        !std::mem::replace(&mut self.swept, true)
+    }
+
+    /// One look of the sweep: skips front waiters that were told and have not come, and tells the next. Every so often it
+    /// tells all waiters, in case that a call was lost. A line without waiters has nothing to sweep, and is forgotten.
+    pub(crate) fn sweep(&mut self) -> Option<Aftermath> {
+        self.swept = !self.is_empty();
+        if self.is_empty() {
+            return None;
+        }
+        self.looks = self.looks.wrapping_add(1);
+        let mut wakers = self.skip_late();
+        if self.looks.is_multiple_of(ALL) {
+            wakers.extend(self.hint_all());
+        }
+        let removed = if self.strict { self.remove_late() } else { Aftermath::default() };
+        Some(removed.also_waking(wakers))
+    }
+
+    /// The more waiters were skipped in a row, the more of the next are told: however many futures are left unpolled, the
+    /// first that is polled is found soon.
+    fn skip_late(&mut self) -> Vec<Waker> {
+        let looks = self.looks;
+        let mut wakers = Vec::new();
+        let skipped = self.skipped;
+        for front in self.waiters.iter_mut().filter(|waiter| waiter.is_there()) {
+            if !front.is_late(looks) {
+                break;
+            }
+            front.presence = Presence::Absent;
+            self.skipped = self.skipped.saturating_add(1);
+            // It may sleep again after it has heard the call, if what it found is not for this line to know.
+            wakers.extend(front.tell(looks));
+        }
+        if self.skipped > skipped {
+            let next = self.waiters.iter_mut().filter(|waiter| waiter.is_there());
+            wakers.extend(next.take(self.skipped as usize).filter_map(|waiter| waiter.tell(looks)));
+        }
+        wakers
+    }
+
+    /// Removes a waiter that was skipped, has the first place, and has kept a free lock from all others for long enough.
+    fn remove_late(&mut self) -> Aftermath {
+        let is_over = self.reserved.is_some_and(|at| self.looks.wrapping_sub(at) >= STRICTLY_LATE);
+        match self.waiters.front() {
+            Some(first) if is_over && first.presence == Presence::Absent => self.leave(first.ticket, false),
+            _ => Aftermath::default(),
+        }
+    }
+
+    /// A waiter looks, so it is present.
+    pub(crate) fn came(&mut self, ticket: Ticket) {
+        if let Some(waiter) = self.get_mut(ticket) {
+            waiter.presence = Presence::There;
+            waiter.call = Call::No;
+        }
+    }
+
+    /// Takes a waiter out. If it was its turn, the next one is told, provided that the lock is reserved or that the next
+    /// waiter has something to look for anyway, as the caller says.
+    pub(crate) fn leave(&mut self, ticket: Ticket, tell_next: bool) -> Aftermath {
+        let was_front = self.is_front(ticket);
         let discard = self.remove(ticket);
-        let wake = if was_head && self.promised.take().is_some() { self.promise(now) } else { None };
+        let wake = match self.reserved {
+            Some(_) if was_front => self.reserve_anew(),
+            None if was_front && tell_next => self.hint_front(),
+            _ => None,
+        };
         Aftermath { wake, discard, ..Aftermath::default() }
     }
 
-    /// The lock is free: it is the head's turn. Wake the head with what this returns.
-    pub(crate) fn promise(&mut self, now: impl Into<Instant>) -> Option<Waker> {
-        let head = self.head_mut()?;
-        head.hinted = true;
-        let waker = head.waker.take();
-        self.promised = Some(now.into());
-        waker
+    /// The lock is free: it is reserved for the front waiter. Wake that with what this returns.
+    pub(crate) fn reserve(&mut self) -> Option<Waker> {
+        if self.reserved.is_some() { self.hint_front() } else { self.reserve_anew() }
     }
 
-    /// Lets the head look when a hold that it sees as lasting until `before` now ends at `after`, which is sooner.
+    fn reserve_anew(&mut self) -> Option<Waker> {
+        self.reserved = (!self.is_empty()).then_some(self.looks);
+        self.hint_front()
+    }
+
+    /// The lock is taken, or there is too little for the front waiter: it is not reserved any more.
+    pub(crate) fn withdraw(&mut self) {
+        self.reserved = None;
+        self.skipped = 0;
+    }
+
+    pub(crate) fn is_reserved(&self) -> bool {
+        self.reserved.is_some()
+    }
+
+    /// Tells one waiter to look.
+    pub(crate) fn hint(&mut self, ticket: Ticket) -> Option<Waker> {
+        let looks = self.looks;
+        self.get_mut(ticket)?.tell(looks)
+    }
+
+    /// Tells the front waiter to look when a hold that it sees as lasting until `before` now ends at `after`, which is
+    /// sooner.
     pub(crate) fn hint_if_sooner(
         &mut self,
         before: Option<Instant>,
         after: Option<Instant>,
     ) -> Option<Waker> {
         let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
-        if sooner { self.hint_head() } else { None }
+        if sooner { self.hint_front() } else { None }
     }
 
-    /// Lets the head look. Its turn does not begin by it.
-    pub(crate) fn hint_head(&mut self) -> Option<Waker> {
-        let head = self.head_mut()?;
-        head.hinted = true;
-        head.waker.take()
+    /// Tells the front waiter to look. Nothing is reserved for it by that.
+    pub(crate) fn hint_front(&mut self) -> Option<Waker> {
+        let looks = self.looks;
+        self.waiters.iter_mut().find(|waiter| waiter.is_there())?.tell(looks)
     }
 
-    /// Lets everybody look. Nobody's turn begins or ends by it.
+    /// Tells all waiters to look. Nothing is reserved by that.
     pub(crate) fn hint_all(&mut self) -> Vec<Waker> {
-        self.waiters
-            .iter_mut()
-            .filter_map(|waiter| {
-                waiter.hinted = true;
-                waiter.waker.take()
-            })
-            .collect()
+        let looks = self.looks;
+        self.waiters.iter_mut().filter_map(|waiter| waiter.tell(looks)).collect()
     }
 
-    /// The lock is taken by somebody: nobody's turn. A head that was passed has to show itself again, and the next one, who
-    /// does not know what there is now, looks. Wake it with what this returns.
-    #[must_use = "somebody waits for it"]
-    pub(crate) fn taken(&mut self, by: Option<Ticket>) -> Option<Waker> {
-        let passed = self.promised.take().is_some() && !by.is_some_and(|ticket| self.is_head(ticket));
-        self.head_mut().filter(|_| passed)?.presence = Presence::Absent;
-        if by.is_some_and(|ticket| self.is_head(ticket)) { None } else { self.hint_head() }
-    }
-
-    /// The lock is taken by somebody who does not stand in this line, or there is too little for the head: nobody's turn,
-    /// and nobody's fault.
-    pub(crate) fn withdraw(&mut self) {
-        self.promised = None;
-    }
-
-    pub(crate) fn is_promised(&self) -> bool {
-        self.promised.is_some()
-    }
-
-    /// Whether somebody with this ticket, or with none, may take the lock that is free.
-    pub(crate) fn may_take(&self, ticket: Option<Ticket>, now: impl Into<Instant>) -> MayTake {
-        if self.head().is_none() || ticket.is_some_and(|ticket| self.is_head(ticket)) {
-            return MayTake::Yes;
-        }
-        let promised_for =
-            self.promised.map_or(Duration::ZERO, |since| now.into().saturating_duration_since(since));
-        let promise = if self.strict { STRICT_PROMISE } else { PROMISE };
-        match promise.checked_sub(promised_for) {
-            None | Some(Duration::ZERO) => MayTake::Yes,
-            Some(left) if self.looks_after_head(ticket) => MayTake::In(left),
-            Some(_) => MayTake::WhenHinted,
-        }
+    /// Whether a free lock may be taken by the waiter with this ticket, or by a caller without one.
+    pub(crate) fn may_take(&self, ticket: Option<Ticket>) -> bool {
+        let turn = self.turn();
+        turn.is_none() || turn == ticket
     }
 
     pub(crate) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        let looks = self.looks;
         let Some(waiter) = self.get_mut(ticket) else {
             return (Poll::Ready(()), Aftermath::default());
         };
         waiter.presence = Presence::There;
-        if std::mem::take(&mut waiter.hinted) {
+        if waiter.call == Call::Told {
+            (waiter.call, waiter.told_at) = (Call::Heard, looks);
             return (Poll::Ready(()), Aftermath::default());
         }
+        waiter.call = Call::No;
         let known = waiter.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
         let discard = if known { None } else { waiter.waker.replace(context.waker().clone()) };
         (Poll::Pending, Aftermath { discard, ..Aftermath::default() })
     }
 
-    pub(crate) fn is_head(&self, ticket: Ticket) -> bool {
-        self.head() == Some(ticket)
+    pub(crate) fn is_front(&self, ticket: Ticket) -> bool {
+        self.turn() == Some(ticket)
     }
 
-    /// The first who is there.
-    fn head(&self) -> Option<Ticket> {
-        self.first().map(|head| head.ticket)
+    /// Whose turn it is: the front waiter's, and where order is all that counts that of the first, present or not.
+    fn turn(&self) -> Option<Ticket> {
+        let first = if self.strict { self.waiters.front() } else { self.front() };
+        first.map(|first| first.ticket)
     }
 
-    fn first(&self) -> Option<&Waiter> {
+    fn front(&self) -> Option<&Waiter> {
         self.waiters.iter().find(|waiter| waiter.is_there())
     }
 
-    fn head_mut(&mut self) -> Option<&mut Waiter> {
-        self.waiters.iter_mut().find(|waiter| waiter.is_there())
-    }
-
-    /// Whether somebody in line, or who comes to it, is one of those behind the head who look after it.
-    fn looks_after_head(&self, ticket: Option<Ticket>) -> bool {
-        let Some(ticket) = ticket else { return !self.watched || self.len() <= IMPATIENT };
-        let before = self.waiters.iter().take_while(|waiter| waiter.ticket < ticket);
-        before.filter(|waiter| !waiter.has_left()).nth(IMPATIENT).is_none()
-    }
-
     fn place(&self, ticket: Ticket) -> Option<usize> {
-        // Most who are looked for are the first, or have just come.
+        // Most that are looked for are the first, or have just come.
         let is_at = |place: usize| self.waiters.get(place).is_some_and(|waiter| waiter.ticket == ticket);
         let last = self.waiters.len().wrapping_sub(1);
         let place = match [0, last].into_iter().find(|place| is_at(*place)) {
@@ -306,7 +305,7 @@ impl Line {
     }
 
     fn insert(&mut self, waiter: Waiter) {
-        // Tickets are drawn before the line can be seen: somebody may have come in between.
+        // Tickets are drawn before the line is locked: another waiter may have come in between.
         let place = match self.waiters.back() {
             Some(last) if last.ticket > waiter.ticket => {
                 self.waiters.partition_point(|other| other.ticket < waiter.ticket)
@@ -327,7 +326,8 @@ impl Line {
         }
         if self.waiters.is_empty() {
             self.waiters = VecDeque::new();
-        } else if self.left > self.waiters.len() / 2 {
+            self.withdraw();
+        } else if self.left as usize > self.waiters.len() / 2 {
             self.waiters.retain(|waiter| !waiter.has_left());
             self.waiters.shrink_to(self.waiters.len() * 2);
             self.left = 0;
@@ -337,6 +337,19 @@ impl Line {
 }
 
 impl Waiter {
+    /// Tells it to look, if it has not been told. Wake it with what this returns.
+    fn tell(&mut self, looks: u32) -> Option<Waker> {
+        if self.call == Call::No {
+            self.told_at = looks;
+        }
+        self.call = Call::Told;
+        self.waker.take()
+    }
+
+    fn is_late(&self, looks: u32) -> bool {
+        self.call != Call::No && looks.wrapping_sub(self.told_at) >= LATE
+    }
+
     fn is_there(&self) -> bool {
         self.presence == Presence::There
     }
@@ -351,30 +364,149 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::time;
 
-    #[test]
-    fn who_is_behind_a_head_that_is_passed_looks() {
-        let mut line = Line::default();
-        for ticket in 1..=3 {
+    /// A line of so many waiters, all of which sleep.
+    fn asleep(mut line: Line, waiters: Ticket) -> Line {
+        for ticket in 1..=waiters {
             line.join(ticket);
-            let (polled, after) = line.poll_hint(ticket, &mut Context::from_waker(Waker::noop()));
-            assert!(polled.is_pending());
-            after.run();
+            assert!(!is_told(&mut line, ticket));
         }
-        assert!(line.promise(time::now()).is_some());
-        assert!(line.taken(None).is_some(), "the second, by somebody who has passed the first");
-        assert_eq!((line.head(), line.called()), (Some(2), Some(2)));
-        assert!(line.taken(None).is_none(), "nobody is passed if it is nobody's turn");
-        line.hear_of(1);
-        assert_eq!(line.head(), Some(1));
-        line.promise(time::now());
-        assert!(line.taken(Some(2)).is_none(), "the second itself");
-        assert_eq!(line.head(), Some(2));
+        line
+    }
+
+    fn is_told(line: &mut Line, ticket: Ticket) -> bool {
+        let (polled, after) = line.poll_hint(ticket, &mut Context::from_waker(Waker::noop()));
+        after.run();
+        polled.is_ready()
+    }
+
+    fn sweep(line: &mut Line, looks: u32) {
+        (0..looks).filter_map(|_| line.sweep()).for_each(Aftermath::run);
     }
 
     #[test]
-    fn the_line_is_in_the_order_of_tickets_whoever_leaves() {
+    fn a_front_waiter_that_was_told_and_does_not_come_is_skipped() {
+        let mut line = asleep(Line::default(), 3);
+        assert!(line.reserve().is_some());
+        sweep(&mut line, LATE - 1);
+        assert!(line.may_take(Some(1)) && !line.may_take(Some(2)) && !line.may_take(None));
+        sweep(&mut line, 1);
+        assert!(line.may_take(Some(2)) && !line.may_take(Some(1)) && !line.may_take(None));
+        assert!(line.is_reserved() && is_told(&mut line, 2));
+        assert!(is_told(&mut line, 1), "it was skipped, not forgotten");
+        assert!(line.may_take(Some(1)) && !line.may_take(Some(2)));
+    }
+
+    #[test]
+    fn a_front_waiter_that_comes_is_not_skipped_however_often_it_is_told() {
+        let mut line = asleep(Line::default(), 2);
+        for _ in 0..ALL {
+            assert!(line.reserve().is_some());
+            sweep(&mut line, LATE - 1);
+            assert!(is_told(&mut line, 1));
+            line.came(1);
+            assert!(!is_told(&mut line, 1) && line.is_front(1));
+            if is_told(&mut line, 2) {
+                assert!(!is_told(&mut line, 2), "all are told now and then");
+            }
+        }
+    }
+
+    #[test]
+    fn a_front_waiter_that_looks_is_not_late_however_long_the_answer_takes() {
+        let mut line = asleep(Line::default(), 2);
+        line.reserve();
+        sweep(&mut line, LATE - 1);
+        assert!(is_told(&mut line, 1));
+        sweep(&mut line, LATE - 1);
+        assert!(line.is_front(1), "it was polled since the look before");
+        line.came(1);
+        sweep(&mut line, 5 * LATE);
+        assert!(line.is_front(1));
+        line.reserve();
+        assert!(is_told(&mut line, 1) && !is_told(&mut line, 1), "it has looked elsewhere, and sleeps");
+        sweep(&mut line, 5 * LATE);
+        assert!(line.is_front(1));
+    }
+
+    #[test]
+    fn a_front_waiter_that_was_not_told_is_not_late() {
+        let mut line = asleep(Line::default(), 2);
+        sweep(&mut line, ALL - 1);
+        assert!(line.is_front(1) && !is_told(&mut line, 1) && !is_told(&mut line, 2));
+        sweep(&mut line, 1);
+        assert!(is_told(&mut line, 1) && is_told(&mut line, 2), "all are told now and then");
+    }
+
+    #[test]
+    fn a_front_waiter_that_hears_and_does_not_look_is_skipped_and_told_again() {
+        let mut line = asleep(Line::default(), 2);
+        line.reserve();
+        assert!(is_told(&mut line, 1));
+        sweep(&mut line, LATE);
+        assert!(line.is_front(2) && is_told(&mut line, 2));
+        assert!(is_told(&mut line, 1), "an absent waiter has been told");
+    }
+
+    #[test]
+    fn a_reservation_goes_on_to_the_next_when_its_waiter_leaves() {
+        let mut line = asleep(Line::default(), 3);
+        line.reserve();
+        assert!(line.leave(1, false).wake.is_some());
+        assert!(line.is_reserved() && is_told(&mut line, 2));
+        line.withdraw();
+        assert!(line.leave(2, false).wake.is_none(), "the lock is taken, and there is nothing to look for");
+        assert!(line.reserve().is_some());
+        line.leave(3, true).run();
+        assert!(!line.is_reserved() && line.may_take(None));
+    }
+
+    #[test]
+    fn when_no_waiter_is_present_any_caller_may_take() {
+        let mut line = asleep(Line::default(), 2);
+        line.reserve();
+        sweep(&mut line, 2 * LATE);
+        assert!(line.may_take(None));
+        line.withdraw();
+        assert!(line.reserve().is_none() && is_told(&mut line, 2) && line.is_front(2));
+        line.leave(2, false).run();
+        line.leave(1, false).run();
+        assert!(!line.is_reserved(), "there is no waiter any more");
+    }
+
+    #[test]
+    fn many_waiters_that_do_not_come_are_skipped_in_a_few_looks() {
+        let mut line = asleep(Line::default(), 1_001);
+        line.reserve();
+        let mut is_found = || {
+            sweep(&mut line, 1);
+            is_told(&mut line, 1_001);
+            line.is_front(1_001)
+        };
+        assert!((1..=12 * LATE).any(|_| is_found()));
+    }
+
+    #[test]
+    fn in_a_strict_line_a_late_waiter_is_removed_after_a_second() {
+        let mut line = asleep(Line::strict(), 3);
+        line.hint_front();
+        sweep(&mut line, LATE);
+        assert!(is_told(&mut line, 2) && !is_told(&mut line, 3), "the next one looks in its place");
+        line.came(2);
+        sweep(&mut line, 2 * STRICTLY_LATE);
+        assert!(line.is_front(1), "the lock was not free");
+        line.reserve();
+        sweep(&mut line, STRICTLY_LATE - 1);
+        assert!(line.may_take(Some(1)) && !line.may_take(Some(2)) && !line.may_take(None));
+        assert!(is_told(&mut line, 2));
+        line.came(2);
+        sweep(&mut line, 1);
+        assert_eq!((line.position(1), line.position(2)), (None, Some(1)));
+        assert!(line.may_take(Some(2)) && is_told(&mut line, 2));
+    }
+
+    #[test]
+    fn a_line_is_in_the_order_of_tickets_whichever_waiter_leaves() {
         let (mut line, mut there, mut random) = (Line::default(), BTreeSet::new(), 1_u64);
         for step in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -388,16 +520,16 @@ mod tests {
                 let ticket = *there.iter().nth(place).unwrap();
                 assert_eq!(line.position(ticket), Some(place + 1));
                 there.remove(&ticket);
-                line.leave(ticket, time::now()).run();
+                line.leave(ticket, false).run();
                 assert_eq!(line.position(ticket), None);
-                line.leave(ticket, time::now()).run();
+                line.leave(ticket, false).run();
             }
-            assert_eq!(line.head(), there.first().copied());
-            assert_eq!((line.is_empty(), line.waiters.len() - line.left), (there.is_empty(), there.len()));
+            assert_eq!(line.turn(), there.first().copied());
+            assert_eq!((line.is_empty(), line.len()), (there.is_empty(), there.len()));
             assert!(line.waiters.len() <= 2 * there.len());
         }
         for ticket in there {
-            line.leave(ticket, time::now()).run();
+            line.leave(ticket, false).run();
         }
         assert_eq!(line.waiters.capacity(), 0);
     }

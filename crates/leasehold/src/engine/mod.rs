@@ -42,11 +42,6 @@ use crate::time::Instant;
 
 /// The state of all locks, somewhere.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
-    /// Whether every reply is there when it is asked for.
-    fn answers_at_once(&self) -> bool {
-        false
-    }
-
     /// Tries once to take or re-enter a lock. `turn` is the caller's place in its line, if it has one.
     ///
     /// A free lock goes to the head of the line; whoever comes without a turn does not overtake those who have one.
@@ -92,15 +87,15 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Stops looking after a hold and leaves it as it is.
     fn let_go(&self, spot: &Spot);
 
-    /// Joins the line of this target, at its end, after a try that was told `told`; and tells whether to look once more,
-    /// because something may have changed before and been hinted to others. If not, the next hint wakes the task of
-    /// `context`. An `heir` can have a hold as it is, of whatever owner.
-    fn join(&self, spot: &Spot, heir: bool, told: Busy, context: &mut Context<'_>) -> (Ticket, bool);
+    /// Joins the line of this target, at its end, after a try that was told [`Attempt::Busy`]; and tells whether the waiter has
+    /// to look once more, because something may have changed before it joined and have been hinted to others. If not, the
+    /// next hint wakes the task of `context`. An `heir` can have a hold as it is, of whatever owner.
+    fn join(&self, spot: &Spot, heir: bool, context: &mut Context<'_>) -> (Ticket, bool);
 
     /// Joins the line without a try before it.
     #[cfg(test)]
     fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
-        self.join(spot, heir, Busy::default(), &mut Context::from_waker(std::task::Waker::noop())).0
+        self.join(spot, heir, &mut Context::from_waker(std::task::Waker::noop())).0
     }
 
     /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
@@ -109,8 +104,11 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Ready when this place in the line should try again.
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
 
-    /// The longest that a waiter at this spot may sleep to whom nothing is said; nothing where the engine sees to that.
-    fn longest_sleep(&self, spot: &Spot) -> Option<Duration>;
+    /// The longest that a waiter at this spot may sleep where no message may tell it to look; nothing where one does, or the
+    /// sweep of the engine, which wakes every waiter now and then.
+    fn longest_sleep(&self, _spot: &Spot, _ticket: Ticket) -> Option<Duration> {
+        None
+    }
 
     /// Lets everybody in every line try again.
     fn hint_all(&self);

@@ -3,12 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::{Line, MayTake};
+use crate::engine::line::Line;
 use crate::engine::{Busy, Claim, Spot, Ticket};
 use crate::owner::{Owner, OwnerId};
-use crate::time::Now;
 
-/// A line of which everybody can see who stands where.
+/// A line whose order can be queried.
 #[derive(Debug)]
 pub(super) struct Fair {
     pub(super) line: Line,
@@ -43,35 +42,36 @@ impl Fair {
         self.waiters.insert(ticket, Waiter { owner: spot.owner, watched: false });
     }
 
-    pub(super) fn leave(&mut self, ticket: Ticket, now: &Now) -> Aftermath {
+    pub(super) fn leave(&mut self, ticket: Ticket, tell_next: bool) -> Aftermath {
         self.waiters.remove(&ticket);
-        let after = self.line.leave(ticket, now);
+        let after = self.line.leave(ticket, tell_next);
         self.changed(after)
     }
 
-    /// Whether the free lock may be taken, and what becomes of a head that did not come.
-    pub(super) fn may_take(&mut self, turn: Option<Ticket>, now: &Now) -> (bool, Aftermath) {
-        let after = self.line.throw_out_late(now);
-        let after = self.changed(after);
-        // Who has lost its place has to queue again.
-        let thrown_out = turn.is_some_and(|ticket| self.line.position(ticket).is_none());
-        (!thrown_out && self.line.may_take(turn, now) == MayTake::Yes, after)
+    /// One look of the sweep, which may remove a waiter that has kept a free lock from all others.
+    pub(super) fn sweep(&mut self) -> Option<Aftermath> {
+        let before = self.line.len();
+        let after = self.line.sweep()?;
+        Some(if self.line.len() < before { self.changed(after) } else { after })
     }
 
-    /// What somebody who does not get the lock is told.
-    pub(super) fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now, mut busy: Busy) -> Busy {
+    /// Whether the free lock may be taken.
+    pub(super) fn may_take(&self, turn: Option<Ticket>) -> bool {
+        // A waiter that has lost its place has to queue again.
+        let is_removed = turn.is_some_and(|ticket| self.line.position(ticket).is_none());
+        !is_removed && self.line.may_take(turn)
+    }
+
+    /// What a caller that does not get the lock is told.
+    pub(super) fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, mut busy: Busy) -> Busy {
         if let Some(waiter) = turn.and_then(|ticket| self.waiters.get_mut(&ticket)) {
             waiter.watched = claim.queue.is_some_and(|queue| queue.watched);
         }
         busy.position = turn.and_then(|ticket| self.line.position(ticket));
-        // Somebody has to look after a head that does not come.
-        if let (true, MayTake::In(wait)) = (self.line.is_promised(), self.line.may_take(turn, now)) {
-            busy.retry_in = Some(busy.retry_in.map_or(wait, |retry_in| retry_in.min(wait)));
-        }
         busy
     }
 
-    /// Lets those look who want to know of every change.
+    /// Tells the waiters that want to hear of every change.
     fn changed(&mut self, after: Aftermath) -> Aftermath {
         let watched = self.waiters.iter().filter(|(_, waiter)| waiter.watched).map(|(ticket, _)| *ticket);
         let watched: Vec<_> = watched.collect();

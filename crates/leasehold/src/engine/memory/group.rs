@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::held::Held;
-use super::slot::Machine;
+use super::primitive::{Exclusive, Holdable, Waited};
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
@@ -28,15 +28,50 @@ pub(super) struct Group {
     tokens: Tokens,
 }
 
-impl Machine for Group {
+impl Waited for Group {
     fn is_used(&self) -> bool {
         !self.holds.is_empty() || !self.lines.is_empty()
     }
 
-    fn token(&self) -> u64 {
-        self.tokens.last()
+    fn is_idle(&self) -> bool {
+        // Tokens that were minted are remembered for good.
+        !self.is_used() && self.token() == 0
     }
 
+    fn line(&mut self, target: &Target) -> &mut Line {
+        self.lines.entry(target.clone()).or_default()
+    }
+
+    fn line_if_any(&mut self, target: &Target) -> Option<&mut Line> {
+        self.lines.get_mut(target)
+    }
+
+    fn lines(&mut self) -> Vec<&mut Line> {
+        self.lines.values_mut().collect()
+    }
+
+    fn leave(&mut self, spot: &Spot, ticket: Ticket) -> Aftermath {
+        let Some(line) = self.lines.get_mut(&spot.target) else { return Aftermath::default() };
+        // The end that the next waiter saw, if it saw one, was that of earlier holds.
+        let after = line.leave(ticket, true);
+        if line.is_empty() {
+            self.lines.remove(&spot.target);
+        }
+        after
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
+        let spots: Vec<_> = self.holds.keys().cloned().collect();
+        let after = spots.iter().fold(Aftermath::default(), |after, spot| {
+            let ended = self.end(spot, Loss::Gone);
+            after.and(ended)
+        });
+        (!spots.is_empty(), after)
+    }
+}
+
+impl Holdable for Group {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let target = &claim.spot.target;
         let mut after = self.judge(target, now);
@@ -65,16 +100,11 @@ impl Machine for Group {
             let end = end.and_then(|ends| ends.into_iter().max());
             let retry_in = end.map(|at| at.saturating_duration_since(now.get()));
             return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), position: None }), after);
-        } else if let Some(busy) = self.lines.get(target).and_then(|line| line.may_take(turn, now).not_yet())
-        {
-            return (Attempt::Busy(busy), after);
+        } else if self.lines.get(target).is_some_and(|line| !line.may_take(turn)) {
+            return (Attempt::Busy(Busy::default()), after);
         }
-        for (set, line) in &mut self.lines {
-            if set == target {
-                after.also_wake(line.taken(turn));
-            } else if set.overlaps(target) {
-                line.withdraw();
-            }
+        for (_, line) in self.lines.iter_mut().filter(|(set, _)| set.overlaps(target)) {
+            line.withdraw();
         }
         let (held, until) = Held::new(claim, now);
         for value in target.values() {
@@ -91,18 +121,12 @@ impl Machine for Group {
             Some(held) if whole && held.count == from => {
                 held.count -= 1;
                 if held.count == 0 {
-                    return (Released::Left(0, None), after.and(self.end(spot, Loss::Gone, now)));
+                    return (Released::Left(0, None), after.and(self.end(spot, Loss::Gone)));
                 }
                 (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
             }
             _ => (Released::NotHeld, after.and(self.abandon(spot, from.saturating_sub(1), now))),
         }
-    }
-
-    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(target, now);
-        let holders = self.holders(target);
-        (!holders.is_empty(), after.and(self.break_off(&holders, target, Loss::ForceUnlocked, now)))
     }
 
     fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
@@ -115,7 +139,7 @@ impl Machine for Group {
     fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
         let after = self.judge(&spot.target, now);
         match self.holds.get_mut(spot) {
-            Some(_) if count == 0 => after.and(self.end(spot, Loss::Gone, now)),
+            Some(_) if count == 0 => after.and(self.end(spot, Loss::Gone)),
             Some(held) => {
                 held.count = held.count.min(count);
                 after
@@ -126,6 +150,29 @@ impl Machine for Group {
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
         self.holds.get(spot).map(|held| Arc::clone(&held.term))
+    }
+
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
+        let mut changed = Vec::new();
+        let mut after = Aftermath::default();
+        for (spot, held) in self.holds.iter_mut().filter(|(spot, _)| spot.owner.client == client) {
+            let before = held.expires;
+            held.retire(now);
+            changed.push((spot.target.clone(), (before, held.expires)));
+            after = after.and(lost(held, Loss::Shutdown));
+        }
+        for (target, ends) in &changed {
+            after = after.and(self.hint_if_sooner(target, *ends));
+        }
+        (changed.len(), after)
+    }
+}
+
+impl Exclusive for Group {
+    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
+        let after = self.judge(target, now);
+        let holders = self.holders(target);
+        (!holders.is_empty(), after.and(self.break_off(&holders, target, Loss::ForceUnlocked, now)))
     }
 
     fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
@@ -143,55 +190,8 @@ impl Machine for Group {
         (holding, after)
     }
 
-    fn line(&mut self, target: &Target) -> &mut Line {
-        self.lines.entry(target.clone()).or_default()
-    }
-
-    fn line_if_any(&mut self, target: &Target) -> Option<&mut Line> {
-        self.lines.get_mut(target)
-    }
-
-    fn lines(&mut self) -> Vec<&mut Line> {
-        self.lines.values_mut().collect()
-    }
-
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
-        let Some(line) = self.lines.get_mut(&spot.target) else { return Aftermath::default() };
-        let was_head = line.is_head(ticket);
-        let mut after = line.leave(ticket, now);
-        if was_head && after.wake.is_none() {
-            // The end that the next one saw, if it saw one, was that of somebody before.
-            after.wake = line.hint_head();
-        }
-        if line.is_empty() {
-            self.lines.remove(&spot.target);
-        }
-        after
-    }
-
-    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
-        let mut changed = Vec::new();
-        let mut after = Aftermath::default();
-        for (spot, held) in self.holds.iter_mut().filter(|(spot, _)| spot.owner.client == client) {
-            let before = held.expires;
-            held.retire(now);
-            changed.push((spot.target.clone(), (before, held.expires)));
-            after = after.and(lost(held, Loss::Shutdown));
-        }
-        for (target, ends) in &changed {
-            after = after.and(self.hint_if_sooner(target, *ends));
-        }
-        (changed.len(), after)
-    }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let spots: Vec<_> = self.holds.keys().cloned().collect();
-        let after = spots.iter().fold(Aftermath::default(), |after, spot| {
-            let ended = self.end(spot, Loss::Gone, now);
-            after.and(ended)
-        });
-        (!spots.is_empty(), after)
+    fn token(&self) -> u64 {
+        self.tokens.last()
     }
 }
 
@@ -212,25 +212,25 @@ impl Group {
         spot.target.values().iter().all(|value| self.taken.get(value) == Some(spot))
     }
 
-    /// Takes away what has run out of these values. There is no timer: whoever looks next does it.
+    /// Takes away what has run out of these values. There is no timer: the next request does it.
     fn judge(&mut self, target: &Target, now: &Now) -> Aftermath {
         let is_over = |spot: &Spot| self.holds[spot].expires.is_some_and(|at| now.get() >= at);
         let over: Vec<_> = self.holders(target).into_iter().filter(is_over).collect();
         over.iter().fold(Aftermath::default(), |after, spot| {
-            let ended = self.end(spot, Loss::Expired, now);
+            let ended = self.end(spot, Loss::Expired);
             after.and(ended)
         })
     }
 
     /// Ends a hold. If its guards do not know that yet, for whatever reason, they do from now on.
-    fn end(&mut self, spot: &Spot, loss: Loss, now: &Now) -> Aftermath {
+    fn end(&mut self, spot: &Spot, loss: Loss) -> Aftermath {
         let Some(held) = self.holds.remove(spot) else { return Aftermath::default() };
         for value in spot.target.values() {
             if self.taken.get(value) == Some(spot) {
                 self.taken.remove(value);
             }
         }
-        lost(&held, loss).and(self.hint(&spot.target, now))
+        lost(&held, loss).and(self.hint(&spot.target))
     }
 
     /// Takes some values from those who hold them. What else they hold stays theirs until they give it back, as on a
@@ -249,28 +249,29 @@ impl Group {
                     let (ends, told) = ((before, held.expires), lost(held, loss));
                     after = after.and(told).and(self.hint_if_sooner(&spot.target, ends));
                 }
-                None => after = after.and(self.end(spot, loss, now)),
+                None => after = after.and(self.end(spot, loss)),
             }
         }
-        after.and(self.hint(target, now))
+        after.and(self.hint(target))
     }
 
-    /// Tells the heads of the lines whose turn has come since these values were freed. The others see when it comes now.
-    fn hint(&mut self, freed: &Target, now: &Now) -> Aftermath {
+    /// Reserves for the front waiters what is free for them since these values were freed. The other front waiters look when
+    /// theirs will be.
+    fn hint(&mut self, freed: &Target) -> Aftermath {
         let Self { lines, taken, .. } = self;
         let lines = lines.iter_mut().filter(|(set, _)| set.overlaps(freed));
         Aftermath::waking(lines.filter_map(|(set, line)| {
             if set.values().iter().any(|value| taken.contains_key(value)) {
-                line.hint_head()
-            } else if line.is_promised() {
+                line.hint_front()
+            } else if line.is_reserved() {
                 None
             } else {
-                line.promise(now)
+                line.reserve()
             }
         }))
     }
 
-    /// Lets the heads look if what they saw as lasting until the first of these ends sooner.
+    /// Tells the front waiters if what they saw as lasting until the first of these ends sooner.
     fn hint_if_sooner(&mut self, target: &Target, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
         let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(target));
         Aftermath::waking(lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Claim, Holding};
-use crate::lease::{Lease, margin};
+use crate::lease::{Bounds, Lease};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
@@ -15,8 +15,7 @@ use crate::time::{Instant, Now};
 pub(super) struct Held {
     pub(super) owner: OwnerId,
     pub(super) count: u32,
-    pub(super) lease: Lease,
-    limit: Option<Instant>,
+    pub(super) bounds: Bounds,
     pub(super) expires: Option<Instant>,
     pub(super) term: Arc<Term>,
 }
@@ -26,8 +25,7 @@ impl Held {
         let mut held = Self {
             owner: claim.spot.owner,
             count: 1,
-            lease: claim.lease,
-            limit: claim.limit,
+            bounds: Bounds { lease: claim.lease, limit: claim.limit },
             expires: None,
             term: Arc::clone(claim.term),
         };
@@ -37,34 +35,33 @@ impl Held {
 
     pub(super) fn reenter(&mut self, claim: &Claim, now: &Now) -> Until {
         self.count += 1;
-        self.lease = claim.lease;
-        self.limit = [self.limit, claim.limit].into_iter().flatten().min();
+        self.bounds = Bounds { lease: claim.lease, limit: claim.limit };
         self.term = Arc::clone(claim.term);
         self.prolong(now)
     }
 
     /// Begins the lease anew.
     fn prolong(&mut self, now: &Now) -> Until {
-        let lease_ends = match self.lease {
+        let lease_ends = match self.bounds.lease {
             Lease::Kept(_) => None,
             Lease::Fixed(length) => Some(now.get() + length),
         };
-        self.expires = [lease_ends, self.limit].into_iter().flatten().min();
+        self.expires = [lease_ends, self.bounds.limit].into_iter().flatten().min();
         self.until(now)
     }
 
     pub(super) fn extend(&mut self, length: Duration, now: &Now) -> Until {
         if let Some(expires) = self.expires {
             let wanted = expires.max(now.get() + length);
-            self.expires = Some(self.limit.map_or(wanted, |limit| wanted.min(limit)));
+            self.expires = Some(self.bounds.limit.map_or(wanted, |limit| wanted.min(limit)));
         }
         self.until(now)
     }
 
     /// Stops keeping it: what a server would do after the last renewal.
     pub(super) fn retire(&mut self, now: &Now) {
-        if let Lease::Kept(length) = self.lease {
-            self.lease = Lease::Fixed(length);
+        if let Lease::Kept(length) = self.bounds.lease {
+            self.bounds.lease = Lease::Fixed(length);
             self.prolong(now);
         }
     }
@@ -72,20 +69,13 @@ impl Held {
     /// What anybody can see of it.
     pub(super) fn holding(&self, now: &Now) -> Holding {
         let remaining =
-            self.expires.map_or(self.lease.length(), |at| at.saturating_duration_since(now.get()));
+            self.expires.map_or(self.bounds.lease.length(), |at| at.saturating_duration_since(now.get()));
         Holding { owner: Some(self.owner), count: self.count, remaining }
     }
 
     fn until(&self, now: &Now) -> Until {
-        let Some(expires) = self.expires else { return Until::Kept(self.lease.length()) };
-        let loss = if self.limit == Some(expires) { Loss::MaxHold } else { Loss::Expired };
-        let left = expires.saturating_duration_since(now.get());
-        let length = match self.lease {
-            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
-            Lease::Kept(length) => length.min(left),
-            Lease::Fixed(_) => left,
-        };
-        Until::Deadline(expires - margin(length), loss)
+        let Some(expires) = self.expires else { return Until::Kept(self.bounds.lease.length()) };
+        self.bounds.until_end(expires, now.get())
     }
 
     /// Tells the guards, from now on; whoever listens is to be woken afterwards.

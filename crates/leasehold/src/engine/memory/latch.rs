@@ -1,16 +1,9 @@
 //! The count-down latch in memory.
 
-use std::sync::Arc;
-use std::time::Duration;
-
-use super::slot::Machine;
-use crate::client_id::ClientId;
+use super::primitive::{Counted, Waited};
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
-use crate::lease::Lease;
-use crate::owner::OwnerId;
-use crate::term::Term;
+use crate::engine::{Adjust, Spot, Target, Ticket};
 use crate::time::Now;
 
 #[derive(Debug, Default)]
@@ -20,7 +13,7 @@ pub(super) struct Latch {
     line: Line,
 }
 
-impl Machine for Latch {
+impl Waited for Latch {
     fn is_used(&self) -> bool {
         !self.line.is_empty()
     }
@@ -29,6 +22,25 @@ impl Machine for Latch {
         !self.is_used() && self.count.is_none()
     }
 
+    fn line(&mut self, _target: &Target) -> &mut Line {
+        &mut self.line
+    }
+
+    fn lines(&mut self) -> Vec<&mut Line> {
+        vec![&mut self.line]
+    }
+
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
+        self.line.leave(ticket, false)
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
+        (self.count.take().is_some(), self.open())
+    }
+}
+
+impl Counted for Latch {
     fn adjust(&mut self, adjust: &Adjust, _now: &Now) -> (i64, Aftermath) {
         let nothing = Aftermath::default();
         match *adjust {
@@ -44,58 +56,8 @@ impl Machine for Latch {
             }
             Adjust::Delete => (self.count.take().is_some().into(), self.open()),
             Adjust::Count => (self.count.unwrap_or(0).into(), nothing),
-            _ => unreachable!("that is for a semaphore"),
+            _ => (0, nothing),
         }
-    }
-
-    fn line(&mut self, _target: &Target) -> &mut Line {
-        &mut self.line
-    }
-
-    fn lines(&mut self) -> Vec<&mut Line> {
-        vec![&mut self.line]
-    }
-
-    fn attempt(&mut self, _claim: &Claim, _turn: Option<Ticket>, _now: &Now) -> (Attempt, Aftermath) {
-        unreachable!("a latch is not held")
-    }
-
-    fn release(&mut self, _spot: &Spot, _from: u32, _lease: Lease, _now: &Now) -> (Released, Aftermath) {
-        unreachable!("a latch is not held")
-    }
-
-    fn force(&mut self, _target: &Target, _now: &Now) -> (bool, Aftermath) {
-        unreachable!("a latch is not held")
-    }
-
-    fn renew(&mut self, _spot: &Spot, _length: Duration, _now: &Now) -> (Renewed, Aftermath) {
-        unreachable!("a latch is not held")
-    }
-
-    fn abandon(&mut self, _spot: &Spot, _count: u32, _now: &Now) -> Aftermath {
-        unreachable!("a latch is not held")
-    }
-
-    fn term(&self, _spot: &Spot) -> Option<Arc<Term>> {
-        None
-    }
-
-    fn query(
-        &mut self,
-        _target: &Target,
-        _owner: Option<OwnerId>,
-        _now: &Now,
-    ) -> (Option<Holding>, Aftermath) {
-        unreachable!("a latch is not held")
-    }
-
-    fn retire(&mut self, _client: ClientId, _now: &Now) -> (usize, Aftermath) {
-        (0, Aftermath::default())
-    }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
-        (self.count.take().is_some(), self.open())
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use super::fair::Fair;
 use super::held::Held;
-use super::slot::Machine;
+use super::primitive::{Exclusive, Holdable, Waited};
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::{Line, PROMISE};
+use crate::engine::line::Line;
 use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -26,115 +26,16 @@ pub(super) struct Lock {
     tokens: Tokens,
 }
 
-impl Machine for Lock {
+impl Waited for Lock {
     fn is_used(&self) -> bool {
         self.held.is_some()
             || !self.line.is_empty()
             || self.fair.as_ref().is_some_and(|fair| !fair.is_empty())
     }
 
-    fn token(&self) -> u64 {
-        self.tokens.last()
-    }
-
-    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let mut after = self.judge(now);
-        let attempt = match &mut self.held {
-            Some(held) if held.owner == claim.spot.owner && held.count == claim.held => {
-                let before = held.expires;
-                let until = held.reenter(claim, now);
-                after = after.and(self.hint_if_sooner(before));
-                Attempt::Granted(Some(until), self.tokens.mint(claim))
-            }
-            Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
-            _ if claim.held > 0 => Attempt::Gone,
-            Some(held) if claim.steal => {
-                let before = held.expires;
-                after.announce = Some(held.lose(Loss::TakenOver));
-                let granted = self.grant(claim, turn, now, &mut after);
-                after = after.and(self.hint_if_sooner(before));
-                granted
-            }
-            Some(held) => {
-                let retry_in = held.expires.map(|at| at.saturating_duration_since(now.get()));
-                let busy = Busy { retry_in, holder: Some(held.owner), position: None };
-                self.busy(claim, turn, now, busy)
-            }
-            None if claim.steal || claim.spot.target.kind == Kind::Spin => {
-                self.grant(claim, turn, now, &mut after)
-            }
-            None if claim.spot.target.kind == Kind::Fair => {
-                let (may_take, thrown_out) = self.fair().may_take(turn, now);
-                after = after.and(thrown_out);
-                if may_take {
-                    self.grant(claim, turn, now, &mut after)
-                } else {
-                    self.busy(claim, turn, now, Busy::default())
-                }
-            }
-            None => match self.line.may_take(turn, now).not_yet() {
-                Some(busy) => Attempt::Busy(busy),
-                None => self.grant(claim, turn, now, &mut after),
-            },
-        };
-        (attempt, after)
-    }
-
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
-        let after = self.judge(now);
-        match &mut self.held {
-            Some(held) if held.owner == spot.owner && held.count == from => {
-                held.count -= 1;
-                if held.count == 0 {
-                    return (Released::Left(0, None), self.free(Loss::Gone, now));
-                }
-                (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
-            }
-            _ => (Released::NotHeld, after),
-        }
-    }
-
-    fn force(&mut self, _target: &Target, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
-        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::ForceUnlocked, now)) }
-    }
-
-    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
-        let freed = self.judge(now);
-        match &mut self.held {
-            Some(held) if held.owner == spot.owner && held.count > count => {
-                held.count = count;
-                if count == 0 { self.free(Loss::Gone, now) } else { freed }
-            }
-            _ => freed,
-        }
-    }
-
-    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
-        let freed = self.judge(now);
-        let renewed = match &mut self.held {
-            Some(held) if held.owner == spot.owner => Renewed::Until(held.extend(length, now)),
-            _ => Renewed::Gone,
-        };
-        (renewed, freed)
-    }
-
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.held.as_ref().filter(|held| held.owner == spot.owner).map(|held| Arc::clone(&held.term))
-    }
-
-    fn query(
-        &mut self,
-        _target: &Target,
-        _owner: Option<OwnerId>,
-        now: &Now,
-    ) -> (Option<Holding>, Aftermath) {
-        let freed = self.judge(now);
-        (self.held.as_ref().map(|held| held.holding(now)), freed)
-    }
-
-    fn queue(&self) -> Vec<Owner> {
-        self.fair.as_ref().map_or_else(Vec::new, |fair| fair.queue())
+    fn is_idle(&self) -> bool {
+        // Tokens that were minted are remembered for good.
+        !self.is_used() && self.token() == 0
     }
 
     fn line(&mut self, target: &Target) -> &mut Line {
@@ -152,31 +53,110 @@ impl Machine for Lock {
         }
     }
 
-    fn join(&mut self, spot: &Spot, ticket: Ticket, told: Busy) -> bool {
+    fn join(&mut self, spot: &Spot, ticket: Ticket) -> bool {
         self.listen(spot, ticket);
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
-            // Others may have come first, and one of them been told that it is its turn.
-            None if self.line.is_head(ticket) => false,
-            // Somebody looks after the head that it is kept for: whoever was told so short a time does.
-            None if self.line.is_watched() => self.line.is_promised(),
-            None => self.line.is_promised() && told.retry_in.is_some_and(|wait| wait <= PROMISE),
+            // A waiter with a later ticket may have joined first and have been told.
+            None => self.line.is_reserved() && !self.line.is_front(ticket),
         };
         spot.target.kind == Kind::Fair || !is_as_told
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
-        let was_head = self.line(&spot.target).is_head(ticket);
-        let mut after = match spot.target.kind {
-            Kind::Fair => self.fair().leave(ticket, now),
-            _ => self.line.leave(ticket, now),
-        };
-        if was_head && after.wake.is_none() {
-            // The end that the next one saw, if it saw one, was that of somebody before.
-            let ends = self.held.as_ref().and_then(|held| held.expires);
-            after.wake = self.line(&spot.target).hint_if_sooner(None, ends);
+    fn leave(&mut self, spot: &Spot, ticket: Ticket) -> Aftermath {
+        // The end that the next waiter saw, if it saw one, was that of an earlier hold.
+        let tell_next = self.held.as_ref().is_some_and(|held| held.expires.is_some());
+        match spot.target.kind {
+            Kind::Fair => self.fair().leave(ticket, tell_next),
+            _ => self.line.leave(ticket, tell_next),
         }
-        after
+    }
+
+    fn sweep(&mut self, target: &Target) -> Option<Aftermath> {
+        if target.kind == Kind::Fair { self.fair.as_mut()?.sweep() } else { self.line.sweep() }
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone)) }
+    }
+}
+
+impl Holdable for Lock {
+    fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
+        let mut after = self.judge(now);
+        let attempt = match &mut self.held {
+            Some(held) if held.owner == claim.spot.owner && held.count == claim.held => {
+                let before = held.expires;
+                let until = held.reenter(claim, now);
+                after = after.and(self.hint_if_sooner(before));
+                Attempt::Granted(Some(until), self.tokens.mint(claim))
+            }
+            Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
+            _ if claim.held > 0 => Attempt::Gone,
+            Some(held) if claim.steal => {
+                let before = held.expires;
+                after.announce = Some(held.lose(Loss::TakenOver));
+                let granted = self.grant(claim, now);
+                after = after.and(self.hint_if_sooner(before));
+                granted
+            }
+            Some(held) => {
+                let retry_in = held.expires.map(|at| at.saturating_duration_since(now.get()));
+                let busy = Busy { retry_in, holder: Some(held.owner), position: None };
+                self.busy(claim, turn, busy)
+            }
+            None if claim.steal || claim.spot.target.kind == Kind::Spin => self.grant(claim, now),
+            None if claim.spot.target.kind == Kind::Fair => {
+                if self.fair().may_take(turn) {
+                    self.grant(claim, now)
+                } else {
+                    self.busy(claim, turn, Busy::default())
+                }
+            }
+            None if self.line.may_take(turn) => self.grant(claim, now),
+            None => Attempt::Busy(Busy::default()),
+        };
+        (attempt, after)
+    }
+
+    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
+        let after = self.judge(now);
+        match &mut self.held {
+            Some(held) if held.owner == spot.owner && held.count == from => {
+                held.count -= 1;
+                if held.count == 0 {
+                    return (Released::Left(0, None), self.free(Loss::Gone));
+                }
+                (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
+            }
+            _ => (Released::NotHeld, after),
+        }
+    }
+
+    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
+        let freed = self.judge(now);
+        let renewed = match &mut self.held {
+            Some(held) if held.owner == spot.owner => Renewed::Until(held.extend(length, now)),
+            _ => Renewed::Gone,
+        };
+        (renewed, freed)
+    }
+
+    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
+        let freed = self.judge(now);
+        match &mut self.held {
+            Some(held) if held.owner == spot.owner && held.count > count => {
+                held.count = count;
+                if count == 0 { self.free(Loss::Gone) } else { freed }
+            }
+            _ => freed,
+        }
+    }
+
+    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+        self.held.as_ref().filter(|held| held.owner == spot.owner).map(|held| Arc::clone(&held.term))
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
@@ -191,11 +171,30 @@ impl Machine for Lock {
             _ => (0, after),
         }
     }
+}
 
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+impl Exclusive for Lock {
+    fn force(&mut self, _target: &Target, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
-        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone, now)) }
+        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::ForceUnlocked)) }
+    }
+
+    fn query(
+        &mut self,
+        _target: &Target,
+        _owner: Option<OwnerId>,
+        now: &Now,
+    ) -> (Option<Holding>, Aftermath) {
+        let freed = self.judge(now);
+        (self.held.as_ref().map(|held| held.holding(now)), freed)
+    }
+
+    fn token(&self) -> u64 {
+        self.tokens.last()
+    }
+
+    fn queue(&self) -> Vec<Owner> {
+        self.fair.as_ref().map_or_else(Vec::new, |fair| fair.queue())
     }
 }
 
@@ -204,49 +203,48 @@ impl Lock {
         self.fair.get_or_insert_default()
     }
 
-    fn is_promised(&self) -> bool {
-        self.line.is_promised() || self.fair.as_ref().is_some_and(|fair| fair.line.is_promised())
+    fn is_reserved(&self) -> bool {
+        self.line.is_reserved() || self.fair.as_ref().is_some_and(|fair| fair.line.is_reserved())
     }
 
-    fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now, busy: Busy) -> Attempt {
+    fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, busy: Busy) -> Attempt {
         match claim.spot.target.kind {
-            Kind::Fair => Attempt::Busy(self.fair().busy(claim, turn, now, busy)),
+            Kind::Fair => Attempt::Busy(self.fair().busy(claim, turn, busy)),
             _ => Attempt::Busy(busy),
         }
     }
 
-    fn grant(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now, after: &mut Aftermath) -> Attempt {
-        let (plain, fair) = if claim.spot.target.kind == Kind::Fair { (None, turn) } else { (turn, None) };
-        after.also_wake(self.line.taken(plain));
-        if let Some(queue) = &mut self.fair {
-            after.also_wake(queue.line.taken(fair));
+    fn grant(&mut self, claim: &Claim, now: &Now) -> Attempt {
+        self.line.withdraw();
+        if let Some(fair) = &mut self.fair {
+            fair.line.withdraw();
         }
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
         Attempt::Granted(Some(until), self.tokens.mint(claim))
     }
 
-    /// Lets the heads look if the hold that they saw as lasting until `before` ends sooner.
+    /// Tells the front waiters if the hold that they saw as lasting until `before` ends sooner.
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let ends = self.held.as_ref().and_then(|held| held.expires);
         let fair = self.fair.as_mut().and_then(|fair| fair.line.hint_if_sooner(before, ends));
         Aftermath::waking(self.line.hint_if_sooner(before, ends)).also_waking(fair)
     }
 
-    /// Takes away a hold whose time is over. There is no timer: whoever looks next does it.
+    /// Takes away a hold whose time is over. There is no timer: the next request does it.
     fn judge(&mut self, now: &Now) -> Aftermath {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now.get() < at) => Aftermath::default(),
-            None if !self.is_used() || self.is_promised() => Aftermath::default(),
-            _ => self.free(Loss::Expired, now),
+            None if !self.is_used() || self.is_reserved() => Aftermath::default(),
+            _ => self.free(Loss::Expired),
         }
     }
 
     /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
-    fn free(&mut self, loss: Loss, now: &Now) -> Aftermath {
+    fn free(&mut self, loss: Loss) -> Aftermath {
         let announce = self.held.take().map(|held| held.end(loss));
-        let fair = self.fair.as_mut().and_then(|fair| fair.line.promise(now));
-        Aftermath { announce, wake: self.line.promise(now), ..Aftermath::default() }.also_waking(fair)
+        let fair = self.fair.as_mut().and_then(|fair| fair.line.reserve());
+        Aftermath { announce, wake: self.line.reserve(), ..Aftermath::default() }.also_waking(fair)
     }
 }
 
@@ -290,19 +288,14 @@ mod tests {
         (lock, spot)
     }
 
-    fn told(retry_in: Option<Duration>) -> Busy {
-        Busy { retry_in, ..Busy::default() }
-    }
-
     #[test]
-    fn who_joins_looks_once_more_unless_all_is_as_it_was_told() {
-        assert!(Lock::default().join(&spot(Kind::Lock), 1, told(None)), "free, and kept for nobody");
+    fn a_waiter_that_joins_looks_once_more_unless_all_is_as_it_was_told() {
+        assert!(Lock::default().join(&spot(Kind::Lock), 1), "free, and reserved for no waiter");
         let (mut lock, _) = taken(Lease::Kept(SECOND));
-        assert!(!lock.join(&spot(Kind::Lock), 1, told(None)));
-        assert!(!lock.join(&spot(Kind::Lock), 2, told(Some(SECOND))), "it looks sooner than it need");
-        assert!(lock.join(&spot(Kind::Fair), 3, told(None)), "its place is not known yet");
+        assert!(!lock.join(&spot(Kind::Lock), 1));
+        assert!(lock.join(&spot(Kind::Fair), 3), "its place is not known yet");
         let (mut lock, _) = taken(Lease::Fixed(SECOND));
-        assert!(lock.join(&spot(Kind::Lock), 1, told(None)), "when it ends is not known yet");
+        assert!(lock.join(&spot(Kind::Lock), 1), "when it ends is not known yet");
     }
 
     #[test]
@@ -323,14 +316,13 @@ mod tests {
         }
         let sleep = |lock: &mut Lock, spot: &Spot, ticket, rung: &Arc<Rung>| {
             let waker = Waker::from(Arc::clone(rung));
-            for _ in 0..2 {
+            let mut is_told = || {
                 let (polled, after) = lock.poll_hint(spot, ticket, &mut Context::from_waker(&waker));
                 after.run();
-                if polled.is_pending() {
-                    return rung.0.store(false, Ordering::Relaxed);
-                }
-            }
-            unreachable!("a hint is there once");
+                polled.is_ready()
+            };
+            assert!(!is_told() || !is_told(), "a hint is there once");
+            rung.0.store(false, Ordering::Relaxed);
         };
         sleep(&mut lock, &next, 2, &awake_next);
         sleep(&mut lock, &watcher, 3, &awake_watcher);
@@ -341,7 +333,7 @@ mod tests {
         assert!(matches!(attempt, Attempt::Granted(..)), "{attempt:?}");
         after.run();
         sleep(&mut lock, &watcher, 3, &awake_watcher);
-        lock.leave(&head, 1, &Now::default()).run();
+        lock.leave(&head, 1).run();
         assert!(awake_watcher.0.load(Ordering::Relaxed), "the queue has moved");
         assert!(
             awake_next.0.load(Ordering::Relaxed),
@@ -359,27 +351,16 @@ mod tests {
     }
 
     #[test]
-    fn who_joins_behind_a_head_that_may_not_come_looks_after_it() {
+    fn a_waiter_that_joins_in_front_of_a_reservation_looks() {
         let (mut lock, holder) = taken(Lease::Kept(SECOND));
-        assert!(!lock.join(&spot(Kind::Lock), 1, told(None)));
+        assert!(!lock.join(&spot(Kind::Lock), 2));
         lock.abandon(&holder, 0, &Now::default()).run();
-        assert!(lock.join(&spot(Kind::Lock), 2, told(None)));
-        assert!(lock.join(&spot(Kind::Lock), 3, told(Some(SECOND))));
-        assert!(!lock.join(&spot(Kind::Lock), 4, told(Some(PROMISE))));
+        assert!(!lock.join(&spot(Kind::Lock), 3));
+        assert!(lock.join(&spot(Kind::Lock), 1), "the other waiter was told, and may not come");
     }
 
     #[test]
-    fn who_joins_before_the_one_whose_turn_it_is_looks() {
-        let (mut lock, holder) = taken(Lease::Kept(SECOND));
-        assert!(!lock.join(&spot(Kind::Lock), 2, told(None)));
-        assert!(lock.line.begins_watch());
-        lock.abandon(&holder, 0, &Now::default()).run();
-        assert!(!lock.join(&spot(Kind::Lock), 3, told(None)));
-        assert!(lock.join(&spot(Kind::Lock), 1, told(None)), "the other was told, and may not come");
-    }
-
-    #[test]
-    fn who_was_passed_between_its_hint_and_its_try_hears_of_the_release() {
+    fn a_waiter_that_finds_a_spin_lock_in_its_place_is_told_of_the_release() {
         let (engine, waiter) = (Memory::new(), spot(Kind::Lock));
         let [first, second] = [Kind::Lock, Kind::Spin].map(spot);
         let term = Term::new(Weak::new());
@@ -391,7 +372,7 @@ mod tests {
         assert!(!is_called());
         engine.give_up(&first, 0);
         assert!(is_called());
-        assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock waits for nobody");
+        assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock does not heed the line");
         assert!(matches!(try_for(&waiter, Some(ticket)), Attempt::Busy(_)));
         engine.give_up(&second, 0);
         assert!(is_called());

@@ -1,8 +1,8 @@
 //! The embedded engine: all locks of a process in one map, without a server.
 //!
-//! A hold without a lease lasts as long as its guard. A lease is judged when somebody looks; waiters sleep on
-//! their caller's timer until it is over, or until a release hints at the head of the line. A small task sees to it that
-//! none of them holds up the others.
+//! A hold without a lease lasts as long as its guard. Whether a lease is over is judged at the next request for its target;
+//! waiters sleep on their caller's timer until it is over, or until a release wakes the front waiter of the line. A small
+//! task skips front waiters that do not come.
 
 mod fair;
 mod group;
@@ -11,12 +11,13 @@ mod key;
 mod latch;
 mod lock;
 mod permits;
+mod primitive;
 mod rw;
 mod semaphore;
 mod shared;
 mod slot;
+mod sweeper;
 mod tokens;
-mod watch;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -26,11 +27,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use self::key::Key;
+use self::primitive::{Exclusive, Holdable, Waited};
 #[cfg(feature = "test-util")]
 pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
-use self::slot::{Machine, Slot};
-use self::watch::Watch;
+use self::slot::Slot;
+use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
 use super::line::Line;
 use super::{
@@ -48,7 +50,7 @@ use crate::time::Now;
 pub(crate) struct Memory {
     shards: [Mutex<Shard>; SHARDS],
     tickets: AtomicU64,
-    watch: Watch,
+    sweeper: Sweeper,
 }
 
 /// Only names that are held or waited for have a slot.
@@ -62,21 +64,21 @@ impl Memory {
         Arc::new_cyclic(|this| Self {
             shards: std::array::from_fn(|_| Mutex::default()),
             tickets: AtomicU64::default(),
-            watch: Watch::new(this),
+            sweeper: Sweeper::new(this),
         })
     }
 
     /// Removes the hold of a lock as if its key had been deleted by hand.
     #[cfg(feature = "test-util")]
     pub(crate) fn remove(&self, target: &Target) -> bool {
-        self.with(target, |machine, now| machine.remove(now))
+        self.with(target, |slot, now| slot.waited().remove(now))
     }
 
     /// How many wait for a lock.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self, target: &Target) -> usize {
-        self.with(target, |machine, _| {
-            (machine.lines().iter().map(|line| line.len()).sum(), Aftermath::default())
+        self.with(target, |slot, _| {
+            (slot.waited().lines().iter().map(|line| line.len()).sum(), Aftermath::default())
         })
     }
 
@@ -84,28 +86,28 @@ impl Memory {
     #[cfg(feature = "test-util")]
     pub(crate) fn names(&self) -> usize {
         let used =
-            |shard| lock(shard).values_mut().map(|slot| usize::from(slot.machine().is_used())).sum::<usize>();
+            |shard| lock(shard).values_mut().map(|slot| usize::from(slot.waited().is_used())).sum::<usize>();
         self.shards.iter().map(used).sum()
     }
 
     /// Looks at or changes the state of one target, which comes and goes as needed.
-    fn with<T>(&self, target: &Target, change: impl FnOnce(&mut dyn Machine, &Now) -> (T, Aftermath)) -> T {
+    fn with<T>(&self, target: &Target, change: impl FnOnce(&mut Slot, &Now) -> (T, Aftermath)) -> T {
         let now = Now::default();
         let key = Key::new(target.kind.family(), &target.name);
         let mut shard = lock(&self.shards[key.part_of(SHARDS)]);
         let (result, aftermath) = match shard.entry(key) {
             Entry::Occupied(mut entry) => {
-                let machine = entry.get_mut().machine();
-                let done = change(machine, &now);
-                if machine.is_idle() {
+                let slot = entry.get_mut();
+                let done = change(slot, &now);
+                if slot.waited().is_idle() {
                     entry.remove();
                 }
                 done
             }
             Entry::Vacant(entry) => {
                 let mut slot = Slot::new(target.kind.family());
-                let done = change(slot.machine(), &now);
-                if !slot.machine().is_idle() {
+                let done = change(&mut slot, &now);
+                if !slot.waited().is_idle() {
                     entry.insert(slot);
                 }
                 done
@@ -116,29 +118,65 @@ impl Memory {
         result
     }
 
-    /// Tries once. Whoever does is there, also if it was passed since it was told to.
+    /// The same for what is held, or `otherwise` if the target is not.
+    fn with_held<T>(
+        &self,
+        target: &Target,
+        otherwise: T,
+        change: impl FnOnce(&mut dyn Holdable, &Now) -> (T, Aftermath),
+    ) -> T {
+        self.with(target, |slot, now| match slot.holdable() {
+            Some(held) => change(held, now),
+            None => (otherwise, Aftermath::default()),
+        })
+    }
+
+    /// The same for what keeps others out, or nothing if the target does not.
+    fn with_exclusive<T: Default>(
+        &self,
+        target: &Target,
+        change: impl FnOnce(&mut dyn Exclusive, &Now) -> (T, Aftermath),
+    ) -> T {
+        self.with(target, |slot, now| slot.exclusive().map(|held| change(held, now)).unwrap_or_default())
+    }
+
+    /// Tries once. A waiter that does so is present, also if it was skipped since it was told to look.
     fn try_for(&self, claim: &Claim, turn: Option<Ticket>) -> Attempt {
         let target = &claim.spot.target;
-        self.with(target, |machine, now| {
+        self.with_held(target, Attempt::Gone, |held, now| {
             if let Some(ticket) = turn
-                && let Some(line) = machine.line_if_any(target)
+                && let Some(line) = held.line_if_any(target)
             {
-                line.hear_of(ticket);
+                line.came(ticket);
             }
-            machine.attempt(claim, turn, now)
+            held.attempt(claim, turn, now)
         })
+    }
+
+    /// Puts a waiter with a new ticket into its line by way of `join`, and has that line swept.
+    fn join_and<T>(&self, spot: &Spot, join: impl FnOnce(&mut dyn Waited, Ticket) -> (T, Aftermath)) -> T {
+        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
+        let (joined, begins_sweep) = self.with(&spot.target, |slot, _| {
+            let waited = slot.waited();
+            let (joined, aftermath) = join(waited, ticket);
+            ((joined, waited.line(&spot.target).begins_sweep()), aftermath)
+        });
+        if begins_sweep {
+            self.sweeper.add(&spot.target);
+        }
+        joined
     }
 
     /// Sees to it that a hold has at most `count`.
     fn give_up(&self, spot: &Spot, count: u32) {
-        self.with(&spot.target, |machine, now| ((), machine.abandon(spot, count, now)));
+        self.with_held(&spot.target, (), |held, now| ((), held.abandon(spot, count, now)));
     }
 
     /// Which of several is not to be had, before any is taken: a token that was minted is not taken back.
     fn find_busy(&self, claims: &[Claim]) -> Option<(usize, Busy)> {
         let is_held = |claim: &Claim| {
             let target = &claim.spot.target;
-            self.with(target, |machine, now| machine.query(target, None, now)).is_some()
+            self.with_exclusive(target, |held, now| held.query(target, None, now)).is_some()
         };
         let (number, claim) = claims.iter().enumerate().find(|(_, claim)| is_held(claim))?;
         match self.try_for(claim, None) {
@@ -158,10 +196,6 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Engine for Memory {
-    fn answers_at_once(&self) -> bool {
-        true
-    }
-
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         Reply::now(self.try_for(claim, turn))
     }
@@ -188,15 +222,16 @@ impl Engine for Memory {
     }
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
-        Reply::now(self.with(&spot.target, |machine, now| machine.release(spot, from, lease, now)))
+        let release = |held: &mut dyn Holdable, now: &Now| held.release(spot, from, lease, now);
+        Reply::now(self.with_held(&spot.target, Released::NotHeld, release))
     }
 
     fn force(&self, target: &Target) -> Reply<bool> {
-        Reply::now(self.with(target, |machine, now| machine.force(target, now)))
+        Reply::now(self.with_exclusive(target, |held, now| held.force(target, now)))
     }
 
     fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
-        Reply::now(self.with(&spot.target, |machine, now| machine.renew(spot, length, now)))
+        Reply::now(self.with_held(&spot.target, Renewed::Gone, |held, now| held.renew(spot, length, now)))
     }
 
     fn abandon(&self, spot: &Spot, count: u32, _lapse: Lapse) {
@@ -204,20 +239,20 @@ impl Engine for Memory {
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.with(&spot.target, |machine, _| (machine.term(spot), Aftermath::default()))
+        self.with_held(&spot.target, None, |held, _| (held.term(spot), Aftermath::default()))
     }
 
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
         let mut facts = Facts::default();
         match *question {
             Question::Holder(target, owner) => {
-                facts.holding = self.with(target, |machine, now| machine.query(target, owner, now));
+                facts.holding = self.with_exclusive(target, |held, now| held.query(target, owner, now));
             }
             Question::Token(target) => {
-                facts.token = self.with(target, |machine, _| (machine.token(), Aftermath::default()));
+                facts.token = self.with_exclusive(target, |held, _| (held.token(), Aftermath::default()));
             }
             Question::Queue(target) => {
-                facts.queue = self.with(target, |machine, _| (machine.queue(), Aftermath::default()));
+                facts.queue = self.with_exclusive(target, |held, _| (held.queue(), Aftermath::default()));
             }
             Question::Uptime => {}
         }
@@ -225,36 +260,32 @@ impl Engine for Memory {
     }
 
     fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
-        let told = self.with(target, |machine, now| machine.adjust(&change.adjust, now));
+        let told = self.with(target, |slot, now| {
+            slot.counted().map(|counted| counted.adjust(&change.adjust, now)).unwrap_or_default()
+        });
         Reply::now(Adjusted::Done(told))
     }
 
     fn let_go(&self, spot: &Spot) {
-        self.with(&spot.target, |machine, now| ((), machine.let_go(spot, now)));
+        self.with_held(&spot.target, (), |held, now| ((), held.let_go(spot, now)));
     }
 
     #[cfg(test)]
     fn listen(&self, spot: &Spot, _heir: bool) -> Ticket {
-        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        self.with(&spot.target, |machine, _| (machine.listen(spot, ticket), Aftermath::default()));
-        ticket
+        self.join_and(spot, |waited, ticket| {
+            waited.listen(spot, ticket);
+            (ticket, Aftermath::default())
+        })
     }
 
-    fn join(&self, spot: &Spot, _heir: bool, told: Busy, context: &mut Context<'_>) -> (Ticket, bool) {
-        let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (is_old, begins_watch) = self.with(&spot.target, |machine, _| {
-            let is_old = machine.join(spot, ticket, told);
-            let begins_watch = machine.line(&spot.target).begins_watch();
-            if is_old {
-                return ((true, begins_watch), Aftermath::default());
+    fn join(&self, spot: &Spot, _heir: bool, context: &mut Context<'_>) -> (Ticket, bool) {
+        self.join_and(spot, |waited, ticket| {
+            if waited.join(spot, ticket) {
+                return ((ticket, true), Aftermath::default());
             }
-            let (polled, aftermath) = machine.poll_hint(spot, ticket, context);
-            ((polled.is_ready(), begins_watch), aftermath)
-        });
-        if begins_watch {
-            self.watch.begin(&spot.target);
-        }
-        (ticket, is_old)
+            let (polled, aftermath) = waited.poll_hint(spot, ticket, context);
+            ((ticket, polled.is_ready()), aftermath)
+        })
     }
 
     fn listening(&self, _spot: &Spot) -> Reply<()> {
@@ -262,25 +293,21 @@ impl Engine for Memory {
     }
 
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.with(&spot.target, |machine, _| machine.poll_hint(spot, ticket, context))
-    }
-
-    fn longest_sleep(&self, _spot: &Spot) -> Option<Duration> {
-        None
+        self.with(&spot.target, |slot, _| slot.waited().poll_hint(spot, ticket, context))
     }
 
     fn hint_all(&self) {
         for shard in &self.shards {
             let mut wakers = Vec::new();
             for slot in lock(shard).values_mut() {
-                wakers.extend(slot.machine().lines().into_iter().flat_map(Line::hint_all));
+                wakers.extend(slot.waited().lines().into_iter().flat_map(Line::hint_all));
             }
             Aftermath::waking(wakers).run();
         }
     }
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {
-        self.with(&spot.target, |machine, now| ((), machine.leave(spot, ticket, now)));
+        self.with(&spot.target, |slot, _| ((), slot.waited().leave(spot, ticket)));
     }
 
     fn retire(&self, client: ClientId) -> usize {
@@ -289,9 +316,8 @@ impl Engine for Memory {
         for shard in &self.shards {
             let mut after = Vec::new();
             lock(shard).retain(|_, slot| {
-                let machine = slot.machine();
-                after.push(machine.retire(client, &now));
-                !machine.is_idle()
+                after.extend(slot.holdable().map(|held| held.retire(client, &now)));
+                !slot.waited().is_idle()
             });
             for (held, aftermath) in after {
                 retired += held;

@@ -2,15 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use super::slot::Machine;
+use super::primitive::{Counted, Holdable, Waited};
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::{Line, MayTake};
-use crate::engine::{Adjust, Attempt, Busy, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
-use crate::lease::{Lease, PERMANENT, margin};
+use crate::engine::line::Line;
+use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, Spot, Target, Ticket};
+use crate::lease::{Bounds, Lease, PERMANENT};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
@@ -43,7 +42,7 @@ struct Held {
     term: Arc<Term>,
 }
 
-impl Machine for Permits {
+impl Waited for Permits {
     fn is_used(&self) -> bool {
         !self.taken.is_empty() || !self.line.is_empty()
     }
@@ -52,28 +51,46 @@ impl Machine for Permits {
         !self.is_used() && self.free.is_none()
     }
 
+    fn line(&mut self, _target: &Target) -> &mut Line {
+        &mut self.line
+    }
+
+    fn lines(&mut self) -> Vec<&mut Line> {
+        vec![&mut self.line]
+    }
+
+    fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
+        // The next waiter has to know when to look, also if there is nothing to take.
+        self.line.leave(ticket, true)
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+        let (existed, after) = self.adjust(&Adjust::Delete, now);
+        (existed != 0, after)
+    }
+}
+
+impl Holdable for Permits {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let mut after = self.judge(now);
+        let after = self.judge(now);
         let Spot { owner, amount, .. } = *claim.spot;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
             return (Attempt::Gone, after);
         }
         if self.free.unwrap_or(0) < i64::from(amount) {
-            // A head that finds too little has had its turn: nobody else may take what it waits for.
-            if turn.is_some_and(|ticket| self.line.is_head(ticket)) {
+            // A front waiter that finds too little has looked: what it waits for is not reserved yet.
+            if turn.is_some_and(|ticket| self.line.is_front(ticket)) {
                 self.line.withdraw();
             }
             let next = self.taken.values().filter_map(|permit| permit.ends).min();
             return (busy(next.map(|ends| ends.saturating_duration_since(now.get()))), after);
         }
-        match self.line.may_take(turn, now) {
-            // A head that sleeps is not late: it knows when to look.
-            MayTake::In(wait) if self.line.is_promised() => return (busy(Some(wait)), after),
-            MayTake::In(_) | MayTake::WhenHinted => return (busy(None), after),
-            MayTake::Yes => {}
+        if !self.line.may_take(turn) {
+            return (busy(None), after);
         }
-        after.also_wake(self.line.taken(turn));
+        self.line.withdraw();
         self.free = self.free.map(|free| free - i64::from(amount));
         let ends = match claim.lease {
             Lease::Kept(_) | Lease::Fixed(PERMANENT) => None,
@@ -88,12 +105,8 @@ impl Machine for Permits {
 
     fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
         let mut after = self.judge(now);
-        let all = self.give(spot, &mut after, now);
+        let all = self.give(spot, &mut after);
         (if all { Released::Left(0, None) } else { Released::NotHeld }, after)
-    }
-
-    fn force(&mut self, _target: &Target, _now: &Now) -> (bool, Aftermath) {
-        unreachable!("there is no one holder")
     }
 
     fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
@@ -111,7 +124,7 @@ impl Machine for Permits {
 
     fn abandon(&mut self, spot: &Spot, _count: u32, now: &Now) -> Aftermath {
         let mut after = self.judge(now);
-        self.give(spot, &mut after, now);
+        self.give(spot, &mut after);
         after
     }
 
@@ -119,31 +132,40 @@ impl Machine for Permits {
         self.holds.get(&spot.owner).map(|held| Arc::clone(&held.term))
     }
 
-    fn query(
-        &mut self,
-        _target: &Target,
-        _owner: Option<OwnerId>,
-        _now: &Now,
-    ) -> (Option<Holding>, Aftermath) {
-        unreachable!("there is no one holder")
+    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
+        let mut after = self.judge(now);
+        let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
+        let ours: Vec<_> = ours.map(|(owner, _)| *owner).collect();
+        for owner in &ours {
+            self.lose(*owner, Loss::Shutdown, &mut after, now);
+        }
+        (ours.len(), after)
     }
 
+    fn let_go(&mut self, spot: &Spot, now: &Now) -> Aftermath {
+        let mut after = Aftermath::default();
+        self.detach(spot.owner, &mut after, now);
+        after
+    }
+}
+
+impl Counted for Permits {
     fn adjust(&mut self, adjust: &Adjust, now: &Now) -> (i64, Aftermath) {
         let mut after = self.judge(now);
         let free = self.free.unwrap_or(0);
         let told = match adjust {
             Adjust::TrySet { .. } if self.free.is_some() => 0,
             Adjust::TrySet { count, .. } => {
-                self.add((*count).into(), &mut after, now);
+                self.add((*count).into(), &mut after);
                 1
             }
             Adjust::Set(count) => {
                 let total = if self.free.is_some() { self.total() } else { 0 };
-                self.add(i64::from(*count) - total, &mut after, now);
+                self.add(i64::from(*count) - total, &mut after);
                 0
             }
             Adjust::Add(permits) => {
-                self.add((*permits).into(), &mut after, now);
+                self.add((*permits).into(), &mut after);
                 self.free.unwrap_or(0)
             }
             Adjust::GiveIds(ids) if ids.iter().any(|id| !self.taken.contains_key(id)) => 0,
@@ -154,7 +176,7 @@ impl Machine for Permits {
                     self.lose(owner, Loss::Gone, &mut after, now);
                 }
                 let given = i64::try_from(ids.len()).unwrap_or(i64::MAX);
-                self.add(given, &mut after, now);
+                self.add(given, &mut after);
                 given
             }
             Adjust::SetLease(id, length) => {
@@ -176,56 +198,14 @@ impl Machine for Permits {
             Adjust::Total if self.free.is_none() => 0,
             Adjust::Total => self.total(),
             Adjust::LeaseOf(id) => self.lease_of(id, now),
-            Adjust::Give { .. } | Adjust::Drain | Adjust::CountDown => {
-                unreachable!("that is for a bare number")
-            }
+            Adjust::Give { .. } | Adjust::Drain | Adjust::CountDown => 0,
         };
         (told, after)
-    }
-
-    fn let_go(&mut self, spot: &Spot, now: &Now) -> Aftermath {
-        let mut after = Aftermath::default();
-        self.detach(spot.owner, &mut after, now);
-        after
-    }
-
-    fn line(&mut self, _target: &Target) -> &mut Line {
-        &mut self.line
-    }
-
-    fn lines(&mut self) -> Vec<&mut Line> {
-        vec![&mut self.line]
-    }
-
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
-        let was_head = self.line.is_head(ticket);
-        let mut after = self.line.leave(ticket, now);
-        // The next one has to know when to look, also if there is nothing to take.
-        if was_head && after.wake.is_none() {
-            after.wake = self.line.promise(now);
-        }
-        after
-    }
-
-    fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
-        let mut after = self.judge(now);
-        let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
-        let ours: Vec<_> = ours.map(|(owner, _)| *owner).collect();
-        for owner in &ours {
-            self.lose(*owner, Loss::Shutdown, &mut after, now);
-        }
-        (ours.len(), after)
-    }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let (existed, after) = self.adjust(&Adjust::Delete, now);
-        (existed != 0, after)
     }
 }
 
 impl Permits {
-    /// Takes back what has lapsed. There is no timer: whoever looks next does it.
+    /// Takes back what has lapsed. There is no timer: the next request does it.
     fn judge(&mut self, now: &Now) -> Aftermath {
         let mut after = Aftermath::default();
         let mut lapsed = Vec::new();
@@ -237,7 +217,7 @@ impl Permits {
             !over
         });
         if !lapsed.is_empty() {
-            self.add(i64::try_from(lapsed.len()).unwrap_or(i64::MAX), &mut after, now);
+            self.add(i64::try_from(lapsed.len()).unwrap_or(i64::MAX), &mut after);
             for owner in lapsed.into_iter().flatten() {
                 self.lose(owner, Loss::Expired, &mut after, now);
             }
@@ -245,20 +225,21 @@ impl Permits {
         after
     }
 
-    fn add(&mut self, permits: i64, after: &mut Aftermath, now: &Now) {
-        self.free = Some(self.free.unwrap_or(0).saturating_add(permits));
-        let waker: Option<Waker> =
-            if self.free.is_some_and(|free| free > 0) { self.line.promise(now) } else { None };
-        after.wake = waker.or(after.wake.take());
+    fn add(&mut self, permits: i64, after: &mut Aftermath) {
+        let free = self.free.unwrap_or(0).saturating_add(permits);
+        self.free = Some(free);
+        if free > 0 {
+            after.wake = self.line.reserve().or(after.wake.take());
+        }
     }
 
     /// Takes back what is left of a hold, and tells whether that is all of it.
-    fn give(&mut self, spot: &Spot, after: &mut Aftermath, now: &Now) -> bool {
+    fn give(&mut self, spot: &Spot, after: &mut Aftermath) -> bool {
         let ids = PermitId::of(spot.owner, spot.amount);
         let given = ids.filter(|id| self.taken.remove(id).is_some()).count();
         self.holds.remove(&spot.owner);
         if given > 0 {
-            self.add(i64::try_from(given).unwrap_or(i64::MAX), after, now);
+            self.add(i64::try_from(given).unwrap_or(i64::MAX), after);
         }
         u32::try_from(given) == Ok(spot.amount)
     }
@@ -307,10 +288,8 @@ impl Permits {
 
 /// Until when a hold lasts whose first permit ends then.
 fn until(lease: Lease, ends: Option<Instant>, now: &Now) -> Until {
-    match ends {
-        None => Until::Kept(lease.length()),
-        Some(ends) => {
-            Until::Deadline(ends - margin(ends.saturating_duration_since(now.get())), Loss::Expired)
-        }
-    }
+    let Some(ends) = ends else { return Until::Kept(lease.length()) };
+    // Permits that are kept end when their client is gone, after a lease of their own.
+    let lease = Lease::Fixed(lease.length());
+    Bounds { lease, limit: None }.until_end(ends, now.get())
 }

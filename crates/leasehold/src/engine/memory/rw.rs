@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::held::Held;
-use super::slot::Machine;
+use super::primitive::{Exclusive, Holdable, Waited};
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
@@ -30,15 +30,45 @@ pub(super) struct Rw {
     tokens: Tokens,
 }
 
-impl Machine for Rw {
+impl Waited for Rw {
     fn is_used(&self) -> bool {
         self.is_held() || !self.reads.is_empty() || !self.writes.is_empty()
     }
 
-    fn token(&self) -> u64 {
-        self.tokens.last()
+    fn is_idle(&self) -> bool {
+        // Tokens that were minted are remembered for good.
+        !self.is_used() && self.token() == 0
     }
 
+    fn line(&mut self, target: &Target) -> &mut Line {
+        if target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
+    }
+
+    fn lines(&mut self) -> Vec<&mut Line> {
+        vec![&mut self.reads, &mut self.writes]
+    }
+
+    fn leave(&mut self, spot: &Spot, ticket: Ticket) -> Aftermath {
+        // The end that the next waiter saw, if it saw one, was that of earlier holds.
+        let tell_next = self.end().is_some();
+        let left = self.line(&spot.target).leave(ticket, tell_next);
+        let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
+        let wake = if last_bar && self.writer.is_none() { self.reads.reserve() } else { None };
+        left.and(Aftermath::waking(wake)).and(self.hint())
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.is_held() {
+            (true, after.and(self.free_all(Loss::Gone)).and(self.hint()))
+        } else {
+            (false, after)
+        }
+    }
+}
+
+impl Holdable for Rw {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
         let before = self.end();
@@ -55,7 +85,7 @@ impl Machine for Rw {
         };
         // What was taken over may end sooner, and who took it from a writer may not be the only one who wants to read.
         let taken_over =
-            if claim.steal { self.hint_if_sooner(before).and(self.hint(now)) } else { Aftermath::default() };
+            if claim.steal { self.hint_if_sooner(before).and(self.hint()) } else { Aftermath::default() };
         (attempt, after.and(more).and(taken_over))
     }
 
@@ -65,24 +95,11 @@ impl Machine for Rw {
             Some(held) if held.count == from => {
                 held.count -= 1;
                 if held.count == 0 {
-                    return (Released::Left(0, None), after.and(self.free(spot, now)));
+                    return (Released::Left(0, None), after.and(self.free(spot)));
                 }
                 (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
             }
             _ => (Released::NotHeld, after),
-        }
-    }
-
-    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
-        let held = match target.kind {
-            Kind::Write => self.writer.is_some(),
-            _ => self.writer.is_none() && !self.readers.is_empty(),
-        };
-        if held {
-            (true, after.and(self.free_all(Loss::ForceUnlocked)).and(self.hint(now)))
-        } else {
-            (false, after)
         }
     }
 
@@ -97,7 +114,7 @@ impl Machine for Rw {
         match self.held(spot) {
             Some(held) if held.count > count => {
                 held.count = count;
-                if count == 0 { after.and(self.free(spot, now)) } else { after }
+                if count == 0 { after.and(self.free(spot)) } else { after }
             }
             _ => after,
         }
@@ -109,38 +126,6 @@ impl Machine for Rw {
             _ => self.readers.get(&spot.owner),
         };
         held.map(|held| Arc::clone(&held.term))
-    }
-
-    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
-        let after = self.judge(now);
-        let held = match target.kind {
-            Kind::Write => self.writer.as_ref(),
-            _ => owner.and_then(|owner| self.readers.get(&owner)).or_else(|| self.readers.values().next()),
-        };
-        // The lock is there as long as anybody holds it.
-        let all = self.all().map(|held| held.holding(now).remaining).max().unwrap_or_default();
-        (held.map(|held| Holding { remaining: all, ..held.holding(now) }), after)
-    }
-
-    fn line(&mut self, target: &Target) -> &mut Line {
-        if target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
-    }
-
-    fn lines(&mut self) -> Vec<&mut Line> {
-        vec![&mut self.reads, &mut self.writes]
-    }
-
-    fn leave(&mut self, spot: &Spot, ticket: Ticket, now: &Now) -> Aftermath {
-        let was_head = self.line(&spot.target).is_head(ticket);
-        let mut left = self.line(&spot.target).leave(ticket, now);
-        let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
-        let wake = if last_bar && self.writer.is_none() { self.reads.promise(now) } else { None };
-        if was_head && left.wake.is_none() {
-            // The end that the next one saw, if it saw one, was that of somebody before.
-            let ends = self.end();
-            left.wake = self.line(&spot.target).hint_if_sooner(None, ends);
-        }
-        left.and(Aftermath::waking(wake)).and(self.hint(now))
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
@@ -155,15 +140,35 @@ impl Machine for Rw {
         }
         (retired, after.and(self.hint_if_sooner(before)))
     }
+}
 
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+impl Exclusive for Rw {
+    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
-        if self.is_held() {
-            (true, after.and(self.free_all(Loss::Gone)).and(self.hint(now)))
+        let held = match target.kind {
+            Kind::Write => self.writer.is_some(),
+            _ => self.writer.is_none() && !self.readers.is_empty(),
+        };
+        if held {
+            (true, after.and(self.free_all(Loss::ForceUnlocked)).and(self.hint()))
         } else {
             (false, after)
         }
+    }
+
+    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
+        let after = self.judge(now);
+        let held = match target.kind {
+            Kind::Write => self.writer.as_ref(),
+            _ => owner.and_then(|owner| self.readers.get(&owner)).or_else(|| self.readers.values().next()),
+        };
+        // The lock is there as long as anybody holds it.
+        let all = self.all().map(|held| held.holding(now).remaining).max().unwrap_or_default();
+        (held.map(|held| Holding { remaining: all, ..held.holding(now) }), after)
+    }
+
+    fn token(&self) -> u64 {
+        self.tokens.last()
     }
 }
 
@@ -176,16 +181,16 @@ impl Rw {
             Some(_) if claim.steal => after = self.free_all(Loss::TakenOver),
             Some(writer) => return (Attempt::Busy(busy(writer.expires, writer.owner, now)), after),
             None if claim.steal => {}
-            None => {
-                if claim.rw.prefer_writers && self.is_barred(now) {
+            None if self.is_barred(now) => {
+                if claim.rw.prefer_writers {
                     return (Attempt::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }), after);
                 }
-                if let Some(busy) = self.reads.may_take(turn, now).not_yet() {
-                    return (Attempt::Busy(busy), after);
-                }
+                // A reader that does not heed the bar does not wait behind those that do.
             }
+            None if self.reads.may_take(turn) => {}
+            None => return (Attempt::Busy(Busy::default()), after),
         }
-        after.also_wake(self.reads.taken(turn));
+        self.reads.withdraw();
         self.writes.withdraw();
         let (held, until) = Held::new(claim, now);
         self.readers.insert(held.owner, held);
@@ -209,21 +214,17 @@ impl Rw {
                 }
                 return (Attempt::Busy(busy), after);
             }
-            None if claim.steal || claim.rw.upgrade => {}
-            None => {
-                if let Some(busy) = self.writes.may_take(turn, now).not_yet() {
-                    return (Attempt::Busy(busy), after);
-                }
-            }
+            None if claim.steal || claim.rw.upgrade || self.writes.may_take(turn) => {}
+            None => return (Attempt::Busy(Busy::default()), after),
         }
-        after.also_wake(self.writes.taken(turn));
         self.reads.withdraw();
+        self.writes.withdraw();
         let (held, until) = Held::new(claim, now);
         self.writer = Some(held);
         (Attempt::Granted(Some(until), self.tokens.mint(claim)), after)
     }
 
-    /// Whether a writer that waits keeps new readers out. One whose future is left lying about does not.
+    /// Whether a writer that waits keeps new readers out. One whose future is not polled any more does not.
     fn is_barred(&self, now: &Now) -> bool {
         self.barring.values().any(|heard| now.get().saturating_duration_since(*heard) < BARRED)
     }
@@ -248,7 +249,7 @@ impl Rw {
         self.all().map(|held| held.expires).try_fold(None, |last, end| Some(last.max(Some(end?)))).flatten()
     }
 
-    /// Takes away what has run out. There is no timer: whoever looks next does it.
+    /// Takes away what has run out. There is no timer: the next request does it.
     fn judge(&mut self, now: &Now) -> Aftermath {
         let is_over = |held: &Held| held.expires.is_some_and(|at| now.get() >= at);
         let mut after = Aftermath::default();
@@ -258,11 +259,11 @@ impl Rw {
         for (_, reader) in self.readers.extract_if(|_, held| is_over(held)) {
             after = after.and(lost(&reader, Loss::Expired));
         }
-        after.and(self.hint(now))
+        after.and(self.hint())
     }
 
     /// Ends one hold.
-    fn free(&mut self, spot: &Spot, now: &Now) -> Aftermath {
+    fn free(&mut self, spot: &Spot) -> Aftermath {
         let before = self.end();
         let freed = match spot.target.kind {
             Kind::Write => self.writer.take(),
@@ -270,7 +271,7 @@ impl Rw {
         };
         // If its guards do not know that yet, for whatever reason, they do from now on.
         let after = freed.map(|held| lost(&held, Loss::Gone)).unwrap_or_default();
-        after.and(self.hint(now)).and(self.hint_if_sooner(before))
+        after.and(self.hint()).and(self.hint_if_sooner(before))
     }
 
     /// Ends all holds. Whose turn it is then, the caller says.
@@ -279,19 +280,19 @@ impl Rw {
         all.fold(Aftermath::default(), |after, held| after.and(lost(&held, loss)))
     }
 
-    /// Tells the heads of the lines whose turn has come.
-    fn hint(&mut self, now: &Now) -> Aftermath {
+    /// Reserves for the front waiters what is free for them.
+    fn hint(&mut self) -> Aftermath {
         let mut after = Aftermath::default();
-        if self.writer.is_none() && !self.reads.is_promised() {
-            after.wake = self.reads.promise(now);
+        if self.writer.is_none() && !self.reads.is_reserved() {
+            after.wake = self.reads.reserve();
         }
-        if !self.is_held() && !self.writes.is_promised() {
-            after = after.and(Aftermath::waking(self.writes.promise(now)));
+        if !self.is_held() && !self.writes.is_reserved() {
+            after = after.and(Aftermath::waking(self.writes.reserve()));
         }
         after
     }
 
-    /// Lets the heads look if what they saw as lasting until `before` ends sooner.
+    /// Tells the front waiters if what they saw as lasting until `before` ends sooner.
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let end = self.end();
         let wake = self.writes.hint_if_sooner(before, end);

@@ -97,7 +97,8 @@ impl Both {
             live.block_on(Redis::open(address.clone(), options)).expect("the server is there")
         });
         let fences = std::array::from_fn(|client| {
-            let fence = spot(Target::new(Kind::Lock, name(&format!("fence {client}"))), 1);
+            // All waiters for a latch are told at once, so none of them is late when it does nothing.
+            let fence = spot(Target::new(Kind::Latch, name(&format!("fence {client}"))), 1);
             let ticket = redis[client].listen(&fence, false);
             live.block_on(redis[client].listening(&fence)).expect("the server lets us subscribe");
             (fence, ticket)
@@ -278,7 +279,7 @@ impl Both {
     /// Waits until these clients have got every message that was published.
     pub(super) fn settle(&mut self, clients: &[usize]) {
         for client in clients {
-            let channel = format!("redisson_lock__channel:{{fence {client}}}");
+            let channel = format!("redisson_countdownlatch__channel__{{fence {client}}}");
             self.connection.send(&["PUBLISH", &channel, "0"]).expect("the server is there");
         }
         for client in clients {

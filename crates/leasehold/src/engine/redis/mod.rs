@@ -141,8 +141,15 @@ impl Store for RedisStore {
     }
 
     fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
-        let kind = spot.target.kind;
-        self.send(&spot.target, commands::lower(spot, to), done, move |reply| commands::given(reply, kind));
+        let (kind, of) = (spot.target.kind, (spot.target.kind == Kind::Fair).then(|| spot.clone()));
+        let parts = Arc::clone(&self.parts);
+        self.send(&spot.target, commands::lower(spot, to), done, move |reply| {
+            if let Some(spot) = of {
+                // It has left the queue. The reply to its last try may have been read after its waiter had gone.
+                parts.heartbeat.remove(&spot);
+            }
+            commands::given(reply, kind)
+        });
     }
 
     fn lower_first(&self, spot: &Spot, to: u32) -> bool {
@@ -235,5 +242,59 @@ impl Store for RedisStore {
 
     fn close(&self) {
         self.parts.topology.close();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use leasehold_servers::server::{Flavour, Server};
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::engine::remote::store::StoreError;
+    use crate::owner::OwnerId;
+
+    /// Records are renewed a few times a day: too seldom for a test that waits for it.
+    #[tokio::test]
+    async fn a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others() {
+        const SHORT: Duration = Duration::from_secs(30);
+        const LONG: Duration = Duration::from_secs(60);
+        for flavour in Flavour::ALL {
+            let server = Server::start(flavour);
+            let options = Options {
+                label: String::new(),
+                connect_timeout: SHORT,
+                response_timeout: SHORT,
+                linger: SHORT,
+            };
+            let redis = Redis::open(Address::parse(&server.url()).unwrap(), options).await.unwrap();
+            let client = ClientId::random();
+            let spots = ["kept", "overwritten", "deleted", "ends soon", "kept, too"].map(|name| {
+                let target = Target::new(Kind::Semaphore, Name::new("", name).unwrap());
+                server.cli(&["SET", name, "3"]);
+                let owner = OwnerId::fresh(client, 1);
+                server.cli(&["HSET", &keys::record(&target), &owner.to_string(), "1"]);
+                Spot { target, owner, amount: 1 }
+            });
+            let [kept, overwritten, deleted, ends_soon, _] = &spots;
+            server.cli(&["SET", &keys::record(&overwritten.target), "something else"]);
+            server.cli(&["DEL", deleted.target.name.as_str()]);
+            server.cli(&["PEXPIRE", ends_soon.target.name.as_str(), "20000"]);
+
+            let (told, verdicts) = oneshot::channel();
+            let holds: Vec<_> = spots.iter().map(|spot| (spot, LONG)).collect();
+            let done = move |outcome: Result<Vec<Verdict>, StoreError>| drop(told.send(outcome));
+            redis.store().renew(Kind::Semaphore, &holds, done);
+            let verdicts = verdicts.await.unwrap().unwrap();
+            let [held, gone] = [Verdict::Held, Verdict::Gone];
+            assert_eq!(verdicts, [held, gone, gone, held, held], "{flavour:?}");
+            let left = |spot: &Spot| match server.cli(&["PTTL", &keys::record(&spot.target)]) {
+                leasehold_servers::resp::Value::Int(left) => left,
+                other => panic!("{other:?}"),
+            };
+            assert!((50_000..=60_000).contains(&left(kept)));
+            assert!((10_000..=20_000).contains(&left(ends_soon)), "no longer than its semaphore");
+        }
     }
 }

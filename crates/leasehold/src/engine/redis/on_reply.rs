@@ -119,7 +119,7 @@ impl<D: Done<Taken>> OnReply for Taking<D> {
     }
 
     fn replied(mut self: Box<Self>, reply: RawReply) {
-        if let (true, Ok(Value::Nil)) = (self.asks_holder, &reply)
+        if let (true, Ok(Value::Nil)) = (self.asks_holder && self.done.is_awaited(), &reply)
             && let Some(call) = commands::query(&self.spot.target, None)
         {
             self.asks_holder = false;

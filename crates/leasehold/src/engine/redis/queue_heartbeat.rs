@@ -91,12 +91,16 @@ impl QueueHeartbeat {
         batches
     }
 
-    /// Notes a place, and tells whether its waiter has to look: it has none, or wants to know of every change.
+    /// Notes a place, and tells whether its waiter has to look: it has none, or wants to know of every change. One that has
+    /// none is not sent again: it may have gone before the reply to its try was read. Else it adds itself by its next try.
     fn moved(&self, spot: &Spot, place: usize) -> bool {
         let mut waiters = self.waiters();
+        if place == 0 {
+            return waiters.remove(spot).is_some();
+        }
         let Some(waiter) = waiters.get_mut(spot) else { return false };
         let before = std::mem::replace(&mut waiter.place, place);
-        place == 0 || (waiter.queueing.watched && place != before)
+        waiter.queueing.watched && place != before
     }
 
     fn waiters(&self) -> MutexGuard<'_, HashMap<Spot, Waiter>> {

@@ -205,13 +205,12 @@ impl Ledger {
         self.places.get(index(id.place)).filter(|place| place.entry == id.entry)?.hold.as_ref()
     }
 
-    /// Looks after a hold by what its term says from now on.
-    pub(super) fn reschedule(&mut self, spot: &Spot, now: Instant) {
-        let Some((place, hold)) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)) else {
-            return;
-        };
+    /// Looks after a hold by what its term says from now on; when that is due.
+    pub(super) fn reschedule(&mut self, spot: &Spot, now: Instant) -> Option<Instant> {
+        let (place, hold) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?;
         let due = now + hold.bounds().lease.length().min(hold.term.remaining()) / 3;
         self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
+        Some(due)
     }
 
     /// Looks after an entry at this time.

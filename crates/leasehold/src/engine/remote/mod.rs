@@ -49,17 +49,17 @@ use self::done::{caller, step};
 use self::handover::LocalHandover;
 use self::io::{Io, IoThread};
 use self::ledger::{Entry, until};
-use self::queues::Queues;
+use self::queues::{Begun, Queues};
 use self::renewal::Renewal;
 use self::retry::{Open, Retries};
 use self::shards::Shards;
 use self::store::{
-    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict,
+    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict, Wake,
 };
 use self::undo::Undos;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Family, Handover, Kind, Question,
-    Released, Renewed, Reply, Spot, Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Family, Handover, Kind, Question, Released,
+    Renewed, Reply, Spot, Target, Ticket, line,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
@@ -104,8 +104,10 @@ impl<S: Store> Remote<S> {
         let inner = Inner::new(thread.io(), store);
         let (ready, is_ready) = oneshot::channel();
         thread.start(Arc::clone(&inner).run(ready))?;
+        // Before it is awaited: a caller that goes away closes the store by dropping this.
+        let remote = Self { inner, linger, blocks: true };
         is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the thread has ended".into())))?;
-        Ok(Self { inner, linger, blocks: true })
+        Ok(remote)
     }
 
     /// The same without a thread, for a store that lives inside the process: what would run there runs beside the caller.
@@ -118,8 +120,9 @@ impl<S: Store> Remote<S> {
         let inner = Inner::new(io.clone(), store);
         let (ready, is_ready) = oneshot::channel();
         io.spawn(Arc::clone(&inner).run(ready));
+        let remote = Self { inner, linger, blocks: false };
         is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the runtime has ended".into())))?;
-        Ok(Self { inner, linger, blocks: false })
+        Ok(remote)
     }
 }
 
@@ -151,6 +154,16 @@ impl<S: Store> Inner<S> {
         }
     }
 
+    /// Skips front waiters that do not come, on shards that can be asked.
+    async fn keep_sweeping(&self) {
+        loop {
+            self.queues.has_waiters().await;
+            let begun = time::now();
+            self.queues.sweep(|shard| self.shards.check(shard).is_ok());
+            tokio::time::sleep(line::pause_after(time::now().saturating_duration_since(begun))).await;
+        }
+    }
+
     /// Connects, tells how that went, and does what has to be done in the background until the store is closed.
     async fn run(self: Arc<Self>, ready: oneshot::Sender<Result<(), Failure>>) {
         let opened = self.store.open().await;
@@ -161,8 +174,16 @@ impl<S: Store> Inner<S> {
                 biased;
                 () = self.store.run() => {}
                 () = self.keep_renewing() => {}
+                () = self.keep_sweeping() => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl<S: Store> Remote<S> {
+    pub(crate) fn store(&self) -> &S {
+        &self.inner.store
     }
 }
 
@@ -175,7 +196,8 @@ impl<S: Store> Drop for Remote<S> {
             race(pin!(inner.settled()), limit).await;
             inner.store.close();
         };
-        if self.blocks { block_on(end) } else { self.inner.io.spawn(end) }
+        // The thread that would do what is waited for does not wait for it.
+        if self.blocks && !self.inner.io.is_here() { block_on(end) } else { self.inner.io.spawn(end) }
     }
 }
 
@@ -274,7 +296,7 @@ impl<S: Store> Engine for Remote<S> {
             return Reply::now(Attempt::NotAsked(failure));
         }
         if inner.queues_up(claim)
-            && let Some(busy) = inner.queues.may_ask(claim.spot, turn, begun).not_yet()
+            && let Err(busy) = inner.queues.may_ask(claim.spot, turn, begun)
         {
             return Reply::now(Attempt::Busy(busy));
         }
@@ -322,7 +344,7 @@ impl<S: Store> Engine for Remote<S> {
         }
         for (number, claim) in claims.iter().enumerate() {
             let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
-            if let Some(busy) = inner.queues.may_ask(claim.spot, turn, begun).not_yet() {
+            if let Err(busy) = inner.queues.may_ask(claim.spot, turn, begun) {
                 return Reply::now(AttemptAll::Busy(number, busy));
             }
         }
@@ -476,8 +498,14 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.store.detach(spot, move |_: Result<(), StoreError>| drop(open));
     }
 
-    fn join(&self, spot: &Spot, heir: bool, _told: Busy, _context: &mut Context<'_>) -> (Ticket, bool) {
-        (self.inner.queues.join(&self.inner.store, spot, heir), true)
+    fn join(&self, spot: &Spot, heir: bool, _context: &mut Context<'_>) -> (Ticket, bool) {
+        let store = &self.inner.store;
+        let begin = |topic: &Topic| Begun {
+            shard: store.shard(&topic.0),
+            watch: store.watch(topic),
+            polls: store.wake(topic.0.kind) == Wake::Poll,
+        };
+        (self.inner.queues.join(spot, heir, begin), true)
     }
 
     fn listening(&self, spot: &Spot) -> Reply<()> {
@@ -492,8 +520,8 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.queues.poll_wake(spot, ticket, context)
     }
 
-    fn longest_sleep(&self, spot: &Spot) -> Option<Duration> {
-        Some(self.inner.queues.longest_sleep(&self.inner.store, spot))
+    fn longest_sleep(&self, spot: &Spot, ticket: Ticket) -> Option<Duration> {
+        self.inner.queues.longest_sleep(spot, ticket)
     }
 
     fn hint_all(&self) {
@@ -501,7 +529,7 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {
-        self.inner.queues.leave(&self.inner.store, spot, ticket);
+        self.inner.queues.leave(spot, ticket, |topic| self.inner.store.unwatch(topic));
         if let Some(stays) = self.inner.store.left(spot) {
             // It did not get the lock. What the same owner may hold by way of another waiter stays.
             self.inner.undo(spot, u32::MAX, time::now() + stays);

@@ -2,7 +2,7 @@
 //!
 //! Only the front waiter of a queue asks the server. A message wakes the front waiter, and the waiter behind it is woken when
 //! the front waiter leaves. Messages are hints: each may be lost, and a front waiter tries by itself when the lease that it
-//! saw is over.
+//! saw is over. A sweep skips front waiters that do not come, and wakes every waiter now and then.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -14,9 +14,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::fairness::Fairness;
-use super::store::{Shard, Store, Topic, Wake, Watch};
-use crate::engine::line::{Line, MayTake};
-use crate::engine::{Aftermath, Family, Kind, Spot, Target, Ticket};
+use super::store::{Shard, Topic, Watch};
+use crate::engine::line::Line;
+use crate::engine::{Aftermath, Busy, Family, Kind, Spot, Target, Ticket};
 use crate::time::{self, Instant};
 
 /// Where no message may come, the front waiter of a queue tries about this often …
@@ -24,9 +24,6 @@ const POLL: Duration = Duration::from_millis(200);
 
 /// … if there are no more such queues than these. All of them together do not try more often than so many do.
 const POLLING: u32 = 500;
-
-/// The longest sleep of a waiter to which nothing is said: messages can be lost.
-const SAFETY_CAP: Duration = Duration::from_secs(30);
 
 /// The wait queues of one client.
 #[derive(Debug, Default)]
@@ -36,8 +33,18 @@ pub(super) struct Queues {
     /// missed, which is as if it had joined after this look.
     count: AtomicUsize,
     tickets: AtomicU64,
+    /// Rings when there is a waiter after there was none.
+    joined: Notify,
     /// The server does not let this client watch: front waiters try from time to time.
     denied: AtomicBool,
+}
+
+/// What the store says of a queue that begins.
+pub(super) struct Begun {
+    pub(super) shard: Shard,
+    pub(super) watch: Watch,
+    /// Its front waiter tries from time to time, besides.
+    pub(super) polls: bool,
 }
 
 /// Invariant: a queue is here exactly as long as it has waiters, and is watched by the store exactly as long as it is here.
@@ -67,15 +74,15 @@ impl Queue {
         if self.fairness.as_mut().is_some_and(|fairness| !fairness.hear(now)) {
             self.fairness = None;
         }
-        self.wake(kind, now, wakers);
+        self.wake(kind, wakers);
     }
 
     /// Something may have changed. Adds what to wake: the front waiter, and at a latch every waiter.
-    fn wake(&mut self, kind: Kind, now: Instant, wakers: &mut Vec<Waker>) {
+    fn wake(&mut self, kind: Kind, wakers: &mut Vec<Waker>) {
         if kind == Kind::Latch {
             wakers.extend(self.line.hint_all());
         } else {
-            wakers.extend(self.line.promise(now));
+            wakers.extend(self.line.reserve());
         }
     }
 }
@@ -99,19 +106,19 @@ fn topic(spot: &Spot) -> Topic {
 }
 
 impl Queues {
-    /// Joins the queue of a spot, at its end. An `heir` can take over a hold of another owner of this client.
-    pub(super) fn join(&self, store: &impl Store, spot: &Spot, heir: bool) -> Ticket {
+    /// Joins the queue of a spot, at its end, which `begin` sees to if this is its first waiter. An `heir` can take over a hold
+    /// of another owner of this client.
+    pub(super) fn join(&self, spot: &Spot, heir: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
+        let was_empty = state.queues.is_empty();
         let State { queues, polling } = &mut *state;
         let queue = match queues.entry(topic(spot)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let polls = store.wake(spot.target.kind) == Wake::Poll;
-                *polling += usize::from(polls);
                 // Under the mutex, so that it is not watched behind the `unwatch` of the queue before.
-                let watch = store.watch(entry.key());
-                let shard = store.shard(&spot.target);
+                let Begun { shard, watch, polls } = begin(entry.key());
+                *polling += usize::from(polls);
                 let line = Line::default();
                 entry.insert(Queue { line, shard, polls, watch, awaited: None, fairness: None })
             }
@@ -122,6 +129,10 @@ impl Queues {
             queue.line.join(ticket);
         }
         self.count.store(queues.len(), Ordering::Relaxed);
+        drop(state);
+        if was_empty {
+            self.joined.notify_one();
+        }
         ticket
     }
 
@@ -150,65 +161,76 @@ impl Queues {
         polled
     }
 
-    /// Leaves the queue. If this was the front waiter, the next one is woken, and tries for itself.
-    pub(super) fn leave(&self, store: &impl Store, spot: &Spot, ticket: Ticket) {
+    /// Leaves the queue. If this was the front waiter, the next one is woken, and tries for itself. `end` sees to a queue in
+    /// which there is no waiter any more.
+    pub(super) fn leave(&self, spot: &Spot, ticket: Ticket, end: impl FnOnce(&Topic)) {
         let mut state = self.state();
         let Some(Queue { line, .. }) = state.queue(spot) else { return };
-        let was_head = line.is_head(ticket);
-        let mut aftermath = line.leave(ticket, time::now());
-        if was_head && aftermath.wake.is_none() && spot.target.kind != Kind::Latch {
-            aftermath.wake = line.promise(time::now());
+        let aftermath = line.leave(ticket, spot.target.kind != Kind::Latch);
+        if line.is_empty()
+            && let Some((topic, queue)) = state.queues.remove_entry(&topic(spot))
+        {
+            state.polling -= usize::from(queue.polls);
+            self.count.store(state.queues.len(), Ordering::Relaxed);
+            end(&topic);
         }
-        self.end_if_empty(&mut state, store, spot);
         drop(state);
         aftermath.run();
     }
 
-    /// Takes out the queue of a spot in which there is no waiter any more.
-    fn end_if_empty(&self, state: &mut State, store: &impl Store, spot: &Spot) {
-        if state.queue(spot).is_some_and(|queue| !queue.line.is_empty()) {
-            return;
-        }
-        if let Some((topic, queue)) = state.queues.remove_entry(&topic(spot)) {
-            state.polling -= usize::from(queue.polls);
-            store.unwatch(&topic);
-        }
-        self.count.store(state.queues.len(), Ordering::Relaxed);
-    }
-
-    /// Whether the server may be asked now, or what to do instead.
-    pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> MayTake {
+    /// Whether the server may be asked now, or what a caller is told instead.
+    pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> Result<(), Busy> {
         if self.is_empty() {
-            return MayTake::Yes;
+            return Ok(());
         }
         let mut state = self.state();
-        let Some(Queue { line, fairness, .. }) = state.queue(spot) else { return MayTake::Yes };
-        match line.may_take(ticket, now) {
-            // A front waiter that sleeps is not late: it knows when to try.
-            MayTake::In(_) if !line.is_promised() => MayTake::WhenHinted,
-            MayTake::Yes => {
-                if let Some(left) = fairness.as_ref().and_then(|fairness| fairness.left(now)) {
-                    return MayTake::In(left);
-                }
-                let skipped = line.taken(ticket);
-                drop(state);
-                wake(skipped);
-                MayTake::Yes
-            }
-            not_yet => not_yet,
+        let Some(Queue { line, fairness, .. }) = state.queue(spot) else { return Ok(()) };
+        if let Some(ticket) = ticket {
+            line.came(ticket);
+        }
+        if !line.may_take(ticket) {
+            return Err(Busy::default());
+        }
+        let retry_in = fairness.as_ref().and_then(|fairness| fairness.left(now));
+        if retry_in.is_some() {
+            return Err(Busy { retry_in, ..Busy::default() });
+        }
+        line.withdraw();
+        Ok(())
+    }
+
+    /// One look of the [sweep](super::Inner::keep_sweeping), which skips front waiters that do not come.
+    pub(super) fn sweep(&self, is_reachable: impl Fn(Shard) -> bool) {
+        let mut after = Aftermath::default();
+        for Queue { line, .. } in self.state().queues.values_mut().filter(|queue| is_reachable(queue.shard)) {
+            // A front waiter that was told to leave the lock to other clients comes again by itself; or else it is late.
+            let again = if line.is_reserved() { line.hint_front() } else { None };
+            after = std::mem::take(&mut after).and(line.sweep().unwrap_or_default()).also_waking(again);
+        }
+        after.run();
+    }
+
+    /// Resolves when there are waiters.
+    pub(super) async fn has_waiters(&self) {
+        while self.is_empty() {
+            self.joined.notified().await;
         }
     }
 
-    /// The longest that a waiter at this spot may sleep to which nothing is said.
-    pub(super) fn longest_sleep(&self, store: &impl Store, spot: &Spot) -> Duration {
+    /// The longest that a waiter may sleep where no message may tell it to look; nothing if one does, or if another waiter
+    /// looks: at a latch all do, elsewhere the front waiter.
+    pub(super) fn longest_sleep(&self, spot: &Spot, ticket: Ticket) -> Option<Duration> {
         let is_denied = self.is_denied();
-        if !is_denied && store.wake(spot.target.kind) == Wake::Message {
-            return SAFETY_CAP;
+        let mut state = self.state();
+        let queue = state.queue(spot)?;
+        let looks = queue.line.is_front(ticket) || spot.target.kind == Kind::Latch;
+        if !looks || !(is_denied || queue.polls) {
+            return None;
         }
-        let state = self.state();
         let polling = if is_denied { state.queues.len() } else { state.polling };
         drop(state);
-        time::jittered(POLL.max(POLL * u32::try_from(polling).unwrap_or(u32::MAX) / POLLING))
+        let pause = POLL.max(POLL * u32::try_from(polling).unwrap_or(u32::MAX) / POLLING);
+        Some(time::jittered(pause))
     }
 
     /// How many wait here, if the front waiter is an heir and gets a message when the lock is free after all.
@@ -224,14 +246,13 @@ impl Queues {
     /// Whether it is the turn of the waiter with this ticket. If so, it leaves the line at once, and the next waiter is not
     /// woken. What has to happen after that is the caller's to run.
     pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> Option<Aftermath> {
-        let now = time::now();
         let mut state = self.state();
         let Queue { line, .. } = state.queue(spot)?;
-        if line.may_take(Some(ticket), now) != MayTake::Yes {
+        if !line.may_take(Some(ticket)) {
             return None;
         }
-        let skipped = line.taken(Some(ticket));
-        Some(line.leave(ticket, now).also_waking(skipped))
+        line.withdraw();
+        Some(line.leave(ticket, false))
     }
 
     /// A lock is being released here. If this client has waiters for it, they ask only when it is known which others have.
@@ -262,7 +283,7 @@ impl Queues {
         let took = now.saturating_duration_since(begun);
         let ours = usize::from(queue.watch == Watch::Active);
         queue.fairness = fairness.answered(listeners.unwrap_or_default(), ours, took, now).map(Box::new);
-        let waker = queue.line.promise(now);
+        let waker = queue.line.reserve();
         drop(state);
         wake(waker);
     }
@@ -273,7 +294,6 @@ impl Queues {
         if self.is_empty() {
             return;
         }
-        let now = time::now();
         let mut wakers = Vec::new();
         let mut state = self.state();
         match target.kind {
@@ -281,20 +301,20 @@ impl Queues {
                 // If the first in the queue on the server is a waiter of this client, it is the one that came first.
                 let waiting = state.queues.iter_mut().filter(|((waited_for, _), _)| waited_for == target);
                 if let Some((_, queue)) = waiting.min_by_key(|(_, queue)| queue.line.first_ticket()) {
-                    queue.wake(target.kind, now, &mut wakers);
+                    queue.wake(target.kind, &mut wakers);
                 }
             }
             Kind::Group => {
                 let waiting =
                     state.queues.iter_mut().filter(|((waited_for, _), _)| waited_for.overlaps(target));
-                waiting.for_each(|(_, queue)| queue.wake(target.kind, now, &mut wakers));
+                waiting.for_each(|(_, queue)| queue.wake(target.kind, &mut wakers));
             }
             kind => {
                 let kinds =
                     if kind.family() == Family::Rw { &[Kind::Read, Kind::Write][..] } else { &[kind] };
                 for kind in kinds {
                     if let Some(queue) = state.queues.get_mut(&(target.of_kind(*kind), None)) {
-                        queue.wake(*kind, now, &mut wakers);
+                        queue.wake(*kind, &mut wakers);
                     }
                 }
             }
@@ -314,16 +334,15 @@ impl Queues {
 
     /// Wakes the front waiter at this spot.
     pub(super) fn wake(&self, spot: &Spot) {
-        let waker = self.state().queue(spot).and_then(|queue| queue.line.promise(time::now()));
+        let waker = self.state().queue(spot).and_then(|queue| queue.line.reserve());
         wake(waker);
     }
 
     /// Wakes every front waiter: after a gap it is not known what was missed.
     pub(super) fn wake_fronts(&self) {
-        let now = time::now();
         let mut wakers = Vec::new();
         for ((target, _), queue) in &mut self.state().queues {
-            queue.wake(target.kind, now, &mut wakers);
+            queue.wake(target.kind, &mut wakers);
         }
         wake(wakers);
     }
@@ -365,6 +384,9 @@ impl Queues {
     /// The server does not allow watching, or may do so again.
     pub(super) fn set_denied(&self, denied: bool) {
         if denied && !self.denied.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the server does not allow SUBSCRIBE: waiters look for freed locks from time to time"
+            );
             // Waiters that sleep already do not know that they have to try by themselves.
             self.wake_fronts();
         }
@@ -397,5 +419,80 @@ impl State {
     /// What rings for waiters that wait until a queue is watched.
     fn awaited(&mut self) -> Vec<Arc<Notify>> {
         self.queues.values_mut().filter_map(|queue| queue.awaited.take()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::name::Name;
+    use crate::owner::OwnerId;
+
+    fn spot(kind: Kind, name: &str) -> Spot {
+        let target = Target::new(kind, Name::new("", name).unwrap());
+        Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 }
+    }
+
+    fn begin(_topic: &Topic) -> Begun {
+        Begun { shard: Shard::ONLY, watch: Watch::Active, polls: true }
+    }
+
+    #[test]
+    fn many_queues_together_poll_no_more_often_than_some() {
+        let queues = Queues::default();
+        let (mut last, mut ticket) = (spot(Kind::SetNx, "none"), 0);
+        for (count, shortest) in [(1, 100), (500, 100), (1_000, 200), (10_000, 2_000)] {
+            while queues.state().queues.len() < count {
+                let name = queues.state().queues.len().to_string();
+                last = spot(Kind::SetNx, &name);
+                ticket = queues.join(&last, false, begin);
+            }
+            let shortest = Duration::from_millis(shortest);
+            let pauses: Vec<_> = (0..100).filter_map(|_| queues.longest_sleep(&last, ticket)).collect();
+            assert!(
+                pauses.len() == 100 && pauses.iter().all(|pause| (shortest..shortest * 2).contains(pause)),
+                "{count}: {pauses:?}"
+            );
+        }
+        let behind = queues.join(&last, false, begin);
+        assert_eq!(queues.longest_sleep(&last, behind), None, "the front waiter polls for it");
+    }
+
+    #[test]
+    fn a_front_waiter_that_is_told_to_ask_and_does_not_is_skipped() {
+        let queues = Queues::default();
+        let spot = spot(Kind::Lock, "a");
+        let [front, next] = [0, 1].map(|_| queues.join(&spot, false, begin));
+        let is_told =
+            |ticket| queues.poll_wake(&spot, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+        let may_ask = |ticket| queues.may_ask(&spot, Some(ticket), time::now()).is_ok();
+        let sweep = |times| (0..times).for_each(|_| queues.sweep(|_| true));
+        assert!(!is_told(front) && !is_told(next));
+        sweep(5);
+        assert!(may_ask(front) && !may_ask(next), "a front waiter that sleeps is not late");
+        queues.wake(&spot);
+        assert!(is_told(front));
+        queues.releasing(&spot);
+        assert!(!may_ask(front) && !is_told(front), "it was told to leave the lock to other clients");
+        sweep(5);
+        assert!(is_told(next), "it did not come again");
+        std::thread::sleep(Duration::from_millis(60));
+        assert!(may_ask(next) && is_told(front) && may_ask(front), "skipped, not forgotten");
+    }
+
+    #[test]
+    fn the_queues_of_an_unreachable_shard_are_not_swept() {
+        let queues = Queues::default();
+        let spot = spot(Kind::Lock, "a");
+        let [front, next] = [0, 1].map(|_| queues.join(&spot, false, begin));
+        let is_told =
+            |ticket| queues.poll_wake(&spot, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_told(front) && !is_told(next));
+        queues.wake(&spot);
+        (0..5).for_each(|_| queues.sweep(|_| false));
+        assert!(!is_told(next), "no waiter can ask, so none is late");
+        (0..5).for_each(|_| queues.sweep(|_| true));
+        assert!(is_told(next));
     }
 }

@@ -11,6 +11,7 @@ use super::ledger::{Batch, Entry, Id, Ledger};
 use super::queues::Queues;
 use super::store::{Shard, Store, StoreError, Verdict};
 use crate::engine::{Spot, Target};
+use crate::error::Failure;
 use crate::loss::Loss;
 use crate::term::Term;
 use crate::time::{self, Instant};
@@ -74,8 +75,14 @@ impl Renewal {
 
     /// Looks after a hold by what its term says from now on.
     pub(super) fn reschedule(&self, spot: &Spot) {
-        self.state().ledger.reschedule(spot, time::now());
-        self.changed.notify_one();
+        let mut state = self.state();
+        let due = state.ledger.reschedule(spot, time::now());
+        let is_soon = due.is_some_and(|due| state.alarm.is_none_or(|alarm| due < alarm));
+        if is_soon {
+            state.alarm = due;
+            drop(state);
+            self.changed.notify_one();
+        }
     }
 
     /// Stops looking after a hold.
@@ -239,8 +246,11 @@ impl<S: Store> Inner<S> {
                         inner.renewal.judge(id, begun, length, verdict);
                     }
                 }
+                Err(StoreError::Refused(failure @ Failure::Denied(_))) => {
+                    tracing::warn!(%failure, holds = ids.len(), "a renewal was refused, trying again");
+                }
                 Err(error) => {
-                    let failure = crate::error::Failure::from(error);
+                    let failure = Failure::from(error);
                     tracing::debug!(%failure, holds = ids.len(), "not renewed, trying again");
                 }
             }

@@ -115,7 +115,8 @@ impl<S: Store> Trying<S> {
     async fn run(self, answer: oneshot::Sender<Result<i64, Failure>>) {
         let Open(inner) = &self.open;
         let shard = inner.store.shard(&self.target);
-        for tries in 1_u32.. {
+        let mut is_first = true;
+        loop {
             let resumed = inner.retries.resumed.notified();
             if inner.shards.check(shard).is_err() {
                 if let First::Right(()) =
@@ -130,11 +131,12 @@ impl<S: Store> Trying<S> {
             {
                 return;
             }
+            let was_first = std::mem::replace(&mut is_first, false);
             let failure = match self.send().await {
                 Ok(told) => {
                     // The caller may be gone. It is done all the same.
                     let _ = answer.send(Ok(told));
-                    if tries == 1 || !inner.retries.stale.load(Ordering::SeqCst) {
+                    if was_first || !inner.retries.stale.load(Ordering::SeqCst) {
                         let open = Open::new(inner);
                         inner.store.forget_change(&self.target, &self.change, move |_| drop(open));
                     }

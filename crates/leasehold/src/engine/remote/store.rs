@@ -94,7 +94,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
 pub(crate) trait Done<T>: Send + 'static {
     /// Whether a caller waits for the outcome, and has to be told if it is late.
     fn is_awaited(&self) -> bool {
-        true
+        false
     }
 
     /// Whether a request of which nothing was done may be sent again.

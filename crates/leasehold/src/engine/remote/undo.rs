@@ -29,7 +29,7 @@ pub(super) struct Undos {
 }
 
 /// Invariant: at most one undo for each count, by [`Spot::of_hold`], as whatever kind of lock the count is entered. An undo
-/// that is sent again is sent under the mutex, so that it never comes behind the next step of its hold.
+/// is sent under the mutex, so that it never comes behind the next step of its hold.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pending: HashMap<Spot, Pending>,
@@ -118,7 +118,7 @@ impl State {
     /// Puts back what was taken out and could not be sent.
     fn restore(&mut self, pending: Pending) {
         let is_current = Arc::new(AtomicBool::new(true));
-        self.pending.insert(pending.spot.of_hold(), Pending { is_current, ..pending });
+        self.pending.insert(pending.spot.of_hold(), Pending { is_current, waits: true, ..pending });
     }
 }
 
@@ -157,19 +157,18 @@ impl<S: Store> Inner<S> {
         }
         let mut state = self.undos.state();
         let before = state.take_before(spot);
-        if before.is_empty() {
-            return Ok(Way(None));
-        }
-        for mut pending in before {
-            if !self.store.lower_first(&pending.spot, pending.to) {
-                // The next connection sends it. So the step must not be sent, or the undo would come behind it.
-                pending.waits = true;
-                state.restore(pending);
-                return Err(Failure::Unavailable("not connected".into()));
-            }
-        }
+        let Some(shard) = before.first().map(|pending| pending.shard) else { return Ok(Way(None)) };
+        let sent =
+            before.iter().take_while(|pending| self.store.lower_first(&pending.spot, pending.to)).count();
+        let is_clear = sent == before.len();
+        // The next connection sends the others. So the step must not be sent, or they would come behind it.
+        before.into_iter().skip(sent).for_each(|pending| state.restore(pending));
         self.undos.changed(&state);
-        Ok(Way(Some(state)))
+        if is_clear {
+            return Ok(Way(Some(state)));
+        }
+        let unknown = || Failure::Unavailable("not connected".into());
+        Err(self.shards.check(shard).err().unwrap_or_else(unknown))
     }
 
     /// Sees to it that a hold has at most `to` counts, now or later, but no later than it takes to end by itself.
@@ -198,10 +197,9 @@ impl<S: Store> Inner<S> {
                 pending.spot = before.spot.clone();
             }
         }
-        state.pending.insert(hold, pending.clone());
-        self.undos.changed(&state);
-        drop(state);
         self.send_undo(&pending);
+        state.pending.insert(hold, pending);
+        self.undos.changed(&state);
     }
 
     /// Steps of this shard are possible again. If requests from before may still be carried out, what is to be undone is so
@@ -215,8 +213,11 @@ impl<S: Store> Inner<S> {
         let doubted = doubtful.extract_if(.., |(of, _)| *of == shard);
         haunted.extend(doubted.filter(|_| stale).map(|(_, spot)| (spot.of_hold(), at_last)));
         pending.retain(|_, pending| {
-            if pending.waits && pending.shard == shard {
+            if pending.shard == shard {
+                // Also of those whose outcome is not read yet.
                 pending.repeat = pending.repeat.max(stale.then_some(at_last));
+            }
+            if pending.waits && pending.shard == shard {
                 pending.waits = false;
                 if pending.is_over() {
                     return false;

@@ -25,8 +25,8 @@ pub(super) struct Waiter {
     barred: Option<Duration>,
 }
 
-/// The longest sleep of a waiter to whom nothing is said, in memory and on the server. In memory everybody has to be told:
-/// the watch that calls all of them every 30 s is for what nobody thought of, and is not there.
+/// The longest sleep of a waiter to whom nothing is said, in memory and on the server. In memory every waiter has to
+/// be told: the sweep that tells all of them every 30 s is for defects, and no case lasts that long.
 const SAFETY_CAP: [Duration; 2] = [Duration::from_secs(1_000_000), Duration::from_secs(30)];
 /// The beat of a client tells the first in the queue of a fair lock that is free.
 const BEAT: Duration = Duration::from_millis(1500);

@@ -178,7 +178,7 @@ pub(crate) fn code(text: &str) -> &str {
 pub(crate) async fn received(answer: oneshot::Receiver<RawReply>) -> RawReply {
     answer
         .await
-        .unwrap_or_else(|_| Err(CommandError::Lost(Failure::Unavailable("the client is closed".into()))))
+        .unwrap_or_else(|_| Err(CommandError::Lost(Failure::Unavailable("the connection is closed".into()))))
 }
 
 impl From<CommandError> for Failure {

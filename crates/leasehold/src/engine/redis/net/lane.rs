@@ -17,7 +17,9 @@ pub(crate) struct Lane {
     // reply is handled under it.
     state: Mutex<State>,
     /// Requests without a connection. They are completed on the I/O thread, because their callers may have a mutex.
-    rejected: UnboundedSender<Sink>,
+    rejected: UnboundedSender<(Sink, Failure)>,
+    /// Where it was made. A fork has no I/O thread.
+    process: u32,
 }
 
 struct State {
@@ -29,7 +31,7 @@ impl Lane {
     pub(crate) fn new() -> (Self, Rejected) {
         let (rejected, receiver) = unbounded_channel();
         let state = Mutex::new(State { connection: None, closed: false });
-        (Self { state, rejected }, Rejected(receiver))
+        (Self { state, rejected, process: std::process::id() }, Rejected(receiver))
     }
 
     /// Sends a call.
@@ -44,11 +46,9 @@ impl Lane {
 
     /// Completes a request that no call can be made of.
     pub(crate) fn reject(&self, on_reply: Box<dyn OnReply>) {
-        let _ = self.rejected.send(Sink::Request(Request {
-            call: Call::command("PING"),
-            mode: ReplyMode::Source,
-            on_reply,
-        }));
+        let request = Request { call: Call::command("PING"), mode: ReplyMode::Source, on_reply };
+        let failure = Failure::Denied("there is no such request for this kind of lock".into());
+        self.reject_because(Sink::Request(request), failure);
     }
 
     /// Sends a call whose reply is ignored: with the whole script, because it would not be sent again. False if it could not
@@ -75,10 +75,21 @@ impl Lane {
                     connection.flush();
                 }
             }
-            Err(sink) if !state.closed => drop(self.rejected.send(sink)),
-            // Another caller writes; or the client is closed, which the caller of what is dropped sees.
-            Ok(false) | Err(_) => {}
+            // Another caller writes.
+            Ok(false) => {}
+            Err(sink) => {
+                let is_served = !state.closed && self.process == std::process::id();
+                drop(state);
+                if is_served {
+                    self.reject_because(sink, Failure::Unavailable("not connected".into()));
+                }
+                // Else the client is closed, or this is a fork of its process: the caller of what is dropped sees that.
+            }
         }
+    }
+
+    fn reject_because(&self, sink: Sink, failure: Failure) {
+        let _ = self.rejected.send((sink, failure));
     }
 
     /// From now on there is a connection.
@@ -117,13 +128,12 @@ impl Lane {
 }
 
 /// Requests that had no connection.
-pub(crate) struct Rejected(UnboundedReceiver<Sink>);
+pub(crate) struct Rejected(UnboundedReceiver<(Sink, Failure)>);
 
 impl Rejected {
     /// Tells their callers, until the lane is gone.
     pub(crate) async fn run(mut self) {
-        while let Some(sink) = self.0.recv().await {
-            let failure = Failure::Unavailable("not connected".into());
+        while let Some((sink, failure)) = self.0.recv().await {
             drop(sink.reply(Err(CommandError::NotSent(failure))));
         }
     }

@@ -104,8 +104,8 @@ impl Node {
             tokio::select! {
                 biased;
                 () = self.closed.notified() => {}
-                () = rejected.run() => {}
                 () = self.keep_connected(link) => {}
+                () = rejected.run() => {}
             }
         }
         self.lane.close();

@@ -1,0 +1,149 @@
+//! The sweeper: a task that skips front waiters whose futures are not polled.
+
+use std::collections::HashSet;
+use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+
+use super::Memory;
+use crate::engine::Target;
+use crate::engine::aftermath::Aftermath;
+use crate::engine::line;
+use crate::time;
+
+/// The sweep of all lines of one engine that have waiters.
+#[derive(Debug)]
+pub(super) struct Sweeper {
+    engine: Weak<Memory>,
+    lines: Mutex<Lines>,
+}
+
+// Invariant: a line with waiters says that it is swept from when its first waiter joins, and is in `targets`, or is about to
+// be put there by that waiter or put back by the look that is under way. While `targets` is not empty, there is a task.
+#[derive(Debug, Default)]
+struct Lines {
+    targets: HashSet<Target>,
+    has_task: bool,
+}
+
+impl Sweeper {
+    pub(super) fn new(engine: &Weak<Memory>) -> Self {
+        Self { engine: Weak::clone(engine), lines: Mutex::default() }
+    }
+
+    /// Begins to sweep the line of a target.
+    pub(super) fn add(&self, target: &Target) {
+        let mut lines = self.lines();
+        lines.targets.insert(target.clone());
+        if !std::mem::replace(&mut lines.has_task, true) {
+            drop(lines);
+            Task::spawn(&self.engine);
+        }
+    }
+
+    /// Looks at every line once. False if no line is left.
+    fn look(&self, engine: &Memory) -> bool {
+        let mut targets = std::mem::take(&mut self.lines().targets);
+        let mut after = Aftermath::default();
+        targets.retain(|target| {
+            let swept = engine.with(target, |slot, _| (slot.waited().sweep(target), Aftermath::default()));
+            let has_waiters = swept.is_some();
+            after = std::mem::take(&mut after).and(swept.unwrap_or_default());
+            has_waiters
+        });
+        let mut lines = self.lines();
+        lines.targets.extend(targets);
+        lines.has_task = !lines.targets.is_empty();
+        let goes_on = lines.has_task;
+        drop(lines);
+        // Last, when all is in order again: a waker is the caller's, and may panic.
+        after.run();
+        goes_on
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Lines> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The task that looks again and again, until no line is left.
+struct Task {
+    engine: Weak<Memory>,
+    over: bool,
+}
+
+impl Task {
+    fn spawn(engine: &Weak<Memory>) {
+        let task = Self { engine: Weak::clone(engine), over: false };
+        // Not on the runtime of a waiter: a runtime that is not driven any more would not drive the sweep either.
+        time::spawn_apart(task.run());
+    }
+
+    async fn run(mut self) {
+        let mut pause = line::pause_after(std::time::Duration::ZERO);
+        while !self.over {
+            time::sleep_for(pause).await;
+            let begun = time::now();
+            let Some(engine) = self.engine.upgrade() else {
+                self.over = true;
+                return;
+            };
+            self.over = !engine.sweeper.look(&engine);
+            pause = line::pause_after(time::now().saturating_duration_since(begun));
+        }
+    }
+}
+
+impl Drop for Task {
+    /// A waker that panics does not end the sweep.
+    fn drop(&mut self) {
+        if !self.over {
+            Self::spawn(&self.engine);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::task::{Context, Waker};
+
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::engine::{Engine, Kind, Spot, Ticket};
+    use crate::name::Name;
+    use crate::owner::OwnerId;
+
+    /// An engine, and a place to wait.
+    fn engine(kind: Kind) -> (Arc<Memory>, Spot) {
+        let target = Target::new(kind, Name::new("", "a").unwrap());
+        (Memory::new(), Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 })
+    }
+
+    fn join(engine: &Memory, spot: &Spot) -> Ticket {
+        engine.join(spot, false, &mut Context::from_waker(Waker::noop())).0
+    }
+
+    #[test]
+    fn a_line_is_swept_as_long_as_it_has_waiters() {
+        for kind in [Kind::Lock, Kind::Fair, Kind::Read, Kind::Group, Kind::Permits, Kind::Latch] {
+            for join in [join, |engine: &Memory, spot: &Spot| engine.listen(spot, false)] {
+                let (engine, spot) = engine(kind);
+                assert!(!engine.sweeper.look(&engine), "{kind:?}: no waiter");
+                let first = join(&engine, &spot);
+                assert!(engine.sweeper.look(&engine));
+                let second = join(&engine, &spot);
+                engine.leave(&spot, first);
+                assert!(engine.sweeper.look(&engine));
+                engine.leave(&spot, second);
+                let third = join(&engine, &spot);
+                assert!(engine.sweeper.look(&engine), "{kind:?}: its line was left and is a new one");
+                engine.leave(&spot, third);
+                assert!(!engine.sweeper.look(&engine));
+                let fourth = join(&engine, &spot);
+                assert!(engine.sweeper.look(&engine), "{kind:?}: it begins anew");
+                engine.leave(&spot, fourth);
+                assert!(!engine.sweeper.look(&engine));
+                assert!(engine.shards.iter().all(|shard| shard.lock().unwrap().is_empty()), "{kind:?}");
+            }
+        }
+    }
+}
