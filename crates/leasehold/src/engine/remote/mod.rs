@@ -250,6 +250,15 @@ impl<S: Store> Inner<S> {
         })
     }
 
+    /// Sees to a queue that has its first waiter.
+    fn begin_queue(&self, topic: &Topic) -> Begun {
+        Begun {
+            shard: self.store.shard(&topic.0),
+            watch: self.store.watch(topic),
+            polls: self.store.wake(topic.0.kind) == Wake::Poll,
+        }
+    }
+
     /// Whether a claim stands behind the waiters of its queue.
     fn queues_up(&self, claim: &Claim) -> bool {
         let kind = claim.spot.target.kind;
@@ -499,13 +508,13 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn join(&self, spot: &Spot, heir: bool, _context: &mut Context<'_>) -> (Ticket, bool) {
-        let store = &self.inner.store;
-        let begin = |topic: &Topic| Begun {
-            shard: store.shard(&topic.0),
-            watch: store.watch(topic),
-            polls: store.wake(topic.0.kind) == Wake::Poll,
-        };
-        (self.inner.queues.join(spot, heir, begin), true)
+        (self.inner.queues.join(spot, heir, |topic| self.inner.begin_queue(topic)), true)
+    }
+
+    /// Without the sweep: a test that is slow to poll a waiter does not mean that it is never polled again.
+    #[cfg(test)]
+    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
+        self.inner.queues.join_unswept(spot, heir, |topic| self.inner.begin_queue(topic)).0
     }
 
     fn listening(&self, spot: &Spot) -> Reply<()> {

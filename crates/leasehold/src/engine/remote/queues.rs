@@ -109,6 +109,20 @@ impl Queues {
     /// Joins the queue of a spot, at its end, which `begin` sees to if this is its first waiter. An `heir` can take over a hold
     /// of another owner of this client.
     pub(super) fn join(&self, spot: &Spot, heir: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
+        let (ticket, is_first) = self.join_unswept(spot, heir, begin);
+        if is_first {
+            self.joined.notify_one();
+        }
+        ticket
+    }
+
+    /// The same without the sweep; and whether it has to be told, because there was no waiter.
+    pub(super) fn join_unswept(
+        &self,
+        spot: &Spot,
+        heir: bool,
+        begin: impl FnOnce(&Topic) -> Begun,
+    ) -> (Ticket, bool) {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let mut state = self.state();
         let was_empty = state.queues.is_empty();
@@ -129,11 +143,7 @@ impl Queues {
             queue.line.join(ticket);
         }
         self.count.store(queues.len(), Ordering::Relaxed);
-        drop(state);
-        if was_empty {
-            self.joined.notify_one();
-        }
-        ticket
+        (ticket, was_empty)
     }
 
     /// Resolves when messages for this spot come, or when it is clear that they cannot come now.
