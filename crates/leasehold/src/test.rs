@@ -199,6 +199,17 @@ impl Simulation {
         self.server.cut();
     }
 
+    /// The same only for one of the two parts of this server: the one that has this name.
+    ///
+    /// # Panics
+    ///
+    /// If no lock can have that name.
+    pub fn outage_of(&self, name: &str) {
+        let shard = sim::shard_of(&Name::new("", name).expect("a valid lock name"));
+        self.server.faults().outage.push(shard);
+        self.server.cut_shard(shard);
+    }
+
     /// The next request is carried out, and its reply is lost. Its client replaces the connection after two seconds.
     pub fn lose_reply(&self) {
         self.server.faults().lost_replies += 1;
@@ -207,6 +218,17 @@ impl Simulation {
     /// The next message that a lock is free is lost.
     pub fn lose_message(&self) {
         self.server.faults().lost_messages += 1;
+    }
+
+    /// Every message that a lock is free comes twice from now on.
+    pub fn double_messages(&self) {
+        self.server.faults().doubled_messages = true;
+    }
+
+    /// Requests on their way to the server when their connection breaks are carried out this much later from now on. Their
+    /// clients are told at once that the connection is closed.
+    pub fn act_late(&self, delay: Duration) {
+        self.server.faults().acts_late = Some(delay);
     }
 
     /// All connections break. Clients connect again.

@@ -11,4 +11,4 @@ mod store;
 
 pub(crate) use self::faults::SimFaults;
 pub(crate) use self::server::{SimServer, shared};
-pub(crate) use self::store::{SimStore, all_shards};
+pub(crate) use self::store::{SimStore, all_shards, shard_of};

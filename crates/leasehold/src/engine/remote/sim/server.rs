@@ -9,7 +9,7 @@ use tokio::runtime::Handle;
 use super::SimFaults;
 use super::store::Listener;
 use crate::engine::memory::Memory;
-use crate::engine::remote::store::{Forced, Given, Take, Taken, TakenAll, Topic, Verdict};
+use crate::engine::remote::store::{Forced, Given, Shard, Take, Taken, TakenAll, Topic, Verdict};
 use crate::engine::{
     Adjust, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Facts, Family, Kind, Question,
     Released, Renewed, Reply, Spot, Target,
@@ -92,6 +92,13 @@ impl SimServer {
     pub(crate) fn cut(&self) {
         for client in self.clients() {
             client.cut();
+        }
+    }
+
+    /// Breaks the connections of all clients to one shard.
+    pub(crate) fn cut_shard(&self, shard: Shard) {
+        for client in self.clients() {
+            client.cut_shard(shard);
         }
     }
 

@@ -25,6 +25,12 @@ pub(crate) fn all_shards() -> Vec<Shard> {
     (0..SHARDS).map(Shard).collect()
 }
 
+/// The one that has this name.
+pub(crate) fn shard_of(name: &Name) -> Shard {
+    let sum: u32 = name.as_str().bytes().map(u32::from).sum();
+    Shard(sum % SHARDS)
+}
+
 /// How long a client waits before it connects again.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How often the waiters for fair locks say that they live.
@@ -84,6 +90,12 @@ impl Listener {
     pub(super) fn cut(&self) {
         let links: Vec<_> = self.state().links.values().cloned().collect();
         links.iter().for_each(Link::cut);
+    }
+
+    /// Breaks the connection of this client to one shard.
+    pub(super) fn cut_shard(&self, shard: Shard) {
+        let link = self.state().links.get(&shard).cloned();
+        link.iter().for_each(Link::cut);
     }
 
     fn state(&self) -> MutexGuard<'_, Listening> {
@@ -204,8 +216,7 @@ impl Store for SimStore {
     }
 
     fn shard(&self, target: &Target) -> Shard {
-        let sum: u32 = target.name.as_str().bytes().map(u32::from).sum();
-        Shard(sum % SHARDS)
+        shard_of(&target.name)
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
@@ -250,8 +261,7 @@ impl Store for SimStore {
     }
 
     fn doubt(&self, shard: Shard, _silence: Duration) {
-        let link = self.client.state().links.get(&shard).cloned();
-        link.iter().for_each(Link::cut);
+        self.client.cut_shard(shard);
     }
 
     fn force(&self, target: &Target, done: impl Done<Forced>) {
