@@ -1,11 +1,8 @@
 //! Dropping a future at every point where it can be dropped: no hold, no waiter, no wake-up lost.
-//!
-//! Every case is run again and again, cancelled one poll later each time, until it is not cancelled any more: once
-//! right after the poll that came back pending, and once in place of the next poll, when it has just been woken.
 
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
 use leasehold::test::Faults;
@@ -13,48 +10,7 @@ use leasehold::{AcquireError, Client, Guard, Owner};
 use leasehold_testkit::primitive::{Held, Primitive};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Where the future is dropped.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Cut {
-    After(usize),
-    InPlaceOf(usize),
-}
-
-/// Polls a future until it is done or cut off.
-pub(crate) struct CutOff<F> {
-    future: Pin<Box<F>>,
-    cut: Cut,
-    polls: usize,
-}
-
-pub(crate) fn cut_off<F: Future>(cut: Cut, future: F) -> CutOff<F> {
-    CutOff { future: Box::pin(future), cut, polls: 0 }
-}
-
-/// How a future ended.
-#[derive(Debug, PartialEq)]
-pub(crate) enum Ended<T> {
-    Done(T),
-    Cut,
-}
-
-impl<F: Future> Future for CutOff<F> {
-    type Output = Ended<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.polls += 1;
-        if matches!(self.cut, Cut::InPlaceOf(poll) if poll == self.polls) {
-            return Poll::Ready(Ended::Cut);
-        }
-        if let Poll::Ready(output) = self.future.as_mut().poll(context) {
-            return Poll::Ready(Ended::Done(output));
-        }
-        if matches!(self.cut, Cut::After(poll) if poll == self.polls) {
-            return Poll::Ready(Ended::Cut);
-        }
-        Poll::Pending
-    }
-}
+use crate::cut::{Cut, Ended, cut_off, everywhere};
 
 /// What the answers of the engine are like.
 #[derive(Clone, Copy, Debug)]
@@ -69,6 +25,8 @@ const LATE: Duration = Duration::from_millis(10);
 const NAME: &str = "n";
 
 impl Answers {
+    pub(crate) const ALL: &[Self] = &[Self::AtOnce, Self::Late, Self::FirstLost, Self::AllLost];
+
     pub(crate) fn arrange(self, faults: &Faults) {
         match self {
             Self::AtOnce => {}
@@ -86,24 +44,7 @@ where
     F: Future<Output = bool>,
 {
     for of in all {
-        everywhere(|answers, cut| case(*of, answers, cut)).await;
-    }
-}
-
-/// Runs `case` for every way to answer and every place to cut, until the cut comes too late.
-pub(crate) async fn everywhere<C, F>(case: C)
-where
-    C: Fn(Answers, Cut) -> F,
-    F: Future<Output = bool>,
-{
-    for answers in [Answers::AtOnce, Answers::Late, Answers::FirstLost, Answers::AllLost] {
-        for kind in [Cut::After, Cut::InPlaceOf] {
-            let mut polls = 1;
-            while case(answers, kind(polls)).await {
-                polls += 1;
-                assert!(polls < 1000, "{answers:?}: it is always cut, so it never ends");
-            }
-        }
+        everywhere(Answers::ALL, |answers, cut| case(*of, answers, cut)).await;
     }
 }
 

@@ -6,6 +6,7 @@ mod bad_input;
 mod bounds;
 mod cancellation;
 mod conformance;
+mod cut;
 mod differences;
 mod exclusion;
 mod line;

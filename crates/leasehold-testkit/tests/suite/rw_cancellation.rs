@@ -8,7 +8,8 @@ use leasehold::test::Faults;
 use leasehold::{AcquireError, Client, Owner, RwLock};
 use tokio::time::{sleep, timeout};
 
-use crate::cancellation::{Answers, Cut, Ended, cut_off, everywhere};
+use crate::cancellation::Answers;
+use crate::cut::{Cut, Ended, cut_off, everywhere};
 
 const NAME: &str = "n";
 
@@ -24,7 +25,7 @@ async fn nothing_is_left(client: &Client, faults: &Faults, what: impl Debug) {
 
 #[tokio::test(start_paused = true)]
 async fn a_free_half() {
-    everywhere(|answers, cut| async move {
+    everywhere(Answers::ALL, |answers, cut| async move {
         let (client, faults) = leasehold::test::memory();
         let lock = client.rw_lock(NAME);
         answers.arrange(&faults);
@@ -102,22 +103,22 @@ async fn comes_in(lock: RwLock, writes: bool) {
 
 #[tokio::test(start_paused = true)]
 async fn a_writer_behind_a_reader() {
-    everywhere(|answers, cut| behind_another(answers, cut, true, false)).await;
+    everywhere(Answers::ALL, |answers, cut| behind_another(answers, cut, true, false)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_preferred_writer_behind_a_reader() {
-    everywhere(|answers, cut| behind_another(answers, cut, true, true)).await;
+    everywhere(Answers::ALL, |answers, cut| behind_another(answers, cut, true, true)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_behind_a_writer() {
-    everywhere(|answers, cut| behind_another(answers, cut, false, false)).await;
+    everywhere(Answers::ALL, |answers, cut| behind_another(answers, cut, false, false)).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade() {
-    everywhere(|answers, cut| async move {
+    everywhere(Answers::ALL, |answers, cut| async move {
         let (client, faults) = leasehold::test::memory();
         let lock = client.rw_lock(NAME);
         let reads = lock.read().acquire().await.unwrap();
@@ -140,7 +141,7 @@ async fn an_upgrade() {
 /// With a writer that waits, who must not come in between, and a nested guard of the same owner.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade() {
-    everywhere(|answers, cut| async move {
+    everywhere(Answers::ALL, |answers, cut| async move {
         let (client, faults) = leasehold::test::memory();
         let lock = client.rw_lock(NAME);
         let me = Owner::number(7);

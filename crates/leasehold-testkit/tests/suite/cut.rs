@@ -1,0 +1,71 @@
+//! A future that is dropped at every point where it can be dropped.
+//!
+//! Every case is run again and again, cancelled one poll later each time, until it is not cancelled any more: once
+//! right after the poll that came back pending, and once in place of the next poll, when it has just been woken.
+
+use std::fmt::Debug;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+/// Where the future is dropped.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Cut {
+    After(usize),
+    InPlaceOf(usize),
+}
+
+/// Polls a future until it is done or cut off.
+pub(crate) struct CutOff<F> {
+    future: Pin<Box<F>>,
+    cut: Cut,
+    polls: usize,
+}
+
+pub(crate) fn cut_off<F: Future>(cut: Cut, future: F) -> CutOff<F> {
+    CutOff { future: Box::pin(future), cut, polls: 0 }
+}
+
+/// How a future ended.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Ended<T> {
+    Done(T),
+    Cut,
+}
+
+impl<F: Future> Future for CutOff<F> {
+    type Output = Ended<F::Output>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.polls += 1;
+        if matches!(self.cut, Cut::InPlaceOf(poll) if poll == self.polls) {
+            return Poll::Ready(Ended::Cut);
+        }
+        if let Poll::Ready(output) = self.future.as_mut().poll(context) {
+            return Poll::Ready(Ended::Done(output));
+        }
+        if matches!(self.cut, Cut::After(poll) if poll == self.polls) {
+            return Poll::Ready(Ended::Cut);
+        }
+        Poll::Pending
+    }
+}
+
+/// Runs `case` under each of these circumstances and for every place to cut, until the cut comes too late. The case says
+/// whether it was cut.
+pub(crate) async fn everywhere<W, C, F>(circumstances: &[W], case: C)
+where
+    W: Copy + Debug,
+    C: Fn(W, Cut) -> F,
+    F: Future<Output = bool>,
+{
+    for under in circumstances {
+        for kind in [Cut::After, Cut::InPlaceOf] {
+            let mut polls = 1;
+            while case(*under, kind(polls)).await {
+                polls += 1;
+                assert!(polls < 1000, "{under:?}: it is always cut, so it never ends");
+            }
+        }
+    }
+}
