@@ -15,3 +15,4 @@ mod outage;
 mod quorum;
 mod runtimes;
 mod rw_cancellation;
+mod sim;

@@ -1,0 +1,72 @@
+//! The end of a client.
+
+use std::future::IntoFuture;
+use std::sync::mpsc;
+use std::time::Duration;
+
+use leasehold::Client;
+use tokio::time::{Instant, sleep};
+
+use super::{LATENCY, NAME, SECOND, begun, locks, start};
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_dropped_with_undos_under_way_leaves_nothing() {
+    for kind in 0..5 {
+        let (simulation, client) = start().await;
+        let lock = locks(&client)[kind].clone();
+        simulation.latency(LATENCY);
+        let guard = lock.acquire().lease(SECOND * 600).await.unwrap();
+        let asked = begun(client.lock("m").acquire().lease(SECOND * 600).into_future());
+        drop((guard, asked, lock, client));
+        sleep(SECOND).await;
+        assert_eq!(simulation.names(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_dropped_in_an_outage_lingers_for_its_undos() {
+    let (simulation, _other) = start().await;
+    let client = Client::connect(simulation.url()).linger(SECOND * 5).await.unwrap();
+    let guard = client.lock(NAME).acquire().lease(SECOND * 600).await.unwrap();
+    simulation.outage();
+    drop((guard, client));
+    sleep(SECOND * 3).await;
+    simulation.clear();
+    sleep(SECOND).await;
+    assert_eq!(simulation.names(), 0);
+}
+
+/// The change is sent again on the next connection, and its result is forgotten there.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_dropped_lingers_for_its_counter_changes() {
+    let (simulation, other) = start().await;
+    let client = Client::connect(simulation.url()).linger(SECOND * 5).await.unwrap();
+    let semaphore = client.semaphore(NAME);
+    assert!(semaphore.try_set_permits(1).await.unwrap());
+    simulation.outage();
+    drop((begun(semaphore.add_permits(2)), semaphore, client));
+    sleep(SECOND).await;
+    simulation.clear();
+    sleep(SECOND).await;
+    assert_eq!(other.semaphore(NAME).available().await.unwrap(), 3);
+}
+
+/// On a thread of its own: a runtime that is blocked cannot tell so.
+#[test]
+fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
+    let (done, is_done) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+        let took = runtime.unwrap().block_on(async {
+            let (simulation, client) = start().await;
+            let guard = client.lock(NAME).acquire().await.unwrap();
+            simulation.outage();
+            let begun = Instant::now();
+            drop((guard, client));
+            begun.elapsed()
+        });
+        done.send(took).unwrap();
+    });
+    let took = is_done.recv_timeout(Duration::from_secs(20)).expect("the runtime is not blocked");
+    assert_eq!(took, Duration::ZERO);
+}

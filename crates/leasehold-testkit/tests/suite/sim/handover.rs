@@ -1,0 +1,224 @@
+//! A hold that goes from waiter to waiter of one client without a request.
+
+use std::future::IntoFuture;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use leasehold::{AcquireError, Client, Guard, Lock, Operation, Owner};
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep};
+
+use super::{MILLISECOND, NAME, SECOND, begun, connect, granted, soon, start};
+
+/// The locks that go this way.
+fn passed_on(client: &Client) -> [Lock; 2] {
+    [client.lock(NAME), client.setnx_lock(NAME)]
+}
+
+/// Under which owner the server has the lock, by a handle of another client: a client that was told an owner of its own does
+/// not pass its hold on.
+async fn owner_at_server(lock: &Lock) -> Owner {
+    lock.holder().await.unwrap().expect("a holder").owner.expect("an owner of this library")
+}
+
+/// A waiter that gives the lock back at once. Tells under which owner it had it.
+fn passer(lock: &Lock, elsewhere: &Lock) -> JoinHandle<Owner> {
+    let (lock, elsewhere) = (lock.clone(), elsewhere.clone());
+    tokio::spawn(async move {
+        let guard = lock.acquire().await.unwrap();
+        let owner = owner_at_server(&elsewhere).await;
+        drop(guard);
+        owner
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_of_one_client_have_one_hold_in_the_order_in_which_they_came() {
+    let (simulation, client) = start().await;
+    let other = connect(&simulation).await;
+    for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
+        let holder = lock.acquire().await.unwrap();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        let waiters: Vec<_> = (0..10)
+            .map(|number| {
+                let (lock, elsewhere, order) = (lock.clone(), elsewhere.clone(), Arc::clone(&order));
+                tokio::spawn(async move {
+                    let guard = lock.acquire().await.unwrap();
+                    let owner = owner_at_server(&elsewhere).await;
+                    order.lock().unwrap().push((number, owner));
+                    sleep(MILLISECOND).await;
+                    assert!(guard.is_held());
+                })
+            })
+            .collect();
+        sleep(SECOND).await;
+        drop(holder);
+        for waiter in waiters {
+            soon("a waiter", waiter).await.unwrap();
+        }
+        let (numbers, owners): (Vec<_>, Vec<_>) = order.lock().unwrap().drain(..).unzip();
+        assert_eq!(numbers, Vec::from_iter(0..10), "{lock:?}");
+        assert!(owners.iter().all(|owner| *owner == owners[0]), "{lock:?}: it is one hold of the server");
+        sleep(SECOND).await;
+        assert_eq!(simulation.names(), 0, "{lock:?}");
+    }
+}
+
+/// Many tasks of one client that acquire and release without an end, each for so long.
+fn crowd(lock: &Lock, holds: std::time::Duration, turns: &Arc<AtomicUsize>) -> Vec<JoinHandle<()>> {
+    let one = |_| {
+        let (lock, turns) = (lock.clone(), Arc::clone(turns));
+        tokio::spawn(async move {
+            loop {
+                let _guard = lock.acquire().await.unwrap();
+                turns.fetch_add(1, Ordering::SeqCst);
+                if holds.is_zero() {
+                    tokio::task::yield_now().await;
+                } else {
+                    sleep(holds).await;
+                }
+            }
+        })
+    };
+    (0..32).map(one).collect()
+}
+
+/// How many turns and how much time of a crowd pass before another client gets the lock, at most.
+async fn waits_behind_a_crowd(kind: usize, holds: std::time::Duration) -> (usize, std::time::Duration) {
+    let (simulation, client) = start().await;
+    simulation.latency(MILLISECOND);
+    let other = passed_on(&connect(&simulation).await)[kind].clone();
+    let turns = Arc::new(AtomicUsize::new(0));
+    let crowd = crowd(&passed_on(&client)[kind], holds, &turns);
+    sleep(SECOND).await;
+    let mut most = (0, std::time::Duration::ZERO);
+    for _ in 0..20 {
+        let (before, begun) = (turns.load(Ordering::SeqCst), Instant::now());
+        let guard = soon("another client gets a turn", other.acquire().into_future()).await.unwrap();
+        most.0 = most.0.max(turns.load(Ordering::SeqCst) - before);
+        most.1 = most.1.max(begun.elapsed());
+        guard.release().await.unwrap();
+        sleep(MILLISECOND * 7).await;
+    }
+    crowd.iter().for_each(JoinHandle::abort);
+    sleep(SECOND).await;
+    assert_eq!(simulation.names(), 0);
+    most
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_goes_round_for_long_is_given_to_another_client() {
+    for kind in 0..2 {
+        let (_, took) = waits_behind_a_crowd(kind, MILLISECOND * 5).await;
+        assert!(took < MILLISECOND * 150, "lock {kind}: {took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_goes_round_often_is_given_to_another_client() {
+    for kind in 0..2 {
+        let (turns, _) = waits_behind_a_crowd(kind, std::time::Duration::ZERO).await;
+        assert!(turns <= 3 * 33, "lock {kind}: {turns} turns");
+    }
+}
+
+type Acquiring = Operation<Result<Guard, AcquireError>>;
+
+/// Puts the hold on its way to a waiter that is not polled any more, and checks that it is there.
+async fn on_its_way_to_a_sleeper(lock: &Lock, elsewhere: &Lock) -> Acquiring {
+    let first = lock.acquire().await.unwrap();
+    let before = passer(lock, elsewhere);
+    sleep(MILLISECOND).await;
+    let mut sleeper = lock.acquire().into_future();
+    for _ in 0..3 {
+        sleeper = begun(sleeper);
+        sleep(MILLISECOND).await;
+    }
+    first.release().await.unwrap();
+    let owner = soon("the waiter before", before).await.unwrap();
+    assert_eq!(owner_at_server(elsewhere).await, owner, "it is on its way to the next waiter");
+    sleeper
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_is_never_polled_again_does_not_keep_the_hold() {
+    let (simulation, client) = start().await;
+    let other = connect(&simulation).await;
+    for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
+        let sleeper = on_its_way_to_a_sleeper(&lock, &elsewhere).await;
+        let begun = Instant::now();
+        let guard = soon("another client", elsewhere.acquire().into_future()).await.unwrap();
+        assert!(begun.elapsed() < SECOND, "{lock:?}: {:?}", begun.elapsed());
+        guard.release().await.unwrap();
+        // It has lost its turn, not its place.
+        let guard = soon("the waiter that was not polled", sleeper).await.unwrap();
+        guard.release().await.unwrap();
+        assert_eq!(simulation.names(), 0, "{lock:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_leaves_lets_the_next_one_have_the_hold() {
+    let (simulation, client) = start().await;
+    let other = connect(&simulation).await;
+    for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
+        let sleeper = on_its_way_to_a_sleeper(&lock, &elsewhere).await;
+        let next = tokio::spawn(lock.acquire().into_future());
+        tokio::task::yield_now().await;
+        let begun = Instant::now();
+        drop(sleeper);
+        granted(next).await.release().await.unwrap();
+        assert!(begun.elapsed() < SECOND, "{lock:?}: {:?}", begun.elapsed());
+        assert_eq!(simulation.names(), 0, "{lock:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_waiter_that_leaves_frees_the_lock() {
+    let (simulation, client) = start().await;
+    let other = connect(&simulation).await;
+    for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
+        let sleeper = on_its_way_to_a_sleeper(&lock, &elsewhere).await;
+        drop(sleeper);
+        sleep(MILLISECOND).await;
+        assert_eq!(simulation.names(), 0, "{lock:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_that_is_dropped_does_not_end_the_hold_of_the_next_waiter() {
+    let (simulation, client) = start().await;
+    simulation.latency(MILLISECOND);
+    let lock = client.lock(NAME);
+    for polls_late in [false, true] {
+        let first = lock.acquire().await.unwrap();
+        let second = tokio::spawn(lock.acquire().into_future());
+        sleep(SECOND).await;
+        let reentry = begun(first.reenter());
+        if polls_late {
+            sleep(MILLISECOND * 3).await;
+        }
+        drop((reentry, first));
+        let second = granted(second).await;
+        sleep(SECOND * 5).await;
+        assert!(second.is_held() && lock.is_locked().await.unwrap());
+        second.release().await.unwrap();
+    }
+    assert_eq!(simulation.names(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_loss_is_told_to_the_guard_that_has_the_hold_now() {
+    let (simulation, other) = start().await;
+    let client = Client::connect(simulation.url()).watchdog(SECOND).await.unwrap();
+    for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
+        let first = lock.acquire().await.unwrap();
+        let (before, after) = (passer(&lock, &elsewhere), tokio::spawn(lock.acquire().into_future()));
+        sleep(MILLISECOND * 10).await;
+        drop(first);
+        let (owner, guard) = (soon("the waiter before", before).await.unwrap(), granted(after).await);
+        assert_eq!(owner_at_server(&elsewhere).await, owner, "it is the same hold");
+        assert!(simulation.lose_hold(NAME));
+        assert_eq!(soon("the loss", guard.lost()).await, leasehold::Loss::Gone, "{lock:?}");
+    }
+}

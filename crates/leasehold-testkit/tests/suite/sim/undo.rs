@@ -1,0 +1,171 @@
+//! A step that is taken back is taken back for good, and nothing else is.
+
+use std::future::IntoFuture;
+
+use leasehold::test::Simulation;
+use leasehold::{Guard, Owner};
+use tokio::time::{Instant, sleep};
+
+use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, locks, start};
+
+/// Drops a guard in an outage of more than a second, after which its lock has to be free.
+async fn is_given_back_after_an_outage(guard: Guard, simulation: &Simulation) {
+    simulation.outage();
+    drop(guard);
+    sleep(SECOND * 3).await;
+    simulation.clear();
+    sleep(SECOND).await;
+    assert_eq!(simulation.names(), 0, "the lock is free");
+}
+
+/// The undo of its place in the queue has the limit of that place, and what it may hold has a longer one.
+#[tokio::test(start_paused = true)]
+async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold() {
+    let (simulation, client) = start().await;
+    let holder = connect(&simulation).await.fair_lock(NAME).acquire().await.unwrap();
+    let lock = client.fair_lock(NAME);
+    let waiter = tokio::spawn(lock.acquire().as_owner(&Owner::number(7)).lease(SECOND * 600).into_future());
+    sleep(SECOND).await;
+    assert_eq!(lock.queue().await.unwrap().len(), 1, "the waiter stands in the queue");
+    // The release, the message and the waiter's request each need one latency.
+    simulation.latency(LATENCY);
+    drop(holder);
+    sleep(LATENCY * 7 / 2).await;
+    assert_eq!(simulation.names(), 1, "the server has granted it, and the reply is under way");
+    simulation.outage();
+    waiter.abort();
+    // Longer than a silent waiter stands in the queue.
+    sleep(SECOND * 4).await;
+    simulation.clear();
+    sleep(SECOND).await;
+    assert_eq!(simulation.names(), 0, "the lock is free");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_lease() {
+    let (simulation, client) = start().await;
+    for lock in locks(&client) {
+        let guard = lock.acquire().lease(SECOND).await.unwrap();
+        guard.extend(SECOND * 600).await.unwrap();
+        is_given_back_after_an_outage(guard, &simulation).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last() {
+    let (simulation, client) = start().await;
+    for lock in locks(&client) {
+        let guard = lock.acquire().lease(SECOND * 3).await.unwrap();
+        simulation.lose_reply();
+        guard.extend(SECOND * 600).await.unwrap_err();
+        sleep(SECOND).await;
+        is_given_back_after_an_outage(guard, &simulation).await;
+    }
+}
+
+/// The later undo is to a higher count.
+#[tokio::test(start_paused = true)]
+async fn an_undo_does_not_raise_the_count_of_the_one_before() {
+    let (simulation, client) = start().await;
+    for lock in [client.lock(NAME), client.group_lock(NAME, ["a"])] {
+        let owner = Owner::number(7);
+        let outer = lock.acquire().as_owner(&owner).await.unwrap();
+        let inner = lock.acquire().as_owner(&owner).await.unwrap();
+        simulation.latency(LATENCY);
+        drop(begun(outer.reenter()));
+        drop((inner, begun(outer.reenter())));
+        sleep(SECOND).await;
+        assert_eq!(lock.hold_count(&owner).await.unwrap(), 1, "{lock:?}");
+        assert!(outer.is_held());
+        drop(outer);
+        sleep(SECOND).await;
+        assert_eq!(simulation.names(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_is_refused_for_a_while_is_made_afterwards() {
+    let (simulation, client) = start().await;
+    for lock in locks(&client) {
+        let guard = lock.acquire().lease(SECOND * 600).await.unwrap();
+        simulation.deny();
+        drop(guard);
+        sleep(SECOND * 5).await;
+        assert_eq!(simulation.names(), 1);
+        simulation.clear();
+        sleep(SECOND).await;
+        assert_eq!(simulation.names(), 0, "{lock:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner() {
+    let (simulation, client) = start().await;
+    let owner = Owner::number(7);
+    let guard = client.lock(NAME).acquire().as_owner(&owner).await.unwrap();
+    simulation.deny();
+    drop(guard);
+    sleep(SECOND / 5).await;
+    simulation.clear();
+    // The same lock by another handle.
+    let next = client.fair_lock(NAME).acquire().as_owner(&owner).await.unwrap();
+    sleep(SECOND * 2).await;
+    assert!(next.is_held() && client.lock(NAME).is_held_by(&owner).await.unwrap());
+}
+
+/// Breaks the connection, whose request is carried out a few seconds later. What is dropped before there is another one.
+async fn acts_late<T>(simulation: &Simulation, dropped: T) {
+    simulation.act_late(SECOND * 5);
+    simulation.cut();
+    sleep(MILLISECOND).await;
+    drop(dropped);
+    sleep(SECOND * 4).await;
+    assert_eq!(simulation.names(), 0, "it is not carried out yet");
+}
+
+/// Waits until something is held that no client wants, and until it is not any more.
+async fn is_undone_after_it_acted(simulation: &Simulation, what: &str) {
+    let begun = Instant::now();
+    while simulation.names() == 0 {
+        assert!(begun.elapsed() < SECOND * 3, "it is carried out: {what}");
+        sleep(MILLISECOND).await;
+    }
+    sleep(SECOND).await;
+    assert_eq!(simulation.names(), 0, "what came late is undone: {what}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_connection_does_after_its_undo_is_undone() {
+    for kind in 0..5 {
+        let (simulation, client) = start().await;
+        let lock = locks(&client)[kind].clone();
+        simulation.latency(LATENCY);
+        let acquiring = begun(lock.acquire().lease(SECOND * 600).into_future());
+        sleep(LATENCY / 2).await;
+        acts_late(&simulation, ()).await;
+        drop(acquiring);
+        is_undone_after_it_acted(&simulation, &format!("{lock:?}")).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_before_the_new_connection_is_repeated_on_it() {
+    let (simulation, client) = start().await;
+    simulation.latency(LATENCY);
+    let one = begun(client.lock(NAME).acquire().lease(SECOND * 600).into_future());
+    let all = begun(client.multi_lock(["b", "d"]).acquire().lease(SECOND * 600).into_future());
+    sleep(LATENCY / 2).await;
+    acts_late(&simulation, (one, all)).await;
+    is_undone_after_it_acted(&simulation, "one and several locks").await;
+}
+
+/// The lease, by which the undo would be over otherwise, begins when the request is carried out.
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_connection_does_after_the_lease_is_undone() {
+    let (simulation, client) = start().await;
+    simulation.latency(LATENCY);
+    let acquiring = begun(client.lock(NAME).acquire().lease(SECOND * 3).into_future());
+    sleep(LATENCY / 2).await;
+    acts_late(&simulation, acquiring).await;
+    is_undone_after_it_acted(&simulation, "a short lease").await;
+}
