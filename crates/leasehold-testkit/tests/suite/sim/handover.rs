@@ -164,11 +164,12 @@ async fn a_waiter_that_leaves_lets_the_next_one_have_the_hold() {
     for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
         let sleeper = on_its_way_to_a_sleeper(&lock, &elsewhere).await;
         let next = tokio::spawn(lock.acquire().into_future());
-        tokio::task::yield_now().await;
+        sleep(MILLISECOND * 10).await;
+        assert!(!next.is_finished(), "{lock:?}: it is not its turn");
         let begun = Instant::now();
         drop(sleeper);
         granted(next).await.release().await.unwrap();
-        assert!(begun.elapsed() < SECOND, "{lock:?}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < MILLISECOND * 20, "{lock:?}: {:?}", begun.elapsed());
         assert_eq!(simulation.names(), 0, "{lock:?}");
     }
 }

@@ -63,9 +63,8 @@ async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last()
     }
 }
 
-/// The later undo is to a higher count.
 #[tokio::test(start_paused = true)]
-async fn an_undo_does_not_raise_the_count_of_the_one_before() {
+async fn dropped_re_entries_and_guards_leave_the_count_of_the_guards_that_are_left() {
     let (simulation, client) = start().await;
     for lock in [client.lock(NAME), client.group_lock(NAME, ["a"])] {
         let owner = Owner::number(7);
