@@ -3,12 +3,16 @@
 //! A test that needs a process of its own starts this binary again, with its own name and the server's address.
 
 use std::env;
+use std::future::{Future, IntoFuture};
 use std::io::{BufRead as _, BufReader, Write as _};
+use std::pin::pin;
 use std::process::{Child, Command, Stdio, exit};
+use std::task::{Context, Waker};
 use std::thread;
 use std::time::Duration;
 
 use leasehold::Client;
+use leasehold_testkit::resp::Connection;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::runtime;
 use tokio::time::Instant;
@@ -54,6 +58,31 @@ fn a_lock_stays_held_while_the_users_runtime_is_blocked() {
         guard.release().await.unwrap();
     });
     assert_eq!(keys(&server), [""; 0]);
+}
+
+/// The reply is read on the client's own thread, and so are those to the renewals after it.
+#[test]
+fn an_extension_that_is_polled_late_does_not_take_back_the_renewals_after_its_reply() {
+    let server = Server::start(Flavour::Redis);
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let _alone = alone().await;
+        let watchdog = SECOND * 3 / 2;
+        let client = Client::connect(server.url()).watchdog(watchdog).await.unwrap();
+        let guard = client.lock("n").acquire().await.unwrap();
+        let begin = || Box::pin(guard.extend(SECOND * 3 / 10));
+        let mut extending = begin();
+        // Seldom the reply is there at once.
+        while extending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
+            extending = begin();
+        }
+        // Nothing in here awaits.
+        thread::sleep(watchdog + SECOND);
+        assert!(guard.is_held(), "nobody renews it");
+        extending.await.unwrap();
+        assert!(guard.is_held());
+        guard.release().await.unwrap();
+    });
 }
 
 #[test]
@@ -144,6 +173,49 @@ fn a_program_without_a_runtime_leaves_no_key() {
         assert!(String::from_utf8_lossy(&output.stdout).contains("held"));
         assert_eq!(keys(&server), [""; 0]);
     }
+}
+
+/// How many threads of this process belong to clients.
+fn client_threads() -> usize {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+    let name = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+    // One that ends meanwhile has no name any more.
+    tasks.filter(|task| name(task.as_ref().unwrap()).is_ok_and(|name| name.trim() == "leasehold-io")).count()
+}
+
+#[test]
+fn a_connect_that_is_dropped_leaves_no_thread_and_no_connection() {
+    const LABEL: &str = "given-up";
+    if let Ok(url) = env::var(URL) {
+        let port = url.rsplit(':').next().unwrap().parse().unwrap();
+        let mut server = Connection::open(port).unwrap();
+        let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let _entered = runtime.enter();
+        // Dropped at once, while it connects, and when it is connected.
+        for pause in [0, 0, 0, 1, 2, 5, 50, 200].map(Duration::from_millis) {
+            let mut connecting = pin!(Client::connect(&url).label(LABEL).into_future());
+            // Seldom it is connected at once, which does not matter.
+            let _ = connecting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            thread::sleep(pause);
+        }
+        let begun = Instant::now();
+        loop {
+            let clients = server.call(&["CLIENT", "LIST"]).unwrap();
+            let connections = clients.as_str().unwrap().matches(LABEL).count();
+            let threads = client_threads();
+            if (threads, connections) == (0, 0) {
+                exit(0);
+            }
+            assert!(
+                begun.elapsed() < SECOND * 10,
+                "{threads} threads and {connections} connections are left"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    let server = Server::start(Flavour::Redis);
+    let mut child = child("process::a_connect_that_is_dropped_leaves_no_thread_and_no_connection", &server);
+    assert!(child.wait().unwrap().success());
 }
 
 /// Longer than anything but a suspension lasts.

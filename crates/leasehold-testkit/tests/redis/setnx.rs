@@ -1,5 +1,9 @@
 //! The lock by `SET … NX`: what it writes, what it costs, and how it gets on with others who write such keys.
 
+use std::future::{IntoFuture, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Failure, Loss, Owner, ReleaseError};
@@ -247,4 +251,31 @@ async fn a_full_server_lets_go_of_a_setnx_lock() {
         assert_eq!(keys(&server), [""; 0]);
         assert!(lock.acquire().await.unwrap_err().is_unavailable());
     }
+}
+
+#[tokio::test]
+async fn of_many_waiters_for_a_setnx_lock_only_the_front_one_wakes_to_look() {
+    const WAITERS: usize = 200;
+    let server = Server::start(Flavour::Redis);
+    let client = connect(server.url()).await;
+    assert!(take_as_another(&server, SECOND * 600));
+    let polls = Arc::new(AtomicUsize::new(0));
+    let mut waiters = tokio::task::JoinSet::new();
+    for _ in 0..WAITERS {
+        let (mut waiting, polls) = (client.setnx_lock("n").acquire().into_future(), Arc::clone(&polls));
+        waiters.spawn(poll_fn(move |context| {
+            polls.fetch_add(1, Ordering::Relaxed);
+            Pin::new(&mut waiting).poll(context).map(drop)
+        }));
+    }
+    until("all of them wait", || polls.load(Ordering::Relaxed) >= WAITERS).await;
+    // They stand in line sooner or later. If all looked, each would do so several times in any two seconds.
+    let mut counts = Vec::new();
+    while counts.last().is_none_or(|polls| *polls >= WAITERS / 2) {
+        assert!(counts.len() < 4, "{counts:?} polls of {WAITERS} waiters in two seconds each");
+        let before = polls.load(Ordering::Relaxed);
+        sleep(SECOND * 2).await;
+        counts.push(polls.load(Ordering::Relaxed) - before);
+    }
+    assert!(waiters.try_join_next().is_none(), "nobody has got the lock");
 }
