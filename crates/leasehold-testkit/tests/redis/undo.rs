@@ -24,6 +24,7 @@ on_both! {
     what_a_dead_connection_does_after_the_lease_is_undone_too
     an_undo_that_is_refused_for_a_while_is_made_afterwards
     an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner
+    undos_that_a_step_of_the_same_owner_sends_first_are_made_on_the_next_connection_too
     a_connection_of_another_client_with_the_same_number_is_not_killed
 }
 
@@ -208,4 +209,22 @@ async fn a_connection_of_another_client_with_the_same_number_is_not_killed(flavo
         let alive = stranger.call(&["CLIENT", "ID"]);
         assert!(alive.is_ok(), "the connection with the number {number} was killed");
     }
+}
+
+async fn undos_that_a_step_of_the_same_owner_sends_first_are_made_on_the_next_connection_too(
+    flavour: Flavour,
+) {
+    let server = Server::start(flavour);
+    let proxy = Proxy::start(server.port());
+    let client = impatient(proxy.url()).await;
+    let owner = leasehold::Owner::number(7);
+    let acquire =
+        |values: [&str; 2]| client.group_lock("n", values).acquire().as_owner(&owner).lease(SECOND * 600);
+    let guards = (acquire(["a", "c"]).await.unwrap(), acquire(["b", "d"]).await.unwrap());
+    proxy.half_open(Which::Command);
+    drop(guards);
+    // It has some of the values of both, and breaks with them.
+    let failed = acquire(["a", "b"]).await;
+    assert!(failed.is_err_and(|error| error.is_unavailable()));
+    until("all values are free", || is_free(&server)).await;
 }

@@ -152,8 +152,11 @@ impl Store for RedisStore {
         });
     }
 
-    fn lower_first(&self, spot: &Spot, to: u32) -> bool {
-        commands::lower(spot, to).is_none_or(|call| self.parts.topology.lane(&spot.target).post(call))
+    fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
+        let kind = spot.target.kind;
+        let on_reply = decoded(done, move |reply| commands::given(reply, kind));
+        let lane = self.parts.topology.lane(&spot.target);
+        commands::lower(spot, to).is_none_or(|call| lane.send_source(call, on_reply))
     }
 
     fn renew(&self, kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>) {

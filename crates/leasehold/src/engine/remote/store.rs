@@ -40,9 +40,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Lowers a hold to at most `to` counts, and takes its owner out of any queue on the server. Harmless to repeat.
     fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>);
 
-    /// The same, sent so that it never has to be sent again: a step of the same hold follows it at once. False if it could
-    /// not be sent.
-    fn lower_first(&self, spot: &Spot, to: u32) -> bool;
+    /// The same, sent so that the server need not ask for it again: a step of the same hold follows it at once. False if it
+    /// could not be sent; then there is no outcome.
+    fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool;
 
     /// Renews holds of one kind on one shard for so long each, or only looks at those with no time. One verdict for each.
     fn renew(&self, kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>);

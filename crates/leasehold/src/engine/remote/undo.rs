@@ -126,7 +126,7 @@ impl State {
 pub(super) struct Way<'a>(Option<MutexGuard<'a, State>>);
 
 impl Way<'_> {
-    /// Whether undos were sent, of which nothing will be known: if the step is not sent, they are to be sent again.
+    /// Whether undos were sent: if the step is not, they are to be sent again.
     pub(super) fn is_cleared(&self) -> bool {
         self.0.is_some()
     }
@@ -151,15 +151,14 @@ impl<F: FnOnce(Result<Given, StoreError>) + Send + 'static> Done<Given> for Trie
 impl<S: Store> Inner<S> {
     /// Sends what is still to be undone of the steps before one at this spot, if there is something. The step is to be sent
     /// before the way that this returns is dropped, so that no undo comes between.
-    pub(super) fn clear_way(&self, spot: &Spot) -> Result<Way<'_>, Failure> {
+    pub(super) fn clear_way(self: &Arc<Self>, spot: &Spot) -> Result<Way<'_>, Failure> {
         if self.undos.is_settled() {
             return Ok(Way(None));
         }
         let mut state = self.undos.state();
         let before = state.take_before(spot);
         let Some(shard) = before.first().map(|pending| pending.shard) else { return Ok(Way(None)) };
-        let sent =
-            before.iter().take_while(|pending| self.store.lower_first(&pending.spot, pending.to)).count();
+        let sent = before.iter().take_while(|pending| self.send_first(pending)).count();
         let is_clear = sent == before.len();
         // The next connection sends the others. So the step must not be sent, or they would come behind it.
         before.into_iter().skip(sent).for_each(|pending| state.restore(pending));
@@ -169,6 +168,18 @@ impl<S: Store> Inner<S> {
         }
         let unknown = || Failure::Unavailable("not connected".into());
         Err(self.shards.check(shard).err().unwrap_or_else(unknown))
+    }
+
+    /// Sends an undo right before a step. If the connection is lost, so is the step, which undoes itself; but not what else the
+    /// undo was about, such as other values of a group.
+    fn send_first(self: &Arc<Self>, Pending { spot, to, until, .. }: &Pending) -> bool {
+        let (inner, of, to, until) = (Arc::clone(self), spot.clone(), *to, *until);
+        let done = move |outcome: Result<Given, StoreError>| {
+            if let Err(StoreError::NotSent(_) | StoreError::Unknown(_)) = outcome {
+                inner.undo(&of, to, until);
+            }
+        };
+        self.store.lower_first(spot, to, done)
     }
 
     /// Sees to it that a hold has at most `to` counts, now or later, but no later than it takes to end by itself.

@@ -44,6 +44,15 @@ impl Lane {
         self.settle(state, put);
     }
 
+    /// Sends a call with the whole script, so that it need not be sent again. False if it could not be sent.
+    pub(crate) fn send_source(&self, call: Call, on_reply: Box<dyn OnReply>) -> bool {
+        let state = self.state();
+        let request = |call, mode| Sink::Request(Request { call, mode, on_reply });
+        let put = state.connection.as_ref().map(|connection| connection.put(call, Encoding::Source, request));
+        // It is flushed with what follows it.
+        matches!(put, Some(Ok(_)))
+    }
+
     /// Completes a request that no call can be made of.
     pub(crate) fn reject(&self, on_reply: Box<dyn OnReply>) {
         let request = Request { call: Call::command("PING"), mode: ReplyMode::Source, on_reply };

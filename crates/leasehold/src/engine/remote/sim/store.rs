@@ -244,10 +244,9 @@ impl Store for SimStore {
         self.request(&spot.target, done, move |server| Ok(server.lower(&of, to)));
     }
 
-    fn lower_first(&self, spot: &Spot, to: u32) -> bool {
+    fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
         let link = self.client.state().links.get(&self.shard(&spot.target)).cloned();
         let of = spot.clone();
-        let done = |_: Result<Given, StoreError>| {};
         let job = Request::new(done, move |server: &SimServer| Ok(server.lower(&of, to)));
         link.is_some_and(|link| link.send(Box::new(job)).is_none())
     }
