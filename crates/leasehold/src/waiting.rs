@@ -1,7 +1,21 @@
-//! The one waiting loop: try, join the line, try again, sleep, try again.
+//! The one waiting loop: try, join the queue, try again, sleep, try again.
 //!
-//! A hint is only a hint. It may be late, doubled or missing: no waiter sleeps past the time the engine told it or its own
-//! deadline, and the [sweep](crate::engine) of its engine wakes every waiter now and then.
+//! A wait has three states. *Trying*: one attempt is with the engine, and its undo exists before the request does; the loop
+//! goes on when the attempt is answered, or ends when the time is over. *Joining*: the attempt was told that the lock is busy;
+//! the waiter takes the last place in the queue of its name, and tries once more as soon as the engine can wake it, because
+//! what happened before was not announced to it. *Sleeping*: the waiter is woken when the lock may be free and it is at the
+//! front of its queue; when the lease that it saw is over; when its own time is over; when an outage begins or ends; and when
+//! the client shuts down.
+//!
+//! A wake-up is only a hint. It may be late, doubled or missing: no waiter sleeps past the time that the engine told it or its
+//! own deadline, and the sweep of its engine wakes every waiter now and then.
+//!
+//! Dropping the future ends the wait in every state: an attempt that is under way is undone, the place in the queue is given
+//! up, and a wake-up that was meant for this waiter goes to the next one. A grant ends it, too: the place is given up after
+//! the hold is in hand, so the next waiter is woken and sees how long that may take.
+//!
+//! An attempt that fails is an outage. The first attempt of a wait fails at once; a waiter that has seen the lock busy goes on
+//! trying with growing pauses until its time, or without one the client's limit for outages, is over.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
