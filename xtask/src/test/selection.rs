@@ -76,6 +76,10 @@ const UNIT_WITH_SERVER: &[&str] = &[
     "engine::redis::tests::a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others",
 ];
 
+/// The tests of the whole client on the simulated server.
+const SIMULATED: Suite =
+    Suite { name: "simulated server", only: "sim::", skip: &["conformance::"], ..CONFORMANCE };
+
 /// What needs no server and no other program.
 pub(super) const FAST: Selection = Selection {
     tools: &[],
@@ -84,6 +88,7 @@ pub(super) const FAST: Selection = Selection {
     suites: &[
         Suite { skip: UNIT_WITH_SERVER, ..UNIT },
         Suite { skip: &["conformance::redis::", "conformance::valkey::"], ..CONFORMANCE },
+        SIMULATED,
     ],
 };
 
@@ -94,6 +99,17 @@ const ENGINES: &[Engine] = &[
             suites: &[
                 Suite { only: "engine::memory::", ..UNIT },
                 Suite { only: "conformance::memory::", ..CONFORMANCE },
+            ],
+            ..FAST
+        },
+    },
+    Engine {
+        name: "sim",
+        selection: Selection {
+            suites: &[
+                Suite { only: "engine::remote::", ..UNIT },
+                Suite { only: "conformance::sim::", ..CONFORMANCE },
+                SIMULATED,
             ],
             ..FAST
         },
@@ -180,7 +196,7 @@ mod tests {
     #[test]
     fn engines_are_known_by_their_names() {
         let error = Engine::named("mysql").err().unwrap();
-        assert_eq!(error, "known are memory, redis, valkey");
+        assert_eq!(error, "known are memory, sim, redis, valkey");
         let memory = lines(&Engine::named("memory").unwrap().selection, None);
         assert!(memory[1].ends_with(" --test suite --no-fail-fast -- conformance::memory::"), "{memory:?}");
     }
