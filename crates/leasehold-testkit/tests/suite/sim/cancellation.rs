@@ -58,8 +58,9 @@ impl Network {
         match self {
             Self::AtOnce => MILLISECOND,
             Self::Slow => LATENCY * 3,
-            // Shorter than a lease of which the client has lost sight.
-            _ => SECOND * 12,
+            // Longer than four replies are waited for; shorter than until the first renewal, whose reply could be lost, too, and
+            // than a lease of which the client has lost sight.
+            _ => SECOND * 9,
         }
     }
 }
