@@ -2,7 +2,6 @@
 
 use std::future::IntoFuture;
 use std::sync::mpsc;
-use std::time::{Duration, Instant};
 
 use leasehold::Client;
 use tokio::time::sleep;
@@ -51,23 +50,20 @@ async fn a_client_that_is_dropped_lingers_for_its_counter_changes() {
     assert_eq!(other.semaphore(NAME).available().await.unwrap(), 3);
 }
 
-/// By the real clock, which goes on while a runtime is blocked, and on a thread of its own, which may never come back.
+/// On a thread of its own: a runtime that is blocked cannot tell so.
 #[test]
 fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
-        let took = runtime.unwrap().block_on(async {
+        runtime.unwrap().block_on(async {
             let (simulation, _other) = start().await;
-            let client = Client::connect(simulation.url()).linger(SECOND * 5).await.unwrap();
+            let client = Client::connect(simulation.url()).linger(SECOND * 60).await.unwrap();
             let guard = client.lock(NAME).acquire().await.unwrap();
             simulation.outage();
-            let begun = Instant::now();
             drop((guard, client));
-            begun.elapsed()
         });
-        done.send(took).unwrap();
+        done.send(()).unwrap();
     });
-    let took = is_done.recv_timeout(Duration::from_secs(20)).expect("the runtime is not blocked");
-    assert!(took < SECOND * 2, "it waits for its undo: {took:?}");
+    is_done.recv_timeout(SECOND * 20).expect("the runtime is not blocked");
 }
