@@ -164,7 +164,6 @@ impl Future for Sleep {
 }
 
 /// The runtime that we are in, or the one of the thread that lends its timer.
-#[cfg(feature = "test-util")]
 pub(crate) fn handle() -> Handle {
     Handle::try_current().unwrap_or_else(|_| BORROWED_TIMER.clone())
 }
@@ -172,8 +171,7 @@ pub(crate) fn handle() -> Handle {
 /// Runs something small in the background: on the runtime we are in, so that a test clock moves it, or on the thread that
 /// lends its timer.
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
-    let handle = Handle::try_current().unwrap_or_else(|_| BORROWED_TIMER.clone());
-    handle.spawn(work);
+    handle().spawn(work);
 }
 
 /// The same on the thread that lends its timer, whatever becomes of the runtime we are in.

@@ -84,7 +84,7 @@ impl Options {
         self.warm_up().min(Duration::from_millis(500))
     }
 
-    /// How long those who wait when the time is over may take until each has had its last turn.
+    /// How long the waiters that are left when the time is over may take until each has had its last turn.
     pub(crate) fn last_turns(&self) -> Duration {
         Duration::from_secs(if self.quick { 6 } else { 15 })
     }

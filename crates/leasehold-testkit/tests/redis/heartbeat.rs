@@ -28,7 +28,7 @@ async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flav
     let stays = tokio::spawn(waits(1).into_future());
     until("a waiter stands in the queue", || queue() == [field(1)]).await;
 
-    // The reply to its only request comes when nobody waits for it any more.
+    // The reply to its only request comes when no caller waits for it any more.
     for number in 10..15 {
         let mut dropped = waits(number).into_future();
         assert!(Pin::new(&mut dropped).poll(&mut Context::from_waker(Waker::noop())).is_pending());

@@ -78,7 +78,7 @@ fn an_extension_that_is_polled_late_does_not_take_back_the_renewals_after_its_re
         }
         // Nothing in here awaits.
         thread::sleep(watchdog + SECOND);
-        assert!(guard.is_held(), "nobody renews it");
+        assert!(guard.is_held(), "it is not renewed");
         extending.await.unwrap();
         assert!(guard.is_held());
         guard.release().await.unwrap();
@@ -247,7 +247,7 @@ fn a_process_that_was_suspended_past_its_lease_knows_it_at_once() {
     assert_eq!(lines.next().as_deref(), Some("held true true"));
     signal("STOP", &child);
     thread::sleep(SECOND * 3 / 2);
-    assert_eq!(keys(&server), [""; 0], "nobody renews it");
+    assert_eq!(keys(&server), [""; 0], "it is not renewed");
     signal("CONT", &child);
     assert_eq!(lines.next().as_deref(), Some("held false false"));
     assert!(child.wait().unwrap().success());

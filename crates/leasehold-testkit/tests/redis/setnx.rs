@@ -277,5 +277,5 @@ async fn of_many_waiters_for_a_setnx_lock_only_the_front_one_wakes_to_look() {
         sleep(SECOND * 2).await;
         counts.push(polls.load(Ordering::Relaxed) - before);
     }
-    assert!(waiters.try_join_next().is_none(), "nobody has got the lock");
+    assert!(waiters.try_join_next().is_none(), "no waiter has got the lock");
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{LONG, SECOND, alone, pttl};
 
-/// Nobody waits for the replies to the undos of dropped guards, so nobody has to be told that they are late.
+/// No caller waits for the replies to the undos of dropped guards, so none has to be told that they are late.
 #[tokio::test]
 async fn late_replies_that_nobody_waits_for_keep_the_client_from_nothing_else() {
     /// Between two undos.

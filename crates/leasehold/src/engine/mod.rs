@@ -110,7 +110,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Lets everybody in every line try again.
+    /// Lets every waiter in every line try again.
     fn hint_all(&self);
 
     /// Leaves the line. A hint that was meant for this place goes to the next one.
@@ -232,6 +232,14 @@ pub(crate) struct Busy {
     pub(crate) holder: Option<OwnerId>,
     /// Our place in the queue of a fair lock, from one.
     pub(crate) position: Option<usize>,
+}
+
+impl Busy {
+    /// Makes a writer that waits try again in time to go on barring new readers.
+    pub(crate) fn go_on_barring(&mut self) {
+        let again = BARRED / 3;
+        self.retry_in = Some(self.retry_in.map_or(again, |wait| wait.min(again)));
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

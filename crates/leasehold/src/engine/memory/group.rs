@@ -181,7 +181,7 @@ impl Exclusive for Group {
         let all: Vec<_> = target.values().iter().map(held).collect();
         let remaining = all.iter().flatten().map(|holding| holding.remaining).max();
         let holding = match owner {
-            // Whoever is asked about holds all of them, or not the set.
+            // The owner that is asked about holds all of them, or not the set.
             Some(_) if !all.iter().all(|one| one.is_some_and(|one| one.owner == owner)) => None,
             Some(_) => all.iter().flatten().min_by_key(|holding| holding.count),
             None => all.iter().flatten().next(),

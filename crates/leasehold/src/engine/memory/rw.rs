@@ -162,7 +162,7 @@ impl Exclusive for Rw {
             Kind::Write => self.writer.as_ref(),
             _ => owner.and_then(|owner| self.readers.get(&owner)).or_else(|| self.readers.values().next()),
         };
-        // The lock is there as long as anybody holds it.
+        // The lock is there as long as an owner holds it.
         let all = self.all().map(|held| held.holding(now).remaining).max().unwrap_or_default();
         (held.map(|held| Holding { remaining: all, ..held.holding(now) }), after)
     }
@@ -210,7 +210,7 @@ impl Rw {
                 let mut busy = busy(self.end(), other, now);
                 if let (true, Some(turn)) = (claim.rw.prefer_writers, turn) {
                     self.barring.insert(turn, now.get());
-                    busy.retry_in = Some(busy.retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
+                    busy.go_on_barring();
                 }
                 return (Attempt::Busy(busy), after);
             }

@@ -120,10 +120,10 @@ impl Store for RedisStore {
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let lane = self.parts.topology.lane(&take.spot.target);
-        let taking = Taking::new(&self.parts, take, done);
+        let taking = Taking::new(&self.parts, take).completing(done);
         match commands::take(take) {
-            Some(call) => lane.send(call, Box::new(taking)),
-            None => lane.reject(Box::new(taking)),
+            Some(call) => lane.send(call, taking),
+            None => lane.reject(taking),
         }
     }
 

@@ -7,28 +7,20 @@ use super::net::resp::Value;
 use super::net::{OnReply, RawReply};
 use super::{Parts, commands};
 use crate::engine::remote::store::{Done, StoreError, Take, Taken, Tell};
-use crate::engine::{BARRED, Busy, Kind, Queueing, Spot};
+use crate::engine::{Kind, Queueing, Spot};
 use crate::error::Failure;
 
-/// A request whose reply means something.
-struct Decoded<T, D, F> {
+/// A request, and how it is completed when its reply is read.
+struct Completed<T, D, F> {
     done: D,
-    decode: F,
+    complete: F,
     means: PhantomData<fn() -> T>,
 }
 
-/// Completes a request with what `decode` makes of its reply.
-pub(super) fn decoded<T: 'static>(
-    done: impl Done<T>,
-    decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
-) -> Box<dyn OnReply> {
-    Box::new(Decoded { done, decode, means: PhantomData })
-}
-
-impl<T, D, F> OnReply for Decoded<T, D, F>
+impl<T, D, F> OnReply for Completed<T, D, F>
 where
     D: Done<T>,
-    F: FnOnce(Value) -> Result<T, Failure> + Send,
+    F: FnOnce(D, RawReply) + Send,
 {
     fn is_awaited(&self) -> bool {
         self.done.is_awaited()
@@ -43,16 +35,30 @@ where
     }
 
     fn replied(self: Box<Self>, reply: RawReply) {
-        let Self { done, decode, .. } = *self;
-        done.done(
-            reply.map_err(StoreError::from).and_then(|reply| decode(reply).map_err(StoreError::Refused)),
-        );
+        (self.complete)(self.done, reply);
     }
 }
 
-/// A request for a lock, and what it leaves on the server if it is not granted.
-pub(super) struct Taking<D> {
+fn completed<T: 'static, D: Done<T>>(
     done: D,
+    complete: impl FnOnce(D, RawReply) + Send + 'static,
+) -> Box<dyn OnReply> {
+    Box::new(Completed { done, complete, means: PhantomData })
+}
+
+/// Completes a request with what `decode` makes of its reply.
+pub(super) fn decoded<T: 'static>(
+    done: impl Done<T>,
+    decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
+) -> Box<dyn OnReply> {
+    completed(done, |done, reply| {
+        let outcome = reply.map_err(StoreError::from);
+        done.done(outcome.and_then(|reply| decode(reply).map_err(StoreError::Refused)));
+    })
+}
+
+/// A request for a lock, and what it leaves on the server if it is not granted.
+pub(super) struct Taking {
     spot: Spot,
     fenced: bool,
     /// How the owner stands in the queue of a fair lock.
@@ -64,14 +70,13 @@ pub(super) struct Taking<D> {
     parts: Arc<Parts>,
 }
 
-impl<D: Done<Taken>> Taking<D> {
-    pub(super) fn new(parts: &Arc<Parts>, take: &Take<'_>, done: D) -> Self {
+impl Taking {
+    pub(super) fn new(parts: &Arc<Parts>, take: &Take<'_>) -> Self {
         let flags = commands::flags_writer(take);
         if flags {
             parts.waiting_writers.add(take.spot);
         }
         Self {
-            done,
             spot: take.spot.clone(),
             fenced: take.fenced,
             queue: take.queue,
@@ -91,46 +96,37 @@ impl<D: Done<Taken>> Taking<D> {
                     self.parts.waiting_writers.take(&self.spot);
                 }
             }
-            Taken::Busy(Busy { position, retry_in, .. }) => {
-                if let (Some(position), Some(queue)) = (*position, self.queue) {
+            Taken::Busy(busy) => {
+                if let (Some(position), Some(queue)) = (busy.position, self.queue) {
                     self.parts.heartbeat.add(&self.spot, queue, position);
                 }
                 if self.flags {
-                    // To leave the flag again.
-                    *retry_in = Some(retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
+                    busy.go_on_barring();
                 }
             }
             Taken::CountDiffers | Taken::WouldWaitForItself => {}
         }
     }
-}
 
-impl<D: Done<Taken>> OnReply for Taking<D> {
-    fn is_awaited(&self) -> bool {
-        self.done.is_awaited()
+    /// Completes the request with what its reply says.
+    pub(super) fn completing(self, done: impl Done<Taken>) -> Box<dyn OnReply> {
+        completed(done, |done, reply| self.replied(done, reply))
     }
 
-    fn is_wanted(&self) -> bool {
-        self.done.is_wanted()
-    }
-
-    fn late(&mut self) -> Option<Tell> {
-        self.done.late()
-    }
-
-    fn replied(mut self: Box<Self>, reply: RawReply) {
-        if let (true, Ok(Value::Nil)) = (self.asks_holder && self.done.is_awaited(), &reply)
+    fn replied(mut self, done: impl Done<Taken>, reply: RawReply) {
+        if let (true, Ok(Value::Nil)) = (self.asks_holder && done.is_awaited(), &reply)
             && let Some(call) = commands::query(&self.spot.target, None)
         {
             self.asks_holder = false;
             let parts = Arc::clone(&self.parts);
-            return parts.topology.lane(&self.spot.target).send(call, self);
+            let target = self.spot.target.clone();
+            return parts.topology.lane(&target).send(call, self.completing(done));
         }
         let taken = reply.map_err(StoreError::from).and_then(|reply| {
             let mut taken = commands::taken(&reply, &self.spot, self.fenced).map_err(StoreError::Refused)?;
             self.note(&mut taken);
             Ok(taken)
         });
-        self.done.done(taken);
+        done.done(taken);
     }
 }

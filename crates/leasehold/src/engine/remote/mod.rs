@@ -159,7 +159,7 @@ impl<S: Store> Inner<S> {
         loop {
             self.queues.has_waiters().await;
             let begun = time::now();
-            self.queues.sweep(|shard| self.shards.check(shard).is_ok());
+            self.queues.sweep(|shard| self.shards.is_up(shard));
             tokio::time::sleep(line::pause_after(time::now().saturating_duration_since(begun))).await;
         }
     }

@@ -118,7 +118,7 @@ impl<S: Store> Trying<S> {
         let mut is_first = true;
         loop {
             let resumed = inner.retries.resumed.notified();
-            if inner.shards.check(shard).is_err() {
+            if !inner.shards.is_up(shard) {
                 if let First::Right(()) =
                     race(Box::pin(resumed), time::sleep_until_or_forever(self.until)).await
                 {

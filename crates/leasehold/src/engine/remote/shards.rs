@@ -36,6 +36,11 @@ impl Shards {
         is_new
     }
 
+    /// Whether a request to this shard can be sent now.
+    pub(super) fn is_up(&self, shard: Shard) -> bool {
+        self.count.load(Ordering::SeqCst) == 0 || !self.down().contains_key(&shard)
+    }
+
     /// What a request to this shard comes to now, if it is not reachable.
     pub(super) fn check(&self, shard: Shard) -> Result<(), Failure> {
         if self.count.load(Ordering::SeqCst) == 0 {

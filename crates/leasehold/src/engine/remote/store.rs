@@ -1,6 +1,7 @@
 //! What an engine on a server writes for itself: requests, their outcomes, and what its server says unasked.
 
 use std::fmt;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::{Busy, Change, Facts, Kind, Question, Queueing, RwOptions, Spot, Target};
@@ -257,5 +258,10 @@ pub(crate) trait Events: Send + Sync {
     fn still_down(&self, shard: Shard, reason: Failure);
 
     /// It is over. `stale` says that requests from before may still be carried out.
-    fn up(self: std::sync::Arc<Self>, shard: Shard, stale: bool);
+    fn up(self: Arc<Self>, shard: Shard, stale: bool);
+}
+
+/// Reports something, unless the client is gone.
+pub(crate) fn report(events: &Weak<dyn Events>, report: impl FnOnce(Arc<dyn Events>)) {
+    events.upgrade().map(report);
 }

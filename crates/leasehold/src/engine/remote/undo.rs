@@ -291,7 +291,7 @@ impl<S: Store> Inner<S> {
         let mut state = self.undos.state();
         let newest = state.pending.get_mut(hold).filter(|newest| newest.number == number);
         let Some(pending) = newest.filter(|newest| newest.waits == was_lost) else { return };
-        if was_lost && self.shards.check(pending.shard).is_err() {
+        if was_lost && !self.shards.is_up(pending.shard) {
             return;
         }
         pending.waits = false;

@@ -60,17 +60,14 @@ impl Lane {
         self.reject_because(Sink::Request(request), failure);
     }
 
-    /// Sends a call whose reply is ignored: with the whole script, because it would not be sent again. False if it could not
-    /// be sent.
-    pub(crate) fn post(&self, call: Call) -> bool {
+    /// Sends a call whose reply is ignored: with the whole script, because it would not be sent again.
+    pub(crate) fn post(&self, call: Call) {
         let state = self.state();
         let put = match &state.connection {
             Some(connection) => connection.put(call, Encoding::Source, |_, _| Sink::Ignored),
             None => Err(Sink::Ignored),
         };
-        let is_put = put.is_ok();
         self.settle(state, put);
-        is_put
     }
 
     /// Writes what was put, if no other caller does, or sees to it that the caller of what could not be put is told.

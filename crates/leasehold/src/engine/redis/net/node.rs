@@ -8,7 +8,7 @@ use super::connection::{CommandError, Connection, Ended, Settings};
 use super::identity::Identity;
 use super::lane::{Lane, Rejected};
 use super::reconnect::Reconnect;
-use crate::engine::remote::store::{Events, Shard};
+use crate::engine::remote::store::{Events, Shard, report};
 use crate::error::Failure;
 
 /// One server, and the way to it.
@@ -124,13 +124,11 @@ impl Node {
             tracing::debug!("the connection is replaced");
             self.lane.disconnect();
             stale.add(link);
-            self.report(|events| events.down(self.shard));
+            report(&self.events, |events| events.down(self.shard));
             let may_act;
             (link, may_act) = self.reconnect(&mut reconnect, &mut stale).await;
             self.lane.connect(&link.connection);
-            if let Some(events) = self.events.upgrade() {
-                events.up(self.shard, may_act);
-            }
+            report(&self.events, |events| events.up(self.shard, may_act));
         }
     }
 
@@ -148,15 +146,9 @@ impl Node {
                 }
                 Err(failure) => {
                     reconnect.failed("commands", &failure);
-                    self.report(|events| events.still_down(self.shard, failure));
+                    report(&self.events, |events| events.still_down(self.shard, failure));
                 }
             }
-        }
-    }
-
-    fn report(&self, report: impl FnOnce(&dyn Events)) {
-        if let Some(events) = self.events.upgrade() {
-            report(events.as_ref());
         }
     }
 }

@@ -11,7 +11,7 @@ pub(super) use self::subscriptions::Subscriptions;
 use super::net::resp::Value;
 use super::net::{CommandError, Connection, Ended, Push, Reconnect, Settings};
 use super::script::Call;
-use crate::engine::remote::store::Events;
+use crate::engine::remote::store::{Events, report};
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
@@ -42,7 +42,7 @@ impl Subscriber {
                 Ok((connection, ended)) => {
                     reconnect.opened();
                     self.subscriptions.link_up();
-                    self.report(|events| events.watch_denied(false));
+                    report(&self.events, |events| events.watch_denied(false));
                     let error = self.serve(&connection, ended, demoted, gap).await.err();
                     tracing::debug!(?error, "the connection for messages is replaced");
                 }
@@ -50,7 +50,7 @@ impl Subscriber {
             }
             gap = true;
             self.subscriptions.link_down();
-            self.report(|events| events.unwatched());
+            report(&self.events, |events| events.unwatched());
             tokio::time::sleep(reconnect.pause()).await;
         }
     }
@@ -65,7 +65,7 @@ impl Subscriber {
     ) -> Result<(), CommandError> {
         self.follow(connection).await?;
         if gap {
-            self.report(|events| events.rewatched());
+            report(&self.events, |events| events.rewatched());
         }
         loop {
             tokio::select! {
@@ -96,21 +96,15 @@ impl Subscriber {
                 match connection.listen(true, channels).await {
                     Ok(()) => {
                         let topics = self.subscriptions.subscribed(channels);
-                        self.report(|events| events.watching(&topics));
+                        report(&self.events, |events| events.watching(&topics));
                     }
                     Err(CommandError::Server(failure)) => {
                         tracing::debug!(%failure, "SUBSCRIBE refused");
-                        self.report(|events| events.watch_denied(true));
+                        report(&self.events, |events| events.watch_denied(true));
                     }
                     Err(error) => return Err(error),
                 }
             }
-        }
-    }
-
-    fn report(&self, report: impl FnOnce(&dyn Events)) {
-        if let Some(events) = self.events.upgrade() {
-            report(events.as_ref());
         }
     }
 }

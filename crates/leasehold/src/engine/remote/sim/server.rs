@@ -288,9 +288,9 @@ impl SimServer {
     /// Notes that a writer waits, or does not any more.
     fn flag(&self, spot: &Spot, taken: &mut Taken) {
         match taken {
-            Taken::Busy(Busy { retry_in, .. }) => {
+            Taken::Busy(busy) => {
                 self.state().flags.insert(spot.clone(), time::now());
-                *retry_in = Some(retry_in.map_or(BARRED / 3, |wait| wait.min(BARRED / 3)));
+                busy.go_on_barring();
             }
             _ => drop(self.state().flags.remove(spot)),
         }

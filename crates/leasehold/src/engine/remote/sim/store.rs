@@ -12,7 +12,8 @@ use super::SimServer;
 use super::link::{Job, Link, Request};
 use super::server::OwnedTake;
 use crate::engine::remote::store::{
-    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict, Wake, Watch,
+    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict, Wake,
+    Watch, report,
 };
 use crate::engine::{Change, Facts, Kind, Question, Spot, Target};
 use crate::error::Failure;
@@ -137,19 +138,17 @@ impl SimStore {
             if let Some(link) = link {
                 link.broken().await;
                 self.client.state().links.remove(&shard);
-                self.report(|events| events.down(shard));
+                report(&self.events, |events| events.down(shard));
             }
             tokio::time::sleep(PAUSE).await;
             while self.is_out(shard) {
                 let reason = Failure::Unavailable("a fault of the test".into());
-                self.report(|events| events.still_down(shard, reason));
+                report(&self.events, |events| events.still_down(shard, reason));
                 tokio::time::sleep(PAUSE).await;
             }
             self.connect(shard);
             let stale = self.server.faults().acts_late.is_some();
-            if let Some(events) = self.events.upgrade() {
-                events.up(shard, stale);
-            }
+            report(&self.events, |events| events.up(shard, stale));
         }
     }
 
@@ -173,10 +172,10 @@ impl SimStore {
                 Message::Watching(topic) => {
                     let is_wanted = self.client.state().topics.get_mut(&topic).map(|known| *known = true);
                     if is_wanted.is_some() {
-                        self.report(|events| events.watching(&[topic]));
+                        report(&self.events, |events| events.watching(&[topic]));
                     }
                 }
-                Message::Freed(topic) => self.report(|events| events.freed(&topic)),
+                Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
             }
         }
     }
@@ -188,12 +187,6 @@ impl SimStore {
             let reached: Vec<_> =
                 places.into_iter().filter(|spot| !self.is_out(self.shard(&spot.target))).collect();
             self.server.beat(&reached);
-        }
-    }
-
-    fn report(&self, report: impl FnOnce(&dyn Events)) {
-        if let Some(events) = self.events.upgrade() {
-            report(events.as_ref());
         }
     }
 }
