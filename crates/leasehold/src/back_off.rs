@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::random_below;
+use crate::env::random_below;
 
 /// The pauses of somebody who tries again and again, as [`spin_lock`](crate::Client::spin_lock) does.
 ///

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
-use crate::time::{self, Instant};
+use crate::env::{self, Instant};
 
 /// Blocks the calling thread until `future` is done.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
@@ -83,7 +83,7 @@ impl Bell {
                 rung = self.changed.wait(rung).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
-            let left = alarm.saturating_duration_since(time::now());
+            let left = alarm.saturating_duration_since(env::now());
             if left.is_zero() {
                 break;
             }
@@ -113,21 +113,21 @@ mod tests {
         assert_eq!(block_on(receive).unwrap(), 7);
         sender.join().unwrap();
 
-        let start = time::now();
-        block_on(time::sleep_until(start + Duration::from_millis(20)));
+        let start = env::now();
+        block_on(env::sleep_until(start + Duration::from_millis(20)));
         assert!(start.elapsed() >= Duration::from_millis(20));
     }
 
     #[test]
     fn blocking_calls_nest() {
-        let inner_end = time::now() + Duration::from_millis(5);
-        let outer_end = time::now() + Duration::from_millis(10);
+        let inner_end = env::now() + Duration::from_millis(5);
+        let outer_end = env::now() + Duration::from_millis(10);
         block_on(async {
-            time::sleep_until(inner_end).await;
-            block_on(time::sleep_until(inner_end + Duration::from_millis(2)));
-            time::sleep_until(outer_end).await;
+            env::sleep_until(inner_end).await;
+            block_on(env::sleep_until(inner_end + Duration::from_millis(2)));
+            env::sleep_until(outer_end).await;
         });
-        assert!(time::now() >= outer_end);
+        assert!(env::now() >= outer_end);
         assert!(!is_blocking());
     }
 }

@@ -13,6 +13,7 @@ use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
 use crate::engine::{Engine, Kind, Spot, Target};
+use crate::env;
 use crate::error::{AcquireError, Invalid, WriteError};
 use crate::fair::FairLock;
 use crate::fence::Stale;
@@ -29,7 +30,6 @@ use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
-use crate::time;
 
 /// A connection to one lock engine. Cheap to clone; all clones are one client.
 ///
@@ -400,7 +400,7 @@ impl Shared {
     }
 
     async fn shutdown(&self, grace: Duration) -> Shutdown {
-        let deadline = time::after(grace);
+        let deadline = env::after(grace);
         self.closed.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
         self.engine.hint_all();
@@ -409,7 +409,7 @@ impl Shared {
             if self.guards.0.load(Ordering::SeqCst) == 0 {
                 break;
             }
-            match race(pin!(changed), time::sleep_until_or_forever(deadline)).await {
+            match race(pin!(changed), env::sleep_until_or_forever(deadline)).await {
                 First::Left(()) => {}
                 First::Right(()) => break,
             }

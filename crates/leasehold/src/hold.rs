@@ -16,13 +16,13 @@ use crate::client::Shared;
 use crate::engine::{
     Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, Spot, Target, Ticket,
 };
+use crate::env;
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{Bounds, Lapse, Lease, margin};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time;
 
 /// One owner of one target, as this client knows it.
 ///
@@ -202,7 +202,7 @@ impl Hold {
     ) -> Result<Attempt, Failure> {
         let lease = seat.lease_with(entry.lease, &self.spot);
         let is_timed = seat.term.is_some() || entry.max_hold.is_some() || entry.access == Access::Relayed;
-        let begun = is_timed.then(time::now);
+        let begun = is_timed.then(env::now);
         if let (Some(term), Some(begun)) = (&seat.term, begun) {
             // The engine is about to shorten the hold, perhaps without our hearing of it.
             let end = |length| begun + length - margin(length);
@@ -385,7 +385,7 @@ impl Hold {
             Lease::Fixed(_) => Lease::Fixed(term.remaining().max(Invalid::SHORTEST_LEASE)),
             kept @ Lease::Kept(_) => kept,
         };
-        let max_hold = seat.limit.map(|limit| limit.saturating_duration_since(time::now()));
+        let max_hold = seat.limit.map(|limit| limit.saturating_duration_since(env::now()));
         Ok(Entry { max_hold, ..Entry::new(lease) })
     }
 

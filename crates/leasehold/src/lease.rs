@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
+use crate::env::Instant;
 use crate::error::Invalid;
 use crate::loss::Loss;
 use crate::term::Until;
-use crate::time::Instant;
 
 /// How the end of a hold is decided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -83,7 +83,7 @@ impl Lapse {
     /// The moment, if the lease began no later than now.
     #[cfg(feature = "remote")]
     pub(crate) fn at(self) -> Instant {
-        let lapses = crate::time::now() + self.lease.length();
+        let lapses = crate::env::now() + self.lease.length();
         self.extended.map_or(lapses, |extended| lapses.max(extended))
     }
 }

@@ -9,6 +9,7 @@ mod client_id;
 mod connect;
 mod counter;
 mod engine;
+mod env;
 mod error;
 mod fair;
 mod fence;
@@ -34,7 +35,7 @@ mod redisson;
 mod rw_lock;
 mod semaphore;
 mod term;
-mod time;
+
 mod url;
 mod waiting;
 

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use self::together::Together;
 use crate::acquire::Acquire;
+use crate::env::{self, Instant};
 use crate::error::{AcquireError, ExtendError, Invalid, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -17,7 +18,6 @@ use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::race::{First, all, first, race};
-use crate::time::{self, Instant};
 
 /// Several locks that are held together or not at all: Redisson's `getMultiLock(locks)`.
 ///
@@ -142,7 +142,7 @@ impl AcquireAll {
         if let Some(together) = Together::new(&self)? {
             return together.run(self.wait).await.map(|guards| MultiGuard { guards });
         }
-        let begun = time::now();
+        let begun = env::now();
         let deadline = self.wait.and_then(|wait| begun.checked_add(wait));
         let owner = self.owner.clone().unwrap_or_else(Owner::unique);
         let mut guards: Vec<Guard> = Vec::with_capacity(self.locks.len());
@@ -151,7 +151,7 @@ impl AcquireAll {
                 Ok(guard) => guards.push(guard),
                 // Not only for this member.
                 Err(AcquireError::Timeout { holder, .. }) => {
-                    let waited = time::now().saturating_duration_since(begun);
+                    let waited = env::now().saturating_duration_since(begun);
                     return Err(AcquireError::Timeout { waited, holder });
                 }
                 Err(error) => return Err(error),
@@ -170,7 +170,7 @@ impl AcquireAll {
         held: &[Guard],
     ) -> Result<Guard, AcquireError> {
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(time::now()));
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(env::now()));
             // Leases that are not renewed must not run out while we wait: look after them in between.
             let slice = self.lease.filter(|_| !held.is_empty()).map(|lease| lease / 3);
             let wait = match (self.wait, left) {

@@ -13,10 +13,10 @@ pub use self::guard::QuorumGuard;
 use self::round::Round;
 use crate::back_off::BackOff;
 use crate::client::Client;
+use crate::env;
 use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::lock::Lock;
 use crate::operation::Operation;
-use crate::time;
 
 /// A lock on several independent servers, held by whoever holds it on most of them: Redlock.
 ///
@@ -150,7 +150,7 @@ impl AcquireQuorum {
         if lock.members.is_empty() {
             return Err(Invalid::NoMembers.into());
         }
-        let begun = time::now();
+        let begun = env::now();
         let deadline = wait.and_then(|wait| begun.checked_add(wait));
         // Those who failed together must not come back together, or nobody ever gets a majority.
         let back_off = BackOff::exponential(Duration::from_millis(10), Duration::from_millis(250));
@@ -159,16 +159,16 @@ impl AcquireQuorum {
             let error = match Round::begin(&lock, lease).run().await {
                 Ok(guard) => return Ok(guard),
                 Err(AcquireError::Timeout { holder, .. }) => {
-                    AcquireError::Timeout { waited: time::now().saturating_duration_since(begun), holder }
+                    AcquireError::Timeout { waited: env::now().saturating_duration_since(begun), holder }
                 }
                 Err(error) => error,
             };
-            let again = time::now() + time::jittered(back_off.pause(failures) * 2);
+            let again = env::now() + env::jittered(back_off.pause(failures) * 2);
             let is_over = deadline.is_some_and(|deadline| again >= deadline);
             if is_over || !error.is_contended() {
                 return Err(error);
             }
-            time::sleep_until(again).await;
+            env::sleep_until(again).await;
             failures = failures.saturating_add(1);
         }
     }

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use crate::env::{self, Instant};
 use crate::hold::Hold;
 use crate::lease::Bounds;
 use crate::loss::Loss;
 use crate::race::race;
-use crate::time::{self, Instant};
 
 /// The term of one outermost hold, shared by all its guards and by whoever may end it.
 ///
@@ -171,7 +171,7 @@ impl Term {
         match (state.end, state.until) {
             (Some(_), _) => Duration::ZERO,
             (None, Until::Kept(length)) => length,
-            (None, Until::Deadline(at, _)) => at.saturating_duration_since(time::now()),
+            (None, Until::Deadline(at, _)) => at.saturating_duration_since(env::now()),
         }
     }
 
@@ -200,7 +200,7 @@ impl Term {
                 (None, Until::Kept(_)) => None,
                 (None, Until::Deadline(at, _)) => Some(at),
             };
-            race(pin!(changed), time::sleep_until_or_forever(deadline)).await;
+            race(pin!(changed), env::sleep_until_or_forever(deadline)).await;
         }
     }
 
@@ -208,7 +208,7 @@ impl Term {
     fn judged(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
-            && time::now() >= at
+            && env::now() >= at
         {
             // Nobody needs to be told: whoever listens sleeps until this very deadline.
             state.end = Some(End::Lost(loss));
@@ -224,7 +224,7 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     fn expires_in(length: Duration) -> Until {
-        Until::Deadline(time::now() + length, Loss::Expired)
+        Until::Deadline(env::now() + length, Loss::Expired)
     }
 
     #[tokio::test(start_paused = true)]
@@ -241,7 +241,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_listener_follows_a_deadline_in_both_directions() {
-        let start = time::now();
+        let start = env::now();
         let term = Term::new(Weak::new());
         term.lasts(expires_in(SECOND * 10));
         let listener = tokio::spawn(Arc::clone(&term).lost());

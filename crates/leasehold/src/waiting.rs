@@ -26,13 +26,13 @@ use std::time::Duration;
 use crate::acquire::Way;
 use crate::client::Shared;
 use crate::engine::{Busy, Spot, Ticket};
+use crate::env::{self, Instant, Sleep};
 use crate::error::{AcquireError, Failure, Invalid};
 use crate::fair::{Queued, Watcher};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold, Tried};
 use crate::owner::OwnerId;
 use crate::race::{First, race};
-use crate::time::{self, Instant, Sleep};
 
 /// How long to wait for a lock.
 #[derive(Debug, Clone, Copy)]
@@ -255,8 +255,8 @@ struct Outage {
 impl<'a> Wait<'a> {
     fn new(shared: &'a Shared, spot: &'a Spot, patience: Patience, watcher: Option<&'a Watcher>) -> Self {
         let (start, one_try) = match patience {
-            Patience::OneTry => (Some(time::now()), true),
-            Patience::Limited(_) => (Some(time::now()), false),
+            Patience::OneTry => (Some(env::now()), true),
+            Patience::Limited(_) => (Some(env::now()), false),
             Patience::Unlimited => (None, false),
         };
         let deadline = match patience {
@@ -269,8 +269,8 @@ impl<'a> Wait<'a> {
 
     /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
     async fn bounded<T>(&self, work: impl Future<Output = T> + Unpin) -> Result<T, AcquireError> {
-        let asked = self.deadline.map(|_| time::now());
-        match race(work, time::sleep_until_or_forever(self.deadline)).await {
+        let asked = self.deadline.map(|_| env::now());
+        match race(work, env::sleep_until_or_forever(self.deadline)).await {
             First::Left(done) => Ok(done),
             First::Right(()) if since(asked) < SLOW => Err(self.timed_out()),
             First::Right(()) => {
@@ -303,9 +303,9 @@ impl<'a> Wait<'a> {
 
     /// There was no answer. Goes on, after the returned pause, only if this is an outage that began while we waited.
     fn failed(&mut self, failure: Failure) -> Result<Duration, AcquireError> {
-        let now = time::now();
+        let now = env::now();
         let outage = self.outage.get_or_insert_with(|| Box::new(Outage { since: now, pause: FIRST_PAUSE }));
-        let pause = time::jittered(outage.pause);
+        let pause = env::jittered(outage.pause);
         outage.pause = (outage.pause * 2).min(LONGEST_PAUSE);
         let limit = match self.deadline {
             None => self.shared.outage_limit.saturating_sub(now.saturating_duration_since(outage.since)),
@@ -320,7 +320,7 @@ impl<'a> Wait<'a> {
     /// Waits until hints can come, so that nothing is missed between the next try and the sleep after it.
     async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
         let closed = pin!(self.shared.closed());
-        let over = race(closed, time::sleep_until_or_forever(self.deadline));
+        let over = race(closed, env::sleep_until_or_forever(self.deadline));
         match race(self.shared.engine.listening(turn.spot), over).await {
             First::Left(_) => Ok(()),
             First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
@@ -350,11 +350,11 @@ impl<'a> Wait<'a> {
     /// Rings after `length`, if there is one, or when the time is over.
     fn timer(&self, length: Option<Duration>) -> Sleep {
         match (length, self.deadline) {
-            (Some(length), None) => time::sleep_for(length),
+            (Some(length), None) => env::sleep_for(length),
             (Some(length), Some(deadline)) => {
-                time::sleep_until(time::after(length).map_or(deadline, |at| deadline.min(at)))
+                env::sleep_until(env::after(length).map_or(deadline, |at| deadline.min(at)))
             }
-            (None, deadline) => time::sleep_until_or_forever(deadline),
+            (None, deadline) => env::sleep_until_or_forever(deadline),
         }
     }
 
@@ -367,7 +367,7 @@ impl<'a> Wait<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| time::now() >= deadline)
+        self.deadline.is_some_and(|deadline| env::now() >= deadline)
     }
 
     fn waited(&self) -> Duration {
@@ -377,7 +377,7 @@ impl<'a> Wait<'a> {
 
 /// How long ago that was, if it was.
 fn since(at: Option<Instant>) -> Duration {
-    at.map_or(Duration::ZERO, |at| time::now().saturating_duration_since(at))
+    at.map_or(Duration::ZERO, |at| env::now().saturating_duration_since(at))
 }
 
 /// The pauses between two tries during an outage grow from here …

@@ -10,10 +10,10 @@ use super::{
     Target, Ticket,
 };
 use crate::client_id::ClientId;
+use crate::env;
 use crate::error::Failure;
 use crate::lease::{Lapse, Lease};
 use crate::term::Term;
-use crate::time;
 
 /// A memory engine whose answers go wrong as told.
 #[derive(Debug)]
@@ -53,11 +53,11 @@ impl Faulty {
             Some(failure) => Reply::Now(Some(Err(failure))),
             None => request(&self.memory),
         };
-        let arrives = time::after(delay);
+        let arrives = env::after(delay);
         Reply::later(async move {
             let answer = reply.await;
             if !delay.is_zero() {
-                time::sleep_until_or_forever(arrives).await;
+                env::sleep_until_or_forever(arrives).await;
             }
             if lost { Err(Failure::Unavailable("the reply was lost".into())) } else { answer }
         })

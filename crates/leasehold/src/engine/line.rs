@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use super::Ticket;
 use super::aftermath::Aftermath;
-use crate::time::Instant;
+use crate::env::Instant;
 
 /// How often the sweep looks at a line.
 const PERIOD: Duration = Duration::from_millis(100);

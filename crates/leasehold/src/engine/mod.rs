@@ -31,6 +31,7 @@ pub(crate) use self::target::{Family, Kind, Spot, Target};
 use tokio::sync::oneshot;
 
 use crate::client_id::ClientId;
+use crate::env::Instant;
 use crate::error::Failure;
 use crate::guard::Guard;
 use crate::hold::{Budget, Hold};
@@ -38,7 +39,6 @@ use crate::lease::{Lapse, Lease};
 use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
-use crate::time::Instant;
 
 /// The state of all locks, somewhere.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {

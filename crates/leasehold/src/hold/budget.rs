@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::{self, Instant};
+use crate::env::{self, Instant};
 
 /// How long a hold may go round since the server gave it.
 const LONGEST: Duration = Duration::from_millis(50);
@@ -35,7 +35,7 @@ impl Budget {
 
     /// Whether one more task may have it, of so many that wait.
     pub(crate) fn one_more(&mut self, waiting: usize) -> bool {
-        if waiting == 0 || time::now() >= self.end() {
+        if waiting == 0 || env::now() >= self.end() {
             return false;
         }
         let waiting = u16::try_from(waiting).unwrap_or(MOST);

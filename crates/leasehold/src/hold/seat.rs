@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use super::{Access, Budget, Entry, Hold};
 use crate::engine::{Family, Spot};
+use crate::env::{self, Instant};
 use crate::lease::{Lapse, Lease};
 use crate::loss::Loss;
 use crate::term::Term;
-use crate::time::{self, Instant};
 
 /// What is known of a hold between two steps.
 pub(super) struct Seat {
@@ -42,7 +42,7 @@ impl Seat {
 
     /// Notes that the engine is about to be asked to keep the hold for this long.
     pub(super) fn extends(&mut self, length: Duration) {
-        self.extended = self.extended.max(time::now().checked_add(length));
+        self.extended = self.extended.max(env::now().checked_add(length));
     }
 
     /// When the engine forgets the hold by itself if nothing undoes a step that was made with this lease.

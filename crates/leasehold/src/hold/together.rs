@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::seat::Undo;
 use super::{Entry, Hold, unseen};
 use crate::engine::{AttemptAll, Busy, Claim, RwOptions, Ticket};
+use crate::env;
 use crate::error::AcquireError;
 use crate::guard::Guard;
 use crate::lease::Bounds;
 use crate::term::Term;
-use crate::time;
 
 impl Hold {
     /// Tries once to enter several holds of one owner that are not entered, all or none: the guards, or which one is busy.
@@ -19,7 +19,7 @@ impl Hold {
         turn: Option<(usize, Ticket)>,
     ) -> Result<Result<Vec<Guard>, (usize, Busy)>, AcquireError> {
         let shared = &holds[0].shared;
-        let begun = time::now();
+        let begun = env::now();
         let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
         let mut seats = Vec::with_capacity(holds.len());
         for hold in holds {

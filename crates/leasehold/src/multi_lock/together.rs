@@ -7,12 +7,12 @@ use super::AcquireAll;
 use crate::acquire::Way;
 use crate::client::Shared;
 use crate::engine::{Kind, Spot, Target, Ticket};
+use crate::env;
 use crate::error::{AcquireError, Invalid};
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease::{self, Lease};
 use crate::owner::OwnerId;
-use crate::time;
 use crate::waiting::{Awaited, Patience, wait};
 
 /// Locks that one request takes, all or none. While it waits for one of them it holds none.
@@ -57,9 +57,9 @@ impl Together {
     }
 
     pub(super) async fn run(mut self, limit: Option<Duration>) -> Result<Vec<Guard>, AcquireError> {
-        let begun = time::now();
+        let begun = env::now();
         loop {
-            let waited = time::now().saturating_duration_since(begun);
+            let waited = env::now().saturating_duration_since(begun);
             let left = limit.map(|limit| limit.saturating_sub(waited));
             let late = |holder| AcquireError::Timeout { waited, holder };
             if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
@@ -77,7 +77,7 @@ impl Together {
                     self.spot.target = self.targets[number].clone();
                 }
                 Err(AcquireError::Timeout { holder, .. }) => {
-                    let waited = time::now().saturating_duration_since(begun);
+                    let waited = env::now().saturating_duration_since(begun);
                     return Err(AcquireError::Timeout { waited, holder });
                 }
                 Err(error) => return Err(error),

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::QuorumLock;
 use super::members::{Answer, End, Members};
+use crate::env;
 use crate::error::{ExtendError, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::race::{First, race};
-use crate::time;
 
 /// A lock held on a majority of servers. It is lost when it is held on fewer.
 ///
@@ -46,7 +46,7 @@ impl QuorumGuard {
         let shortest = lock.members.iter().map(|member| member.shared.watchdog).min().unwrap_or_default();
         let every = lease.is_none().then_some(shortest / 3);
         let members = Members::new(lock, owner, guards, asked);
-        time::spawn(Arc::clone(&members).heal(every));
+        env::spawn(Arc::clone(&members).heal(every));
         Self { members }
     }
 

@@ -10,13 +10,13 @@ use tokio::sync::Notify;
 
 use super::QuorumLock;
 use super::round::ask;
+use crate::env::{self, Instant};
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::race::{First, all, first, race};
-use crate::time::{self, Instant};
 
 /// The holds of one quorum guard, and how they ended.
 ///
@@ -101,7 +101,7 @@ impl State {
     /// Ends everything if a majority is not held any more, or was not at some moment since the last look. Returns what is of
     /// no use any more.
     fn judge(&mut self, quorum: usize) -> (Pending, Vec<Guard>) {
-        let (now, mut ended, mut spent) = (time::now(), Vec::new(), Vec::new());
+        let (now, mut ended, mut spent) = (env::now(), Vec::new(), Vec::new());
         let mut undone = Pending::default();
         for slot in &mut self.members {
             if let Some(member) = slot.take_if(|member| !member.guard.is_held()) {
@@ -135,7 +135,7 @@ impl Members {
         questions: Vec<Operation<Answer>>,
     ) -> Arc<Self> {
         // The promise begins here, and all of these are granted.
-        let now = time::now();
+        let now = env::now();
         let member = |guard| Member { guard, since: now, seen: now };
         let members = guards.into_iter().map(|guard| guard.map(member)).collect();
         let pending = Pending { questions, answers: Vec::new() };
@@ -269,7 +269,7 @@ impl Members {
             loop {
                 self.answers().await;
                 self.join().await;
-                time::sleep_until_or_forever(every.and_then(time::after)).await;
+                env::sleep_until_or_forever(every.and_then(env::after)).await;
                 self.judged(|state| {
                     let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
                     let vote = |(number, _)| missing_vote(number, ask(&self.lock, number, &self.owner, None));
@@ -316,7 +316,7 @@ impl Members {
     /// If a member is told later that it is gone, nobody knows since when. So those that are there are asked once more: from
     /// then on their loss can be no older than the grant.
     async fn join(&self) {
-        let now = time::now();
+        let now = env::now();
         self.judged(|state| {
             let members =
                 || state.members.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
@@ -350,9 +350,9 @@ impl Members {
     fn prove(&self, number: usize, guard: &Guard) -> Operation<Answer> {
         // Lengthens nothing, unless the lease is all but over.
         let asked = guard.extend(Invalid::SHORTEST_LEASE);
-        let limit = time::after(self.lock.limit);
+        let limit = env::after(self.lock.limit);
         Operation::new(async move {
-            match race(asked, time::sleep_until_or_forever(limit)).await {
+            match race(asked, env::sleep_until_or_forever(limit)).await {
                 First::Left(Ok(_)) => Answer::Held(number),
                 First::Left(Err(_)) | First::Right(()) => Answer::Nothing,
             }
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_majority_that_may_have_had_a_gap_is_broken() {
-        let start = time::now();
+        let start = env::now();
         let at = |seconds| start + Duration::from_secs(seconds);
         let broken = |held: &[u64], ended: &[(u64, Loss)]| {
             let held: Vec<_> = held.iter().map(|since| at(*since)).collect();

@@ -8,13 +8,13 @@ use std::time::Duration;
 use super::members::missing_vote;
 use super::{QuorumGuard, QuorumLock};
 use crate::engine::Question;
+use crate::env;
 use crate::error::{AcquireError, Failure};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::race::{First, race};
-use crate::time;
 
 /// The votes of one round. Dropping it gives back what was granted, and undoes what is not answered yet.
 pub(super) struct Round {
@@ -42,7 +42,7 @@ pub(super) fn ask(
     let acquire = member.try_acquire().as_owner(owner);
     let acquire = if let Some(lease) = lease { acquire.lease(lease) } else { acquire };
     Operation::new(async move {
-        let late = time::sleep_until_or_forever(time::after(limit));
+        let late = env::sleep_until_or_forever(env::after(limit));
         let vote = async {
             let guard = acquire.await?;
             if guard.is_some() {

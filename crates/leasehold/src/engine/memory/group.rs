@@ -11,11 +11,11 @@ use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
 use crate::engine::{Attempt, Busy, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time::{Instant, Now};
 
 /// Values, who holds which, and who waits for which.
 #[derive(Debug, Default)]

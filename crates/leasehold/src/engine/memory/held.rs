@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::engine::{Claim, Holding};
+use crate::env::{Instant, Now};
 use crate::lease::{Bounds, Lease};
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
-use crate::time::{Instant, Now};
 
 /// One hold.
 #[derive(Debug)]

@@ -4,7 +4,7 @@ use super::primitive::{Counted, Waited};
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
 use crate::engine::{Adjust, Spot, Target, Ticket};
-use crate::time::Now;
+use crate::env::Now;
 
 #[derive(Debug, Default)]
 pub(super) struct Latch {

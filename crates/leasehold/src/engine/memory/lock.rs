@@ -11,11 +11,11 @@ use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
 use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
+use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
-use crate::time::{Instant, Now};
 
 #[derive(Debug, Default)]
 pub(super) struct Lock {

@@ -40,10 +40,10 @@ use super::{
     Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
+use crate::env::Now;
 use crate::lease::{Lapse, Lease};
 use crate::name::ByName;
 use crate::term::Term;
-use crate::time::Now;
 
 /// The memory engine.
 #[derive(Debug)]

@@ -10,10 +10,10 @@ use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
 use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::env::Now;
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
 use crate::term::Term;
-use crate::time::Now;
 
 /// A primitive that can be waited for, which all are.
 pub(super) trait Waited {

@@ -9,11 +9,11 @@ use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
 use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, Spot, Target, Ticket};
+use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
-use crate::time::{Instant, Now};
 
 #[derive(Debug, Default)]
 pub(super) struct Semaphore {

@@ -7,7 +7,7 @@ use super::Memory;
 use crate::engine::Target;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line;
-use crate::time;
+use crate::env;
 
 /// The sweep of all lines of one engine that have waiters.
 #[derive(Debug)]
@@ -74,20 +74,20 @@ impl Task {
     fn spawn(engine: &Weak<Memory>) {
         let task = Self { engine: Weak::clone(engine), over: false };
         // Not on the runtime of a waiter: a runtime that is not driven any more would not drive the sweep either.
-        time::spawn_apart(task.run());
+        env::spawn_apart(task.run());
     }
 
     async fn run(mut self) {
         let mut pause = line::pause_after(std::time::Duration::ZERO);
         while !self.over {
-            time::sleep_for(pause).await;
-            let begun = time::now();
+            env::sleep_for(pause).await;
+            let begun = env::now();
             let Some(engine) = self.engine.upgrade() else {
                 self.over = true;
                 return;
             };
             self.over = !engine.sweeper.look(&engine);
-            pause = line::pause_after(time::now().saturating_duration_since(begun));
+            pause = line::pause_after(env::now().saturating_duration_since(begun));
         }
     }
 }

@@ -15,11 +15,11 @@ use crate::client_id::ClientId;
 use crate::engine::memory::Memory;
 use crate::engine::redis::{Address, Options, Redis};
 use crate::engine::{Attempt, Claim, Engine, Kind, Question, Reply, RwOptions, Spot, Target, Ticket};
+use crate::env::{self, Instant};
 use crate::lease::Lease;
 use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time::{self, Instant};
 
 /// Both engines. The memory engine lives by a clock that stands still, the one on Redis by the real one.
 pub(super) struct Both {
@@ -103,7 +103,7 @@ impl Both {
             live.block_on(redis[client].listening(&fence)).expect("the server lets us subscribe");
             (fence, ticket)
         });
-        let begun = live.block_on(async { time::now() });
+        let begun = live.block_on(async { env::now() });
         let both = Self {
             connection: server.connect(),
             memory: Memory::new(),
@@ -170,14 +170,14 @@ impl Both {
         }
         self.connection.call(&["FLUSHALL"]).expect("the server answers");
         self.memory = Memory::new();
-        self.begun = self.live.block_on(async { time::now() });
+        self.begun = self.live.block_on(async { env::now() });
         self.told = Duration::ZERO;
     }
 
     /// How long the case has taken.
     pub(super) fn elapsed(&self) -> Duration {
         let _entered = self.live.enter();
-        time::now().saturating_duration_since(self.begun)
+        env::now().saturating_duration_since(self.begun)
     }
 
     /// Lets the clock that stands still know how long the case has taken.

@@ -34,7 +34,7 @@ const WORKERS: usize = 2;
 fn both_engines_do_the_same() {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed = match std::env::var("LEASEHOLD_MODEL_SEED").as_deref() {
-        Ok("random") => crate::time::random_below(u64::MAX),
+        Ok("random") => crate::env::random_below(u64::MAX),
         Ok(seed) => seed.parse().expect("a number, or `random`"),
         // A change is judged by cases that its predecessor has passed.
         Err(_) => 1,

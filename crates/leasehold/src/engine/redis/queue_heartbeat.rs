@@ -14,8 +14,8 @@ use super::on_reply::decoded;
 use super::{Parts, commands};
 use crate::engine::remote::store::StoreError;
 use crate::engine::{Kind, Queueing, Spot, Target};
+use crate::env::jittered;
 use crate::owner::OwnerId;
-use crate::time::jittered;
 
 /// The waiters of one client for fair locks.
 #[derive(Debug, Default)]

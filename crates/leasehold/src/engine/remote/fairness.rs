@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::time::Instant;
+use crate::env::Instant;
 
 /// How long a client that has released a lock, and has more waiters for it, leaves it to the waiters of other clients.
 ///

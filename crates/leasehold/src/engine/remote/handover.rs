@@ -11,10 +11,10 @@ use super::io::Io;
 use super::queues::Queues;
 use super::renewal::Renewal;
 use crate::engine::{Aftermath, Handover, Spot, Target, Ticket};
+use crate::env::{self, Instant};
 use crate::guard::Guard;
 use crate::hold::{Budget, Hold};
 use crate::term::Term;
-use crate::time::{self, Instant};
 
 /// Guards on their way from one task to the next: each is for the front waiter of its target.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ impl LocalHandover {
     fn recall_at(&self, end: Instant, hold: &Arc<Hold>) {
         let hold = Arc::downgrade(hold);
         self.io.spawn(async move {
-            time::sleep_until(end).await;
+            env::sleep_until(end).await;
             if let Some(hold) = hold.upgrade()
                 && let Some(handover) = hold.shared.engine.handover()
             {
@@ -69,7 +69,7 @@ impl Handover for LocalHandover {
         self.queues.wake(&hold.spot);
         // The waiter that was to have it may have left before it was there.
         self.settle(&hold.spot);
-        if time::now() >= budget.end() {
+        if env::now() >= budget.end() {
             // The timer may have looked before the guard was there, and looks once: a waiter that is never polled again
             // would keep the hold for ever.
             self.recall(hold);

@@ -28,7 +28,7 @@ impl Io {
     /// Beside the caller, on its runtime if it has one.
     #[cfg(feature = "test-util")]
     pub(super) fn here() -> Self {
-        Self { runtime: crate::time::handle(), thread: Arc::default() }
+        Self { runtime: crate::env::handle(), thread: Arc::default() }
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use super::store::Shard;
 use crate::engine::{Kind, Spot, Target};
+use crate::env::Instant;
 use crate::lease::{Bounds, Lease};
 use crate::name::{ByName, Name};
 use crate::term::{Term, Until};
-use crate::time::Instant;
 
 /// One hold that is looked after.
 #[derive(Debug, Clone)]
@@ -321,8 +321,8 @@ mod tests {
 
     use super::*;
     use crate::client_id::ClientId;
+    use crate::env;
     use crate::owner::OwnerId;
-    use crate::time;
 
     const LEASE: Lease = Lease::Kept(Duration::from_secs(30));
 
@@ -349,7 +349,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn holds_under_one_name_go_in_any_order() {
-        let readers: Vec<_> = (0..4).map(|_| hold(Kind::Read, "n", time::now())).collect();
+        let readers: Vec<_> = (0..4).map(|_| hold(Kind::Read, "n", env::now())).collect();
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
             let mut book = Ledger::default();
             for reader in &readers {
@@ -369,8 +369,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn whoever_comes_excludes_those_who_cannot_be_there() {
         let mut book = Ledger::default();
-        let (reader, writer) = (hold(Kind::Read, "n", time::now()), hold(Kind::Write, "n", time::now()));
-        let lock = hold(Kind::Lock, "n", time::now());
+        let (reader, writer) = (hold(Kind::Read, "n", env::now()), hold(Kind::Write, "n", env::now()));
+        let lock = hold(Kind::Lock, "n", env::now());
         book.insert(reader.clone());
         book.insert(lock.clone());
         let gone = book.insert(writer.clone());
@@ -385,7 +385,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_place_that_is_used_again_is_another_entry() {
         let mut book = Ledger::default();
-        let (first, begun) = (hold(Kind::Lock, "n", time::now()), time::now());
+        let (first, begun) = (hold(Kind::Lock, "n", env::now()), env::now());
         book.insert(first.clone());
         let id = book.take_due(begun + LEASE.length() / 3).holds[0].0;
         assert!(book.entry(id).is_some());
@@ -400,19 +400,19 @@ mod tests {
     async fn a_request_is_about_one_kind_and_not_too_many() {
         let mut book = Ledger::default();
         for number in 0..BATCH * 2 {
-            book.insert(hold(Kind::Lock, &format!("lock {number}"), time::now()));
-            book.insert(hold(Kind::SetNx, &format!("setnx {number}"), time::now()));
+            book.insert(hold(Kind::Lock, &format!("lock {number}"), env::now()));
+            book.insert(hold(Kind::SetNx, &format!("setnx {number}"), env::now()));
         }
-        assert_eq!(requests(&mut book, time::now()), [0; 0]);
+        assert_eq!(requests(&mut book, env::now()), [0; 0]);
         tokio::time::advance(LEASE.length() / 3).await;
-        assert_eq!(requests(&mut book, time::now()), [BATCH; 4]);
+        assert_eq!(requests(&mut book, env::now()), [BATCH; 4]);
         // Nothing was heard of them. The less is left, the sooner it is tried again, but not at once.
         tokio::time::advance(LEASE.length() / 2).await;
-        assert_eq!(requests(&mut book, time::now()), [BATCH; 4]);
+        assert_eq!(requests(&mut book, env::now()), [BATCH; 4]);
         tokio::time::advance(LEASE.length() / 6).await;
-        let Batch { holds, ended } = book.take_due(time::now());
+        let Batch { holds, ended } = book.take_due(env::now());
         assert!(holds.is_empty() && ended.len() == BATCH * 2);
-        assert_eq!(book.take_due(time::now()).ended.len(), BATCH * 2);
+        assert_eq!(book.take_due(env::now()).ended.len(), BATCH * 2);
         assert!(book.next_due().is_none());
     }
 }

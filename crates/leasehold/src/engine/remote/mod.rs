@@ -63,13 +63,13 @@ use super::{
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
+use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::lease::{Bounds, Lapse, Lease};
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::race::race;
 use crate::term::Term;
-use crate::time::{self, Instant};
 
 /// The engine of one client on a server.
 pub(crate) struct Remote<S: Store> {
@@ -158,9 +158,9 @@ impl<S: Store> Inner<S> {
     async fn keep_sweeping(&self) {
         loop {
             self.queues.has_waiters().await;
-            let begun = time::now();
+            let begun = env::now();
             self.queues.sweep(|shard| self.shards.is_up(shard));
-            tokio::time::sleep(line::pause_after(time::now().saturating_duration_since(begun))).await;
+            env::sleep_for(line::pause_after(env::now().saturating_duration_since(begun))).await;
         }
     }
 
@@ -192,7 +192,7 @@ impl<S: Store> Drop for Remote<S> {
     fn drop(&mut self) {
         let (inner, linger) = (Arc::clone(&self.inner), self.linger);
         let end = async move {
-            let limit = time::sleep_until_or_forever(time::after(linger));
+            let limit = env::sleep_until_or_forever(env::after(linger));
             race(pin!(inner.settled()), limit).await;
             inner.store.close();
         };
@@ -298,7 +298,7 @@ fn take<'a>(claim: &Claim<'a>, length: Duration) -> Take<'a> {
 
 impl<S: Store> Engine for Remote<S> {
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
-        let begun = time::now();
+        let begun = env::now();
         let inner = &self.inner;
         let shard = inner.store.shard(&claim.spot.target);
         if let Err(failure) = inner.can_ask(shard) {
@@ -345,7 +345,7 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
-        let begun = time::now();
+        let begun = env::now();
         let inner = &self.inner;
         let shard = inner.store.shard(&claims[0].spot.target);
         if let Err(failure) = inner.can_ask(shard) {
@@ -382,7 +382,7 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
-        let begun = time::now();
+        let begun = env::now();
         let inner = &self.inner;
         let hold = if from <= 1 {
             inner.queues.releasing(spot);
@@ -436,7 +436,7 @@ impl<S: Store> Engine for Remote<S> {
 
     fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
         let Some(hold) = self.inner.renewal.get(spot) else { return Reply::now(Renewed::Gone) };
-        let begun = time::now();
+        let begun = env::now();
         let limit = hold.bounds().limit;
         let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
         let effects = Arc::clone(&self.inner);
@@ -541,7 +541,7 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.queues.leave(spot, ticket, |topic| self.inner.store.unwatch(topic));
         if let Some(stays) = self.inner.store.left(spot) {
             // It did not get the lock. What the same owner may hold by way of another waiter stays.
-            self.inner.undo(spot, u32::MAX, time::now() + stays);
+            self.inner.undo(spot, u32::MAX, env::now() + stays);
         }
     }
 

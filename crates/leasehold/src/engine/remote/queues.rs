@@ -17,7 +17,7 @@ use super::fairness::Fairness;
 use super::store::{Shard, Topic, Watch};
 use crate::engine::line::Line;
 use crate::engine::{Aftermath, Busy, Family, Kind, Spot, Target, Ticket};
-use crate::time::{self, Instant};
+use crate::env::{self, Instant};
 
 /// Where no message may come, the front waiter of a queue tries about this often …
 const POLL: Duration = Duration::from_millis(200);
@@ -240,7 +240,7 @@ impl Queues {
         let polling = if is_denied { state.queues.len() } else { state.polling };
         drop(state);
         let pause = POLL.max(POLL * u32::try_from(polling).unwrap_or(u32::MAX) / POLLING);
-        Some(time::jittered(pause))
+        Some(env::jittered(pause))
     }
 
     /// How many wait here, if the front waiter is an heir and gets a message when the lock is free after all.
@@ -271,7 +271,7 @@ impl Queues {
             return;
         }
         if let Some(queue) = self.state().queue(spot) {
-            queue.fairness = Some(Box::new(Fairness::until_answered(time::now())));
+            queue.fairness = Some(Box::new(Fairness::until_answered(env::now())));
         }
     }
 
@@ -289,7 +289,7 @@ impl Queues {
             }
             return;
         };
-        let now = time::now();
+        let now = env::now();
         let took = now.saturating_duration_since(begun);
         let ours = usize::from(queue.watch == Watch::Active);
         queue.fairness = fairness.answered(listeners.unwrap_or_default(), ours, took, now).map(Box::new);
@@ -337,7 +337,7 @@ impl Queues {
     pub(super) fn freed(&self, topic: &Topic) {
         let mut wakers = Vec::new();
         if let Some(queue) = self.state().queues.get_mut(topic) {
-            queue.hear(topic.0.kind, time::now(), &mut wakers);
+            queue.hear(topic.0.kind, env::now(), &mut wakers);
         }
         wake(wakers);
     }
@@ -476,7 +476,7 @@ mod tests {
         let [front, next] = [0, 1].map(|_| queues.join(&spot, false, begin));
         let is_told =
             |ticket| queues.poll_wake(&spot, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
-        let may_ask = |ticket| queues.may_ask(&spot, Some(ticket), time::now()).is_ok();
+        let may_ask = |ticket| queues.may_ask(&spot, Some(ticket), env::now()).is_ok();
         let sweep = |times| (0..times).for_each(|_| queues.sweep(|_| true));
         assert!(!is_told(front) && !is_told(next));
         sweep(5);

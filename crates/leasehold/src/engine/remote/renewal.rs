@@ -11,10 +11,10 @@ use super::ledger::{Batch, Entry, Id, Ledger};
 use super::queues::Queues;
 use super::store::{Shard, Store, StoreError, Verdict};
 use crate::engine::{Spot, Target};
+use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::loss::Loss;
 use crate::term::Term;
-use crate::time::{self, Instant};
 
 /// Looks after holds.
 #[derive(Debug)]
@@ -76,7 +76,7 @@ impl Renewal {
     /// Looks after a hold by what its term says from now on.
     pub(super) fn reschedule(&self, spot: &Spot) {
         let mut state = self.state();
-        let due = state.ledger.reschedule(spot, time::now());
+        let due = state.ledger.reschedule(spot, env::now());
         let is_soon = due.is_some_and(|due| state.alarm.is_none_or(|alarm| due < alarm));
         if is_soon {
             state.alarm = due;
@@ -136,13 +136,13 @@ impl Renewal {
 
     /// After a gap it is not known what has become of the holds on a shard: look now.
     pub(super) fn check_all(&self, shard: Shard) {
-        self.state().ledger.put_all_off(shard, time::now());
+        self.state().ledger.put_all_off(shard, env::now());
         self.changed.notify_one();
     }
 
     /// What goes into the next request.
     fn take_due(&self) -> Vec<(Id, Entry)> {
-        let Batch { holds, ended } = self.state().ledger.take_due(time::now());
+        let Batch { holds, ended } = self.state().ledger.take_due(env::now());
         // A caller that listens sleeps until the deadline by a clock that stands still while the machine is suspended.
         for Entry { term, spot, .. } in ended {
             term.announce();
@@ -200,12 +200,12 @@ impl<S: Store> Inner<S> {
     pub(super) async fn keep_renewing(self: &Arc<Self>) {
         loop {
             let changed = self.renewal.changed.notified();
-            let now = time::now();
+            let now = env::now();
             match self.renewal.next_due(now) {
                 None => changed.await,
                 Some(due) if due > now => {
                     let nap = (due - now).min(GLANCE);
-                    tokio::select! { biased; () = changed => {}, () = tokio::time::sleep(nap) => {} }
+                    tokio::select! { biased; () = changed => {}, () = env::sleep_for(nap) => {} }
                 }
                 Some(_) => {
                     let Ok(room) = Arc::clone(&self.renewal.room).acquire_owned().await else { return };
@@ -213,9 +213,9 @@ impl<S: Store> Inner<S> {
                     if !batch.is_empty() {
                         // Sent in this order; answered whenever. Those that hang hold up no other.
                         let renewal = self.renew_batch(&batch);
-                        tokio::spawn(async move {
+                        self.io.spawn(async move {
                             let mut renewal = pin!(renewal);
-                            if tokio::time::timeout(SLOW, renewal.as_mut()).await.is_err() {
+                            if env::within(SLOW, renewal.as_mut()).await.is_none() {
                                 drop(room);
                                 renewal.await;
                             }
@@ -228,7 +228,7 @@ impl<S: Store> Inner<S> {
 
     /// Renews and checks holds of one kind on one shard. Over when there is a reply, or when it is late.
     fn renew_batch(self: &Arc<Self>, batch: &[(Id, Entry)]) -> impl Future<Output = ()> + use<S> {
-        let begun = time::now();
+        let begun = env::now();
         let lengths: Vec<_> = batch.iter().map(|(_, hold)| hold.renewal(begun)).collect();
         let holds: Vec<_> =
             batch.iter().zip(&lengths).map(|((_, hold), length)| (&hold.spot, *length)).collect();
@@ -260,7 +260,7 @@ impl<S: Store> Inner<S> {
         let (inner, shard) = (Arc::clone(self), *shard);
         async move {
             let Some(limit) = limit else { return drop(is_over.await) };
-            if tokio::time::timeout(limit, is_over).await.is_err() {
+            if env::within(limit, is_over).await.is_none() {
                 // What the renewal was to save may still be saved on another connection, and the response time-out may be
                 // longer than there is time for.
                 inner.store.doubt(shard, limit.max(SHORTEST_SILENCE));

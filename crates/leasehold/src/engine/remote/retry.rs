@@ -12,10 +12,10 @@ use super::Inner;
 use super::store::{Store, StoreError};
 use super::undo::BETWEEN_TRIES;
 use crate::engine::{Adjust, Adjusted, Change, Reply, Target};
+use crate::env::{self, Instant, jittered};
 use crate::error::Failure;
 use crate::loss::Loss;
 use crate::race::{First, race};
-use crate::time::{self, Instant, jittered};
 
 /// The changes of one client that are under way.
 #[derive(Debug, Default)]
@@ -70,7 +70,7 @@ struct Progress {
 impl<S: Store> Inner<S> {
     /// Changes a counter, within the time that an outage may last.
     pub(super) fn change(self: &Arc<Self>, target: &Target, change: &Change) -> Reply<Adjusted> {
-        let until = time::after(change.patience);
+        let until = env::after(change.patience);
         let progress = Arc::new(Progress::default());
         let (answer, answered) = oneshot::channel();
         let trying = Trying {
@@ -83,7 +83,7 @@ impl<S: Store> Inner<S> {
         self.io.spawn(trying.run(answer));
         let (inner, shard) = (Arc::clone(self), self.store.shard(target));
         Reply::later(async move {
-            if let First::Left(Ok(answer)) = race(answered, time::sleep_until_or_forever(until)).await {
+            if let First::Left(Ok(answer)) = race(answered, env::sleep_until_or_forever(until)).await {
                 return answer.map(Adjusted::Done);
             }
             if *progress.sent.get_or_init(|| false) {
@@ -120,13 +120,13 @@ impl<S: Store> Trying<S> {
             let resumed = inner.retries.resumed.notified();
             if !inner.shards.is_up(shard) {
                 if let First::Right(()) =
-                    race(Box::pin(resumed), time::sleep_until_or_forever(self.until)).await
+                    race(Box::pin(resumed), env::sleep_until_or_forever(self.until)).await
                 {
                     return;
                 }
                 continue;
             }
-            if self.until.is_some_and(|until| time::now() >= until)
+            if self.until.is_some_and(|until| env::now() >= until)
                 || !*self.progress.sent.get_or_init(|| true)
             {
                 return;
@@ -152,7 +152,7 @@ impl<S: Store> Trying<S> {
             if failure.is_some() {
                 *self.progress.refusal.lock().unwrap_or_else(PoisonError::into_inner) = failure;
             }
-            tokio::time::sleep(jittered(BETWEEN_TRIES)).await;
+            env::sleep_for(jittered(BETWEEN_TRIES)).await;
         }
     }
 

@@ -14,8 +14,8 @@ use tokio::sync::Notify;
 use super::Inner;
 use super::store::{Done, Given, Shard, Store, StoreError};
 use crate::engine::{Kind, Spot};
+use crate::env::{self, Instant, jittered};
 use crate::error::Failure;
-use crate::time::{self, Instant, jittered};
 
 /// The pending undos of one client.
 #[derive(Debug, Default)]
@@ -62,11 +62,11 @@ struct Pending {
 
 impl Pending {
     fn is_repeated(&self) -> bool {
-        self.repeat.is_some_and(|until| until > time::now())
+        self.repeat.is_some_and(|until| until > env::now())
     }
 
     fn is_over(&self) -> bool {
-        self.until <= time::now() && !self.is_repeated()
+        self.until <= env::now() && !self.is_repeated()
     }
 }
 
@@ -216,7 +216,7 @@ impl<S: Store> Inner<S> {
     /// Steps of this shard are possible again. If requests from before may still be carried out, what is to be undone is so
     /// more than once: what waits for a connection, and what is yet to be undone of the steps that had no reply.
     pub(super) fn resume_undos(self: &Arc<Self>, shard: Shard, stale: bool) {
-        let now = time::now();
+        let now = env::now();
         let at_last = now + LONGEST_STALE;
         let mut state = self.undos.state();
         let State { pending, doubtful, haunted, .. } = &mut *state;
@@ -242,7 +242,7 @@ impl<S: Store> Inner<S> {
 
     fn send_undo(self: &Arc<Self>, pending: &Pending) {
         let Pending { number, spot, to, is_current, .. } = pending;
-        let (inner, number, of, begun) = (Arc::clone(self), *number, spot.clone(), time::now());
+        let (inner, number, of, begun) = (Arc::clone(self), *number, spot.clone(), env::now());
         let then = move |outcome: Result<Given, StoreError>| inner.undo_tried(&of, number, begun, &outcome);
         self.store.lower(spot, *to, Tried { is_current: Arc::clone(is_current), then });
     }
@@ -280,7 +280,7 @@ impl<S: Store> Inner<S> {
             drop(state);
             let inner = Arc::clone(&self);
             self.io.spawn(async move {
-                tokio::time::sleep(pause.unwrap_or(AGAIN)).await;
+                env::sleep_for(pause.unwrap_or(AGAIN)).await;
                 inner.undo_again(&hold, number, is_lost);
             });
         }

@@ -53,13 +53,13 @@ impl CallerReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::time;
+    use crate::env;
 
     /// How long the thread of the sockets waits.
     async fn waits(home: &CallerReader, expected: usize) -> Duration {
-        let begun = time::now();
+        let begun = env::now();
         home.head_start(|| expected).await;
-        time::now() - begun
+        env::now() - begun
     }
 
     #[tokio::test(start_paused = true)]

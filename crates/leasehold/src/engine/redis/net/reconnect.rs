@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use crate::env::jittered;
 use crate::error::Failure;
-use crate::time::jittered;
 
 /// The pauses between connections to one address.
 ///

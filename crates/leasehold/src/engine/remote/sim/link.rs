@@ -8,6 +8,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::SimServer;
 use crate::engine::remote::store::{Done, StoreError};
+use crate::env;
 use crate::error::Failure;
 
 /// How long a client waits for a reply before it replaces the connection.
@@ -149,7 +150,7 @@ async fn there(
                     lose(&server, job);
                     break;
                 }
-                () = tokio::time::sleep(latency) => {}
+                () = env::sleep_for(latency) => {}
             }
         }
         if let Some(refusal) = server.faults().refusal.clone() {
@@ -166,7 +167,7 @@ async fn there(
         if is_lost {
             let broken = Arc::clone(&broken);
             server.spawn(async move {
-                tokio::time::sleep(RESPONSE_TIMEOUT).await;
+                env::sleep_for(RESPONSE_TIMEOUT).await;
                 *broken.state() = true;
                 broken.changed.notify_waiters();
                 job.complete(Some(gone()));
@@ -187,7 +188,7 @@ async fn back(server: Arc<SimServer>, mut replies: UnboundedReceiver<Box<dyn Job
         let latency = server.faults().latency;
         let arrives = async {
             if !latency.is_zero() {
-                tokio::time::sleep(latency).await;
+                env::sleep_for(latency).await;
             }
         };
         let is_broken = tokio::select! {
@@ -206,7 +207,7 @@ fn lose(server: &Arc<SimServer>, mut job: Box<dyn Job>) {
     if let Some(delay) = acts_late {
         let (run, of) = (job.detach(), Arc::clone(server));
         server.spawn(async move {
-            tokio::time::sleep(delay).await;
+            env::sleep_for(delay).await;
             run(&of);
         });
     }

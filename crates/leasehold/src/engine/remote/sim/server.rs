@@ -14,11 +14,11 @@ use crate::engine::{
     Adjust, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Facts, Family, Kind, Question,
     Released, Renewed, Reply, Spot, Target,
 };
+use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::lease::{COUNTED, Lease};
 use crate::owner::OwnerId;
 use crate::term::Term;
-use crate::time::{self, Instant};
 
 /// The server of a simulation.
 pub(crate) struct SimServer {
@@ -70,7 +70,7 @@ pub(crate) fn shared(name: &str) -> Arc<SimServer> {
 
 impl SimServer {
     pub(crate) fn new() -> Arc<Self> {
-        let runtime = time::handle();
+        let runtime = env::handle();
         Arc::new(Self { state: Mutex::new(State::new(Vec::new())), faults: Mutex::default(), runtime })
     }
 
@@ -267,7 +267,7 @@ impl SimServer {
 
     /// Waiters for fair locks are alive.
     pub(super) fn beat(&self, spots: &[Spot]) {
-        let now = time::now();
+        let now = env::now();
         let mut state = self.state();
         for spot in spots {
             let queue = state.queues.get_mut(&spot.target).into_iter().flatten();
@@ -279,7 +279,7 @@ impl SimServer {
 /// Writers that wait.
 impl SimServer {
     fn is_flagged(&self, spot: &Spot) -> bool {
-        let now = time::now();
+        let now = env::now();
         let mut state = self.state();
         state.flags.retain(|_, seen| now.saturating_duration_since(*seen) < BARRED);
         state.flags.keys().any(|writer| writer.target.name == spot.target.name && writer.owner != spot.owner)
@@ -289,7 +289,7 @@ impl SimServer {
     fn flag(&self, spot: &Spot, taken: &mut Taken) {
         match taken {
             Taken::Busy(busy) => {
-                self.state().flags.insert(spot.clone(), time::now());
+                self.state().flags.insert(spot.clone(), env::now());
                 busy.go_on_barring();
             }
             _ => drop(self.state().flags.remove(spot)),
@@ -306,7 +306,7 @@ impl SimServer {
 impl SimServer {
     /// The first waiter in a queue that is thought to be alive.
     fn first_of(&self, target: &Target) -> Option<OwnerId> {
-        let now = time::now();
+        let now = env::now();
         let mut state = self.state();
         let queue = state.queues.get_mut(target)?;
         queue.retain(|(_, seen)| now.saturating_duration_since(*seen) < SILENT);
@@ -324,7 +324,7 @@ impl SimServer {
         let queue = state.queues.entry(spot.target.clone()).or_default();
         let mut place = queue.iter().position(|(owner, _)| *owner == spot.owner);
         if place.is_none() && take.queue.is_some() {
-            queue.push_back((spot.owner, time::now()));
+            queue.push_back((spot.owner, env::now()));
             place = Some(queue.len() - 1);
         }
         if queue.is_empty() {

@@ -16,6 +16,7 @@ use crate::engine::remote::store::{
     Watch, report,
 };
 use crate::engine::{Change, Facts, Kind, Question, Spot, Target};
+use crate::env;
 use crate::error::Failure;
 use crate::name::Name;
 
@@ -140,11 +141,11 @@ impl SimStore {
                 self.client.state().links.remove(&shard);
                 report(&self.events, |events| events.down(shard));
             }
-            tokio::time::sleep(PAUSE).await;
+            env::sleep_for(PAUSE).await;
             while self.is_out(shard) {
                 let reason = Failure::Unavailable("a fault of the test".into());
                 report(&self.events, |events| events.still_down(shard, reason));
-                tokio::time::sleep(PAUSE).await;
+                env::sleep_for(PAUSE).await;
             }
             self.connect(shard);
             let stale = self.server.faults().acts_late.is_some();
@@ -166,7 +167,7 @@ impl SimStore {
         while let Some(message) = messages.recv().await {
             let latency = self.server.faults().latency;
             if !latency.is_zero() {
-                tokio::time::sleep(latency).await;
+                env::sleep_for(latency).await;
             }
             match message {
                 Message::Watching(topic) => {
@@ -182,7 +183,7 @@ impl SimStore {
 
     async fn beat(&self) {
         loop {
-            tokio::time::sleep(HEARTBEAT).await;
+            env::sleep_for(HEARTBEAT).await;
             let places: Vec<_> = self.client.state().places.iter().cloned().collect();
             let reached: Vec<_> =
                 places.into_iter().filter(|spot| !self.is_out(self.shard(&spot.target))).collect();

@@ -1,4 +1,5 @@
-//! The clock and the timer that everything here sleeps on.
+//! What the library takes from its surroundings: the time, timers, tasks and random numbers. Nothing else here asks the
+//! system or the runtime for them.
 //!
 //! Inside a tokio runtime both are tokio's, so a paused test clock moves leases and waits. A thread that
 //! blocks sleeps on its own parking; a future on any other executor borrows the timer of one small thread.
@@ -8,6 +9,8 @@
 use std::cell::OnceCell;
 use std::future::Future;
 use std::pin::Pin;
+#[cfg(feature = "remote")]
+use std::pin::pin;
 use std::sync::LazyLock;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -15,6 +18,8 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Handle};
 
 use crate::block;
+#[cfg(feature = "remote")]
+use crate::race::{First, race};
 
 pub(crate) type Instant = tokio::time::Instant;
 
@@ -104,6 +109,15 @@ pub(crate) fn sleep_until_or_forever(at: Option<Instant>) -> Sleep {
 /// Sleeps so long from the first poll on, without a look at the clock before it.
 pub(crate) fn sleep_for(length: Duration) -> Sleep {
     Sleep { end: End::After(length), timer: None }
+}
+
+/// What comes of `work` within `length`, if anything does.
+#[cfg(feature = "remote")]
+pub(crate) async fn within<T>(length: Duration, work: impl Future<Output = T>) -> Option<T> {
+    match race(pin!(work), sleep_for(length)).await {
+        First::Left(done) => Some(done),
+        First::Right(()) => None,
+    }
 }
 
 /// `length` shortened at random by up to a half, so that waiters that failed together do not come back together.
