@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Kind, Queueing, RwOptions, Spot, Target};
+use crate::engine::{Feature, Kind, Queueing, RwOptions, Spot, Target};
 use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::fair::{self, Queued, Watcher};
 use crate::fenced::FencedGuard;
@@ -78,6 +78,12 @@ impl Options {
         wait: Option<Duration>,
     ) -> Result<Entering, Invalid> {
         let target = target?;
+        if self.steal {
+            shared.check(Feature::Steal)?;
+        }
+        if self.fenced {
+            shared.check(Feature::Fenced)?;
+        }
         let lease = match self.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),
             None => Lease::Kept(shared.watchdog),

@@ -12,7 +12,7 @@ use crate::acquire::Way;
 use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
-use crate::engine::{Engine, Kind, Spot, Target};
+use crate::engine::{Engine, Feature, Kind, Spot, Target};
 use crate::env;
 use crate::error::{AcquireError, Invalid, WriteError};
 use crate::fair::FairLock;
@@ -139,8 +139,8 @@ impl Client {
         group: impl AsRef<str>,
         values: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Lock {
-        let target = Name::new(&self.shared.namespace, group.as_ref());
-        let target = target.and_then(|name| Target::group(name, values));
+        let name = self.named(Kind::Group, group.as_ref());
+        let target = name.and_then(|name| Target::group(name, values));
         Lock::new(Arc::clone(&self.shared), target, Way::USUAL)
     }
 
@@ -206,8 +206,8 @@ impl Client {
         let shared = Arc::clone(&self.shared);
         let (key, value) = (Name::new("", key.as_ref()), value.into());
         Operation::new(async move {
-            let reply = shared.engine.fenced_write(&key?, token, &value);
-            match reply.ok_or(Invalid::Unsupported("a guarded write"))?.await? {
+            shared.check(Feature::FencedWrite)?;
+            match shared.engine.fenced_write(&key?, token, &value).await? {
                 None => Ok(()),
                 Some(highest) => Err(Stale::new(token, highest).into()),
             }
@@ -241,7 +241,13 @@ impl Client {
     }
 
     fn target(&self, kind: Kind, name: &str) -> Result<Target, Invalid> {
-        Name::new(&self.shared.namespace, name).map(|name| Target::new(kind, name))
+        self.named(kind, name).map(|name| Target::new(kind, name))
+    }
+
+    /// A name for what the engine has.
+    fn named(&self, kind: Kind, name: &str) -> Result<Name, Invalid> {
+        self.shared.check(Feature::Kind(kind))?;
+        Name::new(&self.shared.namespace, name)
     }
 
     /// The id of this client, the first half of the owners it draws.
@@ -372,6 +378,11 @@ impl Shared {
     pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, Invalid> {
         let owner = owner.at(self.id);
         if owner.client == self.id { Ok(owner) } else { Err(Invalid::ForeignOwner(owner.into())) }
+    }
+
+    /// Checks that the engine has this.
+    pub(crate) fn check(&self, feature: Feature) -> Result<(), Invalid> {
+        self.engine.profile().check(feature)
     }
 
     pub(crate) fn check_open(&self) -> Result<(), Invalid> {

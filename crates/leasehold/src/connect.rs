@@ -6,19 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::{Client, Shared};
-use crate::engine::Engine;
-use crate::engine::memory::{self, Memory};
-#[cfg(feature = "redis")]
-use crate::engine::redis;
-#[cfg(feature = "test-util")]
-use crate::engine::remote::{
-    Remote,
-    sim::{self, SimStore},
-};
+use crate::engine::{Engine, schemes};
 use crate::error::{ConnectError, Invalid};
 use crate::lease;
 use crate::operation::Operation;
-use crate::url::Url;
 
 /// A client to be made: options first, then `.await` or [`block`](Connect::block).
 ///
@@ -152,25 +143,13 @@ impl IntoFuture for Connect {
 
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
-            let engine: Arc<dyn Engine> = match Url::parse(&self.url)? {
-                Url::Private => Memory::new(),
-                Url::Shared(name) => memory::shared(&name),
-                #[cfg(feature = "test-util")]
-                Url::Simulated(name) => {
-                    let server = sim::shared(&name);
-                    Arc::new(Remote::embed(self.linger, |events| SimStore::new(&server, events)).await?)
-                }
-                #[cfg(feature = "redis")]
-                Url::Redis(address) => {
-                    let options = redis::Options {
-                        label: self.label.clone(),
-                        connect_timeout: self.connect_timeout,
-                        response_timeout: self.response_timeout,
-                        linger: self.linger,
-                    };
-                    Arc::new(redis::Redis::open(address, options).await?)
-                }
+            let options = schemes::Options {
+                label: self.label.clone(),
+                connect_timeout: self.connect_timeout,
+                response_timeout: self.response_timeout,
+                linger: self.linger,
             };
+            let engine = schemes::open(&self.url, options)?.await?;
             Ok(self.client(engine)?)
         })
     }

@@ -98,8 +98,15 @@ pub enum Invalid {
         given: usize,
     },
     /// The engine of this client cannot do that at all.
-    #[error("{0} needs Redis or Valkey: this engine cannot do it")]
-    Unsupported(&'static str),
+    #[error("the {engine} engine has no {what}: {}", advice(can))]
+    Unsupported {
+        /// What it lacks.
+        what: String,
+        /// What the engine is called.
+        engine: &'static str,
+        /// The engines of this build that have it.
+        can: Vec<&'static str>,
+    },
     /// The owner reads what it wants to write, and would wait for itself.
     #[error(
         "this very owner reads the lock that it wants to write, and would wait for itself: release the read lock first, \
@@ -109,6 +116,10 @@ pub enum Invalid {
     /// The client was told to shut down, or already has.
     #[error("the client is shut down")]
     ShutDown,
+}
+
+fn advice(can: &[&str]) -> String {
+    if can.is_empty() { "no other of this build has it".into() } else { format!("use {}", can.join(" or ")) }
 }
 
 impl Invalid {

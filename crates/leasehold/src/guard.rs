@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Kind, RwOptions, Spot, Target};
+use crate::engine::{Feature, Kind, RwOptions, Spot, Target};
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease;
@@ -208,6 +208,7 @@ impl Guard {
         let hold = Arc::clone(&self.hold);
         let term = Arc::clone(&self.term);
         async move {
+            hold.shared.check(Feature::Upgrade)?;
             if upgrade {
                 hold.shared.check_open()?;
             }

@@ -253,9 +253,6 @@ impl Hold {
                 Some(loss) => return unseen(loss).map(Attempt::Busy),
                 None => {}
             }
-            if seat.count > 0 {
-                self.shared.engine.reentered(&self.spot);
-            }
             seat.entered(entry, lease, begun, limit, term);
         }
         undo.disarm();

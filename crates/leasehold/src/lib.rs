@@ -34,6 +34,8 @@ mod race;
 mod redisson;
 mod rw_lock;
 mod semaphore;
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "inside a process there is no session"))]
+mod session;
 mod term;
 
 mod url;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::acquire::{Acquire, TryAcquire, Way};
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Holding, Question, Spot, Target};
+use crate::engine::{Feature, Holding, Question, Spot, Target};
 use crate::error::{Invalid, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
@@ -183,7 +183,11 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
         let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
-        Operation::new(async move { Ok(shared.engine.inspect(&Question::Token(&target?)).await?.token) })
+        Operation::new(async move {
+            let target = target?;
+            shared.check(Feature::Fenced)?;
+            Ok(shared.engine.inspect(&Question::Token(&target)).await?.token)
+        })
     }
 
     /// Frees the lock, whoever holds it; false if nobody did.
@@ -200,7 +204,11 @@ impl Lock {
     /// Once begun, it may take effect even if the future is dropped.
     pub fn force_unlock(&self) -> Operation<Result<bool, QueryError>> {
         let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
-        Operation::new(async move { Ok(shared.engine.force(&target?).await?) })
+        Operation::new(async move {
+            let target = target?;
+            shared.check(Feature::ForceUnlock)?;
+            Ok(shared.engine.force(&target).await?)
+        })
     }
 
     fn ask<T>(

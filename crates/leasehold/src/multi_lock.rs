@@ -139,8 +139,10 @@ impl AcquireAll {
 
     async fn run(self) -> Result<MultiGuard, AcquireError> {
         self.check()?;
-        if let Some(together) = Together::new(&self)? {
-            return together.run(self.wait).await.map(|guards| MultiGuard { guards });
+        if let Some(together) = Together::new(&self)?
+            && let Some(guards) = together.run(self.wait).await?
+        {
+            return Ok(MultiGuard { guards });
         }
         let begun = env::now();
         let deadline = self.wait.and_then(|wait| begun.checked_add(wait));

@@ -11,6 +11,7 @@ use crate::hold::Hold;
 use crate::lease::Bounds;
 use crate::loss::Loss;
 use crate::race::race;
+use crate::session::Session;
 
 /// The term of one outermost hold, shared by all its guards and by whoever may end it.
 ///
@@ -32,6 +33,8 @@ struct State {
     /// How long it may last by what the caller asked for that has taken the grant last. Nothing before a caller has: a grant
     /// whose future is never polled again must not be renewed.
     claimed: Option<Bounds>,
+    /// The session that it needs besides, if the engine binds holds to one.
+    session: Option<Arc<Session>>,
 }
 
 /// Until when a term lasts if nothing happens.
@@ -52,7 +55,7 @@ enum End {
 impl Term {
     /// A term that has not begun: it lasts until somebody says until when.
     pub(crate) fn new(hold: Weak<Hold>) -> Arc<Self> {
-        let state = State { until: Until::Kept(Duration::ZERO), end: None, claimed: None };
+        let state = State { until: Until::Kept(Duration::ZERO), end: None, claimed: None, session: None };
         Arc::new(Self { hold, state: Mutex::new(state), changed: OnceLock::new() })
     }
 
@@ -60,13 +63,34 @@ impl Term {
     #[cfg(feature = "remote")]
     pub(crate) fn next(&self) -> Arc<Self> {
         let next = Self::new(self.hold.clone());
-        let (until, claimed) = {
+        let (until, claimed, session) = {
             let state = self.judged();
-            (state.until, state.claimed)
+            (state.until, state.claimed, state.session.clone())
         };
         next.lasts(until);
-        next.judged().claimed = claimed;
+        let mut state = next.judged();
+        (state.claimed, state.session) = (claimed, session);
+        drop(state);
         next
+    }
+
+    /// Binds the term to a session: it is lost when that is.
+    #[cfg(feature = "remote")]
+    pub(crate) fn bind(&self, session: Arc<Session>) {
+        self.judged().session = Some(session);
+        self.announce();
+    }
+
+    /// Whether it is bound to a session.
+    #[cfg(feature = "remote")]
+    pub(crate) fn has_session(&self) -> bool {
+        self.judged().session.is_some()
+    }
+
+    /// Whether it is bound to this session.
+    #[cfg(feature = "remote")]
+    pub(crate) fn is_bound_to(&self, session: &Arc<Session>) -> bool {
+        self.judged().session.as_ref().is_some_and(|of| Arc::ptr_eq(of, session))
     }
 
     pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
@@ -168,11 +192,12 @@ impl Term {
     /// How long the lock is held from now on if nothing happens; nothing once it has ended.
     pub(crate) fn remaining(&self) -> Duration {
         let state = self.judged();
-        match (state.end, state.until) {
-            (Some(_), _) => Duration::ZERO,
+        let left = match (state.end, state.until) {
+            (Some(_), _) => return Duration::ZERO,
             (None, Until::Kept(length)) => length,
             (None, Until::Deadline(at, _)) => at.saturating_duration_since(env::now()),
-        }
+        };
+        state.session.as_ref().map_or(left, |session| left.min(session.remaining()))
     }
 
     /// Until when the lock is held if nothing happens.
@@ -190,9 +215,9 @@ impl Term {
     pub(crate) async fn lost(self: Arc<Self>) -> Loss {
         loop {
             let changed = self.changed.get_or_init(Box::default).notified();
-            let (end, until) = {
+            let (end, until, session) = {
                 let state = self.judged();
-                (state.end, state.until)
+                (state.end, state.until, state.session.clone())
             };
             let deadline = match (end, until) {
                 (Some(End::Lost(loss)), _) => return loss,
@@ -200,7 +225,16 @@ impl Term {
                 (None, Until::Kept(_)) => None,
                 (None, Until::Deadline(at, _)) => Some(at),
             };
-            race(pin!(changed), env::sleep_until_or_forever(deadline)).await;
+            let Some(session) = session else {
+                race(pin!(changed), env::sleep_until_or_forever(deadline)).await;
+                continue;
+            };
+            let moved = session.changed.notified();
+            if session.loss().is_none() {
+                let at = session.deadline();
+                let sleep = env::sleep_until(deadline.map_or(at, |deadline| deadline.min(at)));
+                race(race(pin!(changed), pin!(moved)), sleep).await;
+            }
         }
     }
 
@@ -212,6 +246,9 @@ impl Term {
         {
             // Nobody needs to be told: whoever listens sleeps until this very deadline.
             state.end = Some(End::Lost(loss));
+        }
+        if let (None, Some(session)) = (state.end, &state.session) {
+            state.end = session.loss().map(End::Lost);
         }
         state
     }

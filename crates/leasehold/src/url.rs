@@ -1,91 +1,57 @@
-//! Where a client connects to.
+//! What is wrong with a URL.
 
 use thiserror::Error;
 
-#[cfg(feature = "redis")]
-use crate::engine::redis::Address;
-
-/// A URL we know, taken apart.
-pub(crate) enum Url {
-    /// `memory:`, an engine of its own for one client.
-    Private,
-    /// `memory:NAME`, an engine shared by all clients of the process that say the same name.
-    Shared(String),
-    /// `sim:NAME`, a simulated server for tests, shared by all clients of the process that say the same name.
-    #[cfg(feature = "test-util")]
-    Simulated(String),
-    /// A Redis or Valkey server.
-    #[cfg(feature = "redis")]
-    Redis(Address),
-}
-
-impl Url {
-    pub(crate) fn parse(text: &str) -> Result<Self, UrlError> {
-        let (scheme, rest) = text.split_once(':').ok_or(UrlError::NoScheme)?;
-        match scheme {
-            "memory" if rest.is_empty() => Ok(Self::Private),
-            "memory" if rest.starts_with('/') => Err(UrlError::MemoryPath),
-            "memory" => Ok(Self::Shared(rest.to_owned())),
-            #[cfg(feature = "test-util")]
-            "sim" => Ok(Self::Simulated(rest.to_owned())),
-            #[cfg(feature = "redis")]
-            "redis" | "valkey" | "redis+unix" | "valkey+unix" => Address::parse(text).map(Self::Redis),
-            // What only looks like a scheme may be half of a password: it is not repeated.
-            _ if scheme.is_empty() || !scheme.bytes().all(may_be_in_scheme) => Err(UrlError::NoScheme),
-            _ => Err(UrlError::UnknownScheme(scheme.to_owned())),
-        }
-    }
-}
-
-fn may_be_in_scheme(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"+-.".contains(&byte)
-}
-
-#[cfg(feature = "redis")]
-const SCHEMES: &str = "\
-    `redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same), \
-    `redis+unix:///path[?db=…&user=…&pass=…]` (its socket on this machine), \
-    `memory:` (an engine inside this process, for one client), \
-    `memory:NAME` (the same, shared by all clients of this process that say NAME)";
-#[cfg(not(feature = "redis"))]
-const SCHEMES: &str = "\
-    `memory:` (an engine inside this process, for one client), \
-    `memory:NAME` (the same, shared by all clients of this process that say NAME)";
+use crate::engine::schemes::usage;
 
 /// The URL is not one we know.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UrlError {
     /// There is no `scheme:` at the beginning.
-    #[error("the URL has no scheme; known are {SCHEMES}")]
+    #[error("the URL has no scheme; known are {known}", known = usage())]
     NoScheme,
     /// Nothing here speaks that scheme.
-    #[error("the URL scheme `{0}:` is not known; known are {SCHEMES}")]
+    #[error("the URL scheme `{0}:` is not known; known are {known}", known = usage())]
     UnknownScheme(String),
     /// A memory engine has a name, not a host or a path.
-    #[error("a memory engine has no host and no path; known are {SCHEMES}")]
+    #[error("a memory engine has no host and no path; known are {known}", known = usage())]
     MemoryPath,
     /// The part behind `redis:` or `valkey:` is not what it should be.
     #[cfg(feature = "redis")]
-    #[error("the address of the Redis server cannot be read; known are {SCHEMES}")]
+    #[error("the address of the Redis server cannot be read; known are {known}", known = usage())]
     BrokenRedis,
     /// Behind the question mark stands a key that is not known there. Its value is not repeated.
     #[cfg(feature = "redis")]
-    #[error("the URL says `{0}` behind its question mark, which is not known there; known are {SCHEMES}")]
+    #[error("the URL says `{0}` behind its question mark, which is not known there; known are {known}", known = usage())]
     UnknownQuery(String),
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
+    use crate::engine::schemes::{self, Options};
+
+    fn error(url: &str) -> Option<String> {
+        let second = Duration::from_secs(1);
+        let options = Options {
+            label: String::new(),
+            connect_timeout: second,
+            response_timeout: second,
+            linger: second,
+        };
+        schemes::open(url, options).err().map(|error| error.to_string())
+    }
 
     #[test]
     fn known_urls() {
-        assert!(matches!(Url::parse("memory:"), Ok(Url::Private)));
-        assert!(matches!(Url::parse("memory:tests"), Ok(Url::Shared(name)) if name == "tests"));
+        for url in ["memory:", "memory:tests"] {
+            assert_eq!(error(url), None, "{url}");
+        }
         #[cfg(feature = "redis")]
         for url in ["redis://host", "valkey://host", "redis+unix:///socket", "valkey+unix:///socket"] {
-            assert!(matches!(Url::parse(url), Ok(Url::Redis(_))), "{url}");
+            assert_eq!(error(url), None, "{url}");
         }
     }
 
@@ -100,7 +66,7 @@ mod tests {
             ("Memory:", "`Memory:` is not known"),
             ("http://x", "`http:` is not known"),
         ] {
-            let text = Url::parse(url).err().unwrap().to_string();
+            let text = error(url).unwrap();
             assert!(text.contains(what), "{text}");
             assert!(text.contains("`memory:`") && text.contains("`memory:NAME`"), "{text}");
         }
@@ -115,7 +81,7 @@ mod tests {
             "me:secret",
             "redis://me:secret@host:port",
         ] {
-            let text = Url::parse(url).err().unwrap().to_string();
+            let text = error(url).unwrap();
             assert!(!text.contains("secret"), "{text}");
         }
     }

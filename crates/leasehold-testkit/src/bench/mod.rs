@@ -1,5 +1,6 @@
 //! What a test case works on: an engine, clients of it, and names that no other case uses.
 
+mod example;
 mod memory;
 mod shared_server;
 mod sim;
@@ -11,9 +12,10 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Client, Connect, Lock, RwLock};
+use leasehold::{Client, Connect, Invalid, Lock, RwLock};
 use tokio::time::{Instant, sleep};
 
+pub use self::example::Example;
 pub use self::memory::Memory;
 pub use self::shared_server::SharedServer;
 pub use self::sim::Sim;
@@ -23,8 +25,15 @@ pub trait Backend: Send + Sync {
     /// The URL by which any number of clients join this engine.
     fn url(&self) -> &str;
 
-    /// Removes what is held under a full name behind everybody's back, as an operator does who deletes the key.
+    /// Removes what is held under a full name behind everybody's back, as an operator does who deletes the key. Not asked
+    /// of an engine that [lacks](Backend::lacks) [`REMOVAL`].
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()>;
+
+    /// What the engine does not have, in the words of [`Invalid::Unsupported`](leasehold::Invalid::Unsupported). A case that
+    /// needs one of these is not for this engine; any other refusal fails the case.
+    fn lacks(&self) -> &'static [&'static str] {
+        &[]
+    }
 
     /// How many names that begin with `prefix` still have any state: holds, lines, whatever the engine keeps.
     /// `None` if the engine cannot tell, which it says unless it says otherwise.
@@ -32,6 +41,13 @@ pub trait Backend: Send + Sync {
         Box::pin(async { None })
     }
 }
+
+/// What an engine lacks on which nothing can be removed behind its holder's back.
+pub const REMOVAL: &str = "removal by an operator";
+/// What an engine lacks where only the client of a hold knows how often it is entered, and how long it lasts.
+pub const VIEW: &str = "view of another client's hold";
+/// What an engine lacks that takes several locks one after the other.
+pub const ONE_STEP: &str = "several locks in one step";
 
 /// The answer of a [`Backend`].
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -97,8 +113,32 @@ impl Bench {
     }
 
     /// Removes what is held under a full name behind everybody's back.
-    pub async fn remove(&self, name: &str) {
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid::Unsupported`] on an engine that does not let it be removed.
+    pub async fn remove(&self, name: &str) -> Result<(), Invalid> {
+        self.needs(REMOVAL)?;
         self.backend.remove(name).await;
+        Ok(())
+    }
+
+    /// Says that a case is only for engines that have this.
+    ///
+    /// # Errors
+    ///
+    /// [`Invalid::Unsupported`] on the others.
+    pub fn needs(&self, what: &str) -> Result<(), Invalid> {
+        if self.lacks(what) {
+            return Err(Invalid::Unsupported { what: what.into(), engine: "tested", can: Vec::new() });
+        }
+        Ok(())
+    }
+
+    /// Whether the engine does not have this.
+    #[must_use]
+    pub fn lacks(&self, what: &str) -> bool {
+        self.backend.lacks().contains(&what)
     }
 
     /// Waits until the engine knows nothing of this case any more: what was dropped is released in the background.

@@ -2,7 +2,7 @@
 
 use leasehold::test::Simulation;
 
-use super::{Backend, Reply};
+use super::{Backend, ONE_STEP, Reply};
 
 /// A simulated server of its own.
 #[derive(Debug)]
@@ -28,6 +28,11 @@ impl Backend for Sim {
         Box::pin(async move {
             self.simulation.lose_hold(name);
         })
+    }
+
+    /// It has two shards.
+    fn lacks(&self) -> &'static [&'static str] {
+        &[ONE_STEP]
     }
 
     fn left_behind<'a>(&'a self, _prefix: &'a str) -> Reply<'a, Option<usize>> {

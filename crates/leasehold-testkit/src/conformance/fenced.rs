@@ -81,7 +81,7 @@ pub async fn tokens_rise_however_a_hold_ends(bench: &Bench) -> Outcome {
     rises(guard.1.token());
     let stolen = elsewhere.acquire().steal().await?;
     rises(stolen.token());
-    bench.remove(&bench.name("lock")).await;
+    bench.remove(&bench.name("lock")).await?;
     let guard = soon(lock.acquire()).await?;
     rises(guard.token());
     drop(guard);

@@ -194,6 +194,7 @@ pub async fn overlapping_sets_exclude_each_other(bench: &Bench) -> Outcome {
 }
 
 pub async fn a_set_needs_values_and_each_once(bench: &Bench) -> Outcome {
+    bench.needs("group lock")?;
     let client = bench.client().await;
     let refused = |error: AcquireError| match error {
         AcquireError::Invalid(invalid) => invalid,
@@ -274,7 +275,7 @@ pub async fn a_set_has_leases_and_limits(bench: &Bench) -> Outcome {
     let guard = soon(again.acquire().as_owner(&me)).await?;
     let refused = again.acquire().as_owner(&me).await;
     assert!(matches!(refused, Err(AcquireError::Invalid(Invalid::NotReentrant))), "{refused:?}");
-    bench.remove(&bench.name("group")).await;
+    bench.remove(&bench.name("group")).await?;
     drop(guard);
 
     let on_a_thread = on_a_thread(move || {

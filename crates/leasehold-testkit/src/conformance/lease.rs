@@ -7,7 +7,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, Waiter, is_free_for, is_nearly, short_watchdog, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, VIEW};
 
 pub async fn a_waiter_gets_the_lock_when_the_lease_is_over(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
@@ -30,6 +30,7 @@ pub async fn a_release_after_the_lease_is_an_error(bench: &Bench) -> Outcome {
 }
 
 pub async fn the_remaining_time_is_that_of_the_lease_or_the_watchdog(bench: &Bench) -> Outcome {
+    bench.needs(VIEW)?;
     const HOUR: Duration = Duration::from_secs(3600);
     const DEFAULT_WATCHDOG: Duration = Duration::from_secs(30);
     let lock = bench.lock().await;
@@ -158,7 +159,7 @@ pub async fn extending_never_revives(bench: &Bench) -> Outcome {
 
     // What is removed is lost for the guard as soon as it asks.
     let guard = lock.acquire().lease(LONG_LEASE).await?;
-    bench.remove(&bench.name("lock")).await;
+    bench.remove(&bench.name("lock")).await?;
     assert_eq!(guard.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(Loss::Gone)));
     assert!(!guard.is_held() && !lock.is_locked().await?);
     Ok(())

@@ -148,6 +148,7 @@ pub async fn a_list_of_ids_is_given_back_wholly_or_not_at_all(bench: &Bench) -> 
 }
 
 pub async fn an_unknown_id_is_refused(bench: &Bench) -> Outcome {
+    bench.needs("leased semaphore")?;
     let semaphore = semaphore(bench).await;
     assert_eq!(semaphore.release([unknown()]).await, Err(ChangeError::NotTaken));
     assert!(!semaphore.try_release([unknown()]).await?);

@@ -7,7 +7,7 @@ use leasehold::{AcquireError, Client, ConnectError, ExtendError, Holder, Invalid
 
 use super::Outcome;
 use super::common::{LONG_LEASE, is_free_for, is_pending_after, soon, taken};
-use crate::bench::Bench;
+use crate::bench::{Bench, VIEW};
 
 pub async fn locked_state_follows_the_hold(bench: &Bench) -> Outcome {
     let (lock, onlooker) = (bench.lock().await, bench.lock().await);
@@ -109,6 +109,7 @@ pub async fn a_dropped_release_releases(bench: &Bench) -> Outcome {
 }
 
 pub async fn all_questions_get_the_same_answer(bench: &Bench) -> Outcome {
+    bench.needs(VIEW)?;
     let client = bench.client().await;
     let (lock, onlooker) = (client.lock(bench.name("lock")), bench.lock().await);
     let (owner, stranger) = (Owner::number(7), Owner::number(8));

@@ -1,6 +1,6 @@
 //! Locks that are taken away behind their holder's back.
 
-use leasehold::{AcquireError, ExtendError, Loss, ReleaseError};
+use leasehold::{AcquireError, ExtendError, Invalid, Loss, ReleaseError};
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
@@ -28,7 +28,7 @@ pub async fn a_removed_lock_is_lost(bench: &Bench) -> Outcome {
     let guard = lock.acquire().await?;
     let mut lost = tokio::spawn(guard.lost());
     assert!(is_pending_for(MOMENT, &mut lost).await);
-    bench.remove(guard.name()).await;
+    bench.remove(guard.name()).await?;
     assert_eq!(soon(lost).await?, Loss::Gone);
     assert!(!guard.is_held());
     assert_eq!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Gone)));
@@ -40,7 +40,7 @@ pub async fn a_client_goes_on_after_everything_was_removed(bench: &Bench) -> Out
     let guards =
         [client.lock(bench.name("one")).acquire().await?, client.lock(bench.name("two")).acquire().await?];
     for guard in &guards {
-        bench.remove(guard.name()).await;
+        bench.remove(guard.name()).await?;
     }
     for guard in &guards {
         assert_eq!(soon(guard.lost()).await, Loss::Gone);
@@ -56,7 +56,7 @@ pub async fn a_client_goes_on_after_everything_was_removed(bench: &Bench) -> Out
 pub async fn a_removed_lock_is_lost_before_its_lease_is_over(bench: &Bench) -> Outcome {
     let lease = WATCHDOG * 3;
     let guard = bench.lock().await.acquire().lease(lease).await?;
-    bench.remove(guard.name()).await;
+    bench.remove(guard.name()).await?;
     assert_eq!(soon(guard.lost()).await, Loss::Gone, "noticed by itself, not by the clock");
     Ok(())
 }
@@ -65,7 +65,7 @@ pub async fn a_removed_lock_is_not_touched_when_somebody_else_took_it(bench: &Be
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
-    bench.remove(outer.name()).await;
+    bench.remove(outer.name()).await?;
     // Whether the old guards have heard of it by now is the engine's affair.
     let next = taken(&elsewhere).await?;
     assert!(matches!(outer.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(_))));
@@ -83,7 +83,7 @@ pub async fn everybody_who_listens_hears_of_the_loss(bench: &Bench) -> Outcome {
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
     let early = [tokio::spawn(outer.lost()), tokio::spawn(outer.lost()), tokio::spawn(inner.lost())];
-    bench.remove(outer.name()).await;
+    bench.remove(outer.name()).await?;
     for listener in early {
         assert_eq!(soon(listener).await?, Loss::Gone);
     }
@@ -101,11 +101,15 @@ pub async fn work_stops_when_the_lock_is_lost(bench: &Bench) -> Outcome {
     let guard = lock.acquire().await?;
     let (running, stopped) = oneshot::channel::<()>();
     let work = guard.run(async move {
-        bench.remove(&bench.name("lock")).await;
+        bench.remove(&bench.name("lock")).await?;
         std::future::pending::<()>().await;
         drop(running);
+        Ok::<_, Invalid>(())
     });
-    assert_eq!(soon(work).await, Err(Loss::Gone));
+    match soon(work).await {
+        Ok(removed) => removed?,
+        Err(loss) => assert_eq!(loss, Loss::Gone),
+    }
     assert!(soon(stopped).await.is_err(), "what the work owned is dropped");
     assert_eq!(guard.run(async { 7 }).await, Err(Loss::Gone), "no work begins");
     Ok(())

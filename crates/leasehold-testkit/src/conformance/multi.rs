@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_free_for, is_nearly, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, ONE_STEP};
 
 const NAMES: [&str; 3] = ["c", "a", "b"];
 
@@ -128,7 +128,7 @@ pub async fn the_loss_of_a_member_is_the_loss_of_all(bench: &Bench) -> Outcome {
     let client = bench.client_with(super::common::short_watchdog).await;
     let guard = multi_lock(bench, &client).acquire().await?;
     let watch = tokio::spawn(guard.lost());
-    bench.remove(&bench.name("b")).await;
+    bench.remove(&bench.name("b")).await?;
     assert_eq!(soon(watch).await?, Loss::Gone);
     assert!(!guard.is_held() && guard.remaining().is_zero());
     assert_eq!(guard.run(async {}).await, Err(Loss::Gone));
@@ -142,7 +142,7 @@ pub async fn a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing(bench: &B
     // Locks of one client are taken in one step: who waits for the last of them has none.
     let waiter = tokio::spawn(multi_lock(bench, &client).acquire().into_future());
     sleep(MOMENT).await;
-    for name in ["a", "b"] {
+    for name in ["a", "b"].iter().filter(|_| !bench.lacks(ONE_STEP)) {
         drop(other.lock(bench.name(name)).try_acquire().await?.expect("nobody holds a part"));
     }
     waiter.abort();

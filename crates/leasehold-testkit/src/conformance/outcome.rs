@@ -4,6 +4,8 @@ use std::error::Error;
 use std::fmt;
 use std::panic::Location;
 
+use leasehold::{AcquireError, ChangeError, Invalid, QueryError, WaitError};
+
 /// What a case returns, so that `?` says that something has to work for the case to go on.
 pub type Outcome = Result<(), Failed>;
 
@@ -11,6 +13,25 @@ pub type Outcome = Result<(), Failed>;
 pub struct Failed {
     at: &'static Location<'static>,
     error: Box<dyn Error + Send + Sync>,
+}
+
+impl Failed {
+    /// What the engine does not have, if that is why.
+    pub(super) fn unsupported(&self) -> Option<&str> {
+        let error = &self.error;
+        let invalid = if let Some(AcquireError::Invalid(invalid)) = error.downcast_ref() {
+            invalid
+        } else if let Some(QueryError::Invalid(invalid)) = error.downcast_ref() {
+            invalid
+        } else if let Some(ChangeError::Invalid(invalid)) = error.downcast_ref() {
+            invalid
+        } else if let Some(WaitError::Invalid(invalid)) = error.downcast_ref() {
+            invalid
+        } else {
+            error.downcast_ref()?
+        };
+        if let Invalid::Unsupported { what, .. } = invalid { Some(what) } else { None }
+    }
 }
 
 impl<E: Error + Send + Sync + 'static> From<E> for Failed {

@@ -4,7 +4,7 @@ use leasehold::{AcquireError, Invalid, Loss, Owner, ReleaseError};
 
 use super::Outcome;
 use super::common::{is_free_for, on_a_thread, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, VIEW};
 
 pub async fn the_owner_holds_from_acquire_to_release(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
@@ -74,6 +74,7 @@ pub async fn a_second_release_is_an_error_and_disturbs_nobody(bench: &Bench) -> 
 }
 
 pub async fn an_owner_is_known_by_its_printed_form(bench: &Bench) -> Outcome {
+    bench.needs(VIEW)?;
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let outer = lock.acquire().as_owner(&Owner::number(7)).await?;
     let same: Owner = outer.owner().to_string().parse()?;

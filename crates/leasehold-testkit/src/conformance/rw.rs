@@ -112,6 +112,7 @@ pub async fn rw_names_can_be_almost_anything(bench: &Bench) -> Outcome {
 }
 
 pub async fn rw_lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
+    bench.needs("read-write lock")?;
     let lock = bench.rw_lock().await;
     let short = |error: AcquireError| matches!(error, AcquireError::Invalid(Invalid::TooShort { .. }));
     let nothing = Duration::ZERO;
@@ -190,6 +191,7 @@ pub async fn readers_never_see_half_of_what_is_written(bench: &Bench) -> Outcome
 }
 
 pub async fn threads_read_and_write_by_turns(bench: &Bench) -> Outcome {
+    bench.needs("read-write lock")?;
     let lock = bench.rw_lock().await;
     let tally = Arc::new(Tally::default());
     let threads = (0..4).map(|_| {
@@ -264,13 +266,13 @@ pub async fn who_takes_over_to_read_lets_readers_in(bench: &Bench) -> Outcome {
 pub async fn what_is_removed_is_lost_for_readers_and_writers(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock_with(short_watchdog).await;
     let readers = [lock.read().acquire().await?, lock.read().acquire().await?];
-    bench.remove(readers[0].name()).await;
+    bench.remove(readers[0].name()).await?;
     for reader in readers {
         assert_eq!(soon(reader.lost()).await, Loss::Gone);
         assert!(matches!(reader.release().await, Err(ReleaseError::NotHeld(Loss::Gone))));
     }
     let writer = lock.write().acquire().await?;
-    bench.remove(writer.name()).await;
+    bench.remove(writer.name()).await?;
     assert_eq!(soon(writer.lost()).await, Loss::Gone);
     // The client goes on.
     drop(lock.write().acquire().await?);

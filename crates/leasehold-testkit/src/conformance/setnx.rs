@@ -110,7 +110,7 @@ pub async fn a_setnx_lock_is_kept_while_its_guard_lives(bench: &Bench) -> Outcom
 pub async fn a_setnx_lock_that_is_removed_is_lost_and_the_next_is_not_touched(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (setnx_lock_with(bench, short_watchdog).await, setnx_lock(bench).await);
     let guard = lock.acquire().await?;
-    bench.remove(&bench.name("lock")).await;
+    bench.remove(&bench.name("lock")).await?;
     let next = soon(elsewhere.acquire()).await?;
     let loss = soon(guard.lost()).await;
     assert!(matches!(loss, Loss::Gone | Loss::TakenOver), "{loss:?}");

@@ -67,7 +67,7 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
 async fn an_engine_without_values_says_so() {
     let client = Client::connect("memory:").await.unwrap();
     let error = client.fenced_write("balance", 1, "a").await.unwrap_err();
-    assert!(matches!(error, WriteError::Invalid(Invalid::Unsupported(_))), "{error:?}");
+    assert!(matches!(error, WriteError::Invalid(Invalid::Unsupported { .. })), "{error:?}");
     assert!(error.to_string().contains("Redis"), "{error}");
 }
 

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use super::memory::Memory;
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Question, Released, Renewed, Reply, Spot,
-    Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Profile, Question, Released, Renewed, Reply,
+    Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::env;
@@ -65,12 +65,16 @@ impl Faulty {
 }
 
 impl Engine for Faulty {
+    fn profile(&self) -> &'static Profile {
+        self.memory.profile()
+    }
+
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         self.answer(|memory| memory.attempt(claim, turn))
     }
 
-    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
-        self.answer(|memory| memory.attempt_all(claims, turn))
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>> {
+        Some(self.answer(|memory| memory.attempt_all(claims, turn).expect("memory does")))
     }
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {

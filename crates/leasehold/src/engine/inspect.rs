@@ -18,6 +18,17 @@ pub(crate) enum Question<'a> {
     Uptime,
 }
 
+impl<'a> Question<'a> {
+    /// What it is about, if it is about one target.
+    #[cfg(feature = "remote")]
+    pub(crate) fn target(&self) -> Option<&'a Target> {
+        match *self {
+            Self::Holder(target, _) | Self::Token(target) | Self::Queue(target) => Some(target),
+            Self::Uptime => None,
+        }
+    }
+}
+
 /// What was found. Only what was asked for is there.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {

@@ -9,10 +9,12 @@ mod line;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "redis"))]
 mod model;
+mod profile;
 #[cfg(feature = "redis")]
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
 pub(crate) mod remote;
+pub(crate) mod schemes;
 mod target;
 
 use std::fmt;
@@ -26,6 +28,7 @@ pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 #[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
 pub(crate) use self::inspect::{Facts, Question};
+pub(crate) use self::profile::{Feature, Profile};
 pub(crate) use self::target::{Family, Kind, Spot, Target};
 #[cfg(feature = "remote")]
 use tokio::sync::oneshot;
@@ -42,14 +45,17 @@ use crate::term::{Term, Until};
 
 /// The state of all locks, somewhere.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
+    /// What it is called, and what it cannot do. What it lacks is not asked of it.
+    fn profile(&self) -> &'static Profile;
+
     /// Tries once to take or re-enter a lock. `turn` is the caller's place in its line, if it has one.
     ///
     /// A free lock goes to the head of the line; whoever comes without a turn does not overtake those who have one.
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt>;
 
     /// Tries once to take several plain locks that their owner does not hold, all or none. `turn` is the caller's place in
-    /// the line of one of them.
-    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll>;
+    /// the line of one of them. Nothing if these cannot be taken in one step.
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>>;
 
     /// Gives back one count of a hold that has `from`. If any is left, `lease` begins anew.
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released>;
@@ -69,16 +75,12 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The term of a hold, if it is one of ours.
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
 
-    /// A caller has taken the grant of a re-entry: from now on the hold is looked after by what its term says.
-    fn reentered(&self, _spot: &Spot) {}
-
     /// Answers a question without changing anything.
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts>;
 
-    /// Writes a value of the user's own, or tells the token that was there before and is greater. `None` from an engine
-    /// that keeps no values.
-    fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Option<Reply<Option<u64>>> {
-        None
+    /// Writes a value of the user's own, or tells the token that was there before and is greater.
+    fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Reply<Option<u64>> {
+        Reply::Now(Some(Err(Failure::Denied("this engine keeps no values".into()))))
     }
 
     /// Counts up, down or anew, or tells a count. What is repeated because its answer is missing counts once.

@@ -13,11 +13,12 @@ use crate::term::Term;
 
 impl Hold {
     /// Tries once to enter several holds of one owner that are not entered, all or none: the guards, or which one is busy.
+    /// Nothing if the engine cannot take these in one step.
     pub(crate) async fn enter_all(
         holds: &[Arc<Self>],
         entry: &Entry,
         turn: Option<(usize, Ticket)>,
-    ) -> Result<Result<Vec<Guard>, (usize, Busy)>, AcquireError> {
+    ) -> Result<Option<Result<Vec<Guard>, (usize, Busy)>>, AcquireError> {
         let shared = &holds[0].shared;
         let begun = env::now();
         let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
@@ -43,11 +44,15 @@ impl Hold {
             });
             shared.engine.attempt_all(&claims.collect::<Vec<_>>(), turn)
         };
+        let Some(asked) = asked else {
+            undos.into_iter().for_each(Undo::disarm);
+            return Ok(None);
+        };
         let granted = match asked.await? {
             AttemptAll::Granted(granted) => granted,
             AttemptAll::Busy(number, busy) => {
                 undos.into_iter().for_each(Undo::disarm);
-                return Ok(Err((number, busy)));
+                return Ok(Some(Err((number, busy))));
             }
             AttemptAll::NotAsked(failure) => {
                 undos.into_iter().for_each(Undo::disarm);
@@ -60,7 +65,7 @@ impl Hold {
             }
             if let Some(loss) = term.claim(Bounds { lease: entry.lease, limit }) {
                 // Dropping the undos gives back the others.
-                return unseen(loss).map(|busy| Err((number, busy))).map_err(Into::into);
+                return unseen(loss).map(|busy| Some(Err((number, busy)))).map_err(Into::into);
             }
         }
         undos.into_iter().for_each(Undo::disarm);
@@ -69,6 +74,6 @@ impl Hold {
             seat.entered(entry, entry.lease, Some(begun), limit, &term);
             guards.push(Guard::new(Arc::clone(hold), term, token));
         }
-        Ok(Ok(guards))
+        Ok(Some(Ok(guards)))
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::AcquireAll;
 use crate::acquire::Way;
 use crate::client::Shared;
-use crate::engine::{Kind, Spot, Target, Ticket};
+use crate::engine::{Feature, Kind, Spot, Target, Ticket};
 use crate::env;
 use crate::error::{AcquireError, Invalid};
 use crate::guard::Guard;
@@ -30,6 +30,8 @@ pub(super) enum Step {
     All(Vec<Guard>),
     /// Another one is busy.
     Elsewhere(usize),
+    /// The engine cannot take these in one step.
+    OneByOne,
 }
 
 impl Together {
@@ -45,6 +47,9 @@ impl Together {
             }
             targets.push(target);
         }
+        if acquire.fenced {
+            shared.check(Feature::Fenced)?;
+        }
         let lease = match acquire.lease {
             Some(length) => Lease::Fixed(lease::checked("lease", length)?),
             None => Lease::Kept(shared.watchdog),
@@ -56,7 +61,8 @@ impl Together {
         Ok(Some(Self { shared, targets, entry, spot, number: 0 }))
     }
 
-    pub(super) async fn run(mut self, limit: Option<Duration>) -> Result<Vec<Guard>, AcquireError> {
+    /// The guards; nothing if the engine cannot take these locks in one step.
+    pub(super) async fn run(mut self, limit: Option<Duration>) -> Result<Option<Vec<Guard>>, AcquireError> {
         let begun = env::now();
         loop {
             let waited = env::now().saturating_duration_since(begun);
@@ -68,7 +74,8 @@ impl Together {
             let step = wait(&self, Patience::from_wait(left), &Way::USUAL).await;
             self.shared.tell_holder(&self.spot.target, &step);
             match step {
-                Ok(Step::All(guards)) => return Ok(guards),
+                Ok(Step::All(guards)) => return Ok(Some(guards)),
+                Ok(Step::OneByOne) => return Ok(None),
                 Ok(Step::Elsewhere(_)) if limit.is_some_and(|limit| limit.is_zero()) => {
                     return Err(late(None));
                 }
@@ -103,7 +110,10 @@ impl Awaited for Together {
         let hold = |target: &Target| Arc::new(Hold::drawn(Arc::clone(&self.shared), target.clone(), owner));
         let holds: Vec<_> = self.targets.iter().map(hold).collect();
         let turn = turn.map(|ticket| (self.number, ticket));
-        Ok(match Hold::enter_all(&holds, &self.entry, turn).await? {
+        let Some(entered) = Hold::enter_all(&holds, &self.entry, turn).await? else {
+            return Ok(Tried::Granted(Step::OneByOne));
+        };
+        Ok(match entered {
             Ok(guards) => Tried::Granted(Step::All(guards)),
             Err((number, busy)) if number == self.number => Tried::Busy(busy),
             Err((number, _)) => Tried::Granted(Step::Elsewhere(number)),

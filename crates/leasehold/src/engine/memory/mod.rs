@@ -28,16 +28,16 @@ use std::time::Duration;
 
 use self::key::Key;
 use self::primitive::{Exclusive, Holdable, Waited};
+pub(crate) use self::shared::SCHEME;
 #[cfg(feature = "test-util")]
 pub(crate) use self::shared::register;
-pub(crate) use self::shared::shared;
 use self::slot::Slot;
 use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
 use super::line::Line;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Question, Released, Renewed, Reply,
-    Spot, Target, Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Feature, Profile, Question, Released,
+    Renewed, Reply, Spot, Target, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::env::Now;
@@ -52,6 +52,8 @@ pub(crate) struct Memory {
     tickets: AtomicU64,
     sweeper: Sweeper,
 }
+
+const PROFILE: Profile = Profile { engine: "memory", lacks: &[Feature::FencedWrite] };
 
 /// Only names that are held or waited for have a slot.
 type Shard = HashMap<Key, Slot, ByName>;
@@ -196,13 +198,17 @@ fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
 }
 
 impl Engine for Memory {
+    fn profile(&self) -> &'static Profile {
+        &PROFILE
+    }
+
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         Reply::now(self.try_for(claim, turn))
     }
 
-    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>> {
         if let Some((number, busy)) = self.find_busy(claims) {
-            return Reply::now(AttemptAll::Busy(number, busy));
+            return Some(Reply::now(AttemptAll::Busy(number, busy)));
         }
         let mut granted = Vec::with_capacity(claims.len());
         for (number, claim) in claims.iter().enumerate() {
@@ -214,11 +220,11 @@ impl Engine for Memory {
                         self.give_up(taken.spot, 0);
                     }
                     let busy = if let Attempt::Busy(busy) = not_granted { busy } else { Busy::default() };
-                    return Reply::now(AttemptAll::Busy(number, busy));
+                    return Some(Reply::now(AttemptAll::Busy(number, busy)));
                 }
             }
         }
-        Reply::now(AttemptAll::Granted(granted))
+        Some(Reply::now(AttemptAll::Granted(granted)))
     }
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {

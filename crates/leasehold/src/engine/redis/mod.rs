@@ -31,20 +31,26 @@ use self::topology::Topology;
 use self::waiting_writers::WaitingWriters;
 use super::remote::Remote;
 use super::remote::store::{
-    Done, Events, Forced, Given, Shard, Store, Take, Taken, TakenAll, Topic, Verdict, Wake, Watch,
+    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, Take, Taken, TakenAll, Topic, Traits, Verdict,
+    Wake, Watch,
 };
-use super::{Change, Facts, Kind, Question, Spot, Target};
+use super::schemes::{Options, Scheme};
+use super::{Change, Engine, Facts, Kind, Profile, Question, Spot, Target};
 use crate::error::Failure;
 use crate::name::Name;
 
-/// How to reach the server, beside the URL.
-#[derive(Debug, Clone)]
-pub(crate) struct Options {
-    pub(crate) label: String,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) response_timeout: Duration,
-    pub(crate) linger: Duration,
-}
+pub(crate) const SCHEME: Scheme = Scheme {
+    names: &["redis", "valkey", "redis+unix", "valkey+unix"],
+    usage: "`redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same), \
+            `redis+unix:///path[?db=…&user=…&pass=…]` (its socket on this machine)",
+    profile: &PROFILE,
+    open: |url, options| {
+        let address = Address::parse(url)?;
+        Ok(Box::pin(async { Ok(Arc::new(Redis::open(address, options).await?) as Arc<dyn Engine>) }))
+    },
+};
+
+const PROFILE: Profile = Profile { engine: "redis", lacks: &[] };
 
 /// The engine of a client on Redis or Valkey.
 pub(crate) type Redis = Remote<RedisStore>;
@@ -112,7 +118,20 @@ impl fmt::Debug for RedisStore {
     }
 }
 
+const TRAITS: Traits = Traits {
+    profile: &PROFILE,
+    lease: LeaseOf::Hold,
+    counts: By::Server,
+    owners: By::Server,
+    ordered: true,
+    takes_all: true,
+};
+
 impl Store for RedisStore {
+    fn traits(&self) -> &'static Traits {
+        &TRAITS
+    }
+
     fn wake(&self, kind: Kind) -> Wake {
         // Other libraries release such a lock without a message.
         if kind == Kind::SetNx { Wake::Poll } else { Wake::Message }

@@ -104,7 +104,7 @@ impl Taking {
                     busy.go_on_barring();
                 }
             }
-            Taken::CountDiffers | Taken::WouldWaitForItself => {}
+            Taken::Bound(..) | Taken::CountDiffers | Taken::WouldWaitForItself => {}
         }
     }
 

@@ -28,6 +28,30 @@ pub(super) fn step<R, F>(effect: F) -> (Caller<R, F>, Reply<R>) {
     (Caller { is_step: true, ..caller }, reply)
 }
 
+impl<R, F> Caller<R, F> {
+    /// A step whose caller has the other end of `tell`.
+    pub(super) fn step(effect: F, tell: oneshot::Sender<Result<R, Failure>>) -> Self {
+        Self { effect, tell: Some(tell), is_step: true }
+    }
+
+    /// The same, and afterwards `then`.
+    pub(super) fn then<T>(
+        self,
+        then: impl FnOnce() + Send,
+    ) -> Caller<R, impl FnOnce(Result<T, StoreError>) -> Result<R, Failure> + Send>
+    where
+        F: FnOnce(Result<T, StoreError>) -> Result<R, Failure> + Send,
+    {
+        let Self { effect, tell, is_step } = self;
+        let effect = move |outcome| {
+            let told = effect(outcome);
+            then();
+            told
+        };
+        Caller { effect, tell, is_step }
+    }
+}
+
 impl<T, R, F> Done<T> for Caller<R, F>
 where
     R: Send + 'static,

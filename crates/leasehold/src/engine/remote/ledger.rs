@@ -8,8 +8,10 @@ use std::time::Duration;
 use super::store::Shard;
 use crate::engine::{Kind, Spot, Target};
 use crate::env::Instant;
-use crate::lease::{Bounds, Lease};
+use crate::error::Invalid;
+use crate::lease::{Bounds, Lease, margin};
 use crate::name::{ByName, Name};
+use crate::session::Session;
 use crate::term::{Term, Until};
 
 /// One hold that is looked after.
@@ -21,16 +23,32 @@ pub(super) struct Entry {
     /// What was asked for when it was granted. What the caller asked for that has taken the grant last is in the term.
     bounds: Bounds,
     due: Instant,
+    /// How often it is entered, and the token of the first entry, where the client counts.
+    pub(super) count: u32,
+    pub(super) token: Option<u64>,
 }
 
 impl Entry {
     pub(super) fn new(spot: Spot, shard: Shard, term: Arc<Term>, bounds: Bounds, begun: Instant) -> Self {
-        Self { spot, shard, term, bounds, due: begun + bounds.lease.length() / 3 }
+        let due = begun + bounds.lease.length() / 3;
+        Self { spot, shard, term, bounds, due, count: 1, token: None }
+    }
+
+    /// Binds it to a session, which is kept alive by itself: the hold is looked after when it has to end.
+    pub(super) fn bind(&mut self, session: Arc<Session>, begun: Instant) {
+        self.term.bind(session);
+        let end = end(self.bounds, begun, self.bounds.length(begun));
+        self.due = end.unwrap_or(begun + Invalid::LONGEST_LEASE);
     }
 
     /// When it is to be looked after.
     pub(super) fn due(&self) -> Instant {
         self.due
+    }
+
+    /// Until when it may be trusted by what is asked for now, as [`until`](Self::until) says it of what was asked for last.
+    pub(super) fn asked_until(&self, begun: Instant, length: Duration) -> Until {
+        self.until_by(self.bounds, begun, length)
     }
 
     /// How long it may last by what was asked for when it was granted.
@@ -48,11 +66,11 @@ impl Entry {
         self.spot.owner.number == spot.owner.number && self.spot == *spot
     }
 
-    /// Whether both cannot be held at once.
-    fn excludes(&self, other: &Self) -> bool {
-        match (self.spot.target.kind, other.spot.target.kind) {
+    /// Whether it cannot be held at once with a hold at this spot.
+    pub(super) fn excludes(&self, other: &Spot) -> bool {
+        match (self.spot.target.kind, other.target.kind) {
             (Kind::Semaphore | Kind::Permits, _) | (Kind::Read, Kind::Read) => false,
-            _ => self.spot.owner != other.spot.owner && self.spot.target.overlaps(&other.spot.target),
+            _ => self.spot.owner != other.owner && self.spot.target.overlaps(&other.target),
         }
     }
 
@@ -68,13 +86,26 @@ impl Entry {
 
     /// Until when it may be trusted after a lease of `length` was begun at `begun`.
     pub(super) fn until(&self, begun: Instant, length: Duration) -> Until {
-        until(self.spot.target.kind, self.bounds(), begun, length)
+        self.until_by(self.bounds(), begun, length)
+    }
+
+    fn until_by(&self, bounds: Bounds, begun: Instant, length: Duration) -> Until {
+        if !self.term.has_session() {
+            return until(self.spot.target.kind, bounds, begun, length);
+        }
+        match end(bounds, begun, length) {
+            Some(end) => bounds.until_end(end, begun),
+            None => Until::Kept(bounds.lease.length()),
+        }
     }
 
     /// For how long to renew it at `begun`: nothing if the hold is only to be looked at, because it has a lease of its own
     /// or because no caller has taken the grant yet, and none may ever come. Counted permits have no lease: what is
     /// renewed is the record of them, which others share.
     pub(super) fn renewal(&self, begun: Instant) -> Duration {
+        if self.term.has_session() {
+            return Duration::ZERO;
+        }
         let is_shared = self.spot.target.kind == Kind::Semaphore;
         match self.term.claimed().or(is_shared.then_some(self.bounds)) {
             Some(bounds @ Bounds { lease: Lease::Kept(_), .. }) => bounds.length(begun),
@@ -95,6 +126,12 @@ impl Entry {
     fn batch(&self) -> (Shard, Kind) {
         (self.shard, self.spot.target.kind)
     }
+}
+
+/// When the client has to end a hold under a session, if ever.
+fn end(Bounds { lease, limit }: Bounds, begun: Instant, length: Duration) -> Option<Instant> {
+    let fixed = matches!(lease, Lease::Fixed(_)).then(|| begun + length);
+    [fixed, limit].into_iter().flatten().min()
 }
 
 /// Until when a hold may be trusted. Permits that are only counted have no lease on the server, and last while they are
@@ -152,7 +189,7 @@ impl Ledger {
         let is_held = hold.term.is_held();
         let mut gone = self.remove_where(&hold.spot.target.name, |before| {
             // What has ended takes the place of others, but not its own: that may have gone to another term.
-            (is_held && before.spot == hold.spot) || before.excludes(&hold)
+            (is_held && before.spot == hold.spot) || before.excludes(&hold.spot)
         });
         gone.retain(|before| !Arc::ptr_eq(&before.term, &hold.term));
         if !is_held {
@@ -205,12 +242,28 @@ impl Ledger {
         self.places.get(index(id.place)).filter(|place| place.entry == id.entry)?.hold.as_ref()
     }
 
-    /// Looks after a hold by what its term says from now on; when that is due.
-    pub(super) fn reschedule(&mut self, spot: &Spot, now: Instant) -> Option<Instant> {
+    /// Looks after a hold that is entered again by the time when a new lease of `length` is due; when that is.
+    pub(super) fn reschedule(&mut self, spot: &Spot, length: Duration, now: Instant) -> Option<Instant> {
         let (place, hold) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?;
-        let due = now + hold.bounds().lease.length().min(hold.term.remaining()) / 3;
+        let due = hold.due.min(now + length.min(hold.term.remaining()) / 3);
         self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
         Some(due)
+    }
+
+    /// Counts a hold anew, if it is there.
+    pub(super) fn set_count(&mut self, spot: &Spot, count: u32) -> Option<&Entry> {
+        let (place, _) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?;
+        let hold = self.places[index(place)].hold.as_mut()?;
+        hold.count = count;
+        Some(hold)
+    }
+
+    /// Takes out all holds of a session.
+    pub(super) fn remove_session(&mut self, session: &Arc<Session>) -> Vec<Entry> {
+        let is_bound = |place: &Place| place.hold.as_ref().is_some_and(|hold| hold.term.is_bound_to(session));
+        let places: Vec<_> =
+            (0..).zip(&self.places).filter(|(_, place)| is_bound(place)).map(|(at, _)| at).collect();
+        places.into_iter().filter_map(|place| self.clear(place)).collect()
     }
 
     /// Looks after an entry at this time.
@@ -253,6 +306,12 @@ impl Ledger {
             let left = hold.term.remaining();
             if left.is_zero() {
                 batch.ended.extend(self.clear(place));
+                continue;
+            }
+            if hold.term.has_session() && due <= now {
+                // It is not over: it was extended, or entered again.
+                let id = Id { place, entry: *entry };
+                self.put_off(id, now + left + margin(left));
                 continue;
             }
             size += hold.size();

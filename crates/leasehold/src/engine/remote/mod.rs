@@ -31,6 +31,7 @@ mod ledger;
 mod queues;
 mod renewal;
 mod retry;
+mod sequence;
 mod shards;
 #[cfg(feature = "test-util")]
 pub(crate) mod sim;
@@ -45,21 +46,23 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use self::done::{caller, step};
+use self::done::{Caller, caller, step};
 use self::handover::LocalHandover;
 use self::io::{Io, IoThread};
 use self::ledger::{Entry, until};
 use self::queues::{Begun, Queues};
 use self::renewal::Renewal;
 use self::retry::{Open, Retries};
+use self::sequence::{Over, Sequence};
 use self::shards::Shards;
 use self::store::{
-    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict, Wake,
+    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic,
+    Verdict, Wake,
 };
-use self::undo::Undos;
+use self::undo::{BETWEEN_TRIES, Undos, never};
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Family, Handover, Kind, Question, Released,
-    Renewed, Reply, Spot, Target, Ticket, line,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Family, Handover, Kind, Profile,
+    Question, Queueing, Released, Renewed, Reply, RwOptions, Spot, Target, Ticket, line,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
@@ -69,6 +72,7 @@ use crate::lease::{Bounds, Lapse, Lease};
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::race::race;
+use crate::session::Session;
 use crate::term::Term;
 
 /// The engine of one client on a server.
@@ -88,6 +92,7 @@ struct Inner<S> {
     handover: LocalHandover,
     undos: Undos,
     retries: Retries,
+    sequence: Sequence,
     shards: Shards,
     io: Io,
     /// Where it was made. A fork has no I/O thread, but a copy of everything else.
@@ -137,6 +142,7 @@ impl<S: Store> Inner<S> {
             renewal,
             undos: Undos::default(),
             retries: Retries::default(),
+            sequence: Sequence::default(),
             shards: Shards::default(),
             io,
             process: std::process::id(),
@@ -284,22 +290,161 @@ impl Grant {
         Self { hold, begun, length: bounds.length(begun), steal: claim.steal }
     }
 
-    /// It is granted. The term lasts from now on; if the reply came too late, this ends it.
-    fn enter(self, renewal: &Renewal) {
+    /// It is granted, perhaps under a session. The term lasts from now on; if the reply came too late, this ends it.
+    fn enter(mut self, renewal: &Renewal, token: Option<u64>, session: Option<Arc<Session>>) {
+        self.hold.token = token;
+        if let Some(session) = session {
+            self.hold.bind(session, self.begun);
+        }
         self.hold.term.lasts(self.hold.until(self.begun, self.length));
         renewal.granted(self.hold, self.steal);
     }
 }
 
-fn take<'a>(claim: &Claim<'a>, length: Duration) -> Take<'a> {
+fn take<'a>(claim: &Claim<'a>, length: Duration, turn: Option<Ticket>) -> Take<'a> {
     let Claim { spot, held, steal, fenced, queue, rw, .. } = *claim;
-    Take { spot, held, length, steal, fenced, queue, rw }
+    Take { spot, held, length, steal, fenced, queue, rw, waits: turn.is_some() }
+}
+
+impl<S: Store> Inner<S> {
+    /// What the outcome of a try does, and what its caller is told.
+    fn taken(
+        &self,
+        grant: Grant,
+        is_reentry: bool,
+        is_cleared: bool,
+        taken: Result<Taken, StoreError>,
+    ) -> Result<Attempt, Failure> {
+        let (token, session) = match taken {
+            Ok(Taken::Granted(token)) => (token, None),
+            Ok(Taken::Bound(token, session)) => (token, Some(session)),
+            Ok(Taken::Busy(busy)) => return Ok(Attempt::Busy(busy)),
+            Ok(Taken::CountDiffers) => return Ok(Attempt::Gone),
+            Ok(Taken::WouldWaitForItself) => return Ok(Attempt::Misfit),
+            Err(error @ StoreError::NotSent(_)) if !is_cleared => {
+                return Ok(Attempt::NotAsked(self.explained(grant.hold.shard, error)));
+            }
+            Err(error) => return Err(self.failed(grant.hold.shard, &grant.hold.spot, error)),
+        };
+        if is_reentry {
+            // It is in the ledger, and stays there as it is until the caller takes the new guard.
+            self.renewal.reschedule(&grant.hold.spot, grant.length);
+            let (kind, bounds) = (grant.hold.spot.target.kind, grant.hold.asked());
+            return Ok(Attempt::Granted(Some(until(kind, bounds, grant.begun, grant.length)), token));
+        }
+        let freed = grant.steal && grant.hold.spot.target.kind == Kind::Read;
+        let freed = freed.then(|| grant.hold.spot.target.clone());
+        grant.enter(&self.renewal, token, session);
+        // After a takeover by a reader others can read, too, and need not have heard of it.
+        freed.inspect(|target| self.queues.unheard(target));
+        Ok(Attempt::Granted(None, token))
+    }
+
+    /// Enters a hold again that only the client counts.
+    fn reenter(self: &Arc<Self>, claim: &Claim) -> Reply<Attempt> {
+        let (begun, bounds) = (env::now(), Bounds { lease: claim.lease, limit: claim.limit });
+        let Some(hold) = self.renewal.set_count(claim.spot, claim.held + 1) else {
+            return Reply::now(Attempt::Gone);
+        };
+        let (length, token) = (bounds.length(begun), hold.token.filter(|_| claim.fenced));
+        let hold = Entry::new(hold.spot, hold.shard, hold.term, bounds, begun);
+        self.renewal.reschedule(claim.spot, length);
+        if self.store.traits().lease == LeaseOf::Session {
+            return Reply::now(Attempt::Granted(Some(hold.asked_until(begun, length)), token));
+        }
+        let (effects, spot, before) = (Arc::clone(self), claim.spot.clone(), claim.held);
+        let (done, reply) = step(move |verdicts: Result<Vec<Verdict>, StoreError>| {
+            let verdicts = verdicts.map_err(|error| effects.explained(hold.shard, error))?;
+            if verdicts != [Verdict::Held] {
+                effects.renewal.set_count(&spot, before);
+                return Ok(Attempt::Gone);
+            }
+            Ok(Attempt::Granted(Some(hold.asked_until(begun, length)), token))
+        });
+        self.store.renew(claim.spot.target.kind, &[(claim.spot, length)], done);
+        reply
+    }
+
+    /// Tries when the steps before it are over.
+    fn attempt_in_turn(
+        self: &Arc<Self>,
+        claim: &Claim,
+        turn: Option<Ticket>,
+        shard: Shard,
+    ) -> Reply<Attempt> {
+        let (tell, reply) = oneshot::channel();
+        let (inner, asked) = (Arc::clone(self), Asked::new(claim));
+        self.in_turn(claim.spot, move |over: Over<S>| {
+            if let Some(busy) = inner.in_the_way(&asked.spot) {
+                // The caller may be gone.
+                let _ = tell.send(Ok(Attempt::Busy(busy)));
+                return;
+            }
+            let claim = asked.claim();
+            let grant = Grant::new(&claim, shard, env::now());
+            let take = take(&claim, grant.length, turn);
+            let effects = Arc::clone(&inner);
+            let effect = move |taken| {
+                let attempt = effects.taken(grant, false, false, taken);
+                drop(over);
+                attempt
+            };
+            inner.store.take(&take, Caller::step(effect, tell));
+        });
+        Reply::Soon(reply)
+    }
+
+    /// What keeps a claim from being sent although no waiter is before it: another owner of this client has the lock, which
+    /// the server would not notice; or an earlier step may still have to be undone.
+    fn in_the_way(&self, spot: &Spot) -> Option<Busy> {
+        let owners = self.store.traits().owners;
+        if owners == By::Client
+            && let Some(hold) = self.renewal.in_the_way(spot)
+        {
+            let retry_in = hold.term.has_deadline().then(|| hold.term.remaining());
+            return Some(Busy { retry_in, holder: Some(hold.spot.owner), position: None });
+        }
+        let is_unresolved = self.undos.concern(spot, owners);
+        is_unresolved.then(|| Busy { retry_in: Some(BETWEEN_TRIES), ..Busy::default() })
+    }
+}
+
+/// A claim that waits for its turn.
+struct Asked {
+    spot: Spot,
+    lease: Lease,
+    limit: Option<Instant>,
+    steal: bool,
+    fenced: bool,
+    queue: Option<Queueing>,
+    rw: RwOptions,
+    term: Arc<Term>,
+}
+
+impl Asked {
+    fn new(claim: &Claim) -> Self {
+        let Claim { spot, held: _, lease, limit, steal, fenced, queue, rw, term } = *claim;
+        Self { spot: spot.clone(), lease, limit, steal, fenced, queue, rw, term: Arc::clone(term) }
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        let Self { spot, lease, limit, steal, fenced, queue, rw, term } = self;
+        let (lease, limit, steal, fenced, queue, rw) = (*lease, *limit, *steal, *fenced, *queue, *rw);
+        Claim { spot, held: 0, lease, limit, steal, fenced, queue, rw, term }
+    }
 }
 
 impl<S: Store> Engine for Remote<S> {
+    fn profile(&self) -> &'static Profile {
+        self.inner.store.traits().profile
+    }
+
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
         let begun = env::now();
         let inner = &self.inner;
+        if claim.held > 0 && inner.store.traits().counts == By::Client {
+            return inner.reenter(claim);
+        }
         let shard = inner.store.shard(&claim.spot.target);
         if let Err(failure) = inner.can_ask(shard) {
             return Reply::now(Attempt::NotAsked(failure));
@@ -309,62 +454,47 @@ impl<S: Store> Engine for Remote<S> {
         {
             return Reply::now(Attempt::Busy(busy));
         }
+        if inner.is_sequenced() {
+            return inner.attempt_in_turn(claim, turn, shard);
+        }
         let grant = Grant::new(claim, shard, begun);
-        let take = take(claim, grant.length);
+        let take = take(claim, grant.length, turn);
         let way = match inner.clear_way(claim.spot) {
             Ok(way) => way,
             Err(failure) => return Reply::now(Attempt::NotAsked(failure)),
         };
         let (is_reentry, is_cleared, effects) = (claim.held > 0, way.is_cleared(), Arc::clone(inner));
-        let (done, reply) = step(move |taken| match taken {
-            Ok(Taken::Granted(token)) if is_reentry => {
-                // It is in the ledger, and stays there as it is until the caller takes the new guard.
-                let bounds = grant.hold.asked();
-                let kind = grant.hold.spot.target.kind;
-                Ok(Attempt::Granted(Some(until(kind, bounds, grant.begun, grant.length)), token))
-            }
-            Ok(Taken::Granted(token)) => {
-                let freed = grant.steal && grant.hold.spot.target.kind == Kind::Read;
-                let freed = freed.then(|| grant.hold.spot.target.clone());
-                grant.enter(&effects.renewal);
-                // After a takeover by a reader others can read, too, and need not have heard of it.
-                freed.inspect(|target| effects.queues.unheard(target));
-                Ok(Attempt::Granted(None, token))
-            }
-            Ok(Taken::Busy(busy)) => Ok(Attempt::Busy(busy)),
-            Ok(Taken::CountDiffers) => Ok(Attempt::Gone),
-            Ok(Taken::WouldWaitForItself) => Ok(Attempt::Misfit),
-            Err(error @ StoreError::NotSent(_)) if !is_cleared => {
-                Ok(Attempt::NotAsked(effects.explained(shard, error)))
-            }
-            Err(error) => Err(effects.failed(shard, &grant.hold.spot, error)),
-        });
+        let (done, reply) = step(move |taken| effects.taken(grant, is_reentry, is_cleared, taken));
         inner.store.take(&take, done);
         drop(way);
         reply
     }
 
-    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Reply<AttemptAll> {
+    fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>> {
         let begun = env::now();
         let inner = &self.inner;
         let shard = inner.store.shard(&claims[0].spot.target);
+        let is_elsewhere = |claim: &Claim| inner.store.shard(&claim.spot.target) != shard;
+        if !inner.store.traits().takes_all || claims.iter().any(is_elsewhere) {
+            return None;
+        }
         if let Err(failure) = inner.can_ask(shard) {
-            return Reply::now(AttemptAll::NotAsked(failure));
+            return Some(Reply::now(AttemptAll::NotAsked(failure)));
         }
         for (number, claim) in claims.iter().enumerate() {
             let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
             if let Err(busy) = inner.queues.may_ask(claim.spot, turn, begun) {
-                return Reply::now(AttemptAll::Busy(number, busy));
+                return Some(Reply::now(AttemptAll::Busy(number, busy)));
             }
         }
         let grants: Vec<_> = claims.iter().map(|claim| Grant::new(claim, shard, begun)).collect();
         let takes: Vec<_> =
-            claims.iter().zip(&grants).map(|(claim, grant)| take(claim, grant.length)).collect();
+            claims.iter().zip(&grants).map(|(claim, grant)| take(claim, grant.length, None)).collect();
         let effects = Arc::clone(inner);
         let (done, reply) = step(move |taken| match taken {
             Ok(TakenAll::Granted(tokens)) => {
-                for grant in grants {
-                    grant.enter(&effects.renewal);
+                for (grant, token) in grants.into_iter().zip(&tokens) {
+                    grant.enter(&effects.renewal, *token, None);
                 }
                 Ok(AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect()))
             }
@@ -378,12 +508,16 @@ impl<S: Store> Engine for Remote<S> {
         });
         // Their owner is a new one for every try, of which there is nothing to undo.
         inner.store.take_all(&takes, done);
-        reply
+        Some(reply)
     }
 
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
         let begun = env::now();
         let inner = &self.inner;
+        if from > 1 && inner.store.traits().counts == By::Client {
+            let is_held = inner.renewal.set_count(spot, from - 1).is_some();
+            return Reply::now(if is_held { Released::Left(from - 1, None) } else { Released::NotHeld });
+        }
         let hold = if from <= 1 {
             inner.queues.releasing(spot);
             // Renewal ends before the release is sent.
@@ -408,6 +542,12 @@ impl<S: Store> Engine for Remote<S> {
                 Err(error) => Err(effects.failed(shard, &of, error)),
             }
         });
+        if inner.is_sequenced() {
+            let (inner, of) = (Arc::clone(inner), spot.clone());
+            self.inner
+                .in_turn(spot, move |over| inner.store.give(&of, from, length, done.then(|| drop(over))));
+            return reply;
+        }
         let way = match inner.clear_way(spot) {
             Ok(way) => way,
             Err(failure) => return Reply::Now(Some(Err(failure))),
@@ -439,6 +579,15 @@ impl<S: Store> Engine for Remote<S> {
         let begun = env::now();
         let limit = hold.bounds().limit;
         let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
+        if hold.term.has_session() {
+            // The client ends it, and the ledger looks again when it would have ended before.
+            let is_later = length > hold.term.remaining();
+            return Reply::now(Renewed::Until(if is_later {
+                hold.until(begun, length)
+            } else {
+                hold.term.until()
+            }));
+        }
         let effects = Arc::clone(&self.inner);
         let (done, reply) = caller(move |verdicts: Result<Vec<Verdict>, StoreError>| {
             let verdicts = verdicts.map_err(|error| effects.explained(hold.shard, error))?;
@@ -456,37 +605,46 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse) {
+        let traits = self.inner.store.traits();
         if count == 0 {
             self.inner.renewal.forget(spot);
             self.inner.queues.releasing(spot);
+        } else if traits.counts == By::Client {
+            self.inner.renewal.set_count(spot, count);
+            return;
         }
-        self.inner.undo(spot, count, lapse.at());
+        let until = if traits.lease == LeaseOf::Session { never() } else { lapse.at() };
+        self.inner.undo(spot, count, until);
     }
 
     fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
         self.inner.renewal.term(spot)
     }
 
-    fn reentered(&self, spot: &Spot) {
-        self.inner.renewal.reschedule(spot);
-    }
-
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
-        let shard = match question {
-            Question::Holder(target, _) | Question::Token(target) | Question::Queue(target) => {
-                self.inner.store.shard(target)
+        let shard = question.target().map_or(Shard::ONLY, |target| self.inner.store.shard(target));
+        let (effects, of) = (Arc::clone(&self.inner), question.target().cloned());
+        let (done, reply) = self.inner.answered(shard, move |mut facts: Facts| {
+            if let (By::Client, Some(target), Some(holding)) =
+                (effects.store.traits().counts, of, &mut facts.holding)
+                && let Some(owner) = holding.owner
+                && let Some(hold) = effects.renewal.get(&Spot { target, owner, amount: 1 })
+            {
+                holding.count = hold.count;
+                if hold.term.has_session() {
+                    holding.remaining = hold.term.remaining();
+                }
             }
-            Question::Uptime => Shard::ONLY,
-        };
-        let (done, reply) = self.inner.answered(shard, |facts| facts);
+            facts
+        });
         self.inner.store.inspect(question, done);
         reply
     }
 
-    fn fenced_write(&self, key: &Name, token: u64, value: &[u8]) -> Option<Reply<Option<u64>>> {
+    fn fenced_write(&self, key: &Name, token: u64, value: &[u8]) -> Reply<Option<u64>> {
         let (done, reply) = self.inner.answered(Shard::ONLY, |greater| greater);
         self.inner.store.write_fenced(key, token, value, done);
-        Some(reply)
+        reply
     }
 
     fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
@@ -550,7 +708,19 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn retire(&self, _client: ClientId) -> usize {
-        self.inner.renewal.retire()
+        let lost = self.inner.renewal.retire();
+        if self.inner.store.traits().lease == LeaseOf::Session {
+            // What is not given back by then runs out after the time that a lease would have had.
+            for hold in lost.iter().cloned() {
+                let inner = Arc::clone(&self.inner);
+                self.inner.io.spawn(async move {
+                    env::sleep_for(hold.bounds().lease.length()).await;
+                    inner.undo(&hold.spot, 0, never());
+                });
+            }
+        }
+        // What no caller has taken yet is given back when the caller finds the term ended.
+        lost.iter().filter(|hold| hold.term.claimed().is_some()).count()
     }
 }
 
@@ -579,6 +749,14 @@ impl<S: Store> Events for Inner<S> {
         self.queues.wake(spot);
     }
 
+    fn revoked(&self, target: &Target, loss: Loss) {
+        self.renewal.lose(target, loss);
+    }
+
+    fn session_lost(&self, session: &Arc<Session>, loss: Loss) {
+        self.renewal.lose_session(session, loss);
+    }
+
     fn down(&self, shard: Shard) {
         self.shards.set(shard, true);
         self.queues.wake_all(Some(shard));
@@ -595,7 +773,9 @@ impl<S: Store> Events for Inner<S> {
         self.shards.set(shard, false);
         self.resume_undos(shard, stale);
         self.retries.resume(stale);
-        self.renewal.check_all(shard);
+        if self.store.traits().lease == LeaseOf::Hold {
+            self.renewal.check_all(shard);
+        }
         self.queues.wake_all(Some(shard));
     }
 }

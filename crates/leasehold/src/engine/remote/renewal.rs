@@ -9,11 +9,13 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use super::Inner;
 use super::ledger::{Batch, Entry, Id, Ledger};
 use super::queues::Queues;
-use super::store::{Shard, Store, StoreError, Verdict};
+use super::store::{LeaseOf, Shard, Store, StoreError, Verdict};
+use super::undo::never;
 use crate::engine::{Spot, Target};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::loss::Loss;
+use crate::session::Session;
 use crate::term::Term;
 
 /// Looks after holds.
@@ -73,16 +75,28 @@ impl Renewal {
         }
     }
 
-    /// Looks after a hold by what its term says from now on.
-    pub(super) fn reschedule(&self, spot: &Spot) {
+    /// Looks after a hold that is entered again in time for a lease of `length`.
+    pub(super) fn reschedule(&self, spot: &Spot, length: Duration) {
         let mut state = self.state();
-        let due = state.ledger.reschedule(spot, env::now());
+        let due = state.ledger.reschedule(spot, length, env::now());
         let is_soon = due.is_some_and(|due| state.alarm.is_none_or(|alarm| due < alarm));
         if is_soon {
             state.alarm = due;
             drop(state);
             self.changed.notify_one();
         }
+    }
+
+    /// Counts a hold anew; the hold, if it is there.
+    pub(super) fn set_count(&self, spot: &Spot, count: u32) -> Option<Entry> {
+        self.state().ledger.set_count(spot, count).cloned()
+    }
+
+    /// What another owner of this client holds that excludes this one.
+    pub(super) fn in_the_way(&self, spot: &Spot) -> Option<Entry> {
+        let state = self.state();
+        let is_in_the_way = |hold: &Entry| hold.term.is_held() && hold.excludes(spot);
+        state.ledger.find(&spot.target.name, is_in_the_way).cloned()
     }
 
     /// Stops looking after a hold.
@@ -125,13 +139,20 @@ impl Renewal {
         }
     }
 
-    /// Stops looking after everything, tells the guards, and counts what was still held.
-    pub(super) fn retire(&self) -> usize {
+    /// A session is lost, and all that was held under it.
+    pub(super) fn lose_session(&self, session: &Arc<Session>, loss: Loss) {
+        let all = self.state().ledger.remove_session(session);
+        session.lose(loss);
+        for lost in all {
+            self.queues.wake(&lost.spot);
+        }
+    }
+
+    /// Stops looking after everything, and tells the guards. What was still held.
+    pub(super) fn retire(&self) -> Vec<Entry> {
         let all = self.state().ledger.take_all();
         let held = all.filter(|hold| hold.term.is_held());
-        let lost = held.inspect(|hold| hold.term.lose(Loss::Shutdown));
-        // What no caller has taken yet is given back when the caller finds the term ended.
-        lost.filter(|hold| hold.term.claimed().is_some()).count()
+        held.inspect(|hold| hold.term.lose(Loss::Shutdown)).collect()
     }
 
     /// After a gap it is not known what has become of the holds on a shard: look now.
@@ -140,15 +161,15 @@ impl Renewal {
         self.changed.notify_one();
     }
 
-    /// What goes into the next request.
-    fn take_due(&self) -> Vec<(Id, Entry)> {
-        let Batch { holds, ended } = self.state().ledger.take_due(env::now());
+    /// What goes into the next request, and what has ended.
+    fn take_due(&self) -> Batch {
+        let batch = self.state().ledger.take_due(env::now());
         // A caller that listens sleeps until the deadline by a clock that stands still while the machine is suspended.
-        for Entry { term, spot, .. } in ended {
+        for Entry { term, spot, .. } in &batch.ended {
             term.announce();
-            self.queues.wake(&spot);
+            self.queues.wake(spot);
         }
-        holds
+        batch
     }
 
     /// When the next hold is due. The alarm is set for it.
@@ -209,7 +230,11 @@ impl<S: Store> Inner<S> {
                 }
                 Some(_) => {
                     let Ok(room) = Arc::clone(&self.renewal.room).acquire_owned().await else { return };
-                    let batch = self.renewal.take_due();
+                    let Batch { holds: batch, ended } = self.renewal.take_due();
+                    if self.store.traits().lease == LeaseOf::Session {
+                        // The server does not end it.
+                        ended.iter().for_each(|hold| self.undo(&hold.spot, 0, never()));
+                    }
                     if !batch.is_empty() {
                         // Sent in this order; answered whenever. Those that hang hold up no other.
                         let renewal = self.renew_batch(&batch);

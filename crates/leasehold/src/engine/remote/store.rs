@@ -4,10 +4,12 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::{Busy, Change, Facts, Kind, Question, Queueing, RwOptions, Spot, Target};
+use crate::engine::{Busy, Change, Facts, Kind, Profile, Question, Queueing, RwOptions, Spot, Target};
 use crate::error::Failure;
+use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::OwnerId;
+use crate::session::Session;
 
 /// A lock service: what is kept on a server, and nothing about guards, waiters, clocks or retries.
 ///
@@ -20,7 +22,13 @@ use crate::owner::OwnerId;
 /// 3. Nothing is sent twice, except where the store knows that nothing was done; then [`Done::is_wanted`] is asked before.
 /// 4. A caller that has gone away does not cancel its request.
 /// 5. An error says whether there may be something to undo.
+///
+/// A store that keeps less than this client needs says so in its [`Traits`], and has no other verbs than [`take`](Self::take),
+/// [`give`](Self::give) and [`lower`](Self::lower): what its [profile](Traits::profile) lacks is never asked of it.
 pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
+    /// How it keeps holds.
+    fn traits(&self) -> &'static Traits;
+
     /// Of the waiters for this kind: how they learn that they should try again.
     fn wake(&self, kind: Kind) -> Wake;
 
@@ -32,8 +40,8 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Takes or re-enters a lock.
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>);
 
-    /// Takes several plain locks of one owner on one shard, or none.
-    fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>);
+    /// Takes several plain locks of one owner on one shard, or none, if the traits say that it can.
+    fn take_all(&self, _takes: &[Take<'_>], _done: impl Done<TakenAll>) {}
 
     /// Gives back one count of a hold that has `from`. If any is left, a lease of `length` begins anew.
     fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>);
@@ -42,35 +50,40 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>);
 
     /// The same, sent so that the server need not ask for it again: a step of the same hold follows it at once. False if it
-    /// could not be sent; then there is no outcome.
-    fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool;
+    /// could not be sent; then there is no outcome. Asked only of stores whose steps are not sent one at a time.
+    fn lower_first(&self, _spot: &Spot, _to: u32, _done: impl Done<Given>) -> bool {
+        false
+    }
 
     /// Renews holds of one kind on one shard for so long each, or only looks at those with no time. One verdict for each.
-    fn renew(&self, kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>);
+    /// Asked only where each hold has a lease.
+    fn renew(&self, _kind: Kind, _holds: &[(&Spot, Duration)], _done: impl Done<Vec<Verdict>>) {}
 
     /// Replaces the connection of a shard if its server has been silent for so long although a reply is due.
-    fn doubt(&self, shard: Shard, silence: Duration);
+    fn doubt(&self, _shard: Shard, _silence: Duration) {}
 
-    /// Frees a target, whoever holds it.
-    fn force(&self, target: &Target, done: impl Done<Forced>);
+    /// Frees a target in place of its holder.
+    fn force(&self, _target: &Target, _done: impl Done<Forced>) {}
 
     /// Answers a question about a target, without changing it.
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>);
 
     /// Changes a counter, or tells it. A change that is sent again is recognised by its number and counts once.
-    fn change(&self, target: &Target, change: &Change, done: impl Done<i64>);
+    fn change(&self, _target: &Target, _change: &Change, _done: impl Done<i64>) {}
 
     /// Forgets the result that is kept to recognise a change, since its outcome is known.
-    fn forget_change(&self, target: &Target, change: &Change, done: impl Done<()>);
+    fn forget_change(&self, _target: &Target, _change: &Change, _done: impl Done<()>) {}
 
     /// Writes a value of the user's own, unless a greater token was there before, which it tells.
-    fn write_fenced(&self, key: &Name, token: u64, value: &[u8], done: impl Done<Option<u64>>);
+    fn write_fenced(&self, _key: &Name, _token: u64, _value: &[u8], _done: impl Done<Option<u64>>) {}
 
     /// From now on tell [`Events::freed`] when this topic may be free. Called under a mutex: the store only notes it.
-    fn watch(&self, topic: &Topic) -> Watch;
+    fn watch(&self, _topic: &Topic) -> Watch {
+        Watch::Unavailable
+    }
 
     /// No more of that. Called under the same mutex.
-    fn unwatch(&self, topic: &Topic);
+    fn unwatch(&self, _topic: &Topic) {}
 
     /// A waiter has gone. For how long what its tries have left behind on the server would stay there, if they have left
     /// something that [`lower`](Self::lower) removes.
@@ -79,7 +92,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     }
 
     /// A hold is not looked after any more, and stays as it is: what is kept on the server for that can go.
-    fn detach(&self, spot: &Spot, done: impl Done<()>);
+    fn detach(&self, _spot: &Spot, _done: impl Done<()>) {}
 
     /// Connects for the first time. Called on the I/O thread, like [`run`](Self::run).
     fn open(&self) -> impl Future<Output = Result<(), Failure>> + Send;
@@ -89,6 +102,40 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Sends nothing any more, and drops what has no outcome yet.
     fn close(&self);
+}
+
+/// How a store keeps holds. What the server does not do, [`Remote`](super::Remote) does for it.
+#[derive(Debug)]
+pub(crate) struct Traits {
+    pub(crate) profile: &'static Profile,
+    pub(crate) lease: LeaseOf,
+    /// Where it is counted how often an owner has entered. By the client: a re-entry renews the hold at most, and only the
+    /// first entry and the last exit are steps on the server.
+    pub(crate) counts: By,
+    /// Where the owners of one client are told apart. By the client: the server would grant the lock to all of them.
+    pub(crate) owners: By,
+    /// Whether requests about one hold take effect in the order in which they are issued. If not, they are issued one at a
+    /// time.
+    pub(crate) ordered: bool,
+    /// Whether there is [`Store::take_all`].
+    pub(crate) takes_all: bool,
+}
+
+/// What ends a hold that is not given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LeaseOf {
+    /// A lease of its own on the server, which is renewed.
+    Hold,
+    /// A session or connection that all holds share, which the store keeps alive: [`Taken::Bound`]. The server knows of no
+    /// fixed lease and no limit, so the client gives back what has run out.
+    Session,
+}
+
+/// Which side keeps something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum By {
+    Server,
+    Client,
 }
 
 /// What becomes of one request.
@@ -185,6 +232,8 @@ pub(crate) struct Take<'a> {
     pub(crate) fenced: bool,
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
+    /// Its caller waits if the lock is busy: a server with a queue may keep a place for it.
+    pub(crate) waits: bool,
 }
 
 /// What came of it.
@@ -192,6 +241,8 @@ pub(crate) struct Take<'a> {
 pub(crate) enum Taken {
     /// With its token, if one was asked for.
     Granted(Option<u64>),
+    /// The same, for as long as this session lasts.
+    Bound(Option<u64>, Arc<Session>),
     Busy(Busy),
     /// The server does not count this owner as often as the request says.
     CountDiffers,
@@ -250,6 +301,12 @@ pub(crate) trait Events: Send + Sync {
 
     /// A waiter at this spot should look: something about it alone has changed.
     fn look(&self, spot: &Spot);
+
+    /// A hold was taken away, for this reason.
+    fn revoked(&self, target: &Target, loss: Loss);
+
+    /// A session is lost, and all that was held under it.
+    fn session_lost(&self, session: &Arc<Session>, loss: Loss);
 
     /// An outage of this shard has begun.
     fn down(&self, shard: Shard);

@@ -12,10 +12,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Inner;
-use super::store::{Done, Given, Shard, Store, StoreError};
+use super::store::{By, Done, Given, Shard, Store, StoreError};
 use crate::engine::{Kind, Spot};
 use crate::env::{self, Instant, jittered};
-use crate::error::Failure;
+use crate::error::{Failure, Invalid};
 
 /// The pending undos of one client.
 #[derive(Debug, Default)]
@@ -77,7 +77,24 @@ const AGAIN: Duration = Duration::from_millis(500);
 /// Nothing is under way for longer than this on a connection that broke.
 const LONGEST_STALE: Duration = Duration::from_secs(60);
 
+/// When a hold ends that the server does not end.
+pub(super) fn never() -> Instant {
+    env::now() + Invalid::LONGEST_LEASE
+}
+
 impl Undos {
+    /// Whether a step at this spot may still be undone; of any owner, if the server does not tell them apart.
+    pub(super) fn concern(&self, spot: &Spot, owners: By) -> bool {
+        if self.is_settled() {
+            return false;
+        }
+        let (state, hold) = (self.state(), spot.of_hold());
+        match owners {
+            By::Server => state.pending.contains_key(&hold),
+            By::Client => state.pending.keys().any(|other| other.target == hold.target),
+        }
+    }
+
     /// A step has an outcome that is not known.
     pub(super) fn doubt(&self, shard: Shard, spot: &Spot) {
         self.state().doubtful.push((shard, spot.clone()));
@@ -152,7 +169,8 @@ impl<S: Store> Inner<S> {
     /// Sends what is still to be undone of the steps before one at this spot, if there is something. The step is to be sent
     /// before the way that this returns is dropped, so that no undo comes between.
     pub(super) fn clear_way(self: &Arc<Self>, spot: &Spot) -> Result<Way<'_>, Failure> {
-        if self.undos.is_settled() {
+        // Where steps are sent one at a time, none is while another one may have to be undone.
+        if self.undos.is_settled() || self.is_sequenced() {
             return Ok(Way(None));
         }
         let mut state = self.undos.state();
@@ -244,7 +262,30 @@ impl<S: Store> Inner<S> {
         let Pending { number, spot, to, is_current, .. } = pending;
         let (inner, number, of, begun) = (Arc::clone(self), *number, spot.clone(), env::now());
         let then = move |outcome: Result<Given, StoreError>| inner.undo_tried(&of, number, begun, &outcome);
-        self.store.lower(spot, *to, Tried { is_current: Arc::clone(is_current), then });
+        let done = Tried { is_current: Arc::clone(is_current), then };
+        if !self.is_sequenced() {
+            return self.store.lower(spot, *to, done);
+        }
+        let (inner, of, to) = (Arc::clone(self), spot.clone(), *to);
+        self.in_turn(spot, move |over| {
+            let is_anothers =
+                inner.store.traits().owners == By::Client && inner.renewal.in_the_way(&of).is_some();
+            let then = done.then;
+            let done = Tried {
+                then: |outcome| {
+                    then(outcome);
+                    drop(over);
+                },
+                is_current: done.is_current,
+            };
+            if is_anothers {
+                // To the server it is the same hold, which another owner of this client has by now. Told later, because this
+                // may be called under the mutex of the undos.
+                inner.io.spawn(async move { done.done(Ok(Given { left: None, listeners: None })) });
+            } else {
+                inner.store.lower(&of, to, done);
+            }
+        });
     }
 
     fn undo_tried(

@@ -252,15 +252,12 @@ impl World<'_> {
         let turn = tickets.map(|tickets| tickets[side as usize]);
         let told = self.both.ask_side(side, client(*at), |engine| engine.attempt(&claim, turn));
         if let Attempt::Granted(until, _) = told {
-            self.both.tell(client(*at), |engine, of| {
+            self.both.tell(client(*at), |_, of| {
                 if of == side {
                     if let Some(until) = until {
                         term.lasts(until);
                     }
                     term.claim(Bounds { lease: claim.lease, limit: claim.limit });
-                    if held > 0 {
-                        engine.reentered(spot);
-                    }
                 }
             });
         }

@@ -63,7 +63,9 @@ impl World<'_> {
         });
         let claims: Vec<_> = claims.collect();
         debug_assert!(claims.iter().all(|claim| claim.spot.target.kind == Kind::Lock));
-        let told = self.both.ask_side(side, client(all[0]), |engine| engine.attempt_all(&claims, None));
+        let told = self.both.ask_side(side, client(all[0]), |engine| {
+            engine.attempt_all(&claims, None).expect("both engines take all in one step")
+        });
         if let AttemptAll::Granted(granted) = &told {
             self.both.tell(client(all[0]), |_, of| {
                 for (claim, (until, _)) in claims.iter().zip(granted).filter(|_| of == side) {

@@ -4,6 +4,7 @@
 //! and hand-over. The state of the locks is kept by the embedded engine, which is the reference for what they mean. Under
 //! tokio's paused clock a simulation takes no time.
 
+pub(crate) mod example;
 mod faults;
 mod link;
 mod server;
@@ -11,4 +12,4 @@ mod store;
 
 pub(crate) use self::faults::SimFaults;
 pub(crate) use self::server::{SimServer, shared};
-pub(crate) use self::store::{SimStore, all_shards, shard_of};
+pub(crate) use self::store::{SCHEME, all_shards, shard_of};

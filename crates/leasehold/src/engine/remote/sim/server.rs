@@ -166,7 +166,9 @@ impl SimServer {
 
     pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
         let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.spot)).collect();
-        Ok(match now(self.memory().attempt_all(&claims, None))? {
+        let all =
+            self.memory().attempt_all(&claims, None).expect("the embedded engine takes all in one step");
+        Ok(match now(all)? {
             AttemptAll::Granted(granted) => {
                 TakenAll::Granted(granted.into_iter().map(|(_, token)| token).collect())
             }
@@ -387,7 +389,7 @@ pub(super) struct OwnedTake {
 
 impl OwnedTake {
     pub(super) fn new(take: &Take<'_>) -> Self {
-        let Take { spot, held, length, steal, fenced, queue, rw } = *take;
+        let Take { spot, held, length, steal, fenced, queue, rw, waits: _ } = *take;
         Self { spot: spot.clone(), held, length, steal, fenced, queue, rw, term: Term::new(Weak::new()) }
     }
 

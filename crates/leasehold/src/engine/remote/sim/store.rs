@@ -8,14 +8,16 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use super::SimServer;
 use super::link::{Job, Link, Request};
 use super::server::OwnedTake;
+use super::{SimServer, shared};
+use crate::engine::remote::Remote;
 use crate::engine::remote::store::{
-    Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict, Wake,
-    Watch, report,
+    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Traits,
+    Verdict, Wake, Watch, report,
 };
-use crate::engine::{Change, Facts, Kind, Question, Spot, Target};
+use crate::engine::schemes::Scheme;
+use crate::engine::{Change, Engine, Facts, Feature, Kind, Profile, Question, Spot, Target};
 use crate::env;
 use crate::error::Failure;
 use crate::name::Name;
@@ -204,7 +206,36 @@ impl fmt::Debug for SimStore {
     }
 }
 
+static PROFILE: Profile = Profile { engine: "sim", lacks: &[Feature::FencedWrite] };
+
+/// `sim:NAME`, a server that all clients of the process share that say the same name.
+pub(crate) const SCHEME: Scheme = Scheme {
+    names: &["sim"],
+    usage: "",
+    profile: &PROFILE,
+    open: |url, options| {
+        let server = shared(url.trim_start_matches("sim:"));
+        Ok(Box::pin(async move {
+            let remote = Remote::embed(options.linger, |events| SimStore::new(&server, events)).await?;
+            Ok(Arc::new(remote) as Arc<dyn Engine>)
+        }))
+    },
+};
+
+static TRAITS: Traits = Traits {
+    profile: &PROFILE,
+    lease: LeaseOf::Hold,
+    counts: By::Server,
+    owners: By::Server,
+    ordered: true,
+    takes_all: true,
+};
+
 impl Store for SimStore {
+    fn traits(&self) -> &'static Traits {
+        &TRAITS
+    }
+
     fn wake(&self, kind: Kind) -> Wake {
         if kind == Kind::SetNx { Wake::Poll } else { Wake::Message }
     }
@@ -292,10 +323,6 @@ impl Store for SimStore {
             server.forget_change(&change);
             Ok(())
         });
-    }
-
-    fn write_fenced(&self, _key: &Name, _token: u64, _value: &[u8], done: impl Done<Option<u64>>) {
-        drop(done);
     }
 
     fn watch(&self, topic: &Topic) -> Watch {

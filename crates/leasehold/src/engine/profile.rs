@@ -1,0 +1,63 @@
+//! What an engine can do, and which engines can do what it cannot.
+
+use std::fmt;
+
+use super::{Kind, schemes};
+use crate::error::Invalid;
+
+/// Something that not every engine has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Feature {
+    /// The primitive of this kind.
+    Kind(Kind),
+    /// A fencing token with a lock.
+    Fenced,
+    /// Taking a lock over from its holder.
+    Steal,
+    /// Freeing a lock in place of its holder.
+    ForceUnlock,
+    /// From a read lock to a write lock and back, without a gap.
+    Upgrade,
+    /// Writing a value beside its greatest token.
+    FencedWrite,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Kind(Kind::Lock) => "lock",
+            Self::Kind(Kind::Spin) => "spin lock",
+            Self::Kind(Kind::Fair) => "fair lock",
+            Self::Kind(Kind::SetNx) => "SET NX lock",
+            Self::Kind(Kind::Read | Kind::Write) => "read-write lock",
+            Self::Kind(Kind::Group) => "group lock",
+            Self::Kind(Kind::Semaphore) => "semaphore",
+            Self::Kind(Kind::Permits) => "leased semaphore",
+            Self::Kind(Kind::Latch) => "latch",
+            Self::Fenced => "fencing token",
+            Self::Steal => "takeover (`steal`)",
+            Self::ForceUnlock => "`force_unlock`",
+            Self::Upgrade => "upgrade or downgrade of a read-write lock",
+            Self::FencedWrite => "guarded write (`fenced_write`)",
+        })
+    }
+}
+
+/// What an engine is called, and what it cannot do.
+#[derive(Debug)]
+pub(crate) struct Profile {
+    pub(crate) engine: &'static str,
+    pub(crate) lacks: &'static [Feature],
+}
+
+impl Profile {
+    /// Checks that the engine has this, before anything is sent.
+    pub(crate) fn check(&self, feature: Feature) -> Result<(), Invalid> {
+        if !self.lacks.contains(&feature) {
+            return Ok(());
+        }
+        let has = |other: &&Self| !other.lacks.contains(&feature);
+        let can = schemes::profiles().filter(has).map(|other| other.engine).collect();
+        Err(Invalid::Unsupported { what: feature.to_string(), engine: self.engine, can })
+    }
+}

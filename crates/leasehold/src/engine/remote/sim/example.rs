@@ -1,0 +1,155 @@
+//! The smallest store there is: a table inside the process. It shows what a new engine has to write.
+//!
+//! A hold is bound to the client that has taken it, as to a connection; the table tells neither owners of one client apart
+//! nor how often one has entered, knows of no lease, and tells no waiter anything. [`Remote`] does all of that.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::engine::remote::Remote;
+use crate::engine::remote::store::{
+    By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Traits, Wake,
+};
+use crate::engine::schemes::Scheme;
+use crate::engine::{Busy, Engine, Facts, Feature, Holding, Kind, Profile, Question, Spot};
+use crate::env;
+use crate::error::{Failure, Invalid};
+use crate::owner::OwnerId;
+use crate::session::Session;
+
+/// `example:NAME`, a table that all clients of the process share that say the same name.
+pub(crate) const SCHEME: Scheme = Scheme {
+    names: &["example"],
+    usage: "",
+    profile: &PROFILE,
+    open: |url, options| {
+        let table = table(url);
+        Ok(Box::pin(async move {
+            let remote = Remote::embed(options.linger, |_: Weak<dyn Events>| Example::new(table)).await?;
+            Ok(Arc::new(remote) as Arc<dyn Engine>)
+        }))
+    },
+};
+
+static PROFILE: Profile = Profile {
+    engine: "example",
+    lacks: &[
+        Feature::Kind(Kind::Fair),
+        Feature::Kind(Kind::SetNx),
+        Feature::Kind(Kind::Read),
+        Feature::Kind(Kind::Write),
+        Feature::Kind(Kind::Group),
+        Feature::Kind(Kind::Semaphore),
+        Feature::Kind(Kind::Permits),
+        Feature::Kind(Kind::Latch),
+        Feature::Fenced,
+        Feature::Steal,
+        Feature::ForceUnlock,
+        Feature::Upgrade,
+        Feature::FencedWrite,
+    ],
+};
+
+static TRAITS: Traits = Traits {
+    profile: &PROFILE,
+    lease: LeaseOf::Session,
+    counts: By::Client,
+    owners: By::Client,
+    ordered: false,
+    takes_all: false,
+};
+
+/// Which owner has which name.
+type Table = Mutex<BTreeMap<String, OwnerId>>;
+
+fn table(url: &str) -> Arc<Table> {
+    static TABLES: LazyLock<Mutex<BTreeMap<String, Weak<Table>>>> = LazyLock::new(Mutex::default);
+    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
+    let table = tables.get(url).and_then(Weak::upgrade).unwrap_or_default();
+    tables.insert(url.to_owned(), Arc::downgrade(&table));
+    table
+}
+
+/// One client of a table.
+#[derive(Debug)]
+struct Example {
+    table: Arc<Table>,
+    /// As long as the process lives.
+    session: Arc<Session>,
+    closed: Notify,
+}
+
+impl Example {
+    fn new(table: Arc<Table>) -> Self {
+        let session = Session::new(env::now() + Invalid::LONGEST_LEASE);
+        Self { table, session, closed: Notify::new() }
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<String, OwnerId>> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Completes a request, but not inside the call that has issued it.
+    fn answer<T: Send + 'static>(done: impl Done<T>, answer: T) {
+        env::spawn(async move { done.done(Ok::<_, StoreError>(answer)) });
+    }
+}
+
+impl Store for Example {
+    fn traits(&self) -> &'static Traits {
+        &TRAITS
+    }
+
+    fn wake(&self, _kind: Kind) -> Wake {
+        Wake::Poll
+    }
+
+    fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
+        let Spot { target, owner, .. } = take.spot;
+        let holder = *self.table().entry(target.name.to_string()).or_insert(*owner);
+        Self::answer(
+            done,
+            if holder.client == owner.client {
+                Taken::Bound(None, Arc::clone(&self.session))
+            } else {
+                Taken::Busy(Busy { holder: Some(holder), ..Busy::default() })
+            },
+        );
+    }
+
+    fn give(&self, spot: &Spot, _from: u32, _length: Duration, done: impl Done<Given>) {
+        self.lower(spot, 0, done);
+    }
+
+    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
+        let mut table = self.table();
+        let name = spot.target.name.as_str();
+        let is_held = to == 0 && table.get(name).is_some_and(|holder| holder.client == spot.owner.client);
+        if is_held {
+            table.remove(name);
+        }
+        // It tells no client, so this one has to look for its own waiters.
+        Self::answer(done, Given { left: is_held.then_some(0), listeners: Some(0) });
+    }
+
+    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
+        let holder = question.target().and_then(|target| self.table().get(target.name.as_str()).copied());
+        let holding = holder.map(|owner| Holding { owner: Some(owner), count: 1, remaining: Duration::ZERO });
+        Self::answer(done, Facts { holding, ..Facts::default() });
+    }
+
+    async fn open(&self) -> Result<(), Failure> {
+        Ok(())
+    }
+
+    async fn run(&self) {
+        self.closed.notified().await;
+    }
+
+    fn close(&self) {
+        self.closed.notify_one();
+    }
+}

@@ -1,0 +1,70 @@
+//! The table of schemes: which engine a URL means. A new engine is one folder and one line here.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::profile::Profile;
+use super::{Engine, memory};
+use crate::error::ConnectError;
+use crate::url::UrlError;
+
+/// One kind of engine, as the beginning of a URL names it.
+pub(crate) struct Scheme {
+    /// What stands before the colon.
+    pub(crate) names: &'static [&'static str],
+    /// What may stand behind it, for the error that lists what is known.
+    pub(crate) usage: &'static str,
+    pub(crate) profile: &'static Profile,
+    /// Reads the whole URL, and makes the engine of a client.
+    pub(crate) open: fn(&str, Options) -> Result<Opening, UrlError>,
+}
+
+/// The engine, once it is connected.
+pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Engine>, ConnectError>> + Send>>;
+
+/// How to reach a server, beside the URL.
+#[derive(Debug, Clone)]
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "an engine inside the process is there"))]
+pub(crate) struct Options {
+    pub(crate) label: String,
+    pub(crate) connect_timeout: Duration,
+    pub(crate) response_timeout: Duration,
+    pub(crate) linger: Duration,
+}
+
+const SCHEMES: &[&Scheme] = &[
+    #[cfg(feature = "redis")]
+    &super::redis::SCHEME,
+    &memory::SCHEME,
+    #[cfg(feature = "test-util")]
+    &super::remote::sim::SCHEME,
+    #[cfg(feature = "test-util")]
+    &super::remote::sim::example::SCHEME,
+];
+
+/// The engine that a URL means.
+pub(crate) fn open(url: &str, options: Options) -> Result<Opening, UrlError> {
+    let (name, _) = url.split_once(':').ok_or(UrlError::NoScheme)?;
+    if let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&name)) {
+        return (scheme.open)(url, options);
+    }
+    let may_be_in_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
+    // What only looks like a scheme may be half of a password: it is not repeated.
+    if name.is_empty() || !name.bytes().all(may_be_in_scheme) {
+        return Err(UrlError::NoScheme);
+    }
+    Err(UrlError::UnknownScheme(name.to_owned()))
+}
+
+/// What is known, for an error.
+pub(crate) fn usage() -> String {
+    let usages: Vec<_> =
+        SCHEMES.iter().map(|scheme| scheme.usage).filter(|usage| !usage.is_empty()).collect();
+    usages.join(", ")
+}
+
+/// The engines that users can choose.
+pub(super) fn profiles() -> impl Iterator<Item = &'static Profile> {
+    SCHEMES.iter().filter(|scheme| !scheme.usage.is_empty()).map(|scheme| scheme.profile)
+}

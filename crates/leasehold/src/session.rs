@@ -1,0 +1,72 @@
+//! The session of a client with a server: what is held under it lasts as long as the session does.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::env::{self, Instant};
+use crate::loss::Loss;
+
+/// One session: a lease that many holds share, or a connection to which they are bound.
+///
+/// A heartbeat that is answered moves the deadline of all its holds at once. Like a [`Term`](crate::term::Term) it promises
+/// that loss is final and comes by our own clock: an answer that comes after the deadline revives nothing.
+#[derive(Debug)]
+pub(crate) struct Session {
+    state: Mutex<State>,
+    /// Rings when the session is lost or its deadline moves.
+    pub(crate) changed: Notify,
+}
+
+#[derive(Debug)]
+struct State {
+    deadline: Instant,
+    lost: Option<Loss>,
+}
+
+impl Session {
+    /// A session that lasts until `deadline` if no heartbeat is answered.
+    pub(crate) fn new(deadline: Instant) -> Arc<Self> {
+        Arc::new(Self { state: Mutex::new(State { deadline, lost: None }), changed: Notify::new() })
+    }
+
+    /// A heartbeat was answered: the session lasts until `deadline`, unless it is lost already.
+    pub(crate) fn lasts(&self, deadline: Instant) {
+        let mut state = self.judged();
+        if state.lost.is_none() && deadline > state.deadline {
+            state.deadline = deadline;
+            drop(state);
+            self.changed.notify_waiters();
+        }
+    }
+
+    /// The session is over, and with it all that was held under it.
+    pub(crate) fn lose(&self, loss: Loss) {
+        self.judged().lost.get_or_insert(loss);
+        self.changed.notify_waiters();
+    }
+
+    /// Why it is lost, if it is.
+    pub(crate) fn loss(&self) -> Option<Loss> {
+        self.judged().lost
+    }
+
+    pub(crate) fn deadline(&self) -> Instant {
+        self.judged().deadline
+    }
+
+    /// How long it lasts from now on if nothing happens.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.deadline().saturating_duration_since(env::now())
+    }
+
+    /// The state after a look at the clock.
+    fn judged(&self) -> MutexGuard<'_, State> {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if state.lost.is_none() && env::now() >= state.deadline {
+            state.lost = Some(Loss::Unreachable);
+        }
+        state
+    }
+}
