@@ -46,7 +46,13 @@ const SOAKS: &[Soak] = &[
         name: "model",
         setting: "LEASEHOLD_MODEL_SEED=random LEASEHOLD_MODEL_OPERATIONS=1000000",
         of: "leasehold --lib",
-        test: "engine::model::both_engines_do_the_same",
+        test: "engine::model::on_redis::both_engines_do_the_same",
+    },
+    Soak {
+        name: "model, simulated",
+        setting: "LEASEHOLD_MODEL_SEED=random LEASEHOLD_MODEL_OPERATIONS=2000000",
+        of: "leasehold --lib",
+        test: "engine::model::on_sim::both_engines_do_the_same",
     },
     Soak {
         name: "run, holder cut off",

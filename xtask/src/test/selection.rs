@@ -72,7 +72,7 @@ pub(super) const ALL: Selection = Selection {
 
 /// The unit tests that start a server.
 const UNIT_WITH_SERVER: &[&str] = &[
-    "engine::model::",
+    "engine::model::on_redis::",
     "engine::redis::tests::a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others",
 ];
 
@@ -108,6 +108,7 @@ const ENGINES: &[Engine] = &[
         selection: Selection {
             suites: &[
                 Suite { only: "engine::remote::", ..UNIT },
+                Suite { only: "engine::model::on_sim::", name: "model", ..UNIT },
                 Suite { only: "conformance::sim::", ..CONFORMANCE },
                 SIMULATED,
             ],
@@ -205,9 +206,9 @@ mod tests {
     #[test]
     fn what_is_skipped_is_there() {
         let calls = include_str!("../../../crates/leasehold/src/engine/redis/mod.rs");
-        let engine = include_str!("../../../crates/leasehold/src/engine/mod.rs");
+        let engines = include_str!("../../../crates/leasehold/src/engine/model/mod.rs");
         let [model, record] = UNIT_WITH_SERVER else { panic!("{UNIT_WITH_SERVER:?}") };
-        assert!(model.ends_with("::model::") && engine.contains("mod model;"));
+        assert!(model.ends_with("::on_redis::") && engines.contains("mod on_redis;"));
         assert!(calls.contains(&format!("fn {}(", record.rsplit("::").next().unwrap())));
         let conformance = include_str!("../../../crates/leasehold-testkit/tests/suite/conformance.rs");
         for Engine { name, .. } in ENGINES {

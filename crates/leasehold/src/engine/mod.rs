@@ -7,7 +7,7 @@ pub(crate) mod faulty;
 mod inspect;
 mod line;
 pub(crate) mod memory;
-#[cfg(all(test, feature = "redis"))]
+#[cfg(all(test, feature = "remote"))]
 mod model;
 mod profile;
 #[cfg(feature = "redis")]

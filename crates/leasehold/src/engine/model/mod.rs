@@ -1,12 +1,19 @@
-//! A model test: the memory engine is the model of the one on Redis.
+//! A model test: the memory engine is the model of every engine on a server.
 //!
 //! Cases are lists of random steps of several owners, of which some die, while time passes; each is run on both engines,
-//! which have to say the same after every step: to whoever asks, about the state, and to those who wait. A case that fails
-//! is shrunk, and the seed is printed by which it comes first: `LEASEHOLD_MODEL_SEED=… cargo test both_engines`.
+//! which have to say the same after every step: to the caller, about the state, and to the waiters. A case that fails is
+//! shrunk, and the seed is printed by which it comes first: `LEASEHOLD_MODEL_SEED=… cargo test both_engines`.
 //!
-//! It is about the engines alone. Guards are not used, and the clocks of the clients are not moved.
+//! The same cases run on Redis and on the simulated server. On Redis time is moved on the server alone; in the simulation it
+//! passes for the clients, too, so that they renew what they keep and find out by themselves what has run out.
+//!
+//! It is about the engines alone. Guards are not used.
 
 mod both;
+#[cfg(feature = "redis")]
+mod on_redis;
+#[cfg(feature = "test-util")]
+mod on_sim;
 mod op;
 mod said;
 mod world;
@@ -21,17 +28,15 @@ use std::time::Duration;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-use self::both::Both;
+use self::both::{Both, Other};
 use self::op::Case;
 use self::world::{Tally, World};
 
-/// How many steps there have to be.
-const OPERATIONS: u64 = 100_000;
 /// How many cases are run at once, each with a server of its own.
 const WORKERS: usize = 2;
 
-#[test]
-fn both_engines_do_the_same() {
+/// Compares the memory engine with one that `start` makes, for so many steps or those that the environment says.
+fn compare(operations: u64, start: impl Fn() -> Box<dyn Other> + Sync) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed = match std::env::var("LEASEHOLD_MODEL_SEED").as_deref() {
         Ok("random") => crate::env::random_below(u64::MAX),
@@ -39,12 +44,12 @@ fn both_engines_do_the_same() {
         // A change is judged by cases that its predecessor has passed.
         Err(_) => 1,
     };
-    let wanted = number("LEASEHOLD_MODEL_OPERATIONS").unwrap_or(OPERATIONS);
+    let wanted = number("LEASEHOLD_MODEL_OPERATIONS").unwrap_or(operations);
     let begun = tokio::time::Instant::now();
     let work = Work { wanted, next: AtomicU64::new(seed), tally: Mutex::default(), failed: Mutex::default() };
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
-            scope.spawn(|| work.run());
+            scope.spawn(|| work.run(Both::new(start())));
         }
     });
     let tally = work.tally.into_inner().expect("nobody panicked");
@@ -66,8 +71,8 @@ struct Work {
 
 impl Work {
     /// Runs one case after the other until there were enough of them, or one has failed.
-    fn run(&self) {
-        let both = RefCell::new(Both::start());
+    fn run(&self, both: Both) {
+        let both = RefCell::new(both);
         let cases = op::case();
         while self.goes_on() {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
@@ -85,7 +90,9 @@ impl Work {
                 outcome.map_err(TestCaseError::fail)
             });
             if let Err(TestError::Fail(reason, case)) = outcome {
-                let failure = format!("{reason}\n{}LEASEHOLD_MODEL_SEED={seed}", show(&case));
+                let name = both.borrow().other();
+                let failure =
+                    format!("memory and {name}: {reason}\n{}LEASEHOLD_MODEL_SEED={seed}", show(&case));
                 *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
             }
         }

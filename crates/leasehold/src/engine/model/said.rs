@@ -22,19 +22,19 @@ impl Said {
 
     /// Whether both say the same. In memory what is kept always lasts for the whole of its lease; on a server it was last
     /// renewed so long ago as `kept` says.
-    pub(super) fn agrees(&self, redis: &Self, kept: Duration) -> bool {
-        let near = match (self.time, redis.time) {
-            (Some(memory), Some(redis)) => memory <= redis + kept + NEARLY && redis <= memory + NEARLY,
-            (memory, redis) => memory == redis,
+    pub(super) fn agrees(&self, server: &Self, kept: Duration) -> bool {
+        let near = match (self.time, server.time) {
+            (Some(memory), Some(server)) => memory <= server + kept + NEARLY && server <= memory + NEARLY,
+            (memory, server) => memory == server,
         };
-        self.words == redis.words && near
+        self.words == server.words && near
     }
 }
 
 /// What an attempt came to on both.
-pub(super) fn attempts([memory, redis]: &[Attempt; 2], spot: &Spot) -> [Said; 2] {
+pub(super) fn attempts([memory, server]: &[Attempt; 2], spot: &Spot) -> [Said; 2] {
     let untold = is_untold(memory, spot.target.kind);
-    [memory, redis].map(|attempt| match attempt {
+    [memory, server].map(|attempt| match attempt {
         Attempt::Granted(_, token) => Said::words(format!("granted, token {token:?}")),
         Attempt::Busy(busy) => {
             let holder = busy.holder.filter(|_| !has_many_holders(spot.target.kind));

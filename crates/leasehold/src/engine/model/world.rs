@@ -18,6 +18,7 @@ use crate::engine::{Family, Kind, Released, Renewed, Spot, Target};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
+use crate::term::Until;
 
 /// A case that takes longer than this comes too near to the end of a lease between two steps.
 const LATE: Duration = Duration::from_millis(400);
@@ -155,6 +156,11 @@ impl<'a> World<'a> {
         self.frees(at.name, hold.spot.target.kind);
         let told = self.both.ask(client(at), |engine| engine.release(&hold.spot, hold.count, hold.lease));
         self.same(at.name, "release", told.each_ref().map(said::released))?;
+        self.lasts(
+            client(at),
+            &hold.spot,
+            told.map(|told| if let Released::Left(_, until) = told { until } else { None }),
+        );
         match told[0] {
             Released::Left(0, _) => drop(self.holds.remove(&seat)),
             Released::Left(left, _) => {
@@ -184,8 +190,13 @@ impl<'a> World<'a> {
 
     fn renew(&mut self, at: At, length: Length) -> Step {
         let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
+        let [_, is_held] = self
+            .both
+            .tell(client(at), |engine, _| engine.term(&hold.spot).is_some_and(|term| term.is_held()));
         let length = match (hold.lease, length) {
             (Lease::Kept(kept), _) => kept,
+            // Its lease may have been made longer by its id, of which its holder does not hear: by its own clock it is lost.
+            _ if hold.spot.target.kind == Kind::Permits && !is_held => return Ok(false),
             // On a server the halves of one owner end together, see `rw_lease`.
             _ if self.other_half(at, hold.spot.target.kind).is_some() => return Ok(false),
             (_, Length::Kept) => Length::Long.time(),
@@ -193,6 +204,11 @@ impl<'a> World<'a> {
         };
         let told = self.both.ask(client(at), |engine| engine.renew(&hold.spot, length));
         self.same(at.name, "renew", told.each_ref().map(said::renewed))?;
+        self.lasts(
+            client(at),
+            &hold.spot,
+            told.map(|told| if let Renewed::Until(until) = told { Some(until) } else { None }),
+        );
         if let Renewed::Gone = told[0] {
             self.learn_of_loss(at, &seat, &hold);
         } else {
@@ -201,6 +217,15 @@ impl<'a> World<'a> {
             self.holds.insert(seat, Hold { ends, ..hold });
         }
         self.after(at)
+    }
+
+    /// What is held lasts so long from now on by the clock of each engine, if nothing happens.
+    fn lasts(&self, client: usize, spot: &Spot, until: [Option<Until>; 2]) {
+        self.both.tell(client, |engine, side| {
+            if let (Some(term), Some(until)) = (engine.term(spot), until[side as usize]) {
+                term.lasts_at_least(until);
+            }
+        });
     }
 
     /// A hold that has learnt that it is lost gives back what may be left of it.
@@ -298,15 +323,15 @@ impl<'a> World<'a> {
         &self,
         name: usize,
         what: impl std::fmt::Debug,
-        [memory, redis]: [Said; 2],
+        [memory, server]: [Said; 2],
     ) -> Result<(), String> {
         let kept = || self.both.elapsed().saturating_sub(self.kept);
-        if memory.agrees(&redis, Duration::ZERO)
-            || self.something_is_kept(name) && memory.agrees(&redis, kept())
+        if memory.agrees(&server, Duration::ZERO)
+            || self.something_is_kept(name) && memory.agrees(&server, kept())
         {
             return Ok(());
         }
-        Err(format!("{what:?}: {memory:?} in memory, {redis:?} on Redis"))
+        Err(format!("{what:?}: {memory:?} in memory, {server:?} on {}", self.both.other()))
     }
 
     fn something_is_kept(&self, at: usize) -> bool {

@@ -74,7 +74,7 @@ impl World<'_> {
         };
         let Some((spot, lease)) = wanted else { return Ok(false) };
         let tickets = self.both.tell(client(at), |engine, _| engine.listen(&spot, false));
-        self.both.ask_redis(client(at), |redis| redis.listening(&spot));
+        self.both.ask_server(client(at), |engine| engine.listening(&spot));
         let wish = Wish { at, how, spot, lease, tickets: Some(tickets) };
         self.waiters.push(Waiter::new(wish, self.now()));
         // Everybody looks once more when it stands in line, and only then stands in the queue of a fair lock.
@@ -207,18 +207,18 @@ impl World<'_> {
     /// A client that has just given something back stays out for a moment if others wait elsewhere, and lets them come
     /// first. Here they come in the order of memory, so it has to wait until that moment is over.
     pub(super) fn ask_politely(&self, wish: &Wish, memory: &Attempt) -> Attempt {
-        let mut told = self.ask_side(wish, Side::Redis);
+        let mut told = self.ask_side(wish, Side::Server);
         for _ in 0..3 {
             match (memory, &told) {
                 (Attempt::Busy(Busy { holder: None, .. }), _) => break,
                 (_, Attempt::Busy(Busy { retry_in: Some(pause), holder: None, .. }))
                     if *pause <= COURTESY =>
                 {
-                    std::thread::sleep(*pause);
+                    self.both.pause(*pause);
                 }
                 _ => break,
             }
-            told = self.ask_side(wish, Side::Redis);
+            told = self.ask_side(wish, Side::Server);
         }
         told
     }
@@ -231,8 +231,9 @@ impl World<'_> {
         let has_tokens =
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
         // A hold that is entered again goes on under its term.
-        let [memory, redis] = self.both.tell(client(*at), |engine, _| engine.term(spot).filter(|_| held > 0));
-        let running = if side == Side::Memory { memory } else { redis };
+        let [memory, server] =
+            self.both.tell(client(*at), |engine, _| engine.term(spot).filter(|_| held > 0));
+        let running = if side == Side::Memory { memory } else { server };
         let term = &running.unwrap_or_else(|| Arc::clone(&terms()[side as usize]));
         let claim = Claim {
             spot,

@@ -26,11 +26,11 @@ impl World<'_> {
         self.cause = Cause::Nothing;
         let begun = self.now();
         let lease = how.length.lease();
-        let told = [Side::Memory, Side::Redis].map(|side| self.ask_all_side(&all, how, side));
+        let told = [Side::Memory, Side::Server].map(|side| self.ask_all_side(&all, how, side));
         let first = self.spot(all[0]);
         let (numbers, said) = match &told {
-            [AttemptAll::Busy(memory, one), AttemptAll::Busy(redis, other)] => {
-                ([*memory, *redis], said::attempts(&[Attempt::Busy(*one), Attempt::Busy(*other)], &first))
+            [AttemptAll::Busy(memory, one), AttemptAll::Busy(server, other)] => {
+                ([*memory, *server], said::attempts(&[Attempt::Busy(*one), Attempt::Busy(*other)], &first))
             }
             told => ([0, 0], told.each_ref().map(tokens)),
         };

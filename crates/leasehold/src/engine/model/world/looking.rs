@@ -53,9 +53,9 @@ impl World<'_> {
     pub(super) fn look(&self, name: usize, client: usize) -> Result<(), String> {
         let questions = self.questions(name);
         let put = |engine: &dyn Engine| questions.iter().map(|question| question.put(engine)).collect();
-        let [memory, redis] = self.both.ask_all(client, put);
-        for ((question, memory), redis) in questions.iter().zip(memory).zip(redis) {
-            self.same(name, question, [memory, redis])?;
+        let [memory, server] = self.both.ask_all(client, put);
+        for ((question, memory), server) in questions.iter().zip(memory).zip(server) {
+            self.same(name, question, [memory, server])?;
         }
         Ok(())
     }

@@ -159,10 +159,10 @@ impl World<'_> {
                 Cause::Freed(kind) => waiter.listens_elsewhere(kind),
                 Cause::Nothing | Cause::Other => false,
             };
-            let [memory, redis] = waiter.told;
-            let fine = (memory || !self.is_first(place)) && (redis || excused || !self.leads(place));
+            let [memory, server] = waiter.told;
+            let fine = (memory || !self.is_first(place)) && (server || excused || !self.leads(place));
             if !fine && self.is_free_for(waiter.spot(), waiter.wish.how) {
-                let told = format!("told: {memory} in memory, {redis} on Redis");
+                let told = format!("told: {memory} in memory, {server} on {}", self.both.other());
                 return Err(format!("{waiter:?} could go on at {:?}, and was {told}", self.now()));
             }
         }
@@ -187,7 +187,7 @@ impl World<'_> {
     fn go_on(&mut self, place: usize) -> Result<(), String> {
         let waiter = self.waiters.remove(place);
         let name = waiter.wish.at.name;
-        if !waiter.told[Side::Redis as usize] {
+        if !waiter.told[Side::Server as usize] {
             // It would have come later, and those behind it do not hear of it.
             self.comes_nearer(name);
         }
@@ -220,11 +220,11 @@ impl World<'_> {
         }
         let now = self.now();
         let memory = told[0].then(|| self.ask_side(&waiter.wish, Side::Memory));
-        let redis = told[1].then(|| match &memory {
+        let server = told[1].then(|| match &memory {
             Some(memory) => self.ask_politely(&waiter.wish, memory),
-            None => self.ask_side(&waiter.wish, Side::Redis),
+            None => self.ask_side(&waiter.wish, Side::Server),
         });
-        let answers = [memory, redis];
+        let answers = [memory, server];
         let mut looked = Waiter { told: [false; 2], ..waiter };
         for (side, answer) in answers.iter().enumerate() {
             let Some(answer) = answer else { continue };
@@ -247,8 +247,8 @@ impl World<'_> {
         let spot = looked.spot().clone();
         self.waiters[place] = looked;
         // A client does not ask what those who wait in it have asked already.
-        if let ([Some(memory), Some(redis)], true) = (answers, self.leads(place)) {
-            self.same(self.waiters[place].wish.at.name, "look", said::attempts(&[memory, redis], &spot))?;
+        if let ([Some(memory), Some(server)], true) = (answers, self.leads(place)) {
+            self.same(self.waiters[place].wish.at.name, "look", said::attempts(&[memory, server], &spot))?;
         }
         Ok(())
     }

@@ -12,4 +12,6 @@ mod store;
 
 pub(crate) use self::faults::SimFaults;
 pub(crate) use self::server::{SimServer, shared};
+#[cfg(test)]
+pub(crate) use self::store::SimStore;
 pub(crate) use self::store::{SCHEME, all_shards, shard_of};

@@ -162,8 +162,9 @@ impl SimServer {
             && self.first_of(&spot.target).is_some_and(|first| first != spot.owner)
         {
             let holder = now(self.memory().inspect(&Question::Holder(&lock.target, None)))?.holding;
+            let retry_in = holder.map(|holding| holding.remaining);
             let holder = holder.and_then(|holding| holding.owner);
-            return Ok(Taken::Busy(self.queued(take, Busy { holder, ..Busy::default() })));
+            return Ok(Taken::Busy(self.queued(take, Busy { retry_in, holder, ..Busy::default() })));
         }
         let attempt = now(self.memory().attempt(&take.claim(&lock), None))?;
         Ok(match taken(&attempt) {
@@ -292,8 +293,13 @@ impl SimServer {
 
 /// Writers that wait.
 impl SimServer {
+    /// Whether a writer that waits keeps a reader out. What keeps it out of a lock that is written is its writer.
     fn is_flagged(&self, spot: &Spot) -> bool {
         let now = env::now();
+        let writer = self.holder(&spot.target.of_kind(Kind::Write), None);
+        if writer.is_ok_and(|facts| facts.holding.is_some()) {
+            return false;
+        }
         let mut state = self.state();
         state.flags.retain(|_, seen| now.saturating_duration_since(*seen) < BARRED);
         state.flags.keys().any(|writer| writer.target.name == spot.target.name && writer.owner != spot.owner)

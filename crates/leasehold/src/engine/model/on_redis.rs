@@ -1,0 +1,204 @@
+//! The engine on Redis: a real server, in real time.
+
+use std::future::poll_fn;
+use std::time::Duration;
+
+use leasehold_servers::resp::Connection;
+use leasehold_servers::server::{Flavour, Server};
+use tokio::runtime::{Builder, Runtime};
+
+use super::both::{Other, name};
+use super::op::CLIENTS;
+use crate::client_id::ClientId;
+use crate::engine::redis::{Address, Redis};
+use crate::engine::schemes::Options;
+use crate::engine::{Attempt, Claim, Engine, Kind, Question, Reply, RwOptions, Spot, Target, Ticket};
+use crate::env::{self, Instant};
+use crate::lease::Lease;
+use crate::owner::OwnerId;
+use crate::term::Term;
+
+/// How many steps there have to be.
+const OPERATIONS: u64 = 100_000;
+
+#[test]
+fn both_engines_do_the_same() {
+    super::compare(OPERATIONS, || Box::new(OnRedis::start()));
+}
+
+/// A server, and a client for each of the model. What lasts for so and so long on the server is moved by a script, while the
+/// clocks of the clients go on by themselves.
+struct OnRedis {
+    live: Runtime,
+    clients: [Redis; CLIENTS],
+    /// A place in a line for each client by which one sees that all messages up to a certain one have come.
+    fences: [(Spot, Ticket); CLIENTS],
+    connection: Connection,
+    begun: Instant,
+    // Goes last.
+    _server: Server,
+}
+
+/// Lowers every time to live by `d` ms and moves every end so much nearer that is written as a moment.
+///
+/// Those who wait for a fair lock say every second that they live. So the two keys that say when they are presumed dead
+/// stay as they are. Nobody here stands in a queue and is dead: inside a process nobody dies alone, so the memory engine
+/// has no word for it. What a server does about silent waiters is left to the tests of the fair lock.
+const ADVANCE: &str = "
+local d = tonumber(ARGV[1])
+for _, key in ipairs(redis.call('keys', '*')) do
+    local left = redis.call('pttl', key)
+    if left >= 0 and left <= d then
+        redis.call('del', key)
+    elseif left >= 0 then
+        redis.call('pexpire', key, left - d)
+    end
+    local kind = redis.call('type', key).ok
+    if kind == 'zset' and string.sub(key, -8) == ':timeout' then
+        local permits = redis.call('zrange', key, 0, -1, 'withscores')
+        for i = 1, #permits, 2 do
+            if tonumber(permits[i + 1]) < 922337203685477 then
+                redis.call('zincrby', key, -d, permits[i])
+            end
+        end
+    elseif kind == 'hash' then
+        for _, field in ipairs(redis.call('hkeys', key)) do
+            if string.sub(field, -12) == ':expire_time' then
+                redis.call('hincrby', key, field, -d)
+            end
+        end
+    end
+end
+";
+
+impl OnRedis {
+    fn start() -> Self {
+        let live = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let server = Server::start(Flavour::Redis);
+        let address = Address::parse(&server.url()).expect("a good address");
+        let clients: [Redis; CLIENTS] = std::array::from_fn(|_| {
+            let options = Options {
+                label: String::new(),
+                connect_timeout: Duration::from_secs(5),
+                response_timeout: Duration::from_secs(5),
+                linger: Duration::from_secs(1),
+            };
+            live.block_on(Redis::open(address.clone(), options)).expect("the server is there")
+        });
+        let fences = std::array::from_fn(|client| {
+            // All waiters for a latch are told at once, so none of them is late when it does nothing.
+            let fence = spot(Target::new(Kind::Latch, name(&format!("fence {client}"))), 1);
+            let ticket = clients[client].listen(&fence, false);
+            live.block_on(clients[client].listening(&fence)).expect("the server lets us subscribe");
+            (fence, ticket)
+        });
+        let begun = live.block_on(async { env::now() });
+        let redis = Self { connection: server.connect(), live, clients, fences, begun, _server: server };
+        redis.teach();
+        redis
+    }
+
+    /// Lets the server learn the scripts that nobody waits for: what it does not know comes later than it should.
+    fn teach(&self) {
+        for kind in [Kind::SetNx, Kind::Write, Kind::Semaphore, Kind::Permits] {
+            let spot = spot(Target::new(kind, name("taught")), 1);
+            self.ask(0, |redis| redis.release(&spot, 1, TAUGHT));
+        }
+        let group = spot(Target::group(name("taught"), ["a"]).expect("a good group"), 1);
+        self.ask(0, |redis| redis.release(&group, 1, TAUGHT));
+        for kind in [Kind::Lock, Kind::Fair] {
+            let spot = spot(Target::new(kind, name("taught")), 1);
+            self.teach_attempt(&spot, None);
+            self.clients[0].abandon(&spot, 0, TAUGHT.into());
+            while self.ask(0, |redis| redis.inspect(&Question::Holder(&spot.target, None))).holding.is_some()
+            {
+            }
+        }
+        // A writer that waits, bars readers, and leaves.
+        let target = |kind| Target::new(kind, name("taught two"));
+        let (reader, writer, late) = (spot(target(Kind::Read), 1), spot(target(Kind::Write), 2), 3);
+        self.teach_attempt(&reader, None);
+        let ticket = self.clients[0].listen(&writer, false);
+        self.teach_attempt(&writer, Some(ticket));
+        self.clients[0].leave(&writer, ticket);
+        let late = Spot { owner: OwnerId { number: late, ..reader.owner }, ..reader };
+        while !matches!(self.teach_attempt(&late, None), Attempt::Granted(..)) {}
+    }
+
+    fn teach_attempt(&self, spot: &Spot, turn: Option<Ticket>) -> Attempt {
+        let claim = Claim {
+            spot,
+            held: 0,
+            lease: TAUGHT,
+            limit: None,
+            steal: false,
+            fenced: false,
+            queue: None,
+            rw: RwOptions { upgrade: false, prefer_writers: true },
+            term: &Term::new(std::sync::Weak::new()),
+        };
+        self.ask(0, |redis| redis.attempt(&claim, turn))
+    }
+
+    fn ask<T: Unpin>(&self, client: usize, verb: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
+        self.live.block_on(async { verb(&self.clients[client]).await }).expect("the server answers")
+    }
+}
+
+impl Other for OnRedis {
+    fn name(&self) -> &'static str {
+        "Redis"
+    }
+
+    fn runtime(&self) -> &Runtime {
+        &self.live
+    }
+
+    fn engine(&self, client: usize) -> &dyn Engine {
+        &self.clients[client]
+    }
+
+    fn begin(&mut self) {
+        for redis in &self.clients {
+            redis.retire(self.fences[0].0.owner.client);
+        }
+        self.connection.call(&["FLUSHALL"]).expect("the server answers");
+        self.begun = self.live.block_on(async { env::now() });
+    }
+
+    fn elapsed(&self) -> Duration {
+        let _entered = self.live.enter();
+        env::now().saturating_duration_since(self.begun)
+    }
+
+    fn advance(&mut self, length: Duration) {
+        let ms = length.as_millis().to_string();
+        let done = self.connection.call(&["EVAL", ADVANCE, "0", &ms]).expect("the server answers");
+        assert!(!format!("{done:?}").contains("rror"), "{done:?}");
+    }
+
+    fn finish(&self, client: usize) {
+        self.ask(client, |redis| redis.inspect(&Question::Token(&self.fences[client].0.target)));
+    }
+
+    fn settle(&mut self, clients: &[usize]) {
+        for client in clients {
+            let channel = format!("redisson_countdownlatch__channel__{{fence {client}}}");
+            self.connection.send(&["PUBLISH", &channel, "0"]).expect("the server is there");
+        }
+        for client in clients {
+            assert_eq!(self.connection.receive().expect("the server answers"), 1);
+            let (fence, ticket) = &self.fences[*client];
+            let come = poll_fn(|context| self.clients[*client].poll_hint(fence, *ticket, context));
+            let limit = Duration::from_secs(5);
+            self.live.block_on(async { tokio::time::timeout(limit, come).await }).expect("a message arrives");
+        }
+    }
+}
+
+/// The lease of what the server learns by.
+const TAUGHT: Lease = Lease::Fixed(Duration::from_secs(30));
+
+fn spot(target: Target, number: u64) -> Spot {
+    Spot { target, owner: OwnerId { client: ClientId::random(), number }, amount: 1 }
+}
