@@ -250,8 +250,7 @@ impl Simulation {
     /// Removes what is held under a name behind its holder's back; false if nothing is.
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn lose_hold(&self, name: &str) -> bool {
-        let memory = self.server.memory();
-        targets(name).filter(|target| memory.remove(target)).count() > 0
+        targets(name).filter(|target| self.server.remove(target)).count() > 0
     }
 
     /// How many names the server knows: zero when nothing is left behind.

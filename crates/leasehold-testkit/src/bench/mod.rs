@@ -46,6 +46,8 @@ pub trait Backend: Send + Sync {
 pub const REMOVAL: &str = "removal by an operator";
 /// What an engine lacks where only the client of a hold knows how often it is entered, and how long it lasts.
 pub const VIEW: &str = "view of another client's hold";
+/// What an engine lacks where a hold lasts no longer than a session that is kept alive by itself.
+pub const LEASES: &str = "lease of its own for each hold";
 /// What an engine lacks that takes several locks one after the other.
 pub const ONE_STEP: &str = "several locks in one step";
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, all_done, is_free_for, is_nearly, soon};
-use crate::bench::{Bench, ONE_STEP};
+use crate::bench::{Bench, LEASES, ONE_STEP};
 
 const NAMES: [&str; 3] = ["c", "a", "b"];
 
@@ -19,6 +19,7 @@ fn multi_lock(bench: &Bench, client: &Client) -> MultiLock {
 }
 
 pub async fn all_members_are_held_and_released_together(bench: &Bench) -> Outcome {
+    bench.needs(LEASES)?;
     let client = bench.client().await;
     let lock = multi_lock(bench, &client);
     let guard = lock.acquire().lease(LONG_LEASE).await?;

@@ -6,6 +6,8 @@ use leasehold_testkit::conformance::{CASES, Case};
 
 leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
 leasehold_testkit::conformance! { sim, paused, leasehold_testkit::bench::Sim::new() }
+leasehold_testkit::conformance! { sim_sessions, paused, leasehold_testkit::bench::Sim::sessions() }
+leasehold_testkit::conformance! { sim_connections, paused, leasehold_testkit::bench::Sim::connections() }
 leasehold_testkit::conformance! { example, paused, leasehold_testkit::bench::Example::new() }
 leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::SharedServer::redis() }
 leasehold_testkit::conformance! { valkey, real_time, leasehold_testkit::bench::SharedServer::valkey() }

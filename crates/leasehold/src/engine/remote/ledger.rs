@@ -37,8 +37,7 @@ impl Entry {
     /// Binds it to a session, which is kept alive by itself: the hold is looked after when it has to end.
     pub(super) fn bind(&mut self, session: Arc<Session>, begun: Instant) {
         self.term.bind(session);
-        let end = end(self.bounds, begun, self.bounds.length(begun));
-        self.due = end.unwrap_or(begun + Invalid::LONGEST_LEASE);
+        self.due = self.end(begun, self.bounds.length(begun));
     }
 
     /// When it is to be looked after.
@@ -49,6 +48,11 @@ impl Entry {
     /// Until when it may be trusted by what is asked for now, as [`until`](Self::until) says it of what was asked for last.
     pub(super) fn asked_until(&self, begun: Instant, length: Duration) -> Until {
         self.until_by(self.bounds, begun, length)
+    }
+
+    /// When the client has to end it, if it is bound to a session and a lease of `length` begins at `begun`.
+    pub(super) fn end(&self, begun: Instant, length: Duration) -> Instant {
+        end(self.bounds, begun, length).unwrap_or(begun + Invalid::LONGEST_LEASE)
     }
 
     /// How long it may last by what was asked for when it was granted.
@@ -250,6 +254,14 @@ impl Ledger {
         Some(due)
     }
 
+    /// Looks after a hold at this time.
+    pub(super) fn set_due(&mut self, spot: &Spot, due: Instant) {
+        let place = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)).map(|(place, _)| place);
+        if let Some(place) = place {
+            self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
+        }
+    }
+
     /// Counts a hold anew, if it is there.
     pub(super) fn set_count(&mut self, spot: &Spot, count: u32) -> Option<&Entry> {
         let (place, _) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?;
@@ -309,7 +321,7 @@ impl Ledger {
                 continue;
             }
             if hold.term.has_session() && due <= now {
-                // It is not over: it was extended, or entered again.
+                // Its end was moved, and the reply was not taken yet.
                 let id = Id { place, entry: *entry };
                 self.put_off(id, now + left + margin(left));
                 continue;

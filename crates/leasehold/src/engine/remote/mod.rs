@@ -73,7 +73,7 @@ use crate::loss::Loss;
 use crate::name::Name;
 use crate::race::race;
 use crate::session::Session;
-use crate::term::Term;
+use crate::term::{Term, Until};
 
 /// The engine of one client on a server.
 pub(crate) struct Remote<S: Store> {
@@ -348,8 +348,8 @@ impl<S: Store> Inner<S> {
         };
         let (length, token) = (bounds.length(begun), hold.token.filter(|_| claim.fenced));
         let hold = Entry::new(hold.spot, hold.shard, hold.term, bounds, begun);
-        self.renewal.reschedule(claim.spot, length);
         if self.store.traits().lease == LeaseOf::Session {
+            self.renewal.ends_at(claim.spot, hold.end(begun, length));
             return Reply::now(Attempt::Granted(Some(hold.asked_until(begun, length)), token));
         }
         let (effects, spot, before) = (Arc::clone(self), claim.spot.clone(), claim.held);
@@ -359,6 +359,7 @@ impl<S: Store> Inner<S> {
                 effects.renewal.set_count(&spot, before);
                 return Ok(Attempt::Gone);
             }
+            effects.renewal.reschedule(&spot, length);
             Ok(Attempt::Granted(Some(hold.asked_until(begun, length)), token))
         });
         self.store.renew(claim.spot.target.kind, &[(claim.spot, length)], done);
@@ -580,13 +581,14 @@ impl<S: Store> Engine for Remote<S> {
         let limit = hold.bounds().limit;
         let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
         if hold.term.has_session() {
-            // The client ends it, and the ledger looks again when it would have ended before.
-            let is_later = length > hold.term.remaining();
-            return Reply::now(Renewed::Until(if is_later {
-                hold.until(begun, length)
-            } else {
-                hold.term.until()
-            }));
+            let until = hold.until(begun, length);
+            if let (Until::Deadline(before, _), Until::Deadline(after, _)) = (hold.term.until(), until)
+                && after > before
+            {
+                self.inner.renewal.ends_at(spot, begun + length);
+            }
+            // The caller moves the deadline only further away.
+            return Reply::now(Renewed::Until(until));
         }
         let effects = Arc::clone(&self.inner);
         let (done, reply) = caller(move |verdicts: Result<Vec<Verdict>, StoreError>| {
@@ -625,12 +627,14 @@ impl<S: Store> Engine for Remote<S> {
         let shard = question.target().map_or(Shard::ONLY, |target| self.inner.store.shard(target));
         let (effects, of) = (Arc::clone(&self.inner), question.target().cloned());
         let (done, reply) = self.inner.answered(shard, move |mut facts: Facts| {
-            if let (By::Client, Some(target), Some(holding)) =
-                (effects.store.traits().counts, of, &mut facts.holding)
-                && let Some(owner) = holding.owner
-                && let Some(hold) = effects.renewal.get(&Spot { target, owner, amount: 1 })
+            let traits = effects.store.traits();
+            if let (By::Client, Some(target), Some(holding)) = (traits.counts, of, &mut facts.holding)
+                && let Some(told) = holding.owner
+                && let Some(hold) = effects.renewal.holder(&target, |owner| {
+                    owner == told || (traits.owners == By::Client && owner.client == told.client)
+                })
             {
-                holding.count = hold.count;
+                (holding.owner, holding.count) = (Some(hold.spot.owner), hold.count);
                 if hold.term.has_session() {
                     holding.remaining = hold.term.remaining();
                 }

@@ -15,6 +15,7 @@ use crate::engine::{Spot, Target};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::loss::Loss;
+use crate::owner::OwnerId;
 use crate::session::Session;
 use crate::term::Term;
 
@@ -85,6 +86,27 @@ impl Renewal {
             drop(state);
             self.changed.notify_one();
         }
+    }
+
+    /// Ends a hold that is bound to a session at this time, unless it is moved again.
+    pub(super) fn ends_at(&self, spot: &Spot, end: Instant) {
+        let mut state = self.state();
+        state.ledger.set_due(spot, end);
+        let is_soon = state.alarm.is_none_or(|alarm| end < alarm);
+        if is_soon {
+            state.alarm = Some(end);
+            drop(state);
+            self.changed.notify_one();
+        }
+    }
+
+    /// What this client holds of a target: of several, what this owner has.
+    pub(super) fn holder(&self, target: &Target, is_it: impl Fn(OwnerId) -> bool) -> Option<Entry> {
+        let state = self.state();
+        let wanted = |hold: &Entry| {
+            hold.term.is_held() && hold.spot.target.shares_holds_with(target) && is_it(hold.spot.owner)
+        };
+        state.ledger.find(&target.name, wanted).cloned()
     }
 
     /// Counts a hold anew; the hold, if it is there.

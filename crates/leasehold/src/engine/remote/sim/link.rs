@@ -122,6 +122,10 @@ impl Link {
         self.broken.set();
     }
 
+    pub(super) fn is_broken(&self) -> bool {
+        *self.broken.state()
+    }
+
     /// Resolves when the connection is broken.
     pub(super) async fn broken(&self) {
         self.broken.wait().await;

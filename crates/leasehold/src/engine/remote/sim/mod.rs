@@ -4,10 +4,12 @@
 //! and hand-over. The state of the locks is kept by the embedded engine, which is the reference for what they mean. Under
 //! tokio's paused clock a simulation takes no time.
 
+mod bound;
 pub(crate) mod example;
 mod faults;
 mod link;
 mod server;
+mod sessions;
 mod store;
 
 pub(crate) use self::faults::SimFaults;

@@ -5,12 +5,13 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use super::SimFaults;
+use super::sessions::Sessions;
 use super::store::Listener;
 use crate::engine::memory::Memory;
 use crate::engine::remote::store::{Forced, Given, Shard, Take, Taken, TakenAll, Topic, Verdict};
 use crate::engine::{
     Adjust, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Facts, Family, Kind, Question,
-    Released, Renewed, Reply, Spot, Target,
+    Released, Renewed, Reply, RwOptions, Spot, Target,
 };
 use crate::env::sim::Host;
 use crate::env::{self, Instant, Tasks};
@@ -29,7 +30,7 @@ pub(crate) struct SimServer {
 
 /// Invariant: the queues and results belong to the locks of `memory`: a restart empties all of them.
 #[derive(Debug)]
-struct State {
+pub(super) struct State {
     memory: Arc<Memory>,
     /// The queues of fair locks, with when a waiter was last heard of.
     queues: BTreeMap<Target, VecDeque<(OwnerId, Instant)>>,
@@ -38,6 +39,7 @@ struct State {
     /// Writers that wait and keep new readers out, with when they were last heard of.
     flags: BTreeMap<Spot, Instant>,
     clients: Vec<Weak<Listener>>,
+    pub(super) sessions: Sessions,
 }
 
 impl State {
@@ -48,6 +50,7 @@ impl State {
             results: BTreeMap::new(),
             flags: BTreeMap::new(),
             clients,
+            sessions: Sessions::default(),
         }
     }
 }
@@ -133,7 +136,7 @@ impl SimServer {
         self.state().clients.iter().filter_map(Weak::upgrade).collect()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -401,14 +404,16 @@ pub(super) struct OwnedTake {
     steal: bool,
     fenced: bool,
     queue: Option<crate::engine::Queueing>,
-    rw: crate::engine::RwOptions,
+    rw: RwOptions,
     term: Arc<Term>,
+    pub(super) waits: bool,
 }
 
 impl OwnedTake {
     pub(super) fn new(take: &Take<'_>) -> Self {
-        let Take { spot, held, length, steal, fenced, queue, rw, waits: _ } = *take;
-        Self { spot: spot.clone(), held, length, steal, fenced, queue, rw, term: Term::new(Weak::new()) }
+        let Take { spot, held, length, steal, fenced, queue, rw, waits } = *take;
+        let (spot, term) = (spot.clone(), Term::new(Weak::new()));
+        Self { spot, held, length, steal, fenced, queue, rw, term, waits }
     }
 
     /// Whether it stands in the queue of a fair lock if it is not granted.
@@ -424,6 +429,26 @@ impl OwnedTake {
     /// Whether such a flag keeps it out.
     fn heeds_flags(&self) -> bool {
         self.spot.target.kind == Kind::Read && self.rw.prefer_writers && self.held == 0 && !self.steal
+    }
+
+    /// The take of a blocked call that is granted.
+    pub(super) fn bound(spot: Spot) -> Self {
+        let (length, rw) = (Duration::ZERO, RwOptions::default());
+        Self::new(&Take {
+            spot: &spot,
+            held: 0,
+            length,
+            steal: false,
+            fenced: false,
+            queue: None,
+            rw,
+            waits: false,
+        })
+    }
+
+    /// A claim that lasts until it is given back.
+    pub(super) fn unbounded_claim<'a>(&'a self, spot: &'a Spot) -> Claim<'a> {
+        Claim { lease: Lease::Kept(COUNTED), ..self.claim(spot) }
     }
 
     fn claim<'a>(&'a self, spot: &'a Spot) -> Claim<'a> {
@@ -460,7 +485,7 @@ fn taken(attempt: &Attempt) -> Taken {
 }
 
 /// The reply of the embedded engine, which is there at once.
-fn now<T>(reply: Reply<T>) -> Result<T, Failure> {
+pub(super) fn now<T>(reply: Reply<T>) -> Result<T, Failure> {
     match reply {
         Reply::Now(Some(reply)) => reply,
         _ => Err(Failure::Unavailable("the embedded engine answers at once".into())),

@@ -10,7 +10,8 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::link::{Job, Link, Request};
 use super::server::OwnedTake;
-use super::{SimServer, shared};
+use super::sessions::Service;
+use super::{SimServer, bound, shared};
 use crate::engine::remote::Remote;
 use crate::engine::remote::store::{
     By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Traits,
@@ -20,6 +21,7 @@ use crate::engine::schemes::Scheme;
 use crate::engine::{Change, Engine, Facts, Feature, Kind, Profile, Question, Spot, Target};
 use crate::env;
 use crate::error::Failure;
+use crate::loss::Loss;
 use crate::name::Name;
 
 /// How many parts of the service fail by themselves.
@@ -36,7 +38,7 @@ pub(crate) fn shard_of(name: &Name) -> Shard {
 }
 
 /// How long a client waits before it connects again.
-const PAUSE: Duration = Duration::from_millis(20);
+pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// How often the waiters for fair locks say that they live.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a waiter for a fair lock stands in its queue without that.
@@ -44,9 +46,9 @@ const PLACE: Duration = Duration::from_secs(3);
 
 /// The locks of one client on a simulated server.
 pub(crate) struct SimStore {
-    server: Arc<SimServer>,
-    client: Arc<Listener>,
-    events: Weak<dyn Events>,
+    pub(super) server: Arc<SimServer>,
+    pub(super) client: Arc<Listener>,
+    pub(super) events: Weak<dyn Events>,
     /// What [`run`](Store::run) begins with.
     begun: Mutex<Option<(UnboundedReceiver<Message>, Rejected)>>,
     closed: Notify,
@@ -76,6 +78,7 @@ struct Listening {
 enum Message {
     Watching(Topic),
     Freed(Topic),
+    Revoked(Target),
 }
 
 impl Listener {
@@ -88,6 +91,23 @@ impl Listener {
 
     pub(super) fn send(&self, topic: Topic) {
         let _ = self.messages.send(Message::Freed(topic));
+    }
+
+    /// Tells that what this client holds of a target was taken away.
+    pub(super) fn revoke(&self, target: &Target) {
+        let _ = self.messages.send(Message::Revoked(target.clone()));
+    }
+
+    pub(super) fn add_place(&self, spot: &Spot) {
+        self.state().places.insert(spot.clone());
+    }
+
+    pub(super) fn remove_place(&self, spot: &Spot) -> bool {
+        self.state().places.remove(spot)
+    }
+
+    pub(super) fn link(&self, shard: Shard) -> Option<Link> {
+        self.state().links.get(&shard).cloned()
     }
 
     /// Breaks all connections of this client.
@@ -117,13 +137,28 @@ impl SimStore {
         Self { server, client, events, begun, closed: Notify::new() }
     }
 
-    fn request<T: Send + 'static>(
+    pub(super) fn request<T: Send + 'static>(
         &self,
         target: &Target,
         done: impl Done<T>,
         run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
     ) {
-        let link = self.client.state().links.get(&self.shard(target)).cloned();
+        self.request_to(self.shard(target), done, run);
+    }
+
+    /// Completes a request that cannot be sent.
+    pub(super) fn reject<T: Send + 'static>(&self, done: impl Done<T>) {
+        let run = |_: &SimServer| Err(Failure::Unavailable("not connected".into()));
+        let _ = self.client.rejected.send(Box::new(Request::new(done, run)));
+    }
+
+    pub(super) fn request_to<T: Send + 'static>(
+        &self,
+        shard: Shard,
+        done: impl Done<T>,
+        run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
+    ) {
+        let link = self.client.link(shard);
         let job: Box<dyn Job> = Box::new(Request::new(done, run));
         let unsent = match link {
             Some(link) => link.send(job),
@@ -177,6 +212,9 @@ impl SimStore {
                     }
                 }
                 Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
+                Message::Revoked(target) => {
+                    report(&self.events, |events| events.revoked(&target, Loss::Gone));
+                }
             }
         }
     }
@@ -208,10 +246,16 @@ static PROFILE: Profile = Profile { engine: "sim", lacks: &[Feature::FencedWrite
 
 /// `sim:NAME`, a server that all clients of the process share that say the same name.
 pub(crate) const SCHEME: Scheme = Scheme {
-    names: &["sim"],
+    names: &["sim", "sim-sessions", "sim-connections"],
     usage: "",
     profile: &PROFILE,
     open: |url, options| {
+        if let Some(name) = url.strip_prefix("sim-sessions:") {
+            return Ok(bound::open(Service::Sessions, name, &options));
+        }
+        if let Some(name) = url.strip_prefix("sim-connections:") {
+            return Ok(bound::open(Service::Connections, name, &options));
+        }
         let server = shared(url.trim_start_matches("sim:"));
         Ok(Box::pin(async move {
             let remote = Remote::embed(options.linger, |events| SimStore::new(&server, events)).await?;
