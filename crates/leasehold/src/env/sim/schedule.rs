@@ -200,7 +200,8 @@ impl Schedule {
         self.state().trace
     }
 
-    fn outside(&self) -> Host {
+    /// What belongs to no host.
+    pub(in crate::env) fn outside(&self) -> Host {
         Host { schedule: self.clone(), id: NO_HOST }
     }
 
