@@ -11,10 +11,7 @@ use crate::engine::memory::{self, Memory};
 #[cfg(feature = "redis")]
 use crate::engine::redis;
 #[cfg(feature = "test-util")]
-use crate::engine::remote::{
-    Remote,
-    sim::{self, SimStore},
-};
+use crate::engine::remote::sim;
 use crate::error::{ConnectError, Invalid};
 use crate::lease;
 use crate::operation::Operation;
@@ -28,7 +25,8 @@ use crate::url::Url;
 /// client's own thread reads alone. A program that aborts on panics ends there.
 ///
 /// A server lives by the real clock. Under tokio's paused clock, which jumps to the next timer while a reply is on its way,
-/// waits and leases of a client of a server are over at once: such tests are for `memory:`.
+/// waits and leases of a client of a server are over at once: such tests are for `memory:` and for
+/// the simulated server of the feature `test-util`.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::ConnectError> {
@@ -156,10 +154,7 @@ impl IntoFuture for Connect {
                 Url::Private => Memory::new(),
                 Url::Shared(name) => memory::shared(&name),
                 #[cfg(feature = "test-util")]
-                Url::Simulated(name) => {
-                    let server = sim::shared(&name);
-                    Arc::new(Remote::embed(self.linger, |events| SimStore::new(&server, events)).await?)
-                }
+                Url::Simulated(name) => Arc::new(sim::open(&name, self.linger).await?),
                 #[cfg(feature = "redis")]
                 Url::Redis(address) => {
                     let options = redis::Options {

@@ -28,8 +28,6 @@ use std::time::Duration;
 
 use self::key::Key;
 use self::primitive::{Exclusive, Holdable, Waited};
-#[cfg(feature = "test-util")]
-pub(crate) use self::shared::register;
 pub(crate) use self::shared::shared;
 use self::slot::Slot;
 use self::sweeper::Sweeper;

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -11,6 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::SimServer;
 use super::link::{Job, Link, Request};
 use super::server::OwnedTake;
+use crate::engine::remote::queues::Queues;
 use crate::engine::remote::store::{
     Done, Events, Forced, Given, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Verdict, Wake,
     Watch, report,
@@ -58,6 +59,8 @@ pub(crate) struct Listener {
     state: Mutex<Listening>,
     messages: UnboundedSender<Message>,
     rejected: UnboundedSender<Box<dyn Job>>,
+    /// The waiters of the client. A server does not know of them, a test may.
+    queues: OnceLock<Weak<Queues>>,
 }
 
 /// Invariant: a link is here as long as its shard is reachable for this client.
@@ -100,6 +103,11 @@ impl Listener {
         link.iter().for_each(Link::cut);
     }
 
+    /// How many acquires of this client wait for what has this name.
+    pub(super) fn waiters(&self, name: &str) -> usize {
+        self.queues.get().and_then(Weak::upgrade).map_or(0, |queues| queues.waiters(name))
+    }
+
     fn state(&self) -> MutexGuard<'_, Listening> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -109,10 +117,16 @@ impl SimStore {
     pub(crate) fn new(server: &Arc<SimServer>, events: Weak<dyn Events>) -> Self {
         let (messages, comes) = unbounded_channel();
         let (rejected, rejects) = unbounded_channel();
-        let client = Arc::new(Listener { state: Mutex::default(), messages, rejected });
+        let client =
+            Arc::new(Listener { state: Mutex::default(), messages, rejected, queues: OnceLock::new() });
         server.join(&client);
         let (server, begun) = (Arc::clone(server), Mutex::new(Some((comes, rejects))));
         Self { server, client, events, begun, closed: Notify::new() }
+    }
+
+    /// Lets a test count the waiters in these queues.
+    pub(super) fn show_waiters(&self, queues: &Arc<Queues>) {
+        self.client.queues.get_or_init(|| Arc::downgrade(queues));
     }
 
     fn request<T: Send + 'static>(
