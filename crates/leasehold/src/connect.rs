@@ -19,7 +19,8 @@ use crate::operation::Operation;
 /// client's own thread reads alone. A program that aborts on panics ends there.
 ///
 /// A server lives by the real clock. Under tokio's paused clock, which jumps to the next timer while a reply is on its way,
-/// waits and leases of a client of a server are over at once: such tests are for `memory:`.
+/// waits and leases of a client of a server are over at once: such tests are for `memory:` and for
+/// the simulated server of the feature `test-util`.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::ConnectError> {

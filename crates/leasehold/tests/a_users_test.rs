@@ -4,14 +4,15 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client};
+use leasehold::test::Simulation;
+use leasehold::{AcquireError, Client, Loss};
 
-/// The service: issues one coupon, unless somebody else is issuing.
+/// The service: issues one coupon, unless another client is issuing.
 async fn issue_coupon(client: &Client, stock: &mut u32) -> Result<u32, AcquireError> {
     let guard = client.lock("coupon:42").acquire().wait(Duration::from_secs(2)).await?;
     let issued = guard.run(async {
         let seen = *stock;
-        tokio::time::sleep(Duration::from_secs(1)).await;
+        tokio::time::sleep(Duration::from_secs(60)).await;
         *stock = seen - 1;
         *stock
     });
@@ -19,42 +20,70 @@ async fn issue_coupon(client: &Client, stock: &mut u32) -> Result<u32, AcquireEr
     Ok(left)
 }
 
+async fn start() -> (Simulation, Client) {
+    let simulation = Simulation::new();
+    let client = Client::connect(simulation.url()).await.expect("no outage yet");
+    (simulation, client)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_busy_lock_is_a_time_out_and_the_stock_stays() {
-    let (client, faults) = leasehold::test::memory();
-    let _stranger = faults.take_over("coupon:42");
+    let (simulation, client) = start().await;
+    let _other = simulation.take_over("coupon:42");
     let mut stock = 5;
     assert!(issue_coupon(&client, &mut stock).await.unwrap_err().is_contended());
     assert_eq!(stock, 5);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_not_contention() {
-    let (client, faults) = leasehold::test::memory();
-    faults.outage();
-    assert!(issue_coupon(&client, &mut 5).await.unwrap_err().is_unavailable());
-    faults.clear();
-    assert_eq!(issue_coupon(&client, &mut 5).await, Ok(4));
+async fn a_busy_lock_that_is_freed_in_time_is_had() {
+    let (simulation, client) = start().await;
+    let other = simulation.take_over("coupon:42");
+    let issued = tokio::spawn(async move { issue_coupon(&client, &mut 5).await });
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(simulation.waiters("coupon:42"), 1);
+    drop(other);
+    assert_eq!(issued.await.unwrap(), Ok(4));
+    assert_eq!((simulation.waiters("coupon:42"), simulation.names()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_lost_in_the_middle_stops_the_work() {
-    let (client, faults) = leasehold::test::memory();
+async fn an_outage_is_not_contention() {
+    let (simulation, client) = start().await;
+    simulation.outage();
+    assert!(issue_coupon(&client, &mut 5).await.unwrap_err().is_unavailable());
+    simulation.clear();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(issue_coupon(&client, &mut 5).await, Ok(4));
+}
+
+/// Loses the lock in the middle of the work, and tells what became of the work.
+async fn lost<T>(lose: impl FnOnce(&Simulation) -> T) -> (Result<u32, AcquireError>, u32) {
+    let (simulation, client) = start().await;
     let work = tokio::spawn(async move {
         let mut stock = 5;
         (issue_coupon(&client, &mut stock).await, stock)
     });
     tokio::time::sleep(Duration::from_millis(500)).await;
-    assert!(faults.lose_hold("coupon:42"));
-    let (outcome, stock) = work.await.unwrap();
-    assert!(matches!(outcome, Err(AcquireError::Lost(leasehold::Loss::Gone))));
-    assert_eq!(stock, 5);
+    let _until_the_end = lose(&simulation);
+    work.await.expect("the service does not panic")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_is_lost_in_the_middle_stops_the_work() {
+    let gone = lost(|simulation| assert!(simulation.lose_hold("coupon:42"))).await;
+    assert_eq!(gone, (Err(AcquireError::Lost(Loss::Gone)), 5));
+    let taken_over = lost(|simulation| simulation.take_over("coupon:42")).await;
+    assert_eq!(taken_over, (Err(AcquireError::Lost(Loss::TakenOver)), 5));
+    let unreachable = lost(Simulation::outage).await;
+    assert_eq!(unreachable, (Err(AcquireError::Lost(Loss::Unreachable)), 5));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_reply_leaves_no_lock_behind() {
-    let (client, faults) = leasehold::test::memory();
-    faults.lose_reply();
+    let (simulation, client) = start().await;
+    simulation.lose_reply();
     assert!(issue_coupon(&client, &mut 5).await.unwrap_err().is_unavailable());
-    assert_eq!(faults.names(), 0);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(simulation.names(), 0);
 }

@@ -1,13 +1,13 @@
 //! The engine inside the process.
 
-use leasehold::test::Faults;
+use leasehold::test::Embedded;
 
 use super::{Backend, Reply};
 
 /// A memory engine of its own.
 #[derive(Debug)]
 pub struct Memory {
-    faults: Faults,
+    engine: Embedded,
 }
 
 impl Memory {
@@ -15,22 +15,22 @@ impl Memory {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "every one is another engine")]
     pub fn new() -> Self {
-        Self { faults: leasehold::test::memory().1 }
+        Self { engine: Embedded::new() }
     }
 }
 
 impl Backend for Memory {
     fn url(&self) -> &str {
-        self.faults.url()
+        self.engine.url()
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()> {
         Box::pin(async move {
-            self.faults.lose_hold(name);
+            self.engine.lose_hold(name);
         })
     }
 
     fn left_behind<'a>(&'a self, _prefix: &'a str) -> Reply<'a, Option<usize>> {
-        Box::pin(async { Some(self.faults.names()) })
+        Box::pin(async { Some(self.engine.names()) })
     }
 }

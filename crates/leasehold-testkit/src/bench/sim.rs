@@ -8,7 +8,6 @@ use super::{Backend, LEASES, ONE_STEP, Reply, VIEW};
 #[derive(Debug)]
 pub struct Sim {
     simulation: Simulation,
-    url: String,
     lacks: &'static [&'static str],
 }
 
@@ -17,26 +16,20 @@ impl Sim {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "every one is another server")]
     pub fn new() -> Self {
-        let simulation = Simulation::new();
         // It has two shards.
-        Self { url: simulation.url().to_owned(), simulation, lacks: &[ONE_STEP] }
+        Self { simulation: Simulation::new(), lacks: &[ONE_STEP] }
     }
 
     /// One that binds holds to sessions, as `ZooKeeper` does.
     #[must_use]
     pub fn sessions() -> Self {
-        Self::bound("sim-sessions:")
+        Self { simulation: Simulation::sessions(), lacks: BOUND }
     }
 
     /// One that binds holds to connections, as `MySQL` does.
     #[must_use]
     pub fn connections() -> Self {
-        Self::bound("sim-connections:")
-    }
-
-    fn bound(scheme: &str) -> Self {
-        let sim = Self::new();
-        Self { url: sim.url.replace("sim:", scheme), lacks: BOUND, ..sim }
+        Self { simulation: Simulation::connections(), lacks: BOUND }
     }
 }
 
@@ -59,7 +52,7 @@ const BOUND: &[&str] = &[
 
 impl Backend for Sim {
     fn url(&self) -> &str {
-        &self.url
+        self.simulation.url()
     }
 
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()> {

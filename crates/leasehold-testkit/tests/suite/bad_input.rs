@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use leasehold::test::Embedded;
 use leasehold::{
     AcquireError, ChangeError, Client, ConnectError, ExtendError, Invalid, QueryError, ReleaseError,
     WaitError, WriteError,
@@ -24,7 +25,8 @@ async fn refused(client: &Client, name: &str) -> Invalid {
 
 #[tokio::test]
 async fn names_that_no_engine_can_take() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).await.unwrap();
     assert_eq!(refused(&client, "").await, Invalid::EmptyName);
     let enormous = "x".repeat(Invalid::LONGEST_NAME + 1);
     assert_eq!(refused(&client, &enormous).await, Invalid::NameTooLong { bytes: 65_537 });
@@ -34,13 +36,14 @@ async fn names_that_no_engine_can_take() {
     }
     let long_and_split = format!("{}{{", "x".repeat(60_000));
     assert!(refused(&client, &long_and_split).await.to_string().len() < 400);
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 }
 
 /// The keys that belong to `{x}` besides its own are those of `x`, so the two would not be two.
 #[tokio::test]
 async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).await.unwrap();
     let refusal = refused(&client, "{x}").await;
     assert!(refusal.to_string().ends_with(r#"write "x""#), "{refusal}");
     let refused = Err(AcquireError::Invalid(refusal.clone()));
@@ -71,12 +74,13 @@ async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
     assert!(inside.lock("{x}").try_acquire().await.unwrap().is_some());
     let inside = Client::connect("memory:").namespace("{").await.unwrap();
     assert_eq!(inside.lock("x}").acquire().await.map(drop), refused);
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 }
 
 #[tokio::test]
 async fn odd_names_work_and_differ() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).await.unwrap();
     let longest = "x".repeat(Invalid::LONGEST_NAME);
     let names = [
         "\0",
@@ -98,14 +102,15 @@ async fn odd_names_work_and_differ() {
         guards.push(client.lock(name).try_acquire().await.unwrap().unwrap());
         assert!(client.lock(name).try_acquire().await.unwrap().is_none(), "{name:.20}");
     }
-    assert_eq!(faults.names(), names.len());
+    assert_eq!(engine.names(), names.len());
     drop(guards);
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn leases_that_cannot_be_kept() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
     for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999), MS, MS * 19] {
         for outcome in [lock.acquire().lease(short).await, lock.acquire().max_hold(short).await] {
@@ -123,7 +128,7 @@ async fn leases_that_cannot_be_kept() {
         }
         assert!(Client::connect("memory:").watchdog(long).await.is_err());
     }
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 
     let guard = lock.acquire().lease(MS * 20).await.unwrap();
     assert!(matches!(guard.extend(MS * 19).await, Err(ExtendError::Invalid(Invalid::TooShort { .. }))));
@@ -145,7 +150,8 @@ async fn the_shortest_and_the_longest_lease_work() {
 
 #[tokio::test(start_paused = true)]
 async fn waits_of_any_length_work() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
     let holder = lock.acquire().wait(Duration::MAX).await.unwrap();
     for wait in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(500)] {
@@ -153,7 +159,7 @@ async fn waits_of_any_length_work() {
         assert!(error.is_contended(), "{error}");
         assert!(error.to_string().contains(&format!("held by {}", holder.owner())), "{error}");
     }
-    assert_eq!(faults.waiters("a"), 0);
+    assert_eq!(engine.waiters("a"), 0);
     let waiter = tokio::spawn(lock.acquire().wait(Duration::MAX).into_future());
     tokio::time::sleep(Duration::from_secs(90)).await;
     holder.release().await.unwrap();

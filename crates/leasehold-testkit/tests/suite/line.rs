@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use leasehold::Client;
+use leasehold::test::Embedded;
 use tokio::time::{Instant, sleep};
 
 /// Polls once, and then nobody does.
@@ -16,7 +17,8 @@ fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 
 #[tokio::test(start_paused = true)]
 async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
     let holder = lock.acquire().await.unwrap();
     let mut sleeper = pin!(lock.acquire().into_future());
@@ -24,7 +26,7 @@ async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
     let behind = lock.acquire().into_future();
     let behind = tokio::spawn(async { drop(behind.await.unwrap()) });
     sleep(Duration::from_secs(1)).await;
-    assert_eq!(faults.waiters("a"), 2);
+    assert_eq!(engine.waiters("a"), 2);
 
     drop(holder);
     assert!(lock.try_acquire().await.unwrap().is_none(), "it is the sleeper's turn");
@@ -37,7 +39,7 @@ async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
 
     // The sleeper was passed, not forgotten.
     assert!(sleeper.await.unwrap().is_held());
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 }
 
 #[tokio::test(start_paused = true)]
@@ -91,7 +93,8 @@ async fn a_line_of_fifty_thousand_moves() {
 
 #[tokio::test(start_paused = true)]
 async fn newcomers_do_not_starve_those_behind_a_future_left_lying_about() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
     let holder = lock.acquire().await.unwrap();
     let mut sleeper = pin!(lock.acquire().into_future());
@@ -114,7 +117,7 @@ async fn newcomers_do_not_starve_those_behind_a_future_left_lying_about() {
     newcomers.abort();
     assert!(newcomers.await.unwrap_err().is_cancelled());
     assert!(sleeper.await.unwrap().is_held());
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 }
 
 /// Without newcomers, and however many are left lying about.

@@ -4,7 +4,6 @@
 
 mod bad_input;
 mod bounds;
-mod cancellation;
 mod conformance;
 mod cut;
 mod differences;
@@ -14,5 +13,4 @@ mod must_use;
 mod outage;
 mod quorum;
 mod runtimes;
-mod rw_cancellation;
 mod sim;

@@ -1,17 +1,27 @@
-//! An outage is not contention.
+//! An outage is not contention, and a step without a reply is never taken for one that succeeded.
 
 use std::time::Duration;
 
+use leasehold::test::Simulation;
 use leasehold::{AcquireError, Client, ConnectError, ExtendError, Failure, Loss, QueryError, ReleaseError};
 use leasehold_testkit::server::{Flavour, Server};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
+/// Until a reply is given up, the connection is replaced and what was under way is undone.
+const RECOVERS: Duration = Duration::from_secs(3);
+
+/// A simulated server and a client of it.
+async fn start() -> (Simulation, Client) {
+    let simulation = Simulation::new();
+    let client = Client::connect(simulation.url()).await.unwrap();
+    (simulation, client)
+}
 
 #[tokio::test(start_paused = true)]
 async fn the_first_attempt_fails_at_once() {
-    let (client, faults) = leasehold::test::memory();
-    faults.outage();
+    let (simulation, client) = start().await;
+    simulation.outage();
     let start = Instant::now();
     let lock = client.lock("a");
     for outcome in
@@ -21,164 +31,146 @@ async fn the_first_attempt_fails_at_once() {
     }
     assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
     assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Unavailable(_)))));
+    assert!(matches!(Client::connect(simulation.url()).await, Err(ConnectError::Failure(_))));
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_rides_through_an_outage_that_ends() {
-    let (client, faults) = leasehold::test::memory();
-    let lock = client.lock("a");
-    let holder = lock.acquire().lease(SECOND).await.unwrap();
-    let waiter = tokio::spawn(lock.acquire().into_future());
-    sleep(SECOND / 2).await;
-    faults.outage();
-    sleep(SECOND * 20).await;
-    faults.clear();
-    let ended = Instant::now();
-    assert!(waiter.await.unwrap().unwrap().is_held());
-    assert!(ended.elapsed() <= SECOND, "at most one pause later");
-    assert!(!holder.is_held());
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wait_that_ends_in_an_outage_is_unavailable_and_one_that_ends_after_it_is_a_time_out() {
-    let (client, faults) = leasehold::test::memory();
+    let (simulation, client) = start().await;
     let lock = client.lock("a");
-    let _holder = lock.acquire().await.unwrap();
+    let _other = simulation.take_over("a");
     for (recovers, unavailable) in [(false, true), (true, false)] {
         let start = Instant::now();
         let waiter = tokio::spawn(lock.acquire().wait(SECOND * 70).into_future());
-        sleep(SECOND * 20).await;
-        faults.outage();
+        sleep(SECOND * 45).await;
+        assert_eq!(simulation.waiters("a"), 1);
+        simulation.outage();
         sleep(SECOND * 15).await;
         if recovers {
-            faults.clear();
+            simulation.clear();
         }
         let error = waiter.await.unwrap().unwrap_err();
         assert_eq!((error.is_unavailable(), error.is_contended()), (unavailable, !unavailable), "{error}");
         assert_eq!(start.elapsed(), SECOND * 70);
-        faults.clear();
+        assert_eq!(simulation.waiters("a"), 0);
+        simulation.clear();
+        sleep(SECOND).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_without_a_limit_of_its_own_has_the_clients() {
-    let (_client, faults) = leasehold::test::memory();
-    let client = Client::connect(faults.url()).outage_limit(SECOND * 5).await.unwrap();
-    let lock = client.lock("a");
-    let _holder = lock.acquire().lease(SECOND).await.unwrap();
-    let waiter = tokio::spawn(lock.acquire().into_future());
-    sleep(SECOND / 2).await;
-    faults.outage();
-    let begun = Instant::now();
-    let error = waiter.await.unwrap().unwrap_err();
-    assert!(error.is_unavailable() && error.is_transient(), "{error}");
-    // The outage is noticed at once, and ridden for five seconds.
-    assert_eq!(begun.elapsed().as_millis(), 5000);
-    assert_eq!(faults.waiters("a"), 0);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_answer_that_does_not_come_within_the_wait_is_an_outage() {
-    let (client, faults) = leasehold::test::memory();
-    faults.delay(SECOND * 5);
+async fn a_reply_that_does_not_come_within_the_wait_is_an_outage() {
+    let (simulation, client) = start().await;
+    simulation.latency(SECOND * 5);
     let start = Instant::now();
     let error = client.lock("a").acquire().wait(SECOND).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert_eq!(start.elapsed(), SECOND);
-    assert_eq!(faults.names(), 0, "the attempt that was carried out is undone");
+    sleep(SECOND * 5).await;
+    assert_eq!(simulation.names(), 1, "the attempt has been carried out");
+    sleep(SECOND * 5).await;
+    assert_eq!(simulation.names(), 0, "and undone");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_answer_that_comes_after_the_lease_is_not_a_lock() {
-    let (client, faults) = leasehold::test::memory();
-    faults.delay(SECOND * 5);
+async fn a_reply_that_comes_after_the_lease_is_not_a_lock() {
+    let (simulation, client) = start().await;
+    simulation.latency(SECOND * 5);
     let error = client.lock("a").acquire().lease(SECOND).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
-    assert_eq!(faults.names(), 0);
+    sleep(SECOND * 10).await;
+    assert_eq!(simulation.names(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_final_and_neither_contention_nor_an_outage() {
-    let (client, faults) = leasehold::test::memory();
+    let (simulation, client) = start().await;
     let lock = client.lock("a");
     let holder = lock.acquire().await.unwrap();
-    let waiter = tokio::spawn(lock.acquire().into_future());
-    tokio::task::yield_now().await;
-    faults.deny();
+    let other = Client::connect(simulation.url()).await.unwrap().lock("a");
+    let waiter = tokio::spawn(other.acquire().into_future());
+    sleep(SECOND).await;
+    simulation.deny();
     for error in [lock.acquire().await.unwrap_err(), lock.try_acquire().await.unwrap_err()] {
         assert!(matches!(error, AcquireError::Failure(Failure::Denied(_))), "{error}");
         assert!(!error.is_transient());
     }
-    // The release is given to the engine, which frees the lock; the waiter is woken and refused.
+    assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Denied(_)))));
     assert!(matches!(holder.release().await, Err(ReleaseError::Unknown(Failure::Denied(_)))));
+    // It looks again when the lease that it saw is over.
     assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Failure(Failure::Denied(_)))));
-    assert_eq!(faults.names(), 0);
+    simulation.clear();
+    sleep(SECOND).await;
+    assert_eq!((simulation.waiters("a"), simulation.names()), (0, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_without_an_answer_is_unknown_and_done() {
-    let (client, faults) = leasehold::test::memory();
+async fn a_release_without_a_reply_is_unknown_and_done() {
+    let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().await.unwrap();
     let lost = guard.lost();
-    faults.lose_reply();
+    simulation.lose_reply();
     assert!(matches!(guard.release().await, Err(ReleaseError::Unknown(_))));
-    assert_eq!(faults.names(), 0);
-    assert!(tokio::time::timeout(SECOND * 60, lost).await.is_err(), "a release is not a loss");
+    assert_eq!(simulation.names(), 0);
+    assert!(timeout(SECOND * 60, lost).await.is_err(), "a release is not a loss");
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_without_an_answer_changes_nothing_for_the_worse() {
-    let (client, faults) = leasehold::test::memory();
-    let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
-    let before = guard.remaining();
-    faults.lose_reply();
-    assert!(matches!(guard.extend(SECOND * 10).await, Err(ExtendError::Failure(_))));
-    assert_eq!(guard.remaining(), before, "only what was told is trusted");
-    faults.lose_hold("a");
+async fn an_extension_without_a_reply_changes_nothing_for_the_worse() {
+    let (simulation, client) = start().await;
+    let guard = client.lock("a").acquire().lease(SECOND * 10).await.unwrap();
+    let (before, begun) = (guard.remaining(), Instant::now());
+    simulation.lose_reply();
+    assert!(matches!(guard.extend(SECOND * 100).await, Err(ExtendError::Failure(_))));
+    assert_eq!(guard.remaining() + begun.elapsed(), before, "only what was told is trusted");
+    sleep(SECOND).await;
+    assert!(guard.is_held() && simulation.lose_hold("a"));
     assert!(matches!(guard.extend(SECOND * 10).await, Err(ExtendError::NotHeld(Loss::Gone))));
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
     for lost in [true, false] {
-        let (client, faults) = leasehold::test::memory();
+        let (simulation, client) = start().await;
         let lock = client.lock("a");
         let guard = lock.acquire().await.unwrap();
-        let again = lock.acquire().as_owner(&guard.owner()).max_hold(SECOND);
+        let again = lock.acquire().as_owner(&guard.owner()).max_hold(SECOND * 10);
         if lost {
-            faults.lose_reply();
+            simulation.lose_reply();
             assert!(again.await.unwrap_err().is_unavailable());
         } else {
-            faults.delay(SECOND / 10);
-            assert!(tokio::time::timeout(SECOND / 100, again.into_future()).await.is_err());
+            simulation.latency(SECOND / 10);
+            assert!(timeout(SECOND / 100, again.into_future()).await.is_err());
         }
-        faults.clear();
-        assert!(guard.is_held() && lock.is_locked().await.unwrap());
-        sleep(SECOND * 2).await;
-        assert!(!guard.is_held(), "the engine may have set the limit");
-        assert!(!lock.is_locked().await.unwrap());
+        simulation.clear();
+        sleep(RECOVERS).await;
+        assert!(guard.is_held() && lock.is_locked().await.unwrap(), "{lost}");
+        assert_eq!(lock.hold_count(&guard.owner()).await.unwrap(), 1, "{lost}");
+        sleep(SECOND * 60).await;
+        assert_eq!(guard.is_held(), lock.is_locked().await.unwrap(), "{lost}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_unanswered_partial_release_takes_no_extension_back() {
-    let (client, faults) = leasehold::test::memory();
+    let (simulation, client) = start().await;
     let lock = client.lock("a");
-    let outer = lock.acquire().lease(SECOND).await.unwrap();
+    let outer = lock.acquire().lease(SECOND * 10).await.unwrap();
     let inner = outer.reenter().await.unwrap();
     outer.extend(SECOND * 60).await.unwrap();
-    faults.lose_reply();
+    simulation.lose_reply();
     assert!(matches!(inner.release().await, Err(ReleaseError::Unknown(_))));
     sleep(SECOND * 30).await;
     assert!(outer.is_held() && lock.is_locked().await.unwrap());
+    assert_eq!(lock.hold_count(&outer.owner()).await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn extensions_whose_answers_overlap_end_as_they_were_asked() {
-    let (client, faults) = leasehold::test::memory();
+async fn extensions_whose_replies_overlap_end_as_they_were_asked() {
+    let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
-    faults.delay(SECOND / 10);
+    simulation.latency(SECOND / 10);
     let (short, long) = (tokio::spawn(guard.extend(SECOND * 2)), tokio::spawn(guard.extend(SECOND * 60)));
     short.await.unwrap().unwrap();
     long.await.unwrap().unwrap();
@@ -187,12 +179,14 @@ async fn extensions_whose_answers_overlap_end_as_they_were_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
-    let (client, faults) = leasehold::test::memory();
-    let lock = client.lock("a");
-    let guard = lock.acquire().lease(SECOND).await.unwrap();
-    faults.delay(SECOND * 2);
+    let (simulation, client) = start().await;
+    let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
+    simulation.latency(SECOND * 3 / 5);
     assert!(matches!(guard.extend(SECOND * 3600).await, Err(ExtendError::NotHeld(Loss::Expired))));
-    assert_eq!(faults.names(), 0);
+    assert_eq!(simulation.names(), 1, "the server has carried it out");
+    simulation.clear();
+    sleep(SECOND).await;
+    assert_eq!(simulation.names(), 0);
 }
 
 #[tokio::test]

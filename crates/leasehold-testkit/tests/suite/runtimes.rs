@@ -7,6 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use leasehold::test::Embedded;
 use leasehold::{AcquireError, Client, Loss};
 
 const LEASE: Duration = Duration::from_millis(50);
@@ -61,16 +62,17 @@ fn waits_and_leases_end_on_a_plain_thread() {
 #[test]
 fn a_guard_is_dropped_outside_and_inside_a_runtime() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).block().unwrap();
     let lock = client.lock("a");
 
     let guard = runtime().block_on(lock.acquire().into_future()).unwrap();
     drop(guard);
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 
     let guard = lock.acquire().block().unwrap();
     runtime().block_on(async move { drop(guard) });
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 
     // A task that dies with its runtime lets go too, and so does one that panics.
     let dying = runtime();
@@ -82,9 +84,9 @@ fn a_guard_is_dropped_outside_and_inside_a_runtime() {
         }
     });
     dying.block_on(tokio::task::yield_now());
-    assert_eq!(faults.names(), 1);
+    assert_eq!(engine.names(), 1);
     drop(dying);
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 }
 
 #[test]
@@ -105,7 +107,8 @@ fn one_client_serves_several_runtimes_and_outlives_the_one_it_was_made_on() {
 
 #[test]
 fn a_waiter_is_woken_across_threads_and_runtimes() {
-    let (client, faults) = leasehold::test::memory();
+    let engine = Embedded::new();
+    let client = Client::connect(engine.url()).block().unwrap();
     let lock = client.lock("a");
     let holder = lock.acquire().block().unwrap();
     let blocked = std::thread::spawn({
@@ -116,13 +119,13 @@ fn a_waiter_is_woken_across_threads_and_runtimes() {
         let lock = lock.clone();
         move || foreign_executor(async move { lock.acquire().await.map(|guard| guard.is_held()) })
     });
-    while faults.waiters("a") < 2 {
+    while engine.waiters("a") < 2 {
         std::thread::yield_now();
     }
     drop(holder);
     assert_eq!(blocked.join().unwrap(), Ok(true));
     assert_eq!(foreign.join().unwrap(), Ok(true));
-    assert_eq!(faults.names(), 0);
+    assert_eq!(engine.names(), 0);
 }
 
 #[tokio::test]

@@ -2,8 +2,6 @@
 
 mod adjust;
 mod aftermath;
-#[cfg(feature = "test-util")]
-pub(crate) mod faulty;
 mod inspect;
 mod line;
 pub(crate) mod memory;

@@ -1,21 +1,24 @@
-//! Dropping a future at every poll, whatever the network does: no hold, no waiter and no wake-up is lost.
+//! Dropping a future at every poll, whatever the network does: no hold, no waiter and no wake-up is lost. The same without a
+//! network, on the engine inside the process.
 
 use std::fmt::Debug;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::test::Simulation;
-use leasehold::{AcquireError, Client};
+use leasehold::test::{Embedded, Simulation};
+use leasehold::{AcquireError, Client, Guard, Owner};
 use leasehold_testkit::primitive::{Held, Primitive};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::{LATENCY, MILLISECOND, NAME, SECOND, connect, soon};
+use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, soon, start};
 use crate::cut::{Cut, Ended, cut_off, everywhere};
 
 /// What happens on the way to the server and back, from the moment when a case begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Network {
+pub(super) enum Network {
+    /// The engine inside the process.
+    No,
     AtOnce,
     Slow,
     FirstReplyLost,
@@ -27,16 +30,24 @@ enum Network {
 }
 
 impl Network {
-    const ALL: &[Self] =
-        &[Self::AtOnce, Self::Slow, Self::FirstReplyLost, Self::RepliesLost, Self::Outage, Self::ActsLate];
+    pub(super) const ALL: &[Self] = &[
+        Self::No,
+        Self::AtOnce,
+        Self::Slow,
+        Self::FirstReplyLost,
+        Self::RepliesLost,
+        Self::Outage,
+        Self::ActsLate,
+    ];
 
-    fn begin(self, simulation: &Arc<Simulation>) {
+    pub(super) fn begin(self, engine: &Engine) {
+        let Engine::Server(simulation) = engine else { return };
         if matches!(self, Self::Slow | Self::Outage | Self::ActsLate) {
             simulation.latency(LATENCY);
         }
         let of = Arc::clone(simulation);
         match self {
-            Self::AtOnce | Self::Slow => {}
+            Self::No | Self::AtOnce | Self::Slow => {}
             Self::FirstReplyLost => simulation.lose_reply(),
             Self::RepliesLost => (0..4).for_each(|_| simulation.lose_reply()),
             Self::Outage => drop(tokio::spawn(async move {
@@ -56,7 +67,7 @@ impl Network {
     /// How long after the end of a case what was begun is over.
     fn settles_in(self) -> Duration {
         match self {
-            Self::AtOnce => MILLISECOND,
+            Self::No | Self::AtOnce => MILLISECOND,
             Self::Slow => LATENCY * 3,
             // Longer than four replies are waited for; shorter than until the first renewal, whose reply could be lost, too, and
             // than a lease of which the client has lost sight.
@@ -65,24 +76,74 @@ impl Network {
     }
 }
 
-/// A server with what the case is about.
-async fn begin(of: Primitive) -> (Arc<Simulation>, Client) {
-    let simulation = Arc::new(Simulation::new());
-    let client = connect(&simulation).await;
+/// What the clients of a case share.
+pub(super) enum Engine {
+    Process(Embedded),
+    Server(Arc<Simulation>),
+}
+
+impl Engine {
+    pub(super) fn new(network: Network) -> Self {
+        match network {
+            Network::No => Self::Process(Embedded::new()),
+            _ => Self::Server(Arc::new(Simulation::new())),
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Client {
+        let url = match self {
+            Self::Process(engine) => engine.url(),
+            Self::Server(simulation) => simulation.url(),
+        };
+        Client::connect(url).await.unwrap()
+    }
+
+    /// Waits until what was begun is over, and ends what goes wrong.
+    pub(super) async fn settle(&self, network: Network) {
+        sleep(network.settles_in()).await;
+        if let Self::Server(simulation) = self {
+            simulation.clear();
+        }
+    }
+
+    /// No acquire waits any more.
+    pub(super) fn nothing_waits(&self, what: impl Debug) {
+        let waiters = match self {
+            Self::Process(engine) => engine.waiters(NAME),
+            Self::Server(simulation) => simulation.waiters(NAME),
+        };
+        assert_eq!(waiters, 0, "{what:?}");
+    }
+
+    /// No name is held or waited for any more.
+    pub(super) fn is_empty(&self, what: impl Debug) {
+        let names = match self {
+            Self::Process(engine) => engine.names(),
+            Self::Server(simulation) => simulation.names(),
+        };
+        assert_eq!(names, 0, "{what:?}");
+    }
+}
+
+/// An engine with what the case is about.
+async fn begin(of: Primitive, network: Network) -> (Engine, Client) {
+    let engine = Engine::new(network);
+    let client = engine.connect().await;
     of.create(&client, NAME).await;
-    (simulation, client)
+    (engine, client)
 }
 
 /// After a case: another client gets it at once, and when it gives it back nothing is left.
-async fn nothing_is_left(of: Primitive, network: Network, simulation: &Simulation, what: impl Debug) {
-    sleep(network.settles_in()).await;
-    simulation.clear();
-    let other = connect(simulation).await;
+async fn nothing_is_left(of: Primitive, network: Network, engine: &Engine, what: impl Debug) {
+    engine.settle(network).await;
+    let what = (of, network, what);
+    engine.nothing_waits(&what);
+    let other = engine.connect().await;
     let held = of.try_acquire(&other, NAME).await.unwrap();
-    let held = held.unwrap_or_else(|| panic!("it is not free: {of:?}, {network:?}, {what:?}"));
+    let held = held.unwrap_or_else(|| panic!("it is not free: {what:?}"));
     held.release().await.unwrap();
     of.remove(&other, NAME).await;
-    assert_eq!(simulation.names(), 0, "{of:?}, {network:?}, {what:?}");
+    engine.is_empty(what);
 }
 
 /// Runs `case` for each of these, on every network and with every place to cut.
@@ -99,12 +160,26 @@ where
 #[tokio::test(start_paused = true)]
 async fn an_acquire_of_a_free_lock_that_is_dropped_leaves_nothing() {
     with_each(Primitive::ALL, |of, network, cut| async move {
-        let (simulation, client) = begin(of).await;
-        network.begin(&simulation);
+        let (engine, client) = begin(of, network).await;
+        network.begin(&engine);
         let ended = cut_off(cut, of.acquire(&client, NAME, None)).await;
         let was_cut = matches!(ended, Ended::Cut);
         drop(ended);
-        nothing_is_left(of, network, &simulation, cut).await;
+        nothing_is_left(of, network, &engine, cut).await;
+        was_cut
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_attempt_that_is_dropped_leaves_nothing() {
+    with_each(Primitive::ALL, |of, network, cut| async move {
+        let (engine, client) = begin(of, network).await;
+        network.begin(&engine);
+        let ended = cut_off(cut, of.try_acquire(&client, NAME)).await;
+        let was_cut = matches!(ended, Ended::Cut);
+        drop(ended);
+        nothing_is_left(of, network, &engine, cut).await;
         was_cut
     })
     .await;
@@ -124,8 +199,8 @@ async fn comes_in(acquire: impl Fn() -> Acquiring) {
 type Acquiring = std::pin::Pin<Box<dyn Future<Output = Result<Held, AcquireError>> + Send>>;
 
 /// When the network begins to be as it is.
-#[derive(Clone, Copy, Debug)]
-enum When {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum When {
     /// When the waiter asks for the first time.
     Asked,
     /// When the lock is released.
@@ -134,88 +209,203 @@ enum When {
 
 /// A holder, the waiter that is cut off, one behind it at the same client, and one at a third client. The holder releases;
 /// the other two waiters get the lock, each long before a waiter would look by itself.
-async fn between_waiters(
+async fn between_waiters<A>(
     of: Primitive,
     network: Network,
     when: When,
-    wait: Option<Duration>,
     cut: Cut,
-) -> bool {
-    let (simulation, client) = begin(of).await;
-    let (holds, third) = (connect(&simulation).await, connect(&simulation).await);
+    acquire: impl FnOnce(Client) -> A,
+) -> bool
+where
+    A: Future<Output = Result<Held, AcquireError>> + Send + 'static,
+{
+    let (engine, client) = begin(of, network).await;
+    let (holds, third) = (engine.connect().await, engine.connect().await);
     let holder = of.acquire(&holds, NAME, None).await.unwrap();
     if let When::Asked = when {
-        network.begin(&simulation);
+        network.begin(&engine);
     }
-    let first = tokio::spawn(cut_off(cut, of.acquire(&client, NAME, wait)));
+    let first = tokio::spawn(cut_off(cut, acquire(client.clone())));
     if let When::Asked = when {
-        sleep(network.settles_in()).await;
-        simulation.clear();
+        engine.settle(network).await;
     }
     sleep(MILLISECOND).await;
     let others = [client, third]
         .map(|client| tokio::spawn(comes_in(move || Box::pin(of.acquire(&client, NAME, None)) as Acquiring)));
     sleep(MILLISECOND).await;
     if let When::Released = when {
-        network.begin(&simulation);
+        network.begin(&engine);
     }
     drop(holder);
     let what = format!("{of:?}, {network:?}, {when:?}, {cut:?}");
+    let mut freed = Instant::now();
     let ended = soon(&format!("the first waiter ends: {what}"), first).await.unwrap();
     let was_cut = matches!(ended, Ended::Cut);
+    if matches!(ended, Ended::Done(Ok(_))) {
+        freed = Instant::now();
+    }
     drop(ended);
     for other in others {
         soon(&format!("another waiter gets the lock: {what}"), other).await.unwrap();
     }
-    nothing_is_left(of, network, &simulation, (when, cut)).await;
+    if network == Network::No {
+        assert_eq!(freed.elapsed(), Duration::ZERO, "every waiter is told by the one before: {what}");
+    }
+    nothing_is_left(of, network, &engine, (when, cut)).await;
     was_cut
+}
+
+/// The first of the waiters waits as long as it takes, or for so long.
+async fn waiting_for(wait: Option<Duration>) {
+    for when in [When::Asked, When::Released] {
+        with_each(Primitive::ALL, |of, network, cut| {
+            between_waiters(of, network, when, cut, move |client| of.acquire(&client, NAME, wait))
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_is_dropped_strands_no_other() {
-    for when in [When::Asked, When::Released] {
-        with_each(Primitive::ALL, |of, network, cut| between_waiters(of, network, when, None, cut)).await;
-    }
+    waiting_for(None).await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_times_out_or_is_dropped_strands_no_other() {
-    let wait = Some(MILLISECOND * 15);
-    for when in [When::Asked, When::Released] {
-        with_each(Primitive::ALL, |of, network, cut| between_waiters(of, network, when, wait, cut)).await;
-    }
+    waiting_for(Some(MILLISECOND * 15)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_dropped_is_carried_out() {
-    with_each(Primitive::ALL, |of, network, cut| async move {
-        let (simulation, client) = begin(of).await;
-        let held = of.acquire(&client, NAME, None).await.unwrap();
-        network.begin(&simulation);
-        let was_cut = matches!(cut_off(cut, held.release()).await, Ended::Cut);
-        nothing_is_left(of, network, &simulation, cut).await;
+async fn a_waiter_of_a_named_owner_that_is_dropped_strands_no_other() {
+    for when in [When::Asked, When::Released] {
+        with_each(Primitive::LOCKS, |of, network, cut| {
+            between_waiters(of, network, when, cut, move |client| async move {
+                of.lock(&client, NAME).acquire().as_owner(&Owner::number(7)).await.map(Held::Lock)
+            })
+        })
+        .await;
+    }
+}
+
+/// Of a lock that is not released: its lease runs out.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_for_the_end_of_a_lease_that_is_dropped_leaves_nothing() {
+    with_each(Primitive::LOCKS, |of, network, cut| async move {
+        let (engine, client) = begin(of, network).await;
+        let holder = of.lock(&engine.connect().await, NAME).acquire().lease(SECOND).await.unwrap();
+        network.begin(&engine);
+        let ended = soon("the waiter ends", cut_off(cut, of.acquire(&client, NAME, None))).await;
+        let was_cut = matches!(ended, Ended::Cut);
+        drop(ended);
+        sleep(SECOND).await;
+        assert!(!holder.is_held());
+        nothing_is_left(of, network, &engine, cut).await;
         was_cut
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_is_dropped_is_carried_out() {
+    with_each(Primitive::ALL, |of, network, cut| async move {
+        let (engine, client) = begin(of, network).await;
+        let held = of.acquire(&client, NAME, None).await.unwrap();
+        network.begin(&engine);
+        let was_cut = matches!(cut_off(cut, held.release()).await, Ended::Cut);
+        nothing_is_left(of, network, &engine, cut).await;
+        was_cut
+    })
+    .await;
+}
+
+async fn entered_twice(of: Primitive, client: &Client) -> (Guard, Guard) {
+    let outer = of.lock(client, NAME).acquire().await.unwrap();
+    let inner = outer.reenter().await.unwrap();
+    (outer, inner)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_one_of_two_counts_that_is_dropped_is_carried_out() {
+    with_each(Primitive::REENTRANT, |of, network, cut| async move {
+        let (engine, client) = begin(of, network).await;
+        let (outer, inner) = entered_twice(of, &client).await;
+        network.begin(&engine);
+        let was_cut = matches!(cut_off(cut, inner.release()).await, Ended::Cut);
+        engine.settle(network).await;
+        let holds = of.lock(&client, NAME).hold_count(&outer.owner()).await.unwrap();
+        assert_eq!(holds, 1, "{of:?}, {network:?}, {cut:?}");
+        assert!(outer.is_held(), "{of:?}, {network:?}, {cut:?}");
+        assert_eq!(outer.release().await.unwrap().holds_left, 0);
+        nothing_is_left(of, network, &engine, cut).await;
+        was_cut
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_in_the_owners_name_that_is_dropped_leaves_nothing() {
+    with_each(Primitive::REENTRANT, |of, network, cut| async move {
+        let (engine, client) = begin(of, network).await;
+        let owner = Owner::number(7);
+        let guard = of.lock(&client, NAME).acquire().as_owner(&owner).await.unwrap();
+        network.begin(&engine);
+        let ended = cut_off(cut, of.lock(&client, NAME).as_owner(&owner).release()).await;
+        drop(guard);
+        nothing_is_left(of, network, &engine, cut).await;
+        matches!(ended, Ended::Cut)
+    })
+    .await;
+}
+
+/// Two futures step on one hold at a time, and one of them is dropped in the middle of its step.
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_that_is_dropped_while_guards_of_its_hold_come_and_go_leaves_nothing() {
+    with_each(Primitive::REENTRANT, |of, network, cut| async move {
+        let (engine, client) = begin(of, network).await;
+        let (outer, inner) = entered_twice(of, &client).await;
+        network.begin(&engine);
+        let reentry = tokio::spawn(cut_off(cut, outer.reenter()));
+        let release = tokio::spawn(inner.release());
+        let third = tokio::spawn(outer.reenter());
+        tokio::task::yield_now().await;
+        drop(outer);
+        let was_cut = matches!(reentry.await.unwrap(), Ended::Cut);
+        drop((release.await.unwrap(), third.await.unwrap()));
+        nothing_is_left(of, network, &engine, cut).await;
+        was_cut
+    })
+    .await;
+}
+
+/// A step that waits for its turn on a hold is given it, and dropped before it can use it.
+#[tokio::test(start_paused = true)]
+async fn a_step_that_is_dropped_when_its_turn_has_come_leaves_nothing() {
+    let (simulation, client) = start().await;
+    let outer = client.lock(NAME).acquire().await.unwrap();
+    simulation.latency(LATENCY);
+    let (first, second) = (begun(outer.reenter()), begun(outer.reenter()));
+    let inner = first.await.unwrap();
+    drop((outer, inner));
+    drop(second);
+    sleep(LATENCY * 3).await;
+    assert_eq!(simulation.names(), 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_re_entry_that_is_dropped_does_not_count() {
     with_each(Primitive::REENTRANT, |of, network, cut| async move {
-        let (simulation, client) = begin(of).await;
-        let outer = of.lock(&client, NAME).acquire().await.unwrap();
-        let inner = outer.reenter().await.unwrap();
-        network.begin(&simulation);
+        let (engine, client) = begin(of, network).await;
+        let (outer, inner) = entered_twice(of, &client).await;
+        network.begin(&engine);
         let ended = cut_off(cut, outer.reenter()).await;
         let was_cut = matches!(ended, Ended::Cut);
         let entered = matches!(ended, Ended::Done(Ok(_)));
-        sleep(network.settles_in()).await;
-        simulation.clear();
+        engine.settle(network).await;
         let holds = of.lock(&client, NAME).hold_count(&outer.owner()).await.unwrap();
         assert_eq!(holds, 2 + u32::from(entered), "{of:?}, {network:?}, {cut:?}");
         assert!(outer.is_held() && inner.is_held(), "{of:?}, {network:?}, {cut:?}");
         drop((ended, outer, inner));
-        nothing_is_left(of, network, &simulation, cut).await;
+        nothing_is_left(of, network, &engine, cut).await;
         was_cut
     })
     .await;
@@ -224,12 +414,12 @@ async fn a_re_entry_that_is_dropped_does_not_count() {
 #[tokio::test(start_paused = true)]
 async fn an_extension_that_is_dropped_keeps_no_lock_that_is_given_back() {
     with_each(Primitive::LOCKS, |of, network, cut| async move {
-        let (simulation, client) = begin(of).await;
+        let (engine, client) = begin(of, network).await;
         let guard = of.lock(&client, NAME).acquire().lease(SECOND * 20).await.unwrap();
-        network.begin(&simulation);
+        network.begin(&engine);
         let was_cut = matches!(cut_off(cut, guard.extend(SECOND * 600)).await, Ended::Cut);
         drop(guard);
-        nothing_is_left(of, network, &simulation, cut).await;
+        nothing_is_left(of, network, &engine, cut).await;
         was_cut
     })
     .await;

@@ -30,7 +30,7 @@ use self::key::Key;
 use self::primitive::{Exclusive, Holdable, Waited};
 pub(crate) use self::shared::SCHEME;
 #[cfg(feature = "test-util")]
-pub(crate) use self::shared::register;
+pub(crate) use self::shared::shared;
 use self::slot::Slot;
 use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;

@@ -405,6 +405,14 @@ impl Queues {
         }
     }
 
+    /// How many wait for what has this name.
+    #[cfg(feature = "test-util")]
+    pub(super) fn waiters(&self, name: &str) -> usize {
+        let state = self.state();
+        let queues = state.queues.iter().filter(|((target, _), _)| target.name.as_str() == name);
+        queues.map(|(_, queue)| queue.line.len()).sum()
+    }
+
     fn is_denied(&self) -> bool {
         self.denied.load(Ordering::Relaxed)
     }

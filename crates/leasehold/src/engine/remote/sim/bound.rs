@@ -26,6 +26,7 @@ pub(super) fn open(service: Service, name: &str, options: &Options) -> Opening {
     let (server, linger) = (shared(name), options.linger);
     Box::pin(async move {
         let remote = Remote::embed(linger, |events| BoundStore::new(service, &server, events)).await?;
+        remote.inner.store.base.show_waiters(&remote.inner.queues);
         Ok(Arc::new(remote) as Arc<dyn Engine>)
     })
 }

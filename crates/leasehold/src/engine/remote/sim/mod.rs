@@ -5,15 +5,22 @@
 //! tokio's paused clock a simulation takes no time.
 
 mod bound;
+mod embedded;
 pub(crate) mod example;
 mod faults;
 mod link;
 mod server;
 mod sessions;
+mod simulation;
 mod store;
+mod takeover;
 
-pub(crate) use self::faults::SimFaults;
-pub(crate) use self::server::{SimServer, shared};
+pub use self::embedded::Embedded;
+use self::faults::SimFaults;
+pub(crate) use self::server::SimServer;
+use self::server::shared;
+pub use self::simulation::Simulation;
+pub(crate) use self::store::SCHEME;
 #[cfg(test)]
 pub(crate) use self::store::SimStore;
-pub(crate) use self::store::{SCHEME, all_shards, shard_of};
+pub use self::takeover::Takeover;

@@ -113,6 +113,11 @@ impl SimServer {
         }
     }
 
+    /// How many acquires of all clients wait for what has this name.
+    pub(super) fn waiters(&self, name: &str) -> usize {
+        self.clients().iter().map(|client| client.waiters(name)).sum()
+    }
+
     /// The state of the locks, to look at.
     pub(crate) fn memory(&self) -> Arc<Memory> {
         Arc::clone(&self.state().memory)

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -13,6 +13,7 @@ use super::server::OwnedTake;
 use super::sessions::Service;
 use super::{SimServer, bound, shared};
 use crate::engine::remote::Remote;
+use crate::engine::remote::queues::Queues;
 use crate::engine::remote::store::{
     By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Traits,
     Verdict, Wake, Watch, report,
@@ -62,6 +63,8 @@ pub(crate) struct Listener {
     state: Mutex<Listening>,
     messages: UnboundedSender<Message>,
     rejected: UnboundedSender<Box<dyn Job>>,
+    /// The waiters of the client. A server does not know of them, a test may.
+    queues: OnceLock<Weak<Queues>>,
 }
 
 /// Invariant: a link is here as long as its shard is reachable for this client.
@@ -122,6 +125,11 @@ impl Listener {
         link.iter().for_each(Link::cut);
     }
 
+    /// How many acquires of this client wait for what has this name.
+    pub(super) fn waiters(&self, name: &str) -> usize {
+        self.queues.get().and_then(Weak::upgrade).map_or(0, |queues| queues.waiters(name))
+    }
+
     fn state(&self) -> MutexGuard<'_, Listening> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -131,10 +139,16 @@ impl SimStore {
     pub(crate) fn new(server: &Arc<SimServer>, events: Weak<dyn Events>) -> Self {
         let (messages, comes) = unbounded_channel();
         let (rejected, rejects) = unbounded_channel();
-        let client = Arc::new(Listener { state: Mutex::default(), messages, rejected });
+        let client =
+            Arc::new(Listener { state: Mutex::default(), messages, rejected, queues: OnceLock::new() });
         server.join(&client);
         let (server, begun) = (Arc::clone(server), Mutex::new(Some((comes, rejects))));
         Self { server, client, events, begun, closed: Notify::new() }
+    }
+
+    /// Lets a test count the waiters in these queues.
+    pub(super) fn show_waiters(&self, queues: &Arc<Queues>) {
+        self.client.queues.get_or_init(|| Arc::downgrade(queues));
     }
 
     pub(super) fn request<T: Send + 'static>(
@@ -259,6 +273,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
         let server = shared(url.trim_start_matches("sim:"));
         Ok(Box::pin(async move {
             let remote = Remote::embed(options.linger, |events| SimStore::new(&server, events)).await?;
+            remote.inner.store.show_waiters(&remote.inner.queues);
             Ok(Arc::new(remote) as Arc<dyn Engine>)
         }))
     },

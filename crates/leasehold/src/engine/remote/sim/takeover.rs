@@ -1,0 +1,51 @@
+//! A lock in the hands of a client that the code under test knows nothing of.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::SimServer;
+use super::server::OwnedTake;
+use crate::client_id::ClientId;
+use crate::engine::remote::store::Take;
+use crate::engine::{Kind, RwOptions, Spot, Target};
+use crate::error::Invalid;
+use crate::name::Name;
+use crate::owner::Owner;
+
+/// A lock that another client has taken over: its until this is dropped.
+#[must_use = "the lock is free again when this is dropped"]
+pub struct Takeover {
+    server: Arc<SimServer>,
+    spot: Spot,
+}
+
+impl Takeover {
+    pub(super) fn new(server: &Arc<SimServer>, name: Name) -> Self {
+        let owner = Owner::unique().at(ClientId::random());
+        let spot = Spot { target: Target::new(Kind::Lock, name), owner, amount: 1 };
+        let take = Take {
+            spot: &spot,
+            held: 0,
+            length: Invalid::LONGEST_LEASE,
+            steal: true,
+            fenced: false,
+            queue: None,
+            rw: RwOptions::default(),
+            waits: false,
+        };
+        server.take(&OwnedTake::new(&take)).expect("a lock can be taken by force");
+        Self { server: Arc::clone(server), spot }
+    }
+}
+
+impl Drop for Takeover {
+    fn drop(&mut self) {
+        self.server.lower(&self.spot, 0);
+    }
+}
+
+impl fmt::Debug for Takeover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Takeover").field("name", &self.spot.target.name).finish_non_exhaustive()
+    }
+}
