@@ -45,10 +45,9 @@ pub(crate) type Redis = Remote<RedisStore>;
 
 impl Redis {
     pub(crate) async fn open(address: Address, options: Options) -> Result<Self, Failure> {
-        let Options { label, connect_timeout, response_timeout, linger } = options;
-        let callers = Handle::try_current().ok();
-        let demotions = Arc::default();
-        let settings = Settings { address, label, connect_timeout, response_timeout, callers, demotions };
+        let linger = options.linger;
+        let settings =
+            Settings { address, options, callers: Handle::try_current().ok(), demotions: Arc::default() };
         Self::connect(linger, |events| RedisStore::new(settings, events)).await
     }
 }

@@ -30,22 +30,22 @@ pub(super) fn take(take: &Take<'_>) -> Call {
 }
 
 pub(super) fn give(Spot { target, owner, .. }: &Spot, from: u32, length: Duration) -> Call {
-    on(&RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(keys::channel(target))
+    on(&RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(target))
 }
 
 pub(super) fn lower(Spot { target, owner, .. }: &Spot, to: u32) -> Call {
-    on(&ABANDON, target).arg(owner).arg(to).arg(keys::channel(target))
+    on(&ABANDON, target).arg(owner).arg(to).arg(keys::Channel(target))
 }
 
 pub(super) fn force(target: &Target) -> Call {
-    on(&FORCE, target).arg(keys::channel(target))
+    on(&FORCE, target).arg(keys::Channel(target))
 }
 
 /// Says of waiters, grouped by their locks, that they live.
 pub(in super::super) fn heartbeat(waiters: &[(Target, Vec<(OwnerId, Duration)>)]) -> Call {
     waiters.iter().fold(Call::new(&BEAT), |call, (target, waiters)| {
         let call = keys::queue(target).iter().fold(call.key(target.name.as_str()), |call, key| call.key(key));
-        let call = call.arg(keys::channel(target)).arg(waiters.len());
+        let call = call.arg(keys::Channel(target)).arg(waiters.len());
         waiters.iter().fold(call, |call, (owner, wait)| call.arg(owner).arg(wait.as_millis()))
     })
 }

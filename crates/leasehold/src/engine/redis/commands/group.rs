@@ -34,7 +34,7 @@ pub(super) fn lower(spot: &Spot, to: u32) -> Call {
 
 fn leave(Spot { target, owner, .. }: &Spot, from: &str, to: u32, length: Duration) -> Call {
     let call = Call::new(&LEAVE).key(target.name.as_str()).arg(owner).arg(from).arg(to);
-    fields(call.arg(length.as_millis()).arg(keys::channel(target)), target)
+    fields(call.arg(length.as_millis()).arg(keys::Channel(target)), target)
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
@@ -51,7 +51,7 @@ pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
 }
 
 pub(super) fn force(target: &Target) -> Call {
-    fields(Call::new(&FORCE).key(target.name.as_str()).arg(keys::channel(target)), target)
+    fields(Call::new(&FORCE).key(target.name.as_str()).arg(keys::Channel(target)), target)
 }
 
 fn fields(call: Call, target: &Target) -> Call {

@@ -16,7 +16,7 @@ static COUNT: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "l
 static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "leased_prelude.lua" "leased.lua");
 
 fn on(script: &'static Script, target: &Target) -> Call {
-    Call::new(script).key(target.name.as_str()).key(&keys::permits(target)).arg(keys::channel(target))
+    Call::new(script).key(target.name.as_str()).key(&keys::permits(target)).arg(keys::Channel(target))
 }
 
 pub(super) fn take(take: &Take<'_>) -> Call {

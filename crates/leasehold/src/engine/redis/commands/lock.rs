@@ -34,11 +34,11 @@ pub(in super::super) fn take_all(takes: &[Take<'_>]) -> Call {
 
 pub(super) fn give(Spot { target, owner, .. }: &Spot, from: u32, length: Duration) -> Call {
     let call = Call::new(&RELEASE).key(target.name.as_str());
-    call.arg(owner).arg(from).arg(whole(length)).arg(keys::channel(target))
+    call.arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(target))
 }
 
 pub(super) fn lower(Spot { target, owner, .. }: &Spot, to: u32) -> Call {
-    Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(to).arg(keys::channel(target))
+    Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(to).arg(keys::Channel(target))
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
@@ -57,7 +57,7 @@ pub(super) fn query(target: &Target) -> Call {
 }
 
 pub(super) fn force(target: &Target) -> Call {
-    Call::new(&FORCE).key(target.name.as_str()).arg(keys::channel(target))
+    Call::new(&FORCE).key(target.name.as_str()).arg(keys::Channel(target))
 }
 
 /// What came of taking several locks of one owner.

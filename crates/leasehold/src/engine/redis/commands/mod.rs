@@ -129,7 +129,7 @@ pub(super) fn change(target: &Target, change: &Change) -> Call {
         Kind::Latch => Call::new(&LATCH).key(target.name.as_str()).key(&keys::requests(target)),
         kind => no_such(kind),
     };
-    let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::channel(target));
+    let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::Channel(target));
     match &change.adjust {
         Adjust::TrySet { count, ttl: None } => call.arg("set").arg(count),
         Adjust::TrySet { count, ttl: Some(ttl) } => call.arg("set").arg(count).arg(whole(*ttl)),

@@ -21,7 +21,7 @@ pub(super) fn read(take: &Take<'_>) -> Call {
     let Spot { target, owner, .. } = take.spot;
     let call = on(&READ, target);
     let call = if take.rw.prefer_writers { call.key(&keys::mark(target)) } else { call };
-    let steal = if take.steal { keys::channel(target).to_string() } else { String::new() };
+    let steal = if take.steal { keys::Channel(target).to_string() } else { String::new() };
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(steal)
 }
 
@@ -51,13 +51,13 @@ pub(super) fn lower(spot: &Spot, to: u32) -> Call {
 fn leave(spot: &Spot, from: &str, to: u32, length: Duration) -> Call {
     let Spot { target, owner, .. } = spot;
     let call = on(&LEAVE, target).arg(owner).arg(half(target.kind)).arg(from).arg(to);
-    call.arg(length.as_millis()).arg(keys::channel(target))
+    call.arg(length.as_millis()).arg(keys::Channel(target))
 }
 
 pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Call {
     holds.iter().fold(Call::new(&RENEW).arg(half(kind)), |call, (spot, length)| {
         let Spot { target, owner, .. } = spot;
-        call.key(target.name.as_str()).arg(keys::tagged(&target.name)).arg(owner).arg(length.as_millis())
+        call.key(target.name.as_str()).arg(keys::Tagged(&target.name)).arg(owner).arg(length.as_millis())
     })
 }
 
@@ -67,12 +67,12 @@ pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
 }
 
 pub(super) fn force(target: &Target) -> Call {
-    on(&FORCE, target).arg(half(target.kind)).arg(keys::channel(target))
+    on(&FORCE, target).arg(half(target.kind)).arg(keys::Channel(target))
 }
 
 /// Takes away the flag of a writer that waits no longer.
 pub(in super::super) fn unflag(Spot { target, owner, .. }: &Spot) -> Call {
-    Call::new(&UNMARK).key(&keys::mark(target)).arg(owner).arg(keys::channel(target))
+    Call::new(&UNMARK).key(&keys::mark(target)).arg(owner).arg(keys::Channel(target))
 }
 
 /// Whether an attempt leaves a flag that a writer waits if it is not granted.
@@ -81,7 +81,7 @@ pub(in super::super) fn flags_writer(take: &Take<'_>) -> bool {
 }
 
 fn on(script: &'static Script, target: &Target) -> Call {
-    Call::new(script).key(target.name.as_str()).arg(keys::tagged(&target.name))
+    Call::new(script).key(target.name.as_str()).arg(keys::Tagged(&target.name))
 }
 
 fn half(kind: Kind) -> &'static str {

@@ -26,7 +26,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
 
 /// Gives back all that is held.
 pub(super) fn give(Spot { target, owner, .. }: &Spot) -> Call {
-    on(&GIVE, target).arg(owner).arg(keys::channel(target))
+    on(&GIVE, target).arg(owner).arg(keys::Channel(target))
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {

@@ -25,7 +25,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
 }
 
 pub(super) fn give(Spot { target, owner, .. }: &Spot) -> Call {
-    Call::compare_and_delete(&RELEASE).key(target.name.as_str()).arg(owner).arg(keys::channel(target))
+    Call::compare_and_delete(&RELEASE).key(target.name.as_str()).arg(owner).arg(keys::Channel(target))
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {

@@ -10,6 +10,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
+use super::super::Options;
 use super::super::address::{Address, Place};
 use super::pipeline::{Pipeline, PushHandler};
 use super::request::{Call, Delete};
@@ -20,9 +21,7 @@ use crate::error::Failure;
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     pub(crate) address: Address,
-    pub(crate) label: String,
-    pub(crate) connect_timeout: Duration,
-    pub(crate) response_timeout: Duration,
+    pub(crate) options: Options,
     /// The runtime on which the client was made, if it was made on one.
     pub(crate) callers: Option<Handle>,
     /// Counts how often the server of a connection was found to be a replica. The other connection leads to the same.
@@ -32,14 +31,16 @@ pub(crate) struct Settings {
 impl Settings {
     /// Opens a connection. What the server pushes is told to `on_push`; what comes with it ends when the connection does.
     pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
-        let limit = self.connect_timeout;
+        let limit = self.options.connect_timeout;
         let late = || Failure::Unavailable(format!("no connection within {limit:?}"));
         tokio::time::timeout(limit, self.connect(on_push)).await.unwrap_or_else(|_| Err(late()))
     }
 
     async fn connect(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
         let stream = match &self.address.place {
-            Place::Tcp(host, port) => connect_tcp(host, *port, self.connect_timeout).await.map(Stream::Tcp),
+            Place::Tcp(host, port) => {
+                connect_tcp(host, *port, self.options.connect_timeout).await.map(Stream::Tcp)
+            }
             #[cfg(unix)]
             Place::Unix(path) => tokio::net::UnixStream::connect(path).await.map(Stream::Unix),
             #[cfg(not(unix))]
@@ -57,9 +58,9 @@ impl Settings {
         let setinfo = || Call::command("CLIENT").arg("SETINFO");
         drop(send(setinfo().arg("LIB-NAME").arg("leasehold")));
         drop(send(setinfo().arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"))));
-        if !self.label.is_empty() {
+        if !self.options.label.is_empty() {
             let name: String =
-                self.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
+                self.options.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
             drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
         }
         let hello = hello.await.map_err(|error| self.refused(error.into()))?;

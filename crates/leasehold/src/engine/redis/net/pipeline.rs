@@ -59,6 +59,7 @@ type Answer = Option<Reply>;
 /// Something that was not asked for.
 pub(crate) type Push = Vec<Value>;
 
+#[derive(Default)]
 struct State {
     /// What is to be written, and of how many commands.
     out: Vec<u8>,
@@ -71,7 +72,7 @@ struct State {
     /// The first reply to the first of them, if it has two.
     deleted: Option<Answer>,
     /// When there was last progress in what the server says.
-    heard: Instant,
+    heard: Option<Instant>,
     /// After how long a silence a caller wants the connection to end, if before the response time-out.
     doubt: Option<Duration>,
     ended: bool,
@@ -80,8 +81,9 @@ struct State {
 }
 
 /// Who writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Writer {
+    #[default]
     Nobody,
     /// A task on some runtime will, or whoever comes before it.
     Deferred,
@@ -113,22 +115,10 @@ impl Pipeline {
         on_push: PushHandler,
         alive: oneshot::Sender<Infallible>,
     ) -> Self {
-        let state = State {
-            out: Vec::new(),
-            unsent: 0,
-            writer: Writer::Nobody,
-            expected: VecDeque::new(),
-            delete: None,
-            deleted: None,
-            heard: now(),
-            doubt: None,
-            ended: false,
-            failure: None,
-        };
         let inner = Arc::new(Inner {
             stream,
             settings,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             bell: Notify::new(),
             begun: Notify::new(),
             doubted: Notify::new(),
@@ -368,7 +358,7 @@ impl Inner {
         let mut failure = None;
         let mut state = self.state();
         if reader.progress {
-            state.heard = now();
+            state.heard = Some(now());
         }
         for frame in reader.frames.drain(..) {
             let mut answer = match frame {
@@ -449,7 +439,7 @@ impl Inner {
                 return failure;
             }
             let mut state = self.state();
-            let timeout = self.settings.response_timeout;
+            let timeout = self.settings.options.response_timeout;
             let limit = state.doubt.take().map_or(timeout, |doubt| doubt.min(timeout));
             let late = |limit| Failure::Unavailable(format!("no answer within {limit:?}"));
             if state.silent_since().is_some_and(|since| since.elapsed() >= limit) {
@@ -476,7 +466,7 @@ impl Inner {
         let state = self.state();
         let awaited = state.expected.iter().find(|expected| expected.request.on_reply.is_awaited());
         let since = [state.silent_since(), awaited.map(|expected| expected.since)];
-        since.into_iter().flatten().min()?.checked_add(self.settings.response_timeout)
+        since.into_iter().flatten().min()?.checked_add(self.settings.options.response_timeout)
     }
 
     fn end(&self, failure: &Failure) {
@@ -517,7 +507,7 @@ async fn read_on_callers_runtime(inner: Weak<Inner>) {
 impl State {
     /// Since when a reply is due and nothing was heard.
     fn silent_since(&self) -> Option<Instant> {
-        self.expected.front().map(|first| first.since.max(self.heard))
+        self.expected.front().and_then(|first| self.heard.max(Some(first.since)))
     }
 
     /// Takes what is to be written; false if there is nothing, and then nobody writes any more.

@@ -1,7 +1,7 @@
 //! The protocol of the server, RESP3, on a socket: words that go out, frames that come in.
 
-use std::fmt::{self, Display, Write as _};
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Write as _};
 use std::net::Shutdown;
 
 use socket2::SockRef;
@@ -213,11 +213,13 @@ pub(crate) struct Words {
 
 impl Words {
     pub(crate) fn push(&mut self, word: impl Display) {
-        let mut short = Short { bytes: [0; 64], length: 0 };
-        if write!(short, "{word}").is_ok() {
-            self.push_bytes(&short.bytes[..short.length]);
-        } else {
-            self.push_bytes(word.to_string().as_bytes());
+        // Its length is not known before it is written. Most are numbers and owners.
+        let mut short = [0; 64];
+        let mut room = &mut short[..];
+        let (written, left) = (write!(room, "{word}"), room.len());
+        match written {
+            Ok(()) => self.push_bytes(&short[..short.len() - left]),
+            Err(_) => self.push_bytes(word.to_string().as_bytes()),
         }
     }
 
@@ -251,21 +253,6 @@ impl Words {
 
 /// How much room is made for words at first.
 const USUAL: usize = 128;
-
-/// Room for a word whose length is not known before it is written. Most are numbers and owners.
-struct Short {
-    bytes: [u8; 64],
-    length: usize,
-}
-
-impl fmt::Write for Short {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.length + text.len();
-        self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
 
 /// Writes that a command of so many words follows …
 pub(crate) fn begin(out: &mut Vec<u8>, words: usize) {

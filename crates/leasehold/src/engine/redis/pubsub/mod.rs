@@ -79,18 +79,18 @@ impl Subscriber {
     /// Subscribes and unsubscribes until the subscriptions are those that are wanted.
     async fn follow(&self, connection: &Pipeline) -> Result<(), StoreError> {
         loop {
-            let changes = self.subscriptions.take_changes();
-            if changes.subscribe.is_empty() && changes.unsubscribe.is_empty() {
+            let (subscribe, unsubscribe) = self.subscriptions.take_changes();
+            if subscribe.is_empty() && unsubscribe.is_empty() {
                 return Ok(());
             }
-            for channels in changes.unsubscribe.chunks(CHUNK) {
+            for channels in unsubscribe.chunks(CHUNK) {
                 match connection.listen(false, channels).await {
                     // Messages that are not wanted do no harm.
                     Ok(()) | Err(StoreError::Refused(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
-            for channels in changes.subscribe.chunks(CHUNK) {
+            for channels in subscribe.chunks(CHUNK) {
                 match connection.listen(true, channels).await {
                     Ok(()) => {
                         let topics = self.subscriptions.subscribed(channels);
