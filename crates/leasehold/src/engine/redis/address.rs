@@ -91,11 +91,8 @@ fn unknown(key: &str, query: &str) -> UrlError {
 
 impl Address {
     /// A text of the server, without the password.
-    pub(crate) fn without_password(&self, text: String) -> String {
-        match &self.password {
-            Some(password) if text.contains(password) => text.replace(password, "***"),
-            _ => text,
-        }
+    pub(crate) fn without_password(&self, text: &str) -> String {
+        self.password.as_ref().map_or_else(|| text.to_owned(), |password| text.replace(password, "***"))
     }
 
     /// Whether a text of the server has the beginning of the password in it, as one has that was cut off.

@@ -6,33 +6,23 @@ use crate::engine::remote::store::Topic;
 use crate::engine::{Kind, Target};
 use crate::name::Name;
 
-/// The name as a part of other names: in braces, so that all of them live in one slot of a cluster.
-pub(super) fn tagged(name: &Name) -> Tagged<'_> {
-    Tagged(name.as_str())
-}
-
-/// The channel on which it is announced that a target may be free; of a spin lock that is nobody's business.
-pub(super) fn channel(target: &Target) -> Channel<'_> {
-    Channel(target)
-}
-
-/// What [`tagged`] writes.
-pub(super) struct Tagged<'a>(&'a str);
+/// A name as a part of other names: in braces, so that all of them live in one slot of a cluster.
+pub(super) struct Tagged<'a>(pub(super) &'a Name);
 
 impl Display for Tagged<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Self(name) = self;
+        let name = self.0.as_str();
         if name.contains('{') { f.write_str(name) } else { write!(f, "{{{name}}}") }
     }
 }
 
-/// What [`channel`] writes.
-pub(super) struct Channel<'a>(&'a Target);
+/// The channel on which it is announced that a target may be free; of a spin lock that is not announced.
+pub(super) struct Channel<'a>(pub(super) &'a Target);
 
 impl Display for Channel<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Target { kind, name, .. } = self.0;
-        let tag = tagged(name);
+        let tag = Tagged(name);
         match kind {
             Kind::Lock | Kind::Fair | Kind::Group => write!(f, "redisson_lock__channel:{tag}"),
             Kind::Spin => Ok(()),
@@ -47,45 +37,45 @@ impl Display for Channel<'_> {
 
 /// The channel of the messages of a topic.
 pub(super) fn waiting_channel((target, owner): &Topic) -> String {
-    let channel = channel(target);
+    let channel = Channel(target);
     owner.map_or_else(|| channel.to_string(), |owner| format!("{channel}:{owner}"))
 }
 
 /// The queue of a fair lock, when its waiters are presumed dead, which of ours live, and how long they wait.
 pub(super) fn queue(target: &Target) -> [String; 4] {
     ["redisson_lock_queue", "redisson_lock_timeout", "leasehold_lock_marks", "leasehold_lock_waits"]
-        .map(|key| format!("{key}:{}", tagged(&target.name)))
+        .map(|key| format!("{key}:{}", Tagged(&target.name)))
 }
 
 /// The key that counts the tokens of a lock.
 pub(super) fn token(target: &Target) -> String {
-    format!("redisson_lock_token:{}", tagged(&target.name))
+    format!("redisson_lock_token:{}", Tagged(&target.name))
 }
 
 /// The key that has the greatest token with which a value was written.
 pub(super) fn fence(key: &Name) -> String {
-    format!("leasehold_fence:{}", tagged(key))
+    format!("leasehold_fence:{}", Tagged(key))
 }
 
 /// The key that says that a writer waits and new readers should not come in. Redisson has none.
 pub(super) fn mark(target: &Target) -> String {
-    format!("leasehold_rwlock_waiting:{}", tagged(&target.name))
+    format!("leasehold_rwlock_waiting:{}", Tagged(&target.name))
 }
 
 /// The key of the permits that are taken, and until when.
 pub(super) fn permits(target: &Target) -> String {
-    format!("{}:timeout", tagged(&target.name))
+    format!("{}:timeout", Tagged(&target.name))
 }
 
 /// The record of who has how many permits of a semaphore. Ours alone: others count without it.
 pub(super) fn record(target: &Target) -> String {
-    format!("leasehold_permits:{}", tagged(&target.name))
+    format!("leasehold_permits:{}", Tagged(&target.name))
 }
 
 /// The results of requests that may have to be answered once more. They outlast what was changed, so that nothing is done
 /// again to what takes its place.
 pub(super) fn requests(target: &Target) -> String {
-    let tag = tagged(&target.name);
+    let tag = Tagged(&target.name);
     if target.kind == Kind::Latch {
         format!("leasehold_latch:{tag}")
     } else {
@@ -105,7 +95,7 @@ mod tests {
             ("{x}:y", "redisson_lock__channel:{x}:y"),
         ] {
             let target = Target::new(Kind::Lock, Name::new("", name).unwrap());
-            assert_eq!(channel(&target).to_string(), expected);
+            assert_eq!(Channel(&target).to_string(), expected);
         }
     }
 
@@ -116,7 +106,7 @@ mod tests {
             ("{a}b", "redisson_countdownlatch__channel__{{a}b}"),
         ] {
             let target = Target::new(Kind::Latch, Name::new("", name).unwrap());
-            assert_eq!(channel(&target).to_string(), expected);
+            assert_eq!(Channel(&target).to_string(), expected);
         }
     }
 }

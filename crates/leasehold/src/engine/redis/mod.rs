@@ -7,35 +7,28 @@ mod address;
 mod commands;
 mod keys;
 mod net;
-mod on_reply;
 mod pubsub;
 mod queue_heartbeat;
-mod script;
-mod topology;
-mod waiting_writers;
 
+use std::collections::HashSet;
 use std::fmt;
-use std::sync::{Arc, Weak};
+use std::marker::PhantomData;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
 
 pub(crate) use self::address::Address;
-use self::net::Settings;
-use self::net::resp::Value;
-use self::on_reply::{Taking, decoded};
+use self::net::{Call, Node, OnReply, Reply, Settings, Value};
 use self::pubsub::{Subscriber, Subscriptions};
 use self::queue_heartbeat::QueueHeartbeat;
-use self::script::Call;
-use self::topology::Topology;
-use self::waiting_writers::WaitingWriters;
 use super::remote::Remote;
 use super::remote::store::{
-    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, Take, Taken, TakenAll, Topic, Traits, Verdict,
-    Wake, Watch,
+    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Tell, Topic,
+    Traits, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
-use super::{Change, Engine, Facts, Kind, Profile, Question, Spot, Target};
+use super::{Change, Engine, Facts, Kind, Profile, Question, Queueing, Spot, Target};
 use crate::error::Failure;
 use crate::name::Name;
 
@@ -57,10 +50,9 @@ pub(crate) type Redis = Remote<RedisStore>;
 
 impl Redis {
     pub(crate) async fn open(address: Address, options: Options) -> Result<Self, Failure> {
-        let Options { label, connect_timeout, response_timeout, linger } = options;
-        let callers = Handle::try_current().ok();
-        let demotions = Arc::default();
-        let settings = Settings { address, label, connect_timeout, response_timeout, callers, demotions };
+        let linger = options.linger;
+        let settings =
+            Settings { address, options, callers: Handle::try_current().ok(), demotions: Arc::default() };
         Self::connect(linger, |events| RedisStore::new(settings, events)).await
     }
 }
@@ -78,8 +70,34 @@ pub(crate) struct RedisStore {
 struct Parts {
     topology: Topology,
     heartbeat: QueueHeartbeat,
-    waiting_writers: WaitingWriters,
+    // Invariant: a writer is here from before its flag, which keeps new readers out, can be left until after it is gone.
+    flagged: Mutex<HashSet<Spot>>,
     events: Weak<dyn Events>,
+}
+
+impl Parts {
+    fn flagged(&self) -> MutexGuard<'_, HashSet<Spot>> {
+        self.flagged.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The servers behind one URL. A closed set, so an enum.
+enum Topology {
+    /// One server has all locks.
+    Single(Node),
+}
+
+impl Topology {
+    /// The server that has a target.
+    fn node(&self, _target: &Target) -> &Node {
+        self.any()
+    }
+
+    /// A server, whichever it is.
+    fn any(&self) -> &Node {
+        let Self::Single(node) = self;
+        node
+    }
 }
 
 impl RedisStore {
@@ -87,28 +105,20 @@ impl RedisStore {
         let subscriptions = Arc::<Subscriptions>::default();
         let subscriber =
             Subscriber { settings: settings.clone(), subscriptions, events: Weak::clone(&events) };
-        let parts = Parts {
-            topology: Topology::single(settings, Weak::clone(&events)),
-            heartbeat: QueueHeartbeat::default(),
-            waiting_writers: WaitingWriters::default(),
-            events,
-        };
-        Self { parts: Arc::new(parts), subscriber }
+        let topology = Topology::Single(Node::new(settings, Shard::ONLY, Weak::clone(&events)));
+        let (heartbeat, flagged) = Default::default();
+        Self { parts: Arc::new(Parts { topology, heartbeat, flagged, events }), subscriber }
     }
 
-    /// Sends a call about a target. Nothing is sent for what its kind does not have.
+    /// Sends a call about a target.
     fn send<T: 'static>(
         &self,
         target: &Target,
-        call: Option<Call>,
+        call: Call,
         done: impl Done<T>,
         decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
     ) {
-        let lane = self.parts.topology.lane(target);
-        match call {
-            Some(call) => lane.send(call, decoded(done, decode)),
-            None => lane.reject(decoded(done, decode)),
-        }
+        self.parts.topology.node(target).send(call, decoded(done, decode));
     }
 }
 
@@ -138,19 +148,15 @@ impl Store for RedisStore {
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
-        let lane = self.parts.topology.lane(&take.spot.target);
-        let taking = Taking::new(&self.parts, take).completing(done);
-        match commands::take(take) {
-            Some(call) => lane.send(call, taking),
-            None => lane.reject(taking),
-        }
+        let node = self.parts.topology.node(&take.spot.target);
+        node.send(commands::take(take), Taking::new(&self.parts, take).completing(done));
     }
 
     fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
         let Take { spot: Spot { target, owner, .. }, fenced, .. } = &takes[0];
         let (owner, fenced, locks) = (*owner, *fenced, takes.len());
-        let decode = move |reply: Value| commands::tokens(&reply, owner, locks, fenced);
-        self.send(target, Some(commands::take_all(takes)), done, decode);
+        let decode = move |reply: Value| commands::taken_all(&reply, owner, locks, fenced);
+        self.send(target, commands::take_all(takes), done, decode);
     }
 
     fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>) {
@@ -174,8 +180,7 @@ impl Store for RedisStore {
     fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
         let kind = spot.target.kind;
         let on_reply = decoded(done, move |reply| commands::given(reply, kind));
-        let lane = self.parts.topology.lane(&spot.target);
-        commands::lower(spot, to).is_none_or(|call| lane.send_source(call, on_reply))
+        self.parts.topology.node(&spot.target).send_source(commands::lower(spot, to), on_reply)
     }
 
     fn renew(&self, kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>) {
@@ -184,8 +189,8 @@ impl Store for RedisStore {
         }
     }
 
-    fn doubt(&self, shard: Shard, silence: Duration) {
-        self.parts.topology.lane_of(shard).doubt(silence);
+    fn doubt(&self, _shard: Shard, silence: Duration) {
+        self.parts.topology.any().doubt(silence);
     }
 
     fn force(&self, target: &Target, done: impl Done<Forced>) {
@@ -199,10 +204,10 @@ impl Store for RedisStore {
                 let decode = move |reply: Value| commands::facts_of_holder(&reply, foreign);
                 self.send(target, commands::query(target, owner), done, decode);
             }
-            Question::Token(target) => self.send(target, Some(commands::token(target)), done, |reply| {
+            Question::Token(target) => self.send(target, commands::token(target), done, |reply| {
                 Ok(Facts { token: commands::last_token(reply)?, ..Facts::default() })
             }),
-            Question::Queue(target) => self.send(target, Some(commands::queue(target)), done, |reply| {
+            Question::Queue(target) => self.send(target, commands::queue(target), done, |reply| {
                 Ok(Facts { queue: commands::owners(&reply)?, ..Facts::default() })
             }),
             Question::Uptime => {
@@ -219,7 +224,7 @@ impl Store for RedisStore {
     }
 
     fn forget_change(&self, target: &Target, change: &Change, done: impl Done<()>) {
-        self.send(target, Some(commands::forget_change(target, change)), done, |_| Ok(()));
+        self.send(target, commands::forget_change(target, change), done, |_| Ok(()));
     }
 
     fn write_fenced(&self, key: &Name, token: u64, value: &[u8], done: impl Done<Option<u64>>) {
@@ -236,34 +241,141 @@ impl Store for RedisStore {
     }
 
     fn left(&self, spot: &Spot) -> Option<Duration> {
-        if spot.target.kind == Kind::Write && self.parts.waiting_writers.take(spot) {
+        if spot.target.kind == Kind::Write && self.parts.flagged().remove(spot) {
             // Without it the flag goes by itself, a little later.
-            self.parts.topology.lane(&spot.target).post(commands::unflag(spot));
+            self.parts.topology.node(&spot.target).post(commands::unflag(spot));
         }
-        self.parts.heartbeat.remove(spot).then_some(PLACE)
+        (spot.target.kind == Kind::Fair && self.parts.heartbeat.remove(spot)).then_some(PLACE)
     }
 
     fn detach(&self, spot: &Spot, done: impl Done<()>) {
         if spot.target.kind == Kind::Semaphore {
-            self.send(&spot.target, Some(commands::forget_permits(spot)), done, |_| Ok(()));
+            self.send(&spot.target, commands::forget_permits(spot), done, |_| Ok(()));
         }
     }
 
-    async fn open(&self) -> Result<(), Failure> {
-        self.parts.topology.open().await
-    }
-
-    async fn run(&self) {
+    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
         tokio::select! {
             biased;
-            () = self.parts.topology.run() => {}
+            () = self.parts.topology.any().run(opened) => {}
             () = self.subscriber.run() => {}
             () = self.parts.heartbeat.run(&self.parts) => {}
         }
     }
 
     fn close(&self) {
-        self.parts.topology.close();
+        self.parts.topology.any().close();
+    }
+}
+
+/// A request, and how it is completed when its reply is read.
+struct Completed<T, D, F> {
+    done: D,
+    complete: F,
+    means: PhantomData<fn() -> T>,
+}
+
+impl<T, D, F> OnReply for Completed<T, D, F>
+where
+    D: Done<T>,
+    F: FnOnce(D, Reply) + Send,
+{
+    fn is_awaited(&self) -> bool {
+        self.done.is_awaited()
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.done.is_wanted()
+    }
+
+    fn late(&mut self) -> Option<Tell> {
+        self.done.late()
+    }
+
+    fn replied(self: Box<Self>, reply: Reply) {
+        (self.complete)(self.done, reply);
+    }
+}
+
+fn completed<T: 'static, D: Done<T>>(
+    done: D,
+    complete: impl FnOnce(D, Reply) + Send + 'static,
+) -> Box<dyn OnReply> {
+    Box::new(Completed { done, complete, means: PhantomData })
+}
+
+/// Completes a request with what `decode` makes of its reply.
+fn decoded<T: 'static>(
+    done: impl Done<T>,
+    decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
+) -> Box<dyn OnReply> {
+    completed(done, |done, reply: Reply| {
+        done.done(reply.and_then(|reply| decode(reply).map_err(StoreError::Refused)));
+    })
+}
+
+/// A request for a lock, and what it leaves on the server if it is not granted.
+struct Taking {
+    spot: Spot,
+    fenced: bool,
+    /// How the owner stands in the queue of a fair lock.
+    queue: Option<Queueing>,
+    /// Whether a flag is left that a writer waits.
+    flags: bool,
+    /// `SET … NX` does not tell the holder when it is refused: only then there is another question.
+    asks_holder: bool,
+    parts: Arc<Parts>,
+}
+
+impl Taking {
+    fn new(parts: &Arc<Parts>, take: &Take<'_>) -> Self {
+        let kind = take.spot.target.kind;
+        let flags = kind == Kind::Write && commands::flags_writer(take);
+        if flags {
+            parts.flagged().insert(take.spot.clone());
+        }
+        let (spot, fenced, queue, parts) = (take.spot.clone(), take.fenced, take.queue, Arc::clone(parts));
+        Self { spot, fenced, queue, flags, asks_holder: kind == Kind::SetNx, parts }
+    }
+
+    /// Notes what the request has left on the server.
+    fn note(&self, taken: &mut Taken) {
+        match taken {
+            Taken::Granted(_) if self.spot.target.kind == Kind::Fair => {
+                self.parts.heartbeat.remove(&self.spot);
+            }
+            // The script took the flag away.
+            Taken::Granted(_) if self.flags => drop(self.parts.flagged().remove(&self.spot)),
+            Taken::Busy(busy) => {
+                if let (Some(position), Some(queue)) = (busy.position, self.queue) {
+                    self.parts.heartbeat.add(&self.spot, queue, position);
+                }
+                if self.flags {
+                    busy.go_on_barring();
+                }
+            }
+            Taken::Granted(_) | Taken::Bound(..) | Taken::CountDiffers | Taken::WouldWaitForItself => {}
+        }
+    }
+
+    /// Completes the request with what its reply says.
+    fn completing(self, done: impl Done<Taken>) -> Box<dyn OnReply> {
+        completed(done, |done, reply| self.replied(done, reply))
+    }
+
+    fn replied(mut self, done: impl Done<Taken>, reply: Reply) {
+        if let (true, Ok(Value::Nil)) = (self.asks_holder && done.is_awaited(), &reply) {
+            self.asks_holder = false;
+            let (parts, target) = (Arc::clone(&self.parts), self.spot.target.clone());
+            let call = commands::query(&target, None);
+            return parts.topology.node(&target).send(call, self.completing(done));
+        }
+        let taken = reply.and_then(|reply| {
+            let mut taken = commands::taken(&reply, &self.spot, self.fenced).map_err(StoreError::Refused)?;
+            self.note(&mut taken);
+            Ok(taken)
+        });
+        done.done(taken);
     }
 }
 
@@ -274,7 +386,6 @@ mod tests {
 
     use super::*;
     use crate::client_id::ClientId;
-    use crate::engine::remote::store::StoreError;
     use crate::owner::OwnerId;
 
     /// Records are renewed a few times a day: too seldom for a test that waits for it.

@@ -9,11 +9,10 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::net::resp::Value;
-use super::on_reply::decoded;
-use super::{Parts, commands};
+use super::net::Value;
+use super::{Parts, commands, decoded};
 use crate::engine::remote::store::StoreError;
-use crate::engine::{Kind, Queueing, Spot, Target};
+use crate::engine::{Queueing, Spot, Target};
 use crate::env::jittered;
 use crate::owner::OwnerId;
 
@@ -51,7 +50,7 @@ impl QueueHeartbeat {
 
     /// A waiter has stopped waiting; false if it had no place.
     pub(super) fn remove(&self, spot: &Spot) -> bool {
-        spot.target.kind == Kind::Fair && self.waiters().remove(spot).is_some()
+        self.waiters().remove(spot).is_some()
     }
 
     /// Beats until the client is gone.
@@ -112,8 +111,7 @@ impl QueueHeartbeat {
 fn beat(batch: Vec<Group>, parts: &Arc<Parts>) {
     let call = commands::heartbeat(&batch);
     let Some((target, _)) = batch.first() else { return };
-    let lane = parts.topology.lane(target);
-    let effects = Arc::clone(parts);
+    let (node, effects) = (parts.topology.node(target), Arc::clone(parts));
     let done = move |places: Result<Vec<Value>, StoreError>| {
         let places = match places {
             Ok(places) => places,
@@ -133,5 +131,5 @@ fn beat(batch: Vec<Group>, parts: &Arc<Parts>) {
         }
     };
     let decode = |reply| if let Value::Array(places) = reply { Ok(places) } else { Ok(Vec::new()) };
-    lane.send(call, decoded(done, decode));
+    node.send(call, decoded(done, decode));
 }

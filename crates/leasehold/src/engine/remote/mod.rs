@@ -172,16 +172,11 @@ impl<S: Store> Inner<S> {
 
     /// Connects, tells how that went, and does what has to be done in the background until the store is closed.
     async fn run(self: Arc<Self>, ready: oneshot::Sender<Result<(), Failure>>) {
-        let opened = self.store.open().await;
-        let is_open = opened.is_ok();
-        let _ = ready.send(opened);
-        if is_open {
-            tokio::select! {
-                biased;
-                () = self.store.run() => {}
-                () = self.keep_renewing() => {}
-                () = self.keep_sweeping() => {}
-            }
+        tokio::select! {
+            biased;
+            () = self.store.run(|opened| drop(ready.send(opened))) => {}
+            () = self.keep_renewing() => {}
+            () = self.keep_sweeping() => {}
         }
     }
 }

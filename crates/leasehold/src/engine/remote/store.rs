@@ -94,11 +94,9 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// A hold is not looked after any more, and stays as it is: what is kept on the server for that can go.
     fn detach(&self, _spot: &Spot, _done: impl Done<()>) {}
 
-    /// Connects for the first time. Called on the I/O thread, like [`run`](Self::run).
-    fn open(&self) -> impl Future<Output = Result<(), Failure>> + Send;
-
-    /// Reconnects and reports, until [`close`](Self::close).
-    fn run(&self) -> impl Future<Output = ()> + Send;
+    /// Connects, tells once how that went, and if it went well, reconnects and reports until [`close`](Self::close). Called on
+    /// the I/O thread.
+    fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) -> impl Future<Output = ()> + Send;
 
     /// Sends nothing any more, and drops what has no outcome yet.
     fn close(&self);

@@ -1,25 +1,29 @@
 //! What is asked of a server beside its locks.
 
-use super::reply::unexpected;
+use std::time::Duration;
+
+use super::unexpected;
 use crate::engine::Target;
 use crate::engine::redis::keys;
-use crate::engine::redis::net::resp::Value;
-use crate::engine::redis::script::{Call, FENCED_WRITE, TOKEN};
+use crate::engine::redis::net::{Call, Script, Value};
 use crate::error::Failure;
 use crate::name::Name;
 
+static TOKEN: Script = script!("token.lua");
+static FENCED_WRITE: Script = script!("fenced_write.lua");
+
 /// Since when the server is up, among other things.
-pub(crate) fn uptime() -> Call {
+pub(in super::super) fn uptime() -> Call {
     Call::command("INFO").arg("server")
 }
 
 /// The last token that was minted.
-pub(crate) fn token(target: &Target) -> Call {
+pub(in super::super) fn token(target: &Target) -> Call {
     Call::new(&TOKEN).key(&keys::token(target))
 }
 
 /// What that is.
-pub(crate) fn last_token(reply: Value) -> Result<u64, Failure> {
+pub(in super::super) fn last_token(reply: Value) -> Result<u64, Failure> {
     match reply {
         Value::Int(token @ 0..) => Ok(token.unsigned_abs()),
         other => Err(unexpected(&other)),
@@ -27,12 +31,12 @@ pub(crate) fn last_token(reply: Value) -> Result<u64, Failure> {
 }
 
 /// Writes a value unless one with a greater token was written.
-pub(crate) fn fenced_write(key: &Name, token: u64, value: &[u8]) -> Call {
+pub(in super::super) fn fenced_write(key: &Name, token: u64, value: &[u8]) -> Call {
     Call::new(&FENCED_WRITE).key(key.as_str()).key(&keys::fence(key)).arg(token).bytes(value)
 }
 
 /// The greater token, if there is one.
-pub(crate) fn write_refused(reply: Value) -> Result<Option<u64>, Failure> {
+pub(in super::super) fn write_refused(reply: Value) -> Result<Option<u64>, Failure> {
     match reply {
         Value::Nil => Ok(None),
         Value::Text(seen) => {
@@ -41,4 +45,15 @@ pub(crate) fn write_refused(reply: Value) -> Result<Option<u64>, Failure> {
         }
         other => Err(unexpected(&other)),
     }
+}
+
+/// How long the server has been up, of what it tells about itself.
+pub(in super::super) fn seconds_up(reply: &Value) -> Result<Duration, Failure> {
+    let text = match reply {
+        Value::Text(text) => std::str::from_utf8(text).ok(),
+        _ => None,
+    };
+    let mut lines = text.into_iter().flat_map(str::lines);
+    let seconds = lines.find_map(|line| line.strip_prefix("uptime_in_seconds:")?.parse().ok());
+    seconds.map(Duration::from_secs).ok_or_else(|| unexpected(reply))
 }

@@ -6,14 +6,20 @@ use highway::{HighwayHash, HighwayHasher, Key};
 
 use super::{fenced, whole};
 use crate::engine::redis::keys;
-use crate::engine::redis::script::{Call, GROUP_ACQUIRE, GROUP_FORCE, GROUP_LEAVE, GROUP_QUERY, GROUP_RENEW};
+use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
 use crate::engine::{Spot, Target};
 use crate::owner::OwnerId;
 
+static ACQUIRE: Script = locks!("group/common.lua" "group/acquire.lua");
+static LEAVE: Script = locks!("group/common.lua" "group/leave.lua");
+static RENEW: Script = locks!("group/common.lua" "group/renew.lua");
+static QUERY: Script = locks!("group/common.lua" "group/query.lua");
+static FORCE: Script = locks!("group/common.lua" "group/force.lua");
+
 pub(super) fn take(take: &Take<'_>) -> Call {
     let Spot { target, owner, .. } = take.spot;
-    let call = fenced(Call::new(&GROUP_ACQUIRE).key(target.name.as_str()), take);
+    let call = fenced(Call::new(&ACQUIRE).key(target.name.as_str()), take);
     let call = call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal));
     fields(call, target)
 }
@@ -27,12 +33,12 @@ pub(super) fn lower(spot: &Spot, to: u32) -> Call {
 }
 
 fn leave(Spot { target, owner, .. }: &Spot, from: &str, to: u32, length: Duration) -> Call {
-    let call = Call::new(&GROUP_LEAVE).key(target.name.as_str()).arg(owner).arg(from).arg(to);
-    fields(call.arg(length.as_millis()).arg(keys::channel(target)), target)
+    let call = Call::new(&LEAVE).key(target.name.as_str()).arg(owner).arg(from).arg(to);
+    fields(call.arg(length.as_millis()).arg(keys::Channel(target)), target)
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(&GROUP_RENEW), |call, (Spot { target, owner, .. }, length)| {
+    holds.iter().fold(Call::new(&RENEW), |call, (Spot { target, owner, .. }, length)| {
         let call = call.key(target.name.as_str()).arg(owner).arg(length.as_millis());
         fields(call.arg(target.values().len()), target)
     })
@@ -41,11 +47,11 @@ pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
 /// Tells the holder of any of them, or whether `owner` holds all.
 pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
     let owner = owner.map_or_else(String::new, |owner| owner.to_string());
-    fields(Call::new(&GROUP_QUERY).key(target.name.as_str()).arg(owner), target)
+    fields(Call::new(&QUERY).key(target.name.as_str()).arg(owner), target)
 }
 
 pub(super) fn force(target: &Target) -> Call {
-    fields(Call::new(&GROUP_FORCE).key(target.name.as_str()).arg(keys::channel(target)), target)
+    fields(Call::new(&FORCE).key(target.name.as_str()).arg(keys::Channel(target)), target)
 }
 
 fn fields(call: Call, target: &Target) -> Call {

@@ -4,37 +4,41 @@ use std::time::Duration;
 
 use super::whole;
 use crate::engine::redis::keys;
-use crate::engine::redis::script::{
-    COUNT_LEASED, Call, GIVE_LEASED, LEASED, RENEW_LEASED, Script, TAKE_LEASED,
-};
+use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
 use crate::engine::{Spot, Target};
 use crate::lease::PERMANENT;
 
+static TAKE: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_take.lua");
+static GIVE: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_give.lua");
+static RENEW: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_renew.lua");
+static COUNT: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_count.lua");
+static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "leased_prelude.lua" "leased.lua");
+
 fn on(script: &'static Script, target: &Target) -> Call {
-    Call::new(script).key(target.name.as_str()).key(&keys::permits(target)).arg(keys::channel(target))
+    Call::new(script).key(target.name.as_str()).key(&keys::permits(target)).arg(keys::Channel(target))
 }
 
 pub(super) fn take(take: &Take<'_>) -> Call {
-    ids(on(&TAKE_LEASED, &take.spot.target), take.spot).arg(lease(Some(take.length)))
+    ids(on(&TAKE, &take.spot.target), take.spot).arg(lease(Some(take.length)))
 }
 
 pub(super) fn give(spot: &Spot) -> Call {
-    ids(on(&GIVE_LEASED, &spot.target), spot)
+    ids(on(&GIVE, &spot.target), spot)
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(&RENEW_LEASED), |call, (spot, length)| {
+    holds.iter().fold(Call::new(&RENEW), |call, (spot, length)| {
         ids(call.key(&keys::permits(&spot.target)), spot).arg(length.as_millis())
     })
 }
 
 pub(super) fn change(target: &Target) -> Call {
-    Call::new(&LEASED).key(target.name.as_str()).key(&keys::requests(target)).key(&keys::permits(target))
+    Call::new(&CHANGE).key(target.name.as_str()).key(&keys::requests(target)).key(&keys::permits(target))
 }
 
 pub(super) fn count(target: &Target) -> Call {
-    on(&COUNT_LEASED, target)
+    on(&COUNT, target)
 }
 
 /// The ids of a hold, which the server derives as we do.

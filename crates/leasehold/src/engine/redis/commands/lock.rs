@@ -2,13 +2,21 @@
 
 use std::time::Duration;
 
-use super::{fenced, whole};
+use super::{fenced, unexpected, whole};
 use crate::engine::redis::keys;
-use crate::engine::redis::script::{
-    ABANDON, ACQUIRE, ACQUIRE_ALL, Call, FORCE, QUERY, RELEASE, RENEW, Script,
-};
-use crate::engine::remote::store::Take;
+use crate::engine::redis::net::{Call, Script, Value};
+use crate::engine::remote::store::{Take, TakenAll};
 use crate::engine::{Spot, Target};
+use crate::error::Failure;
+use crate::owner::OwnerId;
+
+static ACQUIRE: Script = locks!("lock.lua" "acquire.lua");
+static ACQUIRE_ALL: Script = locks!("acquire_all.lua");
+static RELEASE: Script = locks!("lock.lua" "release.lua");
+static ABANDON: Script = locks!("lock.lua" "abandon.lua");
+static RENEW: Script = script!("renew.lua");
+static QUERY: Script = script!("query.lua");
+static FORCE: Script = script!("announce.lua" "force.lua");
 
 pub(super) fn take(take: &Take<'_>) -> Call {
     let Spot { target, owner, .. } = take.spot;
@@ -17,7 +25,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
 }
 
 /// Takes several locks of one owner, or none.
-pub(crate) fn take_all(takes: &[Take<'_>]) -> Call {
+pub(in super::super) fn take_all(takes: &[Take<'_>]) -> Call {
     let locks = takes.iter().map(|take| take.spot.target.name.as_str().to_owned());
     let tokens = takes.iter().filter(|take| take.fenced).map(|take| keys::token(&take.spot.target));
     let call = locks.chain(tokens).fold(Call::new(&ACQUIRE_ALL), |call, key| call.key(&key));
@@ -26,11 +34,11 @@ pub(crate) fn take_all(takes: &[Take<'_>]) -> Call {
 
 pub(super) fn give(Spot { target, owner, .. }: &Spot, from: u32, length: Duration) -> Call {
     let call = Call::new(&RELEASE).key(target.name.as_str());
-    call.arg(owner).arg(from).arg(whole(length)).arg(keys::channel(target))
+    call.arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(target))
 }
 
 pub(super) fn lower(Spot { target, owner, .. }: &Spot, to: u32) -> Call {
-    Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(to).arg(keys::channel(target))
+    Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(to).arg(keys::Channel(target))
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
@@ -49,5 +57,28 @@ pub(super) fn query(target: &Target) -> Call {
 }
 
 pub(super) fn force(target: &Target) -> Call {
-    Call::new(&FORCE).key(target.name.as_str()).arg(keys::channel(target))
+    Call::new(&FORCE).key(target.name.as_str()).arg(keys::Channel(target))
+}
+
+/// What came of taking several locks of one owner.
+pub(in super::super) fn taken_all(
+    reply: &Value,
+    owner: OwnerId,
+    locks: usize,
+    fenced: bool,
+) -> Result<TakenAll, Failure> {
+    let Value::Array(told) = reply else { return Err(unexpected(reply)) };
+    let token = |token: &Value| if let Value::Int(token) = token { Some(token.unsigned_abs()) } else { None };
+    let tokens: Option<Vec<_>> = told.iter().map(token).collect();
+    if let Some(tokens) = tokens.filter(|tokens| tokens.len() == locks) {
+        return Ok(TakenAll::Granted(tokens.into_iter().map(|token| fenced.then_some(token)).collect()));
+    }
+    let [Value::Text(_), Value::Int(number), busy @ ..] = told.as_slice() else {
+        return Err(unexpected(reply));
+    };
+    let number = usize::try_from(number - 1).unwrap_or_default().min(locks - 1);
+    match super::busy(busy) {
+        Some(busy) if busy.holder != Some(owner) => Ok(TakenAll::Busy(number, busy)),
+        _ => Err(unexpected(reply)),
+    }
 }

@@ -1,35 +1,48 @@
 //! Which command or script does what for which kind, and what its reply means: one file for each family.
 
+/// A script, behind what it needs.
+macro_rules! script {
+    ($($file:literal)+) => {
+        Script::new(concat!($(include_str!(concat!("../scripts/", $file))),+))
+    };
+}
+
+/// A script that may mint tokens or announce something, and knows how something is kept.
+macro_rules! locks {
+    ($($file:literal)+) => {
+        script!("mint.lua" "announce.lua" $($file)+)
+    };
+}
+
 mod admin;
 mod fair;
 mod group;
-mod latch;
 mod leased;
 mod lock;
-mod reply;
 mod rw;
 mod semaphore;
 mod setnx;
 
 use std::time::Duration;
 
-pub(super) use self::admin::{fenced_write, last_token, token, uptime, write_refused};
-pub(super) use self::fair::{heartbeat, queue};
-pub(super) use self::reply::{
-    facts_of_holder, forced, freed, given, number, owners, seconds_up, taken, tokens, verdicts,
-};
+pub(super) use self::admin::{fenced_write, last_token, seconds_up, token, uptime, write_refused};
+pub(super) use self::fair::{heartbeat, owners, queue};
+pub(super) use self::lock::{take_all, taken_all};
 pub(super) use self::rw::{flags_writer, unflag};
 pub(super) use self::semaphore::forget_permits;
 use super::keys;
-use super::script::Call;
-use crate::engine::remote::store::Take;
-use crate::engine::{Adjust, Change, Kind, Spot, Target};
+use super::net::{Call, Script, Value};
+use crate::engine::remote::store::{Forced, Given, Take, Taken, Verdict};
+use crate::engine::{Adjust, Busy, Change, Facts, Holding, Kind, Spot, Target};
+use crate::error::Failure;
 use crate::lease::COUNTED;
-use crate::owner::OwnerId;
+use crate::owner::{Owner, OwnerId};
 
-/// Takes or re-enters. Nothing for a latch, which is not held.
-pub(super) fn take(take: &Take<'_>) -> Option<Call> {
-    Some(match take.spot.target.kind {
+static LATCH: Script = script!("once.lua" "announce.lua" "latch.lua");
+
+/// Takes or re-enters.
+pub(super) fn take(take: &Take<'_>) -> Call {
+    match take.spot.target.kind {
         Kind::Lock | Kind::Spin => lock::take(take),
         Kind::Fair => fair::take(take),
         Kind::SetNx => setnx::take(take),
@@ -38,15 +51,13 @@ pub(super) fn take(take: &Take<'_>) -> Option<Call> {
         Kind::Group => group::take(take),
         Kind::Semaphore => semaphore::take(take),
         Kind::Permits => leased::take(take),
-        Kind::Latch => return None,
-    })
+        Kind::Latch => no_such(take.spot.target.kind),
+    }
 }
 
-pub(super) use self::lock::take_all;
-
 /// Gives back one of `from` counts.
-pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Option<Call> {
-    Some(match spot.target.kind {
+pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Call {
+    match spot.target.kind {
         Kind::Lock | Kind::Spin => lock::give(spot, from, length),
         Kind::Fair => fair::give(spot, from, length),
         Kind::SetNx => setnx::give(spot),
@@ -54,13 +65,13 @@ pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Option<Call> {
         Kind::Group => group::give(spot, from, length),
         Kind::Semaphore => semaphore::give(spot),
         Kind::Permits => leased::give(spot),
-        Kind::Latch => return None,
-    })
+        Kind::Latch => no_such(spot.target.kind),
+    }
 }
 
 /// Sees to it that there are at most `to` counts.
-pub(super) fn lower(spot: &Spot, to: u32) -> Option<Call> {
-    Some(match spot.target.kind {
+pub(super) fn lower(spot: &Spot, to: u32) -> Call {
+    match spot.target.kind {
         Kind::Lock | Kind::Spin => lock::lower(spot, to),
         Kind::Fair => fair::lower(spot, to),
         // It is entered once or not at all, so giving back gives back everything.
@@ -69,57 +80,57 @@ pub(super) fn lower(spot: &Spot, to: u32) -> Option<Call> {
         Kind::Group => group::lower(spot, to),
         Kind::Semaphore => semaphore::give(spot),
         Kind::Permits => leased::give(spot),
-        Kind::Latch => return None,
-    })
+        Kind::Latch => no_such(spot.target.kind),
+    }
 }
 
 /// Renews holds of one kind, or only looks at those with no time.
-pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Option<Call> {
-    Some(match kind {
+pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Call {
+    match kind {
         Kind::Lock | Kind::Spin | Kind::Fair => lock::renew(holds),
         Kind::SetNx => setnx::renew(holds),
         Kind::Read | Kind::Write => rw::renew(kind, holds),
         Kind::Group => group::renew(holds),
         Kind::Semaphore => semaphore::renew(holds),
         Kind::Permits => leased::renew(holds),
-        Kind::Latch => return None,
-    })
+        Kind::Latch => no_such(kind),
+    }
 }
 
-/// Tells the holder: of several, `owner` if it is one of them. Nothing for what has no one holder.
-pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Option<Call> {
-    Some(match target.kind {
+/// Tells the holder: of several, `owner` if it is one of them.
+pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
+    match target.kind {
         Kind::Lock | Kind::Spin | Kind::Fair => lock::query(target),
         Kind::SetNx => setnx::query(target),
         Kind::Read | Kind::Write => rw::query(target, owner),
         Kind::Group => group::query(target, owner),
-        Kind::Semaphore | Kind::Permits | Kind::Latch => return None,
-    })
+        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(target.kind),
+    }
 }
 
-/// Frees it, whichever owner holds it. Nothing for what has no one holder.
-pub(super) fn force(target: &Target) -> Option<Call> {
-    Some(match target.kind {
+/// Frees it, whichever owner holds it.
+pub(super) fn force(target: &Target) -> Call {
+    match target.kind {
         Kind::Lock | Kind::Spin | Kind::SetNx => lock::force(target),
         Kind::Fair => fair::force(target),
         Kind::Read | Kind::Write => rw::force(target),
         Kind::Group => group::force(target),
-        Kind::Semaphore | Kind::Permits | Kind::Latch => return None,
-    })
+        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(target.kind),
+    }
 }
 
-/// Changes or tells a count. Nothing for what has no counter.
-pub(super) fn change(target: &Target, change: &Change) -> Option<Call> {
+/// Changes or tells a count.
+pub(super) fn change(target: &Target, change: &Change) -> Call {
     let question =
         || if target.kind == Kind::Permits { leased::count(target) } else { semaphore::count(target) };
     let call = match target.kind {
         Kind::Semaphore => semaphore::change(target),
         Kind::Permits => leased::change(target),
-        Kind::Latch => latch::change(target),
-        _ => return None,
+        Kind::Latch => Call::new(&LATCH).key(target.name.as_str()).key(&keys::requests(target)),
+        kind => no_such(kind),
     };
-    let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::channel(target));
-    Some(match &change.adjust {
+    let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::Channel(target));
+    match &change.adjust {
         Adjust::TrySet { count, ttl: None } => call.arg("set").arg(count),
         Adjust::TrySet { count, ttl: Some(ttl) } => call.arg("set").arg(count).arg(whole(*ttl)),
         Adjust::Set(count) => call.arg("reset").arg(count),
@@ -135,7 +146,7 @@ pub(super) fn change(target: &Target, change: &Change) -> Option<Call> {
         Adjust::Taken => question().arg("taken"),
         Adjust::Total => question().arg("total"),
         Adjust::LeaseOf(id) => question().arg("lease").arg(id),
-    })
+    }
 }
 
 /// Forgets the result of a change.
@@ -151,4 +162,128 @@ fn whole(length: Duration) -> u128 {
 /// With the key of the tokens, if one is asked for.
 fn fenced(call: Call, take: &Take<'_>) -> Call {
     if take.fenced { call.key(&keys::token(&take.spot.target)) } else { call }
+}
+
+/// What no handle of this kind asks for: a latch is not held, permits have no one holder, and only counters are counted.
+fn no_such(kind: Kind) -> ! {
+    unreachable!("there is no such request about {kind:?}")
+}
+
+/// A reply that no script of ours gives.
+fn unexpected(value: &Value) -> Failure {
+    Failure::Denied(format!("the server answered {value:?}, which means nothing here"))
+}
+
+pub(super) fn number(reply: Value) -> Result<i64, Failure> {
+    match reply {
+        Value::Int(number) => Ok(number),
+        other => Err(unexpected(&other)),
+    }
+}
+
+/// Milliseconds as the server counts them: minus one is no limit.
+fn milliseconds(number: i64) -> Option<Duration> {
+    u64::try_from(number).ok().map(Duration::from_millis)
+}
+
+/// An owner as it stands in a field. Others write there what they like.
+fn owner(field: &Value) -> Option<OwnerId> {
+    let Value::Text(field) = field else { return None };
+    let owner: Owner = std::str::from_utf8(field).ok()?.parse().ok()?;
+    owner.full()
+}
+
+/// What came of taking a lock.
+pub(super) fn taken(reply: &Value, spot: &Spot, fenced: bool) -> Result<Taken, Failure> {
+    Ok(match reply {
+        Value::Int(0) => Taken::CountDiffers,
+        Value::Int(-1) => Taken::WouldWaitForItself,
+        Value::Int(token @ 1..) => Taken::Granted(fenced.then_some(token.unsigned_abs())),
+        Value::Okay => Taken::Granted(None),
+        // Free again since it was refused.
+        Value::Nil => Taken::Busy(Busy { retry_in: Some(Duration::ZERO), ..Busy::default() }),
+        Value::Array(busy) => match self::busy(busy).ok_or_else(|| unexpected(reply))? {
+            Busy { holder, .. } if holder == Some(spot.owner) => Taken::CountDiffers,
+            busy => Taken::Busy(busy),
+        },
+        other => return Err(unexpected(other)),
+    })
+}
+
+/// For how long a lock is held, and by which owner.
+fn busy(told: &[Value]) -> Option<Busy> {
+    let (left, holder, place) = match told {
+        // Of a fair lock.
+        [Value::Int(left), holder, Value::Int(place)] => (*left, owner(holder), *place),
+        [Value::Int(left), holder, ..] => (*left, owner(holder), 0),
+        [Value::Int(left), ..] => (*left, None, 0),
+        _ => return None,
+    };
+    let position = usize::try_from(place).ok().filter(|place| *place > 0);
+    // One more, because the server rounds down. Of a queue only the first has anything to look for then.
+    let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
+    let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
+    Some(Busy { retry_in, holder, position })
+}
+
+/// The reply when it was announced that something is free and no client listens; one less for each that does.
+const FREED: i64 = -2;
+
+/// What a script would have replied that freed a lock, where that was announced by a command of its own.
+pub(super) fn freed(listeners: i64) -> Value {
+    Value::Int(FREED - listeners)
+}
+
+fn listeners(reply: i64) -> Option<usize> {
+    FREED.checked_sub(reply).and_then(|listeners| listeners.try_into().ok())
+}
+
+/// What came of giving back.
+pub(super) fn given(reply: Value, kind: Kind) -> Result<Given, Failure> {
+    let reply = number(reply)?;
+    let left = match kind {
+        _ if reply <= FREED => Some(0),
+        // One was deleted and not announced, or none was.
+        Kind::SetNx => (reply == 1).then_some(0),
+        _ => u32::try_from(reply).ok(),
+    };
+    // What is left of a hold that was broken is freed without a message.
+    let was_broken = matches!(kind, Kind::Group | Kind::Permits) && reply == -1;
+    Ok(Given { left, listeners: listeners(reply).or(was_broken.then_some(0)) })
+}
+
+/// What came of freeing by force.
+pub(super) fn forced(reply: Value) -> Result<Forced, Failure> {
+    let reply = number(reply)?;
+    Ok(Forced { was_held: reply != 0, listeners: listeners(reply) })
+}
+
+/// What the server says of holds that were to be renewed.
+pub(super) fn verdicts(reply: Value) -> Result<Vec<Verdict>, Failure> {
+    let Value::Array(verdicts) = reply else { return Err(unexpected(&reply)) };
+    let verdict = |verdict: &Value| match verdict {
+        Value::Int(1) => Verdict::Held,
+        Value::Int(2) => Verdict::TakenOver,
+        _ => Verdict::Gone,
+    };
+    Ok(verdicts.iter().map(verdict).collect())
+}
+
+/// The holder of a lock; of a lock that other libraries may hold, too, perhaps none that we know.
+pub(super) fn facts_of_holder(reply: &Value, foreign: bool) -> Result<Facts, Failure> {
+    if *reply == Value::Nil {
+        return Ok(Facts::default());
+    }
+    let Value::Array(parts) = reply else { return Err(unexpected(reply)) };
+    let [Value::Int(left), holder, Value::Text(count)] = parts.as_slice() else {
+        return Err(Failure::NotALock);
+    };
+    let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
+    match (owner(holder), count) {
+        (owner, Some(count)) if owner.is_some() || foreign => {
+            let remaining = milliseconds(*left).unwrap_or(Duration::MAX);
+            Ok(Facts { holding: Some(Holding { owner, count, remaining }), ..Facts::default() })
+        }
+        _ => Err(Failure::NotALock),
+    }
 }

@@ -4,11 +4,15 @@ use std::time::Duration;
 
 use super::whole;
 use crate::engine::redis::keys;
-use crate::engine::redis::script::{
-    COUNT, Call, GIVE_PERMITS, KEEP_PERMITS, SEMAPHORE, Script, TAKE_PERMITS,
-};
+use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
 use crate::engine::{Spot, Target};
+
+static TAKE: Script = script!("semaphore_record.lua" "semaphore_take.lua");
+static GIVE: Script = script!("announce.lua" "tell.lua" "semaphore_give.lua");
+static KEEP: Script = script!("semaphore_record.lua" "semaphore_keep.lua");
+static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "semaphore.lua");
+static COUNT: Script = script!("count.lua");
 
 /// A script on a semaphore and the record of who has permits of it.
 fn on(script: &'static Script, target: &Target) -> Call {
@@ -17,23 +21,23 @@ fn on(script: &'static Script, target: &Target) -> Call {
 
 pub(super) fn take(take: &Take<'_>) -> Call {
     let Spot { target, owner, amount } = take.spot;
-    on(&TAKE_PERMITS, target).arg(owner).arg(whole(take.length)).arg(amount)
+    on(&TAKE, target).arg(owner).arg(whole(take.length)).arg(amount)
 }
 
 /// Gives back all that is held.
 pub(super) fn give(Spot { target, owner, .. }: &Spot) -> Call {
-    on(&GIVE_PERMITS, target).arg(owner).arg(keys::channel(target))
+    on(&GIVE, target).arg(owner).arg(keys::Channel(target))
 }
 
 pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(&KEEP_PERMITS), |call, (spot, length)| {
+    holds.iter().fold(Call::new(&KEEP), |call, (spot, length)| {
         let call = call.key(spot.target.name.as_str()).key(&keys::record(&spot.target));
         call.arg(spot.owner).arg(whole(*length))
     })
 }
 
 pub(super) fn change(target: &Target) -> Call {
-    Call::new(&SEMAPHORE).key(target.name.as_str()).key(&keys::requests(target)).key(&keys::record(target))
+    Call::new(&CHANGE).key(target.name.as_str()).key(&keys::requests(target)).key(&keys::record(target))
 }
 
 pub(super) fn count(target: &Target) -> Call {
@@ -41,6 +45,6 @@ pub(super) fn count(target: &Target) -> Call {
 }
 
 /// Takes an owner's permits off the record. They stay taken.
-pub(crate) fn forget_permits(Spot { target, owner, .. }: &Spot) -> Call {
+pub(in super::super) fn forget_permits(Spot { target, owner, .. }: &Spot) -> Call {
     Call::command("HDEL").arg(keys::record(target)).arg(owner)
 }

@@ -1,21 +1,15 @@
 //! Connections to servers: sockets, the protocol on them, and reconnecting.
 
-mod caller_reader;
-mod connection;
-mod handshake;
-mod identity;
-mod lane;
+mod connect;
 mod node;
 mod pipeline;
-mod reader;
 mod reconnect;
 mod request;
-pub(crate) mod resp;
-mod stream;
+mod resp;
 
-pub(crate) use self::connection::{CommandError, Connection, Ended, Settings};
-pub(crate) use self::lane::Lane;
+pub(crate) use self::connect::{Ended, Settings};
 pub(crate) use self::node::Node;
-pub(crate) use self::reader::Push;
+pub(crate) use self::pipeline::{Pipeline, Push};
 pub(crate) use self::reconnect::Reconnect;
-pub(crate) use self::request::{OnReply, RawReply};
+pub(crate) use self::request::{Call, OnReply, Reply, Script};
+pub(crate) use self::resp::Value;

@@ -1,119 +1,130 @@
-//! One server: its connection for commands, which is replaced when it breaks.
+//! One server: where requests to it are put, and its connection for commands, which is replaced when it breaks.
 
-use std::sync::{Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use super::connection::{CommandError, Connection, Ended, Settings};
-use super::identity::Identity;
-use super::lane::{Lane, Rejected};
+use super::connect::{Ended, Settings};
+use super::pipeline::Pipeline;
 use super::reconnect::Reconnect;
-use crate::engine::remote::store::{Events, Shard, report};
+use super::request::{Call, Encoding, OnReply, Request};
+use super::resp::Value;
+use crate::engine::remote::store::{Events, Shard, StoreError, report};
 use crate::error::Failure;
 
-/// One server, and the way to it.
+/// One server. Requests to it are put from any thread, and go out in this order.
 pub(crate) struct Node {
     settings: Settings,
     shard: Shard,
-    lane: Lane,
     events: Weak<dyn Events>,
-    /// What [`run`](Self::run) begins with.
-    begun: Mutex<(Option<Rejected>, Option<Link>)>,
+    // Invariant: a request is put under the mutex, so those of one caller are in order across a change of the connection. No
+    // reply is handled under it.
+    state: Mutex<State>,
+    /// Rings when a request is rejected.
+    rejects: Notify,
     closed: Notify,
+    /// Where it was made. A fork has no I/O thread.
+    process: u32,
 }
 
-/// A connection for commands.
-struct Link {
-    connection: Connection,
-    ended: Ended,
-    /// What the server knows it by, if it tells.
-    identity: Option<Identity>,
-}
-
-impl Link {
-    async fn open(settings: &Settings) -> Result<Self, Failure> {
-        // Commands have no pushes.
-        let (connection, ended) = settings.open(Box::new(|_| {})).await?;
-        // Both questions in one round trip.
-        let (identity, learned) = tokio::join!(biased; connection.identity(), connection.learn());
-        let (identity, ()) = (identity?, learned?);
-        Ok(Self { connection, ended, identity })
-    }
-}
-
-/// The connections that broke and may still have something to do on the server.
 #[derive(Default)]
-struct Stale(Vec<Option<Identity>>);
-
-impl Stale {
-    /// Takes in a connection that is over. What was read on it has had its effect then.
-    fn add(&mut self, link: Link) {
-        link.connection.end();
-        self.0.push(link.identity);
-    }
-
-    /// Ends them on the server, so that what they still have to do does not happen after it was undone. Whether one may still
-    /// act; nothing if the connection that was to end them broke, too.
-    async fn kill(&mut self, by: &Connection) -> Option<bool> {
-        let mut may_act = false;
-        for identity in &self.0 {
-            let Some(identity) = identity else {
-                may_act = true;
-                continue;
-            };
-            match by.send(identity.kill()).await {
-                Ok(_) => {}
-                Err(CommandError::Server(_) | CommandError::NoScript) => may_act = true,
-                Err(CommandError::Lost(_) | CommandError::NotSent(_)) => return None,
-            }
-        }
-        self.0.clear();
-        Some(may_act)
-    }
+struct State {
+    pipeline: Option<Arc<Pipeline>>,
+    /// Requests without a connection. They are completed on the I/O thread, because their callers may have a mutex.
+    rejected: Vec<Request>,
+    closed: bool,
 }
 
 impl Node {
     pub(crate) fn new(settings: Settings, shard: Shard, events: Weak<dyn Events>) -> Self {
-        let (lane, rejected) = Lane::new();
-        Self {
-            settings,
-            shard,
-            lane,
-            events,
-            begun: Mutex::new((Some(rejected), None)),
-            closed: Notify::new(),
-        }
+        let (state, process) = (Mutex::default(), std::process::id());
+        Self { settings, shard, events, state, rejects: Notify::new(), closed: Notify::new(), process }
     }
 
-    pub(crate) fn lane(&self) -> &Lane {
-        &self.lane
+    /// Sends a call.
+    pub(crate) fn send(&self, call: Call, on_reply: Box<dyn OnReply>) {
+        self.put(Request { call, encoding: Encoding::Sha, on_reply });
     }
 
-    /// Connects for the first time.
-    pub(crate) async fn open(&self) -> Result<(), Failure> {
-        let link = Link::open(&self.settings).await?;
-        self.lane.connect(&link.connection);
-        self.begun.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(link);
-        Ok(())
+    /// Sends a call whose reply is ignored: with the whole script, because it would not be sent again.
+    pub(crate) fn post(&self, call: Call) {
+        self.put(Request { call, encoding: Encoding::Source, on_reply: Box::new(None) });
     }
 
-    /// Replaces the connection whenever it has ended, until the node is closed.
-    pub(crate) async fn run(&self) {
-        let begun = std::mem::take(&mut *self.begun.lock().unwrap_or_else(PoisonError::into_inner));
-        if let (Some(rejected), Some(link)) = begun {
-            tokio::select! {
-                biased;
-                () = self.closed.notified() => {}
-                () = self.keep_connected(link) => {}
-                () = rejected.run() => {}
+    /// Sends a call with the whole script, so that it need not be sent again. False if it could not be sent.
+    pub(crate) fn send_source(&self, call: Call, on_reply: Box<dyn OnReply>) -> bool {
+        let request = Request { call, encoding: Encoding::Source, on_reply };
+        // It is flushed with what follows it.
+        self.state().pipeline.as_ref().is_some_and(|pipeline| pipeline.put(request).is_ok())
+    }
+
+    fn put(&self, request: Request) {
+        let mut state = self.state();
+        let put = match &state.pipeline {
+            Some(pipeline) => pipeline.put(request),
+            None => Err(request),
+        };
+        match put {
+            Ok(true) => {
+                let pipeline = state.pipeline.clone();
+                // Without keeping other callers from the node.
+                drop(state);
+                pipeline.inspect(|pipeline| pipeline.flush());
+            }
+            // Another caller writes.
+            Ok(false) => {}
+            Err(request) if !state.closed && self.process == std::process::id() => {
+                state.rejected.push(request);
+                self.rejects.notify_one();
+            }
+            // The client is closed, or this is a fork of its process: the caller of what is dropped sees that.
+            Err(request) => {
+                drop(state);
+                drop(request);
             }
         }
-        self.lane.close();
     }
 
+    /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
+    pub(crate) fn doubt(&self, silence: Duration) {
+        let pipeline = self.state().pipeline.clone();
+        pipeline.inspect(|pipeline| pipeline.doubt(silence));
+    }
+
+    /// Connects, tells how that went, and replaces the connection whenever it has ended, until the node is closed.
+    pub(crate) async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+        match Link::open(&self.settings).await {
+            Ok(link) => {
+                self.connect(&link);
+                opened(Ok(()));
+                tokio::select! {
+                    biased;
+                    () = self.closed.notified() => {}
+                    () = self.keep_connected(link) => {}
+                    () = self.complete_rejected() => {}
+                }
+            }
+            Err(failure) => opened(Err(failure)),
+        }
+        self.close();
+    }
+
+    /// Sends nothing any more, and drops what has no reply yet.
     pub(crate) fn close(&self) {
-        self.lane.close();
+        let mut state = self.state();
+        let left = std::mem::replace(&mut *state, State { closed: true, ..State::default() });
+        drop(state);
+        drop(left);
         self.closed.notify_one();
+    }
+
+    /// From now on there is a connection.
+    fn connect(&self, link: &Link) {
+        let mut state = self.state();
+        if !state.closed {
+            state.pipeline = Some(Arc::clone(&link.pipeline));
+        }
     }
 
     async fn keep_connected(&self, mut link: Link) {
@@ -122,12 +133,12 @@ impl Node {
             // It fails when the connection has ended.
             let _ = (&mut link.ended).await;
             tracing::debug!("the connection is replaced");
-            self.lane.disconnect();
+            self.state().pipeline = None;
             stale.add(link);
             report(&self.events, |events| events.down(self.shard));
             let may_act;
             (link, may_act) = self.reconnect(&mut reconnect, &mut stale).await;
-            self.lane.connect(&link.connection);
+            self.connect(&link);
             report(&self.events, |events| events.up(self.shard, may_act));
         }
     }
@@ -139,7 +150,7 @@ impl Node {
             match Link::open(&self.settings).await {
                 Ok(link) => {
                     reconnect.opened();
-                    match stale.kill(&link.connection).await {
+                    match stale.kill(&link.pipeline).await {
                         Some(may_act) => return (link, may_act),
                         None => stale.add(link),
                     }
@@ -149,6 +160,113 @@ impl Node {
                     report(&self.events, |events| events.still_down(self.shard, failure));
                 }
             }
+        }
+    }
+
+    /// Tells the callers of requests that had no connection.
+    async fn complete_rejected(&self) {
+        loop {
+            self.rejects.notified().await;
+            let rejected = std::mem::take(&mut self.state().rejected);
+            for request in rejected {
+                request.replied(Some(Err(StoreError::NotSent(Failure::Unavailable("not connected".into())))));
+            }
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection for commands.
+struct Link {
+    pipeline: Arc<Pipeline>,
+    ended: Ended,
+    /// What the server knows it by, if it tells.
+    identity: Option<Identity>,
+}
+
+impl Link {
+    async fn open(settings: &Settings) -> Result<Self, Failure> {
+        // Commands have no pushes.
+        let (pipeline, ended) = settings.open(Box::new(|_| {})).await?;
+        let identity = match pipeline.send(Call::command("CLIENT").arg("INFO")).await {
+            Ok(Value::Text(info)) => std::str::from_utf8(&info).ok().and_then(Identity::parse),
+            Err(StoreError::Unknown(failure)) => return Err(failure),
+            _ => None,
+        };
+        Ok(Self { pipeline: Arc::new(pipeline), ended, identity })
+    }
+}
+
+/// The connections that broke and may still have something to do on the server.
+#[derive(Default)]
+struct Stale(Vec<Option<Identity>>);
+
+impl Stale {
+    /// Takes in a connection that is over. What was read on it has had its effect then.
+    fn add(&mut self, link: Link) {
+        link.pipeline.end();
+        self.0.push(link.identity);
+    }
+
+    /// Ends them on the server, so that what they still have to do does not happen after it was undone. Whether one may still
+    /// act; nothing if the connection that was to end them broke, too.
+    async fn kill(&mut self, by: &Pipeline) -> Option<bool> {
+        let mut may_act = false;
+        for identity in &self.0 {
+            let Some(identity) = identity else {
+                may_act = true;
+                continue;
+            };
+            match by.send(identity.kill()).await {
+                Ok(_) => {}
+                Err(StoreError::Refused(_)) => may_act = true,
+                Err(_) => return None,
+            }
+        }
+        self.0.clear();
+        Some(may_act)
+    }
+}
+
+/// What tells a connection from all others that a server has, and had before it was restarted.
+#[derive(Debug, PartialEq, Eq)]
+struct Identity {
+    id: String,
+    address: String,
+}
+
+impl Identity {
+    /// Reads the server's own line about a connection.
+    fn parse(info: &str) -> Option<Self> {
+        let field = |name: &str| info.split(' ').find_map(|field| field.strip_prefix(name));
+        let (id, address) = (field("id=")?, field("addr=")?);
+        // All clients of a Unix socket have its path for an address, and numbers begin anew after a restart.
+        (!address.starts_with('/')).then(|| Self { id: id.into(), address: address.into() })
+    }
+
+    /// Ends the connection on the server, if both are still the same: after a restart the number may be another client's.
+    fn kill(&self) -> Call {
+        let kill = Call::command("CLIENT").arg("KILL").arg("ID").arg(&self.id);
+        kill.arg("ADDR").arg(&self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_known_by_its_number_and_its_address_together() {
+        let info = "id=7 addr=127.0.0.1:4711 laddr=127.0.0.1:6379 fd=8 name= age=0 flags=N";
+        let identity = Identity::parse(info).expect("both are there");
+        assert_eq!(identity, Identity { id: "7".into(), address: "127.0.0.1:4711".into() });
+        for info in
+            ["", "id=7", "addr=127.0.0.1:4711", "id=7 laddr=127.0.0.1:6379", "id=7 addr=/run/redis.sock:0"]
+        {
+            assert_eq!(Identity::parse(info), None, "{info}");
         }
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,67 +17,11 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 
 use super::super::commands;
-use super::caller_reader::CallerReader;
-use super::connection::{CommandError, Settings, code};
-use super::reader::{Push, Reader};
-use super::request::{RawReply, Request};
-use super::resp::{Frame, Value};
-use super::stream::{Stream, Twin};
-use crate::engine::remote::store::Tell;
+use super::connect::Settings;
+use super::request::{Call, Delete, Encoding, Reply, Request, code, refusal};
+use super::resp::{Frame, Reader, Stream, Value, unavailable};
+use crate::engine::remote::store::StoreError;
 use crate::error::Failure;
-
-/// What a reply is for.
-pub(crate) enum Sink {
-    Request(Request),
-    /// A task of this connection that waits.
-    Once(oneshot::Sender<RawReply>),
-    /// What wants to know what became of the command before this one, which tells how many clients listened.
-    Pair(oneshot::Receiver<RawReply>, Box<Sink>),
-    Ignored,
-}
-
-impl Sink {
-    /// Whether a caller waits for the reply, and has to be told if it is late.
-    fn is_awaited(&self) -> bool {
-        match self {
-            Self::Request(request) => request.on_reply.is_awaited(),
-            Self::Once(caller) => !caller.is_closed(),
-            Self::Pair(_, sink) => sink.is_awaited(),
-            Self::Ignored => false,
-        }
-    }
-
-    /// What tells the caller that the reply is late. What the reply does is done all the same when it comes.
-    fn late(&mut self) -> Option<Tell> {
-        match self {
-            Self::Request(request) => request.on_reply.late(),
-            Self::Pair(_, sink) => sink.late(),
-            Self::Once(_) => {
-                let sink = std::mem::replace(self, Self::Ignored);
-                Some(Box::new(|failure| drop(sink.reply(Err(CommandError::Server(failure))))))
-            }
-            Self::Ignored => None,
-        }
-    }
-
-    /// The reply has come. What has to be sent again comes back.
-    pub(crate) fn reply(self, reply: RawReply) -> Option<Request> {
-        match self {
-            Self::Request(request) => return request.replied(reply),
-            // The task may be gone.
-            Self::Once(caller) => drop(caller.send(reply)),
-            Self::Pair(mut before, sink) => {
-                let before = before.try_recv().unwrap_or_else(|_| Err(CommandError::Lost(closed())));
-                return sink.reply(match (before, reply) {
-                    (Ok(Value::Int(1)), Ok(Value::Int(listeners))) => Ok(commands::freed(listeners)),
-                    (before, _) => before,
-                });
-            }
-            Self::Ignored => {}
-        }
-        None
-    }
-}
 
 /// One connection. It is closed when this is dropped.
 pub(crate) struct Pipeline(Arc<Inner>);
@@ -92,7 +37,7 @@ struct Inner {
     /// Rings for the same when the connection is doubted.
     doubted: Notify,
     closed: Notify,
-    reader: Mutex<Reader>,
+    inbox: Mutex<Inbox>,
     home: CallerReader,
     /// Who is told what the server pushes.
     on_push: PushHandler,
@@ -100,6 +45,21 @@ struct Inner {
     process: u32,
 }
 
+/// What has come, and lists that are filled and emptied again and again.
+#[derive(Default)]
+struct Inbox {
+    reader: Reader,
+    answers: Vec<(Request, Answer)>,
+    pushes: Vec<Push>,
+}
+
+/// A reply; none if the server does not know the script.
+type Answer = Option<Reply>;
+
+/// Something that was not asked for.
+pub(crate) type Push = Vec<Value>;
+
+#[derive(Default)]
 struct State {
     /// What is to be written, and of how many commands.
     out: Vec<u8>,
@@ -107,8 +67,12 @@ struct State {
     writer: Writer,
     /// Commands without an answer, in the order in which they were sent.
     expected: VecDeque<Expected>,
+    /// What takes the place of a script, if there is something that we may use.
+    delete: Option<Delete>,
+    /// The first reply to the first of them, if it has two.
+    deleted: Option<Answer>,
     /// When there was last progress in what the server says.
-    heard: Instant,
+    heard: Option<Instant>,
     /// After how long a silence a caller wants the connection to end, if before the response time-out.
     doubt: Option<Duration>,
     ended: bool,
@@ -117,8 +81,9 @@ struct State {
 }
 
 /// Who writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Writer {
+    #[default]
     Nobody,
     /// A task on some runtime will, or whoever comes before it.
     Deferred,
@@ -129,7 +94,7 @@ enum Writer {
 }
 
 struct Expected {
-    sink: Sink,
+    request: Request,
     since: Instant,
     /// How many pushes confirm it, if that is how it is answered.
     confirmations: usize,
@@ -150,32 +115,21 @@ impl Pipeline {
         on_push: PushHandler,
         alive: oneshot::Sender<Infallible>,
     ) -> Self {
-        let state = State {
-            out: Vec::new(),
-            unsent: 0,
-            writer: Writer::Nobody,
-            expected: VecDeque::new(),
-            heard: now(),
-            doubt: None,
-            ended: false,
-            failure: None,
-        };
-        let twin = settings.callers.clone().and_then(|callers| Some((callers, stream.twin()?)));
         let inner = Arc::new(Inner {
             stream,
             settings,
-            state: Mutex::new(state),
+            state: Mutex::default(),
             bell: Notify::new(),
             begun: Notify::new(),
             doubted: Notify::new(),
             closed: Notify::new(),
-            reader: Mutex::new(Reader::new()),
+            inbox: Mutex::default(),
             home: CallerReader::default(),
             on_push,
             process: std::process::id(),
         });
-        if let Some((callers, twin)) = twin {
-            callers.spawn(read_on_callers_runtime(twin, Arc::downgrade(&inner)));
+        if let Some(callers) = &inner.settings.callers {
+            callers.spawn(read_on_callers_runtime(Arc::downgrade(&inner)));
         }
         let driven = Driven(Arc::clone(&inner));
         tokio::spawn(async move {
@@ -193,27 +147,67 @@ impl Pipeline {
         Self(inner)
     }
 
-    /// Writes a command behind those that are there, and says what the reply is for; if pushes confirm it, so many. Tells
-    /// whether it has to be [flushed](Self::flush), because no other caller is about to. After the end of the connection the
-    /// sink comes back.
-    pub(crate) fn put(
-        &self,
-        confirmations: usize,
-        write: impl FnOnce(&mut Vec<u8>) -> Sink,
-    ) -> Result<bool, Sink> {
-        self.0.put(confirmations, |out| Some(write(out)))
+    /// Puts a request behind those that are there. Tells whether it has to be [flushed](Self::flush), because no other caller
+    /// is about to. After the end of the connection the request comes back.
+    pub(crate) fn put(&self, request: Request) -> Result<bool, Request> {
+        self.0.put(request, 0)
     }
 
     /// Sees to it that everything is sent that was put.
     pub(crate) fn flush(&self) {
-        Inner::flush(&self.0);
+        let mut state = self.0.state();
+        if state.out.is_empty() || state.writer != Writer::Nobody {
+            return;
+        }
+        let is_idle = state.expected.len() == state.unsent;
+        match Handle::try_current() {
+            Ok(runtime) if !is_idle => {
+                state.writer = Writer::Deferred;
+                drop(state);
+                let inner = Arc::clone(&self.0);
+                runtime.spawn(async move {
+                    tokio::task::yield_now().await;
+                    inner.write_now();
+                });
+            }
+            _ => {
+                drop(state);
+                self.0.write_now();
+            }
+        }
+    }
+
+    /// Sends a command, now; the reply can be awaited or dropped.
+    pub(crate) fn send(&self, call: Call) -> impl Future<Output = Reply> + Send + use<> {
+        self.ask(call, 0)
+    }
+
+    /// Subscribes to channels, or ends the subscriptions, and waits until that is so.
+    pub(crate) async fn listen(&self, on: bool, channels: &[Arc<str>]) -> Result<(), StoreError> {
+        let call = Call::command(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
+        self.ask(channels.iter().fold(call, Call::arg), channels.len()).await.map(drop)
+    }
+
+    /// Sends a command that so many pushes confirm, if that is how it is answered.
+    fn ask(&self, call: Call, confirmations: usize) -> impl Future<Output = Reply> + Send + use<> {
+        let (task, reply) = oneshot::channel();
+        let request = Request { call, encoding: Encoding::Sha, on_reply: Box::new(Some(task)) };
+        // Where it cannot be put, the sender is dropped, and the task sees that there is no connection.
+        let _ = self.0.put(request, confirmations);
+        self.flush();
+        async { reply.await.unwrap_or_else(|_| Err(StoreError::Unknown(closed()))) }
+    }
+
+    /// From now on this command takes the place of a script.
+    pub(super) fn use_native(&self, delete: Option<Delete>) {
+        self.0.state().delete = delete;
     }
 
     /// Ends the connection. What was read on it has had its effect then, and what was not is known to be lost.
     pub(crate) fn end(&self) {
         self.0.end(&closed());
         // The runtime of the callers may be about to hand out the last replies: not behind those of the next connection.
-        drop(self.0.reader.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
@@ -243,49 +237,28 @@ fn closed() -> Failure {
 }
 
 impl Inner {
-    fn put(
-        &self,
-        confirmations: usize,
-        write: impl FnOnce(&mut Vec<u8>) -> Option<Sink>,
-    ) -> Result<bool, Sink> {
+    fn put(&self, mut request: Request, confirmations: usize) -> Result<bool, Request> {
         let mut state = self.state();
-        if state.ended {
-            drop(state);
-            return write(&mut Vec::new()).map_or(Ok(false), Err);
+        // Invariant: a caller that gives up puts its undo here, too. So one that is sent again is not sent behind its undo.
+        if !request.on_reply.is_wanted() {
+            return Ok(false);
         }
-        let Some(sink) = write(&mut state.out) else { return Ok(false) };
+        if state.ended {
+            return Err(request);
+        }
+        if let Some(delete) = state.delete {
+            request.use_native(delete);
+        }
+        request.write(&mut state.out);
         let is_first = state.expected.is_empty();
         let is_unwritten = state.writer == Writer::Nobody;
-        state.expected.push_back(Expected { sink, since: now(), confirmations });
+        state.expected.push_back(Expected { request, since: now(), confirmations });
         state.unsent += 1;
         drop(state);
         if is_first {
             self.begun.notify_one();
         }
         Ok(is_unwritten)
-    }
-
-    fn flush(self: &Arc<Self>) {
-        let mut state = self.state();
-        if state.out.is_empty() || state.writer != Writer::Nobody {
-            return;
-        }
-        let is_idle = state.expected.len() == state.unsent;
-        match Handle::try_current() {
-            Ok(runtime) if !is_idle => {
-                state.writer = Writer::Deferred;
-                drop(state);
-                let inner = Arc::clone(self);
-                runtime.spawn(async move {
-                    tokio::task::yield_now().await;
-                    inner.write_now();
-                });
-            }
-            _ => {
-                drop(state);
-                self.write_now();
-            }
-        }
     }
 
     /// Writes what there is, unless somebody else does. What the socket does not take is left to the task.
@@ -357,57 +330,55 @@ impl Inner {
     /// Reads once and hands out; false if there was nothing.
     fn take_in(&self, stream: &Stream) -> Result<bool, Failure> {
         // Until everything is handed out: nobody else may hand out what comes after it.
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        if !reader.read(stream)? {
+        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        if !inbox.reader.read(stream)? {
             return Ok(false);
         }
-        let failure = self.assign(&mut reader);
-        for (sink, answer) in reader.answers.drain(..) {
-            if let Some(request) = sink.reply(answer) {
-                // A caller that gives up puts its undo here, too, so it cannot between the look at it and the new request.
-                if let Err(sink) = self.put(0, |out| request.again(out).map(Sink::Request)) {
-                    sink.reply(Err(CommandError::NotSent(closed())));
-                }
+        let failure = self.assign(&mut inbox);
+        for (request, answer) in inbox.answers.drain(..) {
+            if let Some(again) = request.replied(answer)
+                && let Err(request) = self.put(again, 0)
+            {
+                request.replied(Some(Err(StoreError::NotSent(closed()))));
             }
         }
         // As many replies as fit into one read may come at once; the room for so many is not kept for ever.
-        reader.answers.shrink_to(LARGE / size_of::<(Sink, RawReply)>());
-        for push in reader.pushes.drain(..) {
+        inbox.answers.shrink_to(LARGE / size_of::<(Request, Answer)>());
+        for push in inbox.pushes.drain(..) {
             (self.on_push)(&push);
         }
-        drop(reader);
+        drop(inbox);
         self.write_now();
         failure.map_or(Ok(true), Err)
     }
 
     /// Finds out whom each frame is for, and whether the connection has to end after that.
-    fn assign(&self, reader: &mut Reader) -> Option<Failure> {
-        let Reader { progress, frames, answers, pushes, .. } = reader;
+    fn assign(&self, inbox: &mut Inbox) -> Option<Failure> {
+        let Inbox { reader, answers, pushes } = inbox;
         let mut failure = None;
         let mut state = self.state();
-        if *progress {
-            state.heard = now();
+        if reader.progress {
+            state.heard = Some(now());
         }
-        for frame in frames.drain(..) {
-            let answer = match frame {
+        for frame in reader.frames.drain(..) {
+            let mut answer = match frame {
                 Frame::Answer(Value::Error(text)) => {
                     let is_from_replica = matches!(code(&text), "READONLY" | "MASTERDOWN");
                     // Whatever the password is, it does not change what the error means.
-                    let trouble = CommandError::from_server(text)
-                        .map_text(|text| self.settings.address.without_password(text));
-                    if let (true, CommandError::Server(refusal)) = (is_from_replica, &trouble) {
-                        failure.get_or_insert(refusal.clone());
+                    let refusal = refusal(&text, self.settings.address.without_password(&text));
+                    if is_from_replica && failure.is_none() {
+                        failure.clone_from(&refusal);
                     }
-                    Err(trouble)
+                    refusal.map(|refusal| Err(StoreError::Refused(refusal)))
                 }
-                Frame::Answer(value) => Ok(value),
+                Frame::Answer(value) => Some(Ok(value)),
                 Frame::Push(parts) => {
                     if !confirms(&parts) {
                         pushes.push(parts);
                         continue;
                     }
                     match state.expected.front_mut() {
-                        Some(Expected { confirmations: 1, .. }) => Ok(Value::Okay),
+                        Some(Expected { confirmations: 1, .. }) => Some(Ok(Value::Okay)),
                         Some(Expected { confirmations: more @ 2.., .. }) => {
                             *more -= 1;
                             continue;
@@ -417,10 +388,25 @@ impl Inner {
                     }
                 }
             };
+            if state.expected.front().is_some_and(|first| first.request.has_two_replies()) {
+                let Some(deleted) = state.deleted.take() else {
+                    if let Some(Err(StoreError::Refused(Failure::Denied(_)))) = answer {
+                        state.delete = None;
+                    }
+                    state.deleted = Some(answer);
+                    continue;
+                };
+                answer = match (deleted, answer) {
+                    (Some(Ok(Value::Int(1))), Some(Ok(Value::Int(listeners)))) => {
+                        Some(Ok(commands::freed(listeners)))
+                    }
+                    (deleted, _) => deleted,
+                };
+            }
             let Some(expected) = state.expected.pop_front() else {
                 return Some(Failure::Denied("the server gave an answer that nobody had asked for".into()));
             };
-            answers.push((expected.sink, answer));
+            answers.push((expected.request, answer));
         }
         if state.expected.is_empty() {
             state.expected.shrink_to(LARGE / size_of::<Expected>());
@@ -453,7 +439,7 @@ impl Inner {
                 return failure;
             }
             let mut state = self.state();
-            let timeout = self.settings.response_timeout;
+            let timeout = self.settings.options.response_timeout;
             let limit = state.doubt.take().map_or(timeout, |doubt| doubt.min(timeout));
             let late = |limit| Failure::Unavailable(format!("no answer within {limit:?}"));
             if state.silent_since().is_some_and(|since| since.elapsed() >= limit) {
@@ -463,10 +449,11 @@ impl Inner {
                 continue;
             }
             // If others were answered meanwhile, there was just too much to do.
-            let is_late =
-                |expected: &Expected| expected.sink.is_awaited() && expected.since.elapsed() >= timeout;
+            let is_late = |expected: &Expected| {
+                expected.request.on_reply.is_awaited() && expected.since.elapsed() >= timeout
+            };
             let first = state.expected.iter_mut().find(|expected| is_late(expected));
-            let tell = first.and_then(|expected| expected.sink.late());
+            let tell = first.and_then(|expected| expected.request.on_reply.late());
             drop(state);
             if let Some(tell) = tell {
                 tell(late(timeout));
@@ -477,20 +464,23 @@ impl Inner {
     /// When the silence has lasted too long, or the caller that has waited longest has.
     fn next_due(&self) -> Option<Instant> {
         let state = self.state();
-        let awaited = state.expected.iter().find(|expected| expected.sink.is_awaited());
+        let awaited = state.expected.iter().find(|expected| expected.request.on_reply.is_awaited());
         let since = [state.silent_since(), awaited.map(|expected| expected.since)];
-        since.into_iter().flatten().min()?.checked_add(self.settings.response_timeout)
+        since.into_iter().flatten().min()?.checked_add(self.settings.options.response_timeout)
     }
 
     fn end(&self, failure: &Failure) {
         let mut state = self.state();
         state.ended = true;
         let expected = std::mem::take(&mut state.expected);
+        // What became of the first command of two is known.
+        let mut deleted = state.deleted.take().filter(|deleted| matches!(deleted, Some(Ok(_))));
         drop(state);
         // Its twin would keep it open.
         self.stream.shut();
-        for Expected { sink, .. } in expected {
-            sink.reply(Err(CommandError::Lost(failure.clone())));
+        for Expected { request, .. } in expected {
+            let lost = || Some(Err(StoreError::Unknown(failure.clone())));
+            request.replied(deleted.take().unwrap_or_else(lost));
         }
     }
 
@@ -500,8 +490,8 @@ impl Inner {
 }
 
 /// Reads on the runtime of the callers where that is wanted, as long as the connection is there.
-async fn read_on_callers_runtime(twin: Twin, inner: Weak<Inner>) {
-    let Ok(stream) = Stream::try_from(twin) else { return };
+async fn read_on_callers_runtime(inner: Weak<Inner>) {
+    let Some(stream) = inner.upgrade().and_then(|inner| inner.stream.twin()) else { return };
     while stream.readable().await.is_ok() {
         let Some(inner) = inner.upgrade() else { return };
         if !inner.home.visit(|| inner.state().expected.len()) {
@@ -517,7 +507,7 @@ async fn read_on_callers_runtime(twin: Twin, inner: Weak<Inner>) {
 impl State {
     /// Since when a reply is due and nothing was heard.
     fn silent_since(&self) -> Option<Instant> {
-        self.expected.front().map(|first| first.since.max(self.heard))
+        self.expected.front().and_then(|first| self.heard.max(Some(first.since)))
     }
 
     /// Takes what is to be written; false if there is nothing, and then nobody writes any more.
@@ -543,6 +533,92 @@ fn now() -> Instant {
     Instant::now()
 }
 
-pub(crate) fn unavailable(error: &io::Error) -> Failure {
-    Failure::Unavailable(error.to_string())
+/// How long what has come is left to the runtime of the callers. Whoever blocks it for longer is not waited for.
+const HEAD_START: Duration = Duration::from_millis(5);
+
+/// With more answers to come than this, a thread of its own is worth being woken.
+const FEW: usize = 4;
+
+/// What is known of the runtime of the callers, which reads, too.
+///
+/// The thread of the sockets can do everything alone, and does where there is much to do. But a caller that it tells something
+/// sleeps on another thread, and waking that takes longer than everything else about a hand-over. So where there is little
+/// to do, the runtime on which a client was made reads, and its tasks have what has come without another thread's being
+/// woken. The thread of the sockets gives it a head start, and none if it was not there in time.
+#[derive(Debug, Default)]
+struct CallerReader {
+    /// It came when there was last something to read.
+    punctual: AtomicBool,
+    /// The thread of the sockets waits for it.
+    awaited: AtomicBool,
+    visits: AtomicU64,
+}
+
+impl CallerReader {
+    /// It comes to read; whether that is wanted when so many answers are to come.
+    fn visit(&self, expected: impl FnOnce() -> usize) -> bool {
+        self.visits.fetch_add(1, Ordering::SeqCst);
+        self.punctual.store(true, Ordering::SeqCst);
+        expected() <= FEW || self.awaited.load(Ordering::SeqCst)
+    }
+
+    /// Waits for it, if it is to be expected. To be called on the thread of the sockets when there is something to read.
+    async fn head_start(&self, expected: impl FnOnce() -> usize) {
+        if !self.punctual.load(Ordering::SeqCst) {
+            return;
+        }
+        // Said before it is so: of both, at least one reads, however many are sent meanwhile.
+        self.awaited.store(true, Ordering::SeqCst);
+        if expected() <= FEW {
+            let before = self.visits.load(Ordering::SeqCst);
+            tokio::time::sleep(HEAD_START).await;
+            if self.visits.load(Ordering::SeqCst) == before {
+                self.punctual.store(false, Ordering::SeqCst);
+            }
+        }
+        self.awaited.store(false, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env;
+
+    /// How long the thread of the sockets waits.
+    async fn waits(home: &CallerReader, expected: usize) -> Duration {
+        let begun = env::now();
+        home.head_start(|| expected).await;
+        env::now() - begun
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn nobody_waits_for_a_runtime_that_is_not_there() {
+        let home = CallerReader::default();
+        assert_eq!(waits(&home, 0).await, Duration::ZERO);
+        assert!(home.visit(|| FEW));
+        assert_eq!(waits(&home, FEW).await, HEAD_START);
+        assert_eq!(waits(&home, FEW).await, Duration::ZERO, "it was not there in time");
+        home.visit(|| 0);
+        assert_eq!(waits(&home, 0).await, HEAD_START, "it has been heard of again");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_comes_in_time_is_waited_for_again() {
+        let home = CallerReader::default();
+        home.visit(|| 0);
+        for _ in 0..3 {
+            let (waited, wanted) = tokio::join!(waits(&home, 1), async { home.visit(|| 1) });
+            assert_eq!((waited, wanted), (HEAD_START, true));
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn where_there_is_much_to_do_one_of_both_does_it() {
+        let home = CallerReader::default();
+        assert!(!home.visit(|| FEW + 1), "the thread of the sockets does");
+        assert_eq!(waits(&home, FEW + 1).await, Duration::ZERO);
+        let (waited, wanted) = tokio::join!(waits(&home, FEW), async { home.visit(|| FEW + 1) });
+        assert_eq!((waited, wanted), (HEAD_START, true), "the other has been left to wait for it");
+    }
 }

@@ -1,16 +1,172 @@
-//! A call on its way, and what its reply does.
+//! A request: what is sent, and what its reply does.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::fmt::Display;
+use std::sync::OnceLock;
 
-use super::super::script::{Call, Deletes, Encoding};
-use super::connection::CommandError;
-use super::resp::Value;
-use crate::engine::remote::store::Tell;
+use tokio::sync::oneshot;
+
+use super::resp::{self, Value, Words};
+use crate::engine::remote::store::{StoreError, Tell};
 use crate::error::Failure;
 
-/// What became of a command.
-pub(crate) type RawReply = Result<Value, CommandError>;
+/// A script and, once it was needed, its hash.
+#[derive(Debug)]
+pub(crate) struct Script {
+    text: &'static str,
+    hash: OnceLock<String>,
+}
+
+impl Script {
+    pub(crate) const fn new(text: &'static str) -> Self {
+        Self { text, hash: OnceLock::new() }
+    }
+
+    fn hash(&self) -> &str {
+        self.hash.get_or_init(|| sha1_smol::Sha1::from(self.text).digest().to_string())
+    }
+}
+
+/// What to run, with its keys and arguments. Names and values are arguments, never script text.
+#[derive(Debug, Clone)]
+pub(crate) struct Call {
+    what: What,
+    keys: Words,
+    arguments: Words,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum What {
+    Script(&'static Script),
+    /// The same, where two commands can take its place: [`Encoding::Native`].
+    CompareAndDelete(&'static Script),
+    /// A command of the server's own, which needs no script.
+    Command(&'static str),
+}
+
+/// How a script is named in a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Encoding {
+    /// By its hash, which is what a server that knows the script needs.
+    Sha,
+    /// In full, which makes the server know it.
+    Source,
+    /// Not at all: two commands take the place of the script that deletes a key with a given value and announces it, and there
+    /// are two replies.
+    Native(Delete),
+}
+
+/// What a server has for the first of these commands; the second is `PUBLISH`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Delete {
+    /// Redis from 8.4 on.
+    Delex,
+    /// Valkey from 9 on.
+    DelIfEq,
+}
+
+impl Call {
+    pub(crate) fn new(script: &'static Script) -> Self {
+        Self::of(What::Script(script))
+    }
+
+    /// A script that deletes its key if it has the value of the first argument, and says so on the channel of the second.
+    pub(crate) fn compare_and_delete(script: &'static Script) -> Self {
+        Self::of(What::CompareAndDelete(script))
+    }
+
+    /// A plain command: its key comes first, then its arguments.
+    pub(crate) fn command(name: &'static str) -> Self {
+        Self::of(What::Command(name))
+    }
+
+    fn of(what: What) -> Self {
+        Self { what, keys: Words::default(), arguments: Words::default() }
+    }
+
+    pub(crate) fn key(mut self, key: &str) -> Self {
+        self.keys.push_bytes(key.as_bytes());
+        self
+    }
+
+    pub(crate) fn arg(mut self, argument: impl Display) -> Self {
+        self.arguments.push(argument);
+        self
+    }
+
+    pub(crate) fn bytes(mut self, argument: &[u8]) -> Self {
+        self.arguments.push_bytes(argument);
+        self
+    }
+
+    /// Writes down what is to be sent.
+    fn write(&self, encoding: Encoding, out: &mut Vec<u8>) {
+        let words = self.keys.len() + self.arguments.len();
+        match (self.what, encoding) {
+            (What::Command(name), _) => {
+                resp::begin(out, 1 + words);
+                resp::word(out, name.as_bytes());
+            }
+            (_, Encoding::Native(delete)) => return self.write_native(delete, out),
+            (What::Script(script) | What::CompareAndDelete(script), _) => {
+                resp::begin(out, 3 + words);
+                let (name, script) = match encoding {
+                    Encoding::Source => ("EVAL", script.text),
+                    _ => ("EVALSHA", script.hash()),
+                };
+                resp::word(out, name.as_bytes());
+                resp::word(out, script.as_bytes());
+                resp::number(out, self.keys.len());
+            }
+        }
+        self.keys.write(out);
+        self.arguments.write(out);
+    }
+
+    fn write_native(&self, delete: Delete, out: &mut Vec<u8>) {
+        let (name, operator) = match delete {
+            Delete::Delex => ("DELEX", Some("IFEQ")),
+            Delete::DelIfEq => ("DELIFEQ", None),
+        };
+        let mut arguments = self.arguments.iter();
+        let mut next = || arguments.next().unwrap_or_default();
+        resp::begin(out, 3 + operator.iter().len());
+        resp::word(out, name.as_bytes());
+        self.keys.write(out);
+        operator.inspect(|operator| resp::word(out, operator.as_bytes()));
+        resp::word(out, &next());
+        resp::begin(out, 3);
+        for word in [&b"PUBLISH"[..], &next(), b"0"] {
+            resp::word(out, word);
+        }
+    }
+
+    /// What the server said no to, with what older ones leave out: which command of a script, and which keys there are.
+    fn explain(&self, refusal: String) -> String {
+        if refusal.contains("can't run this command") {
+            let commands = self.commands_at(&refusal).join(" or ");
+            return format!("{refusal}; the command is {commands}");
+        }
+        if refusal.contains("access") && refusal.contains("key") {
+            let keys: Vec<_> = self.keys.iter().collect();
+            return format!("{refusal}; the keys are {}", String::from_utf8_lossy(&keys.join(&b' ')));
+        }
+        refusal
+    }
+
+    /// The commands in that line of the script which the server names.
+    fn commands_at(&self, refusal: &str) -> Vec<&'static str> {
+        let (What::Script(script) | What::CompareAndDelete(script)) = self.what else { return Vec::new() };
+        let told = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
+        let number: String = told.chars().take_while(char::is_ascii_digit).collect();
+        let line = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
+        let line = line.and_then(|line| script.text.lines().nth(line));
+        let calls = line.unwrap_or_default().split("call('").skip(1);
+        calls.filter_map(|call| call.split('\'').next()).collect()
+    }
+}
+
+/// What became of a request.
+pub(crate) type Reply = Result<Value, StoreError>;
 
 /// What a reply does. It is done where the reply is read, before the next one is: the server carries out the requests of one
 /// connection in their order, and a grant, a takeover and a removal of the same lock mean something only in that order.
@@ -21,64 +177,184 @@ pub(crate) trait OnReply: Send {
     /// Whether a call of which nothing was done may be sent again.
     fn is_wanted(&self) -> bool;
 
-    /// What tells the caller that the reply is late.
+    /// What tells the caller that the reply is late. What the reply does is done all the same when it comes.
     fn late(&mut self) -> Option<Tell>;
 
-    fn replied(self: Box<Self>, reply: RawReply);
+    fn replied(self: Box<Self>, reply: Reply);
 }
 
-/// A call that was sent, and what its reply does.
+/// A task that waits for the reply; none if it is ignored.
+impl OnReply for Option<oneshot::Sender<Reply>> {
+    fn is_awaited(&self) -> bool {
+        self.as_ref().is_some_and(|task| !task.is_closed())
+    }
+
+    fn is_wanted(&self) -> bool {
+        true
+    }
+
+    fn late(&mut self) -> Option<Tell> {
+        let task = self.take()?;
+        Some(Box::new(|failure| drop(task.send(Err(StoreError::Refused(failure))))))
+    }
+
+    fn replied(self: Box<Self>, reply: Reply) {
+        // The task may be gone.
+        self.map(|task| task.send(reply));
+    }
+}
+
+/// A call on its way, and what its reply does.
 pub(crate) struct Request {
     pub(crate) call: Call,
-    pub(crate) mode: ReplyMode,
+    pub(crate) encoding: Encoding,
     pub(crate) on_reply: Box<dyn OnReply>,
 }
 
 impl Request {
-    /// The reply has come. If the server does not know the script, the request comes back, to be sent [again](Self::again).
-    pub(crate) fn replied(self, reply: RawReply) -> Option<Self> {
-        let reply = self.mode.read(reply);
-        if matches!(reply, Err(CommandError::NoScript)) && !matches!(self.mode, ReplyMode::Source) {
-            return Some(self);
+    pub(super) fn write(&self, out: &mut Vec<u8>) {
+        self.call.write(self.encoding, out);
+    }
+
+    /// Puts a command of the server in the place of a script, where there is one for it.
+    pub(super) fn use_native(&mut self, delete: Delete) {
+        if let (What::CompareAndDelete(_), Encoding::Sha) = (self.call.what, self.encoding) {
+            self.encoding = Encoding::Native(delete);
         }
-        let explained = reply.map_err(|error| match error {
-            CommandError::Server(Failure::Denied(text)) => {
-                CommandError::Server(Failure::Denied(self.call.explain(text)))
+    }
+
+    pub(super) fn has_two_replies(&self) -> bool {
+        matches!(self.encoding, Encoding::Native(_))
+    }
+
+    /// The reply has come; none if the server does not know the script, and has done nothing. What comes back then is to be
+    /// sent again.
+    pub(super) fn replied(self, reply: Option<Reply>) -> Option<Self> {
+        let reply = match (reply, self.encoding) {
+            (None, Encoding::Source) => {
+                Err(denied("the server forgets scripts as soon as it is told them".into()))
             }
-            other => other,
-        });
-        self.on_reply.replied(explained);
+            // A command was denied: nothing was done, and the script may do it.
+            (None, _) | (Some(Err(StoreError::Refused(Failure::Denied(_)))), Encoding::Native(_)) => {
+                return Some(Self { encoding: Encoding::Source, ..self });
+            }
+            (Some(Err(StoreError::Refused(Failure::Denied(text)))), _) => {
+                Err(denied(self.call.explain(text)))
+            }
+            (Some(reply), _) => reply,
+        };
+        self.on_reply.replied(reply);
         None
     }
+}
 
-    /// Writes it with the whole script, unless it is not wanted any more: then its undo may be under way already.
-    pub(crate) fn again(self, out: &mut Vec<u8>) -> Option<Self> {
-        if !self.on_reply.is_wanted() {
-            return None;
-        }
-        self.call.write(Encoding::Source, Deletes::ByScript, out);
-        Some(Self { mode: ReplyMode::Source, ..self })
+fn denied(text: String) -> StoreError {
+    StoreError::Refused(Failure::Denied(text))
+}
+
+/// What an error of the server means to us, in the words that are `shown` of it; none if it does not know the script.
+pub(super) fn refusal(error: &str, shown: String) -> Option<Failure> {
+    Some(match code(error) {
+        "NOSCRIPT" => return None,
+        // Said by servers that will do it later.
+        "LOADING" | "BUSY" | "READONLY" | "MISCONF" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN"
+        | "NOREPLICAS" => Failure::Unavailable(shown),
+        _ if error.contains("WRONGTYPE") => Failure::NotALock,
+        _ => Failure::Denied(shown),
+    })
+}
+
+/// The word with which an error begins, and which says what error it is.
+///
+/// Servers before Redis 7 put the error of a command inside a script behind words of their own: `ERR Error running script
+/// (call to f_…): @user_script:1: @user_script: 1: -READONLY …`.
+pub(super) fn code(error: &str) -> &str {
+    let wrapped = error.strip_prefix("ERR Error running script").and_then(|text| {
+        let (_line, error) = text.rsplit("user_script:").next()?.split_once(": ")?;
+        Some(error.trim_start_matches('-'))
+    });
+    wrapped.unwrap_or(error).split(' ').next().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::resp::{Frame, take};
+    use super::*;
+
+    #[test]
+    fn a_key_is_compared_and_deleted_in_the_words_of_the_server() {
+        static SCRIPT: Script = Script::new("return 0");
+        let call = Call::compare_and_delete(&SCRIPT).key("n").arg("me").arg("channel");
+        let words = |encoding| {
+            let mut out = Vec::new();
+            call.write(encoding, &mut out);
+            let mut rest = out.as_slice();
+            let commands = std::iter::from_fn(|| match take(&mut rest) {
+                Ok(Frame::Answer(Value::Array(words))) => Some(words),
+                _ => None,
+            });
+            let text = |word| match word {
+                Value::Text(word) => String::from_utf8(word).expect("text"),
+                other => panic!("{other:?}"),
+            };
+            commands
+                .map(|words| words.into_iter().map(text).collect::<Vec<_>>().join(" "))
+                .collect::<Vec<_>>()
+        };
+        let announcement = "PUBLISH channel 0";
+        assert_eq!(words(Encoding::Native(Delete::Delex)), ["DELEX n IFEQ me", announcement]);
+        assert_eq!(words(Encoding::Native(Delete::DelIfEq)), ["DELIFEQ n me", announcement]);
+        assert_eq!(words(Encoding::Sha), [format!("EVALSHA {} 1 n me channel", SCRIPT.hash())]);
+        assert_eq!(words(Encoding::Source), ["EVAL return 0 1 n me channel"]);
     }
-}
 
-/// How to read the reply to a call.
-#[derive(Debug)]
-pub(crate) enum ReplyMode {
-    /// It was sent by the hash of its script.
-    Sha,
-    /// It was sent as a command that the server has in place of a script. Where to note that we may not use it.
-    Native(Arc<AtomicBool>),
-    /// It was sent with the whole script.
-    Source,
-}
-
-impl ReplyMode {
-    fn read(&self, reply: RawReply) -> RawReply {
-        if let (Err(CommandError::Server(Failure::Denied(_))), Self::Native(denied)) = (&reply, self) {
-            // Nothing was done, and a script may do it.
-            denied.store(true, Ordering::Relaxed);
-            return Err(CommandError::NoScript);
+    #[test]
+    fn a_refusal_that_names_a_line_which_no_script_has_is_told_as_it_is() {
+        static SCRIPT: Script = Script::new("return redis.call('get', KEYS[1])");
+        let call = Call::new(&SCRIPT);
+        for line in ["0", "99999", "18446744073709551615", "99999999999999999999999", "x", ""] {
+            let refusal = format!("NOPERM this user can't run this command, on @user_script:{line}.");
+            assert!(call.explain(refusal.clone()).starts_with(&refusal), "{line}");
         }
-        reply
+    }
+
+    /// What Redis 6.2 says of an error inside a script.
+    fn wrapped(error: &str) -> String {
+        let hash = "5332031c6b470dc5a0dd9b4bf2030dea6d65de91";
+        format!("ERR Error running script (call to f_{hash}): @user_script:1: @user_script: 1: {error}")
+    }
+
+    fn meaning(error: &str) -> Option<Failure> {
+        refusal(error, error.into())
+    }
+
+    #[test]
+    fn a_server_that_cannot_for_now_is_unavailable_also_where_it_says_so_inside_a_script() {
+        for error in [
+            "READONLY You can't write against a read only replica.",
+            "OOM command not allowed when used memory > 'maxmemory'.",
+            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
+            "LOADING Redis is loading the dataset in memory",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        ] {
+            let after_redis_7 =
+                format!("{error} script: 5332031c6b470dc5a0dd9b4bf2030dea6d65de91, on @user_script:1.");
+            for text in [error.into(), wrapped(&format!("-{error}")), wrapped(error), after_redis_7] {
+                assert_eq!(meaning(&text), Some(Failure::Unavailable(text)));
+            }
+        }
+    }
+
+    #[test]
+    fn a_denial_is_one_also_where_it_is_said_inside_a_script() {
+        let denial = "The user executing the script can't run this command or subcommand";
+        for text in ["NOPERM this user has no permissions".into(), wrapped(denial), wrapped("")] {
+            assert_eq!(meaning(&text), Some(Failure::Denied(text)));
+        }
+        let other_type = wrapped("WRONGTYPE Operation against a key holding the wrong kind of value");
+        assert_eq!(meaning(&other_type), Some(Failure::NotALock));
+        assert_eq!(meaning("NOSCRIPT No matching script. Please use EVAL."), None);
     }
 }

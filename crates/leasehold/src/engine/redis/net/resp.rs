@@ -1,6 +1,14 @@
-//! The protocol of the server, RESP3: words that go out, values that come in.
+//! The protocol of the server, RESP3, on a socket: words that go out, frames that come in.
 
-use std::fmt::{self, Display, Write as _};
+use std::fmt::Display;
+use std::io::{self, Write as _};
+use std::net::Shutdown;
+
+use socket2::SockRef;
+use tokio::io::Interest;
+use tokio::net::TcpStream;
+
+use crate::error::Failure;
 
 /// What a server says.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,7 +47,7 @@ const DEEPEST: usize = 8;
 
 /// How many bytes a frame may have. The longest that anything here asks for is the queue of a fair lock, 64 bytes or so for
 /// each waiter: this is a quarter of a million of them. What a frame takes in memory is a small multiple of it.
-pub(crate) const LONGEST: usize = 16 * 1024 * 1024;
+const LONGEST: usize = 16 * 1024 * 1024;
 
 /// How many bytes a line may have: an error, a number, or a length.
 const LONGEST_LINE: usize = 64 * 1024;
@@ -132,6 +140,70 @@ fn parsed(line: &[u8]) -> Result<i64, Stop> {
     std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Garbled)
 }
 
+/// How much is read at once.
+const CHUNK: usize = 16 * 1024;
+
+/// A reply that is longer than this may take the response time-out for each such part of it.
+const PART: usize = 64 * 1024;
+
+/// What has come on a socket: the frames that are whole, and the bytes of one that is not yet.
+#[derive(Debug, Default)]
+pub(crate) struct Reader {
+    pub(crate) frames: Vec<Frame>,
+    /// A frame is whole, or a long one has grown by [`PART`]. Bytes alone are no sign of life: there may be no end to them.
+    pub(crate) progress: bool,
+    received: Vec<u8>,
+    filled: usize,
+    /// How much of the frame that is not whole yet was there at the last such progress.
+    seen: usize,
+    /// How much there has to be before it can be whole.
+    needed: usize,
+}
+
+impl Reader {
+    /// Reads once, and adds the frames that are whole now; false if there was nothing to read.
+    pub(crate) fn read(&mut self, stream: &Stream) -> Result<bool, Failure> {
+        if self.filled == self.received.len() {
+            self.received.resize((self.filled * 2).max(CHUNK), 0);
+        }
+        match stream.try_read(&mut self.received[self.filled..]) {
+            Ok(0) => return Err(Failure::Unavailable("the server has closed the connection".into())),
+            Ok(length) => self.filled += length,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(unavailable(&error)),
+        }
+        let mut rest = &self.received[..self.filled];
+        // A long frame is not looked at for each piece of it.
+        while rest.len() >= self.needed {
+            match take(&mut rest) {
+                Ok(frame) => {
+                    self.frames.push(frame);
+                    self.needed = 0;
+                }
+                Err(Stop::Missing(bytes)) if rest.len() + bytes <= LONGEST => {
+                    self.needed = rest.len() + bytes;
+                }
+                Err(_) => {
+                    let text = "what answers there is no Redis server, or says more than it was asked for";
+                    return Err(Failure::Denied(text.into()));
+                }
+            }
+        }
+        let used = self.filled - rest.len();
+        self.received.copy_within(used..self.filled, 0);
+        self.filled -= used;
+        self.progress = used > 0 || self.filled >= self.seen + PART;
+        if self.progress {
+            self.seen = self.filled;
+        }
+        if self.filled == 0 && self.received.len() > CHUNK {
+            // What one long frame needed is not kept for ever.
+            self.received = Vec::new();
+        }
+        Ok(true)
+    }
+}
+
 /// Some words of a command, written as they are sent.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Words {
@@ -141,11 +213,13 @@ pub(crate) struct Words {
 
 impl Words {
     pub(crate) fn push(&mut self, word: impl Display) {
-        let mut short = Short { bytes: [0; 64], length: 0 };
-        if write!(short, "{word}").is_ok() {
-            self.push_bytes(&short.bytes[..short.length]);
-        } else {
-            self.push_bytes(word.to_string().as_bytes());
+        // Its length is not known before it is written. Most are numbers and owners.
+        let mut short = [0; 64];
+        let mut room = &mut short[..];
+        let (written, left) = (write!(room, "{word}"), room.len());
+        match written {
+            Ok(()) => self.push_bytes(&short[..short.len() - left]),
+            Err(_) => self.push_bytes(word.to_string().as_bytes()),
         }
     }
 
@@ -179,21 +253,6 @@ impl Words {
 
 /// How much room is made for words at first.
 const USUAL: usize = 128;
-
-/// Room for a word whose length is not known before it is written. Most are numbers and owners.
-struct Short {
-    bytes: [u8; 64],
-    length: usize,
-}
-
-impl fmt::Write for Short {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        let end = self.length + text.len();
-        self.bytes.get_mut(self.length..end).ok_or(fmt::Error)?.copy_from_slice(text.as_bytes());
-        self.length = end;
-        Ok(())
-    }
-}
 
 /// Writes that a command of so many words follows …
 pub(crate) fn begin(out: &mut Vec<u8>, words: usize) {
@@ -244,6 +303,70 @@ impl Header {
     fn number(&self) -> &[u8] {
         &self.digits[self.first + 1..self.digits.len() - 2]
     }
+}
+
+/// A socket that is connected.
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Tcp(TcpStream),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
+}
+
+/// Does the same with either.
+macro_rules! either {
+    ($stream:expr, $socket:ident => $what:expr) => {
+        match $stream {
+            Stream::Tcp($socket) => $what,
+            #[cfg(unix)]
+            Stream::Unix($socket) => $what,
+        }
+    };
+}
+
+impl Stream {
+    /// Another way to the same socket, on the runtime that we are in, where there can be one.
+    pub(crate) fn twin(&self) -> Option<Self> {
+        let socket = either!(self, socket => SockRef::from(socket).try_clone());
+        let socket = socket.ok().filter(|_| cfg!(unix))?;
+        match self {
+            Self::Tcp(_) => TcpStream::from_std(socket.into()).map(Self::Tcp).ok(),
+            #[cfg(unix)]
+            Self::Unix(_) => tokio::net::UnixStream::from_std(socket.into()).map(Self::Unix).ok(),
+        }
+    }
+
+    /// Ends the connection, for all that have a way to it.
+    pub(crate) fn shut(&self) {
+        // If it is not there any more, that is what was wanted.
+        let _ = either!(self, socket => SockRef::from(socket).shutdown(Shutdown::Both));
+    }
+
+    pub(crate) async fn readable(&self) -> io::Result<()> {
+        either!(self, socket => socket.readable().await)
+    }
+
+    pub(crate) async fn writable(&self) -> io::Result<()> {
+        either!(self, socket => socket.writable().await)
+    }
+
+    /// Leaves what there is to read to others: readable again when more has come.
+    pub(crate) fn wait_for_more(&self) {
+        let leave = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
+        let _ = either!(self, socket => socket.try_io(Interest::READABLE, leave));
+    }
+
+    fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
+        either!(self, socket => socket.try_read(into))
+    }
+
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        either!(self, socket => socket.try_write(bytes))
+    }
+}
+
+pub(super) fn unavailable(error: &io::Error) -> Failure {
+    Failure::Unavailable(error.to_string())
 }
 
 #[cfg(test)]

@@ -8,10 +8,8 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub(super) use self::subscriptions::Subscriptions;
-use super::net::resp::Value;
-use super::net::{CommandError, Connection, Ended, Push, Reconnect, Settings};
-use super::script::Call;
-use crate::engine::remote::store::{Events, report};
+use super::net::{Call, Ended, Pipeline, Push, Reconnect, Settings, Value};
+use crate::engine::remote::store::{Events, StoreError, report};
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
@@ -58,11 +56,11 @@ impl Subscriber {
     /// Works on one connection until it breaks, or its server is found to be a replica.
     async fn serve(
         &self,
-        connection: &Connection,
+        connection: &Pipeline,
         mut ended: Ended,
         mut demoted: watch::Receiver<u64>,
         gap: bool,
-    ) -> Result<(), CommandError> {
+    ) -> Result<(), StoreError> {
         self.follow(connection).await?;
         if gap {
             report(&self.events, |events| events.rewatched());
@@ -79,26 +77,26 @@ impl Subscriber {
     }
 
     /// Subscribes and unsubscribes until the subscriptions are those that are wanted.
-    async fn follow(&self, connection: &Connection) -> Result<(), CommandError> {
+    async fn follow(&self, connection: &Pipeline) -> Result<(), StoreError> {
         loop {
-            let changes = self.subscriptions.take_changes();
-            if changes.subscribe.is_empty() && changes.unsubscribe.is_empty() {
+            let (subscribe, unsubscribe) = self.subscriptions.take_changes();
+            if subscribe.is_empty() && unsubscribe.is_empty() {
                 return Ok(());
             }
-            for channels in changes.unsubscribe.chunks(CHUNK) {
+            for channels in unsubscribe.chunks(CHUNK) {
                 match connection.listen(false, channels).await {
                     // Messages that are not wanted do no harm.
-                    Ok(()) | Err(CommandError::Server(_)) => {}
+                    Ok(()) | Err(StoreError::Refused(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
-            for channels in changes.subscribe.chunks(CHUNK) {
+            for channels in subscribe.chunks(CHUNK) {
                 match connection.listen(true, channels).await {
                     Ok(()) => {
                         let topics = self.subscriptions.subscribed(channels);
                         report(&self.events, |events| events.watching(&topics));
                     }
-                    Err(CommandError::Server(failure)) => {
+                    Err(StoreError::Refused(failure)) => {
                         tracing::debug!(%failure, "SUBSCRIBE refused");
                         report(&self.events, |events| events.watch_denied(true));
                     }

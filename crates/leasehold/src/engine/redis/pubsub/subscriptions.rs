@@ -26,7 +26,8 @@ pub(crate) struct Subscriptions {
 struct State {
     channels: HashMap<Arc<str>, Channel>,
     touched: HashSet<Arc<str>>,
-    link: Link,
+    /// No messages can come: the connection is broken.
+    is_down: bool,
 }
 
 /// What is announced on one channel: several kinds of one name may share theirs.
@@ -36,35 +37,17 @@ struct Channel {
     subscribed: bool,
 }
 
-/// Whether messages can come at all.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Link {
-    #[default]
-    Opening,
-    Up,
-    Down,
-}
-
-/// What has to be done for the subscriptions to be those that are wanted.
-#[derive(Debug, Default)]
-pub(super) struct Changes {
-    pub(super) subscribe: Vec<Arc<str>>,
-    pub(super) unsubscribe: Vec<Arc<str>>,
-}
-
 impl Subscriptions {
     /// Wants the messages of a topic.
     pub(crate) fn add(&self, topic: &Topic) -> Watch {
         let name: Arc<str> = keys::waiting_channel(topic).into();
         let mut state = self.state();
-        let State { channels, link, .. } = &mut *state;
-        let channel = channels.entry(Arc::clone(&name)).or_default();
+        let channel = state.channels.entry(Arc::clone(&name)).or_default();
         channel.topics.push(topic.clone());
-        let watch = match link {
-            _ if channel.subscribed => return Watch::Active,
-            Link::Down => Watch::Unavailable,
-            Link::Opening | Link::Up => Watch::Pending,
-        };
+        if channel.subscribed {
+            return Watch::Active;
+        }
+        let watch = if state.is_down { Watch::Unavailable } else { Watch::Pending };
         state.touched.insert(name);
         drop(state);
         self.changed.notify_one();
@@ -103,18 +86,12 @@ impl Subscriptions {
         channel.topics.iter().filter(|(target, _)| means_something(target.kind, payload)).cloned().collect()
     }
 
-    /// What has to be subscribed and unsubscribed. Empties the list.
-    pub(super) fn take_changes(&self) -> Changes {
+    /// What has to be subscribed, and what unsubscribed. Empties the list.
+    pub(super) fn take_changes(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let mut state = self.state();
-        let mut changes = Changes::default();
-        for name in std::mem::take(&mut state.touched) {
-            match state.channels.get(&name) {
-                Some(Channel { subscribed: true, .. }) => {}
-                Some(_) => changes.subscribe.push(name),
-                None => changes.unsubscribe.push(name),
-            }
-        }
-        changes
+        let mut touched = std::mem::take(&mut state.touched);
+        touched.retain(|name| state.channels.get(name).is_none_or(|channel| !channel.subscribed));
+        touched.into_iter().partition(|name| state.channels.contains_key(name))
     }
 
     /// These are subscribed. The topics whose messages come from now on.
@@ -137,8 +114,8 @@ impl Subscriptions {
     /// There is a connection. Nothing is subscribed on it yet.
     pub(super) fn link_up(&self) {
         let mut state = self.state();
-        let State { channels, touched, link } = &mut *state;
-        *link = Link::Up;
+        let State { channels, touched, is_down } = &mut *state;
+        *is_down = false;
         touched.clear();
         touched.extend(channels.keys().cloned());
         for channel in channels.values_mut() {
@@ -148,7 +125,7 @@ impl Subscriptions {
 
     pub(super) fn link_down(&self) {
         let mut state = self.state();
-        state.link = Link::Down;
+        state.is_down = true;
         for channel in state.channels.values_mut() {
             channel.subscribed = false;
         }

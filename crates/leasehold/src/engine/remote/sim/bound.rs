@@ -221,16 +221,16 @@ impl Store for BoundStore {
         self.base.client.remove_place(spot).then_some(TTL)
     }
 
-    async fn open(&self) -> Result<(), Failure> {
-        self.base.open().await?;
-        all_shards().into_iter().for_each(|shard| self.begin(shard));
-        Ok(())
-    }
-
-    async fn run(&self) {
+    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+        let begun = |outcome: Result<(), Failure>| {
+            if outcome.is_ok() {
+                all_shards().into_iter().for_each(|shard| self.begin(shard));
+            }
+            opened(outcome);
+        };
         tokio::select! {
             biased;
-            () = self.base.run() => {}
+            () = self.base.run(begun) => {}
             () = self.keep_session(Shard(0)) => {}
             () = self.keep_session(Shard(1)) => {}
         }

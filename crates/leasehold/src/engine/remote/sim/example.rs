@@ -141,11 +141,8 @@ impl Store for Example {
         Self::answer(done, Facts { holding, ..Facts::default() });
     }
 
-    async fn open(&self) -> Result<(), Failure> {
-        Ok(())
-    }
-
-    async fn run(&self) {
+    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+        opened(Ok(()));
         self.closed.notified().await;
     }
 

@@ -419,17 +419,14 @@ impl Store for SimStore {
         });
     }
 
-    async fn open(&self) -> Result<(), Failure> {
+    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+        if all_shards().into_iter().any(|shard| self.is_out(shard)) {
+            return opened(Err(Failure::Unavailable("a fault of the test".into())));
+        }
         for shard in all_shards() {
-            if self.is_out(shard) {
-                return Err(Failure::Unavailable("a fault of the test".into()));
-            }
             self.connect(shard);
         }
-        Ok(())
-    }
-
-    async fn run(&self) {
+        opened(Ok(()));
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((messages, rejects)) = begun else { return };
         tokio::select! {

@@ -1,0 +1,214 @@
+//! Opening a connection: the socket, who we are, and what the server says of itself.
+
+use std::convert::Infallible;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use socket2::{SockRef, TcpKeepalive};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::runtime::Handle;
+use tokio::sync::{oneshot, watch};
+
+use super::super::Options;
+use super::super::address::{Address, Place};
+use super::pipeline::{Pipeline, PushHandler};
+use super::request::{Call, Delete};
+use super::resp::{Stream, Value, unavailable};
+use crate::error::Failure;
+
+/// Where and how to connect.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    pub(crate) address: Address,
+    pub(crate) options: Options,
+    /// The runtime on which the client was made, if it was made on one.
+    pub(crate) callers: Option<Handle>,
+    /// Counts how often the server of a connection was found to be a replica. The other connection leads to the same.
+    pub(crate) demotions: Arc<watch::Sender<u64>>,
+}
+
+impl Settings {
+    /// Opens a connection. What the server pushes is told to `on_push`; what comes with it ends when the connection does.
+    pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
+        let limit = self.options.connect_timeout;
+        let late = || Failure::Unavailable(format!("no connection within {limit:?}"));
+        tokio::time::timeout(limit, self.connect(on_push)).await.unwrap_or_else(|_| Err(late()))
+    }
+
+    async fn connect(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
+        let stream = match &self.address.place {
+            Place::Tcp(host, port) => {
+                connect_tcp(host, *port, self.options.connect_timeout).await.map(Stream::Tcp)
+            }
+            #[cfg(unix)]
+            Place::Unix(path) => tokio::net::UnixStream::connect(path).await.map(Stream::Unix),
+            #[cfg(not(unix))]
+            Place::Unix(_) => Err(io::Error::other("this system has no such sockets")),
+        };
+        let (alive, ended) = oneshot::channel();
+        let stream = stream.map_err(|error| unavailable(&error))?;
+        let pipeline = Pipeline::start(stream, self.clone(), on_push, alive);
+        // All in one round trip.
+        let send = |call| pipeline.send(call);
+        let hello = send(self.hello());
+        let database =
+            (self.address.database > 0).then(|| send(Call::command("SELECT").arg(self.address.database)));
+        // What the server does not like to know about us, or does not know how to, is no reason not to lock.
+        let setinfo = || Call::command("CLIENT").arg("SETINFO");
+        drop(send(setinfo().arg("LIB-NAME").arg("leasehold")));
+        drop(send(setinfo().arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"))));
+        if !self.options.label.is_empty() {
+            let name: String =
+                self.options.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
+            drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
+        }
+        let hello = hello.await.map_err(|error| self.refused(error.into()))?;
+        check(&hello)?;
+        pipeline.use_native(native_delete(&hello));
+        if let Some(database) = database {
+            database.await?;
+        }
+        Ok((pipeline, ended))
+    }
+
+    /// What the refusal of `HELLO` means. A server that does not know it may repeat what it was given, password included.
+    fn refused(&self, failure: Failure) -> Failure {
+        let Failure::Denied(text) = failure else { return failure };
+        let lower = text.to_ascii_lowercase();
+        if lower.contains("unknown command") || lower.starts_with("noproto") {
+            return Failure::Denied(NO_RESP3.into());
+        }
+        if lower.contains("max number of clients") {
+            return Failure::Unavailable(text);
+        }
+        if self.address.is_repeated_in(&text) {
+            return Failure::Denied("what it says is withheld, because it repeats the password".into());
+        }
+        Failure::Denied(text)
+    }
+
+    fn hello(&self) -> Call {
+        let hello = Call::command("HELLO").arg(3);
+        let Address { user, password, .. } = &self.address;
+        if user.is_none() && password.is_none() {
+            return hello;
+        }
+        let user = user.as_deref().unwrap_or("default");
+        hello.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default())
+    }
+}
+
+const NO_RESP3: &str =
+    "it does not know RESP3, the protocol that is needed: use Redis from 6.0.6 on, or Valkey";
+
+/// Fails when the connection has ended.
+pub(crate) type Ended = oneshot::Receiver<Infallible>;
+
+/// Tries one address after the other, and gives each its part of the time.
+async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
+    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+    let each = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
+    let mut failure = io::Error::other(format!("the name {host} has no address"));
+    for address in addresses {
+        match tokio::time::timeout(each, TcpStream::connect(address)).await {
+            Ok(Ok(socket)) => return configured(socket),
+            Ok(Err(error)) => failure = error,
+            Err(_) => failure = io::ErrorKind::TimedOut.into(),
+        }
+    }
+    Err(failure)
+}
+
+/// A peer that is gone without a word is noticed by the kernel too, not only by our own time-outs.
+fn configured(socket: TcpStream) -> io::Result<TcpStream> {
+    socket.set_nodelay(true)?;
+    let options = SockRef::from(&socket);
+    let often = TcpKeepalive::new().with_time(Duration::from_secs(10)).with_interval(Duration::from_secs(5));
+    options.set_tcp_keepalive(&often)?;
+    #[cfg(target_os = "linux")]
+    options.set_tcp_user_timeout(Some(Duration::from_secs(20)))?;
+    Ok(socket)
+}
+
+const CLUSTER: &str =
+    "it is a node of a cluster, which is not supported: connect to a server whose `cluster-enabled` is `no`";
+const SENTINEL: &str = "it is a Sentinel, which keeps no locks: connect to the primary that it watches";
+const REPLICA: &str = "it is a replica, which changes nothing by itself: connect to its primary";
+
+/// What the reply to `HELLO` says under a name: names and values come in turn.
+fn said<'a>(hello: &'a Value, name: &str) -> Option<&'a str> {
+    let Value::Array(parts) = hello else { return None };
+    parts.as_chunks().0.iter().find_map(|[key, value]| match (key, value) {
+        (Value::Text(key), Value::Text(value)) if key == name.as_bytes() => std::str::from_utf8(value).ok(),
+        _ => None,
+    })
+}
+
+/// Whether locks can be kept there. What a server leaves out is unknown.
+///
+/// A replica may become the primary, or the address may lead to the primary after a failover, so that is an outage.
+fn check(hello: &Value) -> Result<(), Failure> {
+    match (said(hello, "mode"), said(hello, "role")) {
+        (Some("cluster"), _) => Err(Failure::Denied(CLUSTER.into())),
+        (Some("sentinel"), _) | (_, Some("sentinel")) => Err(Failure::Denied(SENTINEL.into())),
+        (_, Some("replica" | "slave")) => Err(Failure::Unavailable(REPLICA.into())),
+        _ => Ok(()),
+    }
+}
+
+/// What the server has in place of the script that deletes a key with a given value, by its name and version.
+fn native_delete(hello: &Value) -> Option<Delete> {
+    let mut version = said(hello, "version")?.split('.').map_while(|part| part.parse::<u32>().ok());
+    let version = (version.next()?, version.next().unwrap_or(0));
+    match said(hello, "server")? {
+        "redis" if version >= (8, 4) => Some(Delete::Delex),
+        "valkey" if version >= (9, 0) => Some(Delete::DelIfEq),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::redis::net::resp::{Frame, take};
+
+    fn read(sent: &str) -> Value {
+        let Ok(Frame::Answer(reply)) = take(&mut sent.as_bytes()) else { panic!("{sent:?}") };
+        reply
+    }
+
+    #[test]
+    fn the_reply_of_a_server_is_understood() {
+        let hello = read(
+            "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:12\r\n\
+             $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
+        );
+        assert_eq!((said(&hello, "role"), said(&hello, "mode")), (Some("master"), Some("standalone")));
+        assert_eq!((check(&hello), native_delete(&hello)), (Ok(()), None));
+    }
+
+    #[test]
+    fn what_is_missing_is_unknown() {
+        for reply in ["+OK\r\n", "%1\r\n$4\r\nrole\r\n:7\r\n"].map(read) {
+            assert_eq!((said(&reply, "role"), check(&reply), native_delete(&reply)), (None, Ok(()), None));
+        }
+    }
+
+    #[test]
+    fn a_server_deletes_by_a_command_of_its_own_from_the_version_that_has_one() {
+        for (server, version, expected) in [
+            ("redis", "8.4.0", Some(Delete::Delex)),
+            ("redis", "10.0.1", Some(Delete::Delex)),
+            ("redis", "8.2.9", None),
+            ("valkey", "9.0.0", Some(Delete::DelIfEq)),
+            ("valkey", "9", Some(Delete::DelIfEq)),
+            ("valkey", "8.1.4", None),
+            ("valkey", "unstable", None),
+            ("other", "9.0.0", None),
+        ] {
+            let words = ["server", server, "version", version].map(|word| Value::Text(word.into()));
+            assert_eq!(native_delete(&Value::Array(words.into())), expected, "{server} {version}");
+        }
+    }
+}
