@@ -206,8 +206,9 @@ impl Client {
         let shared = Arc::clone(&self.shared);
         let (key, value) = (Name::new("", key.as_ref()), value.into());
         Operation::new(async move {
+            let key = key?;
             shared.check(Feature::FencedWrite)?;
-            match shared.engine.fenced_write(&key?, token, &value).await? {
+            match shared.engine.fenced_write(&key, token, &value).await? {
                 None => Ok(()),
                 Some(highest) => Err(Stale::new(token, highest).into()),
             }
