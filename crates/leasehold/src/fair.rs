@@ -1,9 +1,9 @@
 //! The fair lock: first come, first served, over all processes.
 
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::deref::derefs_to;
 use crate::engine::Question;
 use crate::error::QueryError;
 use crate::lock::Lock;
@@ -61,13 +61,7 @@ impl FairLock {
     }
 }
 
-impl Deref for FairLock {
-    type Target = Lock;
-
-    fn deref(&self) -> &Lock {
-        &self.lock
-    }
-}
+derefs_to!(FairLock, lock: Lock);
 
 /// A place in the queue of a [`FairLock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,8 +1,7 @@
 //! Locks whose every acquisition has a number, and guards that know it.
 
-use std::ops::Deref;
-
 use crate::acquire::{Acquire, Granted, TryAcquire};
+use crate::deref::derefs_to;
 use crate::error::{AcquireError, ReleaseError};
 use crate::guard::{Guard, Released};
 use crate::lock::Lock;
@@ -32,13 +31,7 @@ impl FencedLock {
     }
 }
 
-impl Deref for FencedLock {
-    type Target = Lock;
-
-    fn deref(&self) -> &Lock {
-        &self.lock
-    }
-}
+derefs_to!(FencedLock, lock: Lock);
 
 /// A guard with a fencing token. Everything else is that of [`Guard`], to which this dereferences.
 ///
@@ -106,10 +99,4 @@ impl Granted for FencedGuard {
     }
 }
 
-impl Deref for FencedGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.guard
-    }
-}
+derefs_to!(FencedGuard, guard: Guard);

@@ -1,12 +1,12 @@
 //! The semaphore whose permits have a lease.
 
 use std::collections::BTreeSet;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::Shared;
 use crate::counter::{Counter, checked};
+use crate::deref::derefs_to;
 use crate::engine::{Adjust, Target};
 use crate::error::{ChangeError, Invalid, QueryError, ReleaseError};
 use crate::guard::Guard;
@@ -257,13 +257,7 @@ impl LeasedPermits {
     }
 }
 
-impl Deref for LeasedPermits {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.guard
-    }
-}
+derefs_to!(LeasedPermits, guard: Guard);
 
 impl AcquirePermits<LeasedPermits> {
     /// Holds the permits for this long and no longer, however long the work takes: no renewal.

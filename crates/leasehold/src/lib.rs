@@ -13,6 +13,8 @@ mod client;
 mod client_id;
 mod connect;
 mod counter;
+mod deref;
+#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only a server can be out of reach"))]
 mod engine;
 #[expect(clippy::disallowed_methods, reason = "the one place where they are called")]
 mod env;

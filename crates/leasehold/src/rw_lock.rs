@@ -1,8 +1,7 @@
 //! The read-write lock and its guards.
 
-use std::ops::Deref;
-
 use crate::acquire::{Acquire, Granted, TryAcquire, Way};
+use crate::deref::derefs_to;
 use crate::engine::Kind;
 use crate::error::{AcquireError, ReleaseError};
 use crate::guard::{Guard, Released};
@@ -114,13 +113,7 @@ impl ReadLock {
     }
 }
 
-impl Deref for ReadLock {
-    type Target = Lock;
-
-    fn deref(&self) -> &Lock {
-        &self.lock
-    }
-}
+derefs_to!(ReadLock, lock: Lock);
 
 /// The write half of a [`RwLock`]. Everything else is that of [`Lock`], to which this dereferences.
 ///
@@ -142,13 +135,7 @@ impl WriteLock {
     }
 }
 
-impl Deref for WriteLock {
-    type Target = Lock;
-
-    fn deref(&self) -> &Lock {
-        &self.lock
-    }
-}
+derefs_to!(WriteLock, lock: Lock);
 
 /// A held read lock. Everything else is that of [`Guard`], to which this dereferences.
 #[derive(Debug)]
@@ -224,13 +211,7 @@ impl Granted for ReadGuard {
     }
 }
 
-impl Deref for ReadGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.guard
-    }
-}
+derefs_to!(ReadGuard, guard: Guard);
 
 /// A held write lock. Everything else is that of [`Guard`], to which this dereferences.
 #[derive(Debug)]
@@ -295,10 +276,4 @@ impl Granted for WriteGuard {
     }
 }
 
-impl Deref for WriteGuard {
-    type Target = Guard;
-
-    fn deref(&self) -> &Guard {
-        &self.guard
-    }
-}
+derefs_to!(WriteGuard, guard: Guard);

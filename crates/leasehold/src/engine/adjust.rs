@@ -8,7 +8,6 @@ use crate::permit_id::PermitId;
 
 /// One change, or one question.
 #[derive(Debug, Clone)]
-#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "inside a process no answer is missing"))]
 pub(crate) struct Change {
     /// A number that nothing else has, by which a repetition is recognised.
     pub(crate) request: OwnerId,
@@ -71,9 +70,5 @@ impl Adjust {
 pub(crate) enum Adjusted {
     Done(i64),
     /// There was no way to ask, so nothing has changed.
-    #[cfg_attr(
-        not(feature = "remote"),
-        expect(dead_code, reason = "the engine inside the process can always be asked")
-    )]
     NotAsked(Failure),
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
+use crate::loss::Loss;
 use crate::term::Term;
 
 /// Wakers to call and to drop, and losses to announce.
@@ -32,8 +33,12 @@ impl Aftermath {
         wakers.into_iter().map(one).fold(Self::default(), Self::and)
     }
 
-    pub(crate) fn announcing(terms: impl IntoIterator<Item = Arc<Term>>) -> Self {
-        let one = |term| Self { announce: Some(term), ..Self::default() };
+    /// Ends these terms at once; what listens to them is woken afterwards.
+    pub(crate) fn losing(terms: impl IntoIterator<Item = Arc<Term>>, loss: Loss) -> Self {
+        let one = |term: Arc<Term>| {
+            term.condemn(loss);
+            Self { announce: Some(term), ..Self::default() }
+        };
         terms.into_iter().map(one).fold(Self::default(), Self::and)
     }
 

@@ -195,10 +195,6 @@ pub(crate) enum Attempt {
     /// The owner reads what it wants to write; or it wants to upgrade and does not read.
     Misfit,
     /// There was no way to ask, so there is nothing to undo.
-    #[cfg_attr(
-        not(feature = "remote"),
-        expect(dead_code, reason = "the engine inside the process can always be asked")
-    )]
     NotAsked(Failure),
 }
 
@@ -209,10 +205,6 @@ pub(crate) enum AttemptAll {
     /// None is, because of this one.
     Busy(usize, Busy),
     /// There was no way to ask, so there is nothing to undo.
-    #[cfg_attr(
-        not(feature = "remote"),
-        expect(dead_code, reason = "the engine inside the process can always be asked")
-    )]
     NotAsked(Failure),
 }
 
@@ -220,10 +212,6 @@ pub(crate) enum AttemptAll {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queueing {
     /// For how long we are thought to be alive by those who know nothing else of us.
-    #[cfg_attr(
-        not(feature = "remote"),
-        expect(dead_code, reason = "inside a process everything else is known")
-    )]
     pub(crate) wait: Duration,
     /// Whether to hint when the place has changed.
     pub(crate) watched: bool,

@@ -59,16 +59,6 @@ impl Waited for Group {
         }
         after
     }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
-        let spots: Vec<_> = self.holds.keys().cloned().collect();
-        let after = spots.iter().fold(Aftermath::default(), |after, spot| {
-            let ended = self.end(spot, Loss::Gone);
-            after.and(ended)
-        });
-        (!spots.is_empty(), after)
-    }
 }
 
 impl Holdable for Group {
@@ -159,7 +149,7 @@ impl Holdable for Group {
             let before = held.expires;
             held.retire(now);
             changed.push((spot.target.clone(), (before, held.expires)));
-            after = after.and(lost(held, Loss::Shutdown));
+            after = after.and(held.lose(Loss::Shutdown));
         }
         for (target, ends) in &changed {
             after = after.and(self.hint_if_sooner(target, *ends));
@@ -192,6 +182,16 @@ impl Exclusive for Group {
 
     fn token(&self) -> u64 {
         self.tokens.last()
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
+        let spots: Vec<_> = self.holds.keys().cloned().collect();
+        let after = spots.iter().fold(Aftermath::default(), |after, spot| {
+            let ended = self.end(spot, Loss::Gone);
+            after.and(ended)
+        });
+        (!spots.is_empty(), after)
     }
 }
 
@@ -230,7 +230,7 @@ impl Group {
                 self.taken.remove(value);
             }
         }
-        lost(&held, loss).and(self.hint(&spot.target))
+        held.lose(loss).and(self.hint(&spot.target))
     }
 
     /// Takes some values from those who hold them. What else they hold stays theirs until they give it back, as on a
@@ -246,7 +246,7 @@ impl Group {
                 Some(held) => {
                     let before = held.expires;
                     held.retire(now);
-                    let (ends, told) = ((before, held.expires), lost(held, loss));
+                    let (ends, told) = ((before, held.expires), held.lose(loss));
                     after = after.and(told).and(self.hint_if_sooner(&spot.target, ends));
                 }
                 None => after = after.and(self.end(spot, loss)),
@@ -276,9 +276,4 @@ impl Group {
         let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(target));
         Aftermath::waking(lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)))
     }
-}
-
-/// Tells the guards, from now on; whoever listens is to be woken afterwards.
-fn lost(held: &Held, loss: Loss) -> Aftermath {
-    Aftermath::announcing([held.lose(loss)])
 }

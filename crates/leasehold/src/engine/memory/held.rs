@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::engine::aftermath::Aftermath;
 use crate::engine::{Claim, Holding};
 use crate::env::{Instant, Now};
 use crate::lease::{Bounds, Lease};
@@ -78,13 +79,12 @@ impl Held {
         self.bounds.until_end(expires, now.get())
     }
 
-    /// Tells the guards, from now on; whoever listens is to be woken afterwards.
-    pub(super) fn lose(&self, loss: Loss) -> Arc<Term> {
-        self.term.condemn(loss);
-        Arc::clone(&self.term)
+    /// Tells the guards, from now on; what listens to them is woken afterwards.
+    pub(super) fn lose(&self, loss: Loss) -> Aftermath {
+        Aftermath::losing([Arc::clone(&self.term)], loss)
     }
 
-    /// The same when the hold itself is over.
+    /// The same when the hold itself is over; what listens to the term is to be woken afterwards.
     pub(super) fn end(self, loss: Loss) -> Arc<Term> {
         self.term.condemn(loss);
         self.term

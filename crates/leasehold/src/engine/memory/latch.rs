@@ -33,11 +33,6 @@ impl Waited for Latch {
     fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
         self.line.leave(ticket, false)
     }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
-        (self.count.take().is_some(), self.open())
-    }
 }
 
 impl Counted for Latch {

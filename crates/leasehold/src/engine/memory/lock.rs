@@ -75,12 +75,6 @@ impl Waited for Lock {
     fn sweep(&mut self, target: &Target) -> Option<Aftermath> {
         if target.kind == Kind::Fair { self.fair.as_mut()?.sweep() } else { self.line.sweep() }
     }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
-        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone)) }
-    }
 }
 
 impl Holdable for Lock {
@@ -97,7 +91,7 @@ impl Holdable for Lock {
             _ if claim.held > 0 => Attempt::Gone,
             Some(held) if claim.steal => {
                 let before = held.expires;
-                after.announce = Some(held.lose(Loss::TakenOver));
+                after = after.and(held.lose(Loss::TakenOver));
                 let granted = self.grant(claim, now);
                 after = after.and(self.hint_if_sooner(before));
                 granted
@@ -165,7 +159,7 @@ impl Holdable for Lock {
             Some(held) if held.owner.client == client => {
                 let before = held.expires;
                 held.retire(now);
-                after.announce = Some(held.lose(Loss::Shutdown));
+                after = after.and(held.lose(Loss::Shutdown));
                 (1, after.and(self.hint_if_sooner(before)))
             }
             _ => (0, after),
@@ -195,6 +189,12 @@ impl Exclusive for Lock {
 
     fn queue(&self) -> Vec<Owner> {
         self.fair.as_ref().map_or_else(Vec::new, |fair| fair.queue())
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone)) }
     }
 }
 

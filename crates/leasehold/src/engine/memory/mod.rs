@@ -72,7 +72,7 @@ impl Memory {
     /// Removes the hold of a lock as if its key had been deleted by hand.
     #[cfg(feature = "test-util")]
     pub(crate) fn remove(&self, target: &Target) -> bool {
-        self.with(target, |slot, now| slot.waited().remove(now))
+        self.with_exclusive(target, |held, now| held.remove(now))
     }
 
     /// How many wait for a lock.

@@ -63,12 +63,6 @@ impl Waited for Permits {
         // The next waiter has to know when to look, also if there is nothing to take.
         self.line.leave(ticket, true)
     }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let (existed, after) = self.adjust(&Adjust::Delete, now);
-        (existed != 0, after)
-    }
 }
 
 impl Holdable for Permits {
@@ -247,8 +241,7 @@ impl Permits {
     /// Tells a guard that it has not all its permits any more.
     fn lose(&mut self, owner: OwnerId, loss: Loss, after: &mut Aftermath, now: &Now) {
         if let Some(term) = self.detach(owner, after, now) {
-            term.condemn(loss);
-            *after = std::mem::take(after).and(Aftermath::announcing([term]));
+            *after = std::mem::take(after).and(Aftermath::losing([term], loss));
         }
     }
 

@@ -54,10 +54,6 @@ pub(super) trait Waited {
     fn sweep(&mut self, target: &Target) -> Option<Aftermath> {
         self.line_if_any(target)?.sweep()
     }
-
-    /// What is held or counted is removed behind every holder's back; false if there is nothing.
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath);
 }
 
 /// A primitive that is taken and given back.
@@ -89,6 +85,10 @@ pub(super) trait Exclusive: Holdable {
     fn queue(&self) -> Vec<Owner> {
         Vec::new()
     }
+
+    /// Everything that is held is removed behind the backs of the holders; false if nothing is.
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath);
 }
 
 /// A primitive that has a count.

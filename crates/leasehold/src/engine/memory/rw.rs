@@ -56,16 +56,6 @@ impl Waited for Rw {
         let wake = if last_bar && self.writer.is_none() { self.reads.reserve() } else { None };
         left.and(Aftermath::waking(wake)).and(self.hint())
     }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
-        if self.is_held() {
-            (true, after.and(self.free_all(Loss::Gone)).and(self.hint()))
-        } else {
-            (false, after)
-        }
-    }
 }
 
 impl Holdable for Rw {
@@ -136,7 +126,7 @@ impl Holdable for Rw {
         for held in all.filter(|held| held.owner.client == client) {
             held.retire(now);
             retired += 1;
-            after = after.and(lost(held, Loss::Shutdown));
+            after = after.and(held.lose(Loss::Shutdown));
         }
         (retired, after.and(self.hint_if_sooner(before)))
     }
@@ -169,6 +159,16 @@ impl Exclusive for Rw {
 
     fn token(&self) -> u64 {
         self.tokens.last()
+    }
+
+    #[cfg(feature = "test-util")]
+    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
+        let after = self.judge(now);
+        if self.is_held() {
+            (true, after.and(self.free_all(Loss::Gone)).and(self.hint()))
+        } else {
+            (false, after)
+        }
     }
 }
 
@@ -254,12 +254,12 @@ impl Rw {
         let is_over = |held: &Held| held.expires.is_some_and(|at| now.get() >= at);
         let mut after = Aftermath::default();
         if let Some(writer) = self.writer.take_if(|held| is_over(held)) {
-            after = after.and(lost(&writer, Loss::Expired));
+            after = after.and(writer.lose(Loss::Expired));
         }
         self.readers.retain(|_, held| {
             let is_over = is_over(held);
             if is_over {
-                after = std::mem::take(&mut after).and(lost(held, Loss::Expired));
+                after = std::mem::take(&mut after).and(held.lose(Loss::Expired));
             }
             !is_over
         });
@@ -274,14 +274,14 @@ impl Rw {
             _ => self.readers.remove(&spot.owner),
         };
         // If its guards do not know that yet, for whatever reason, they do from now on.
-        let after = freed.map(|held| lost(&held, Loss::Gone)).unwrap_or_default();
+        let after = freed.map(|held| held.lose(Loss::Gone)).unwrap_or_default();
         after.and(self.hint()).and(self.hint_if_sooner(before))
     }
 
     /// Ends all holds. Whose turn it is then, the caller says.
     fn free_all(&mut self, loss: Loss) -> Aftermath {
         let all = self.writer.take().into_iter().chain(std::mem::take(&mut self.readers).into_values());
-        all.fold(Aftermath::default(), |after, held| after.and(lost(&held, loss)))
+        all.fold(Aftermath::default(), |after, held| after.and(held.lose(loss)))
     }
 
     /// Reserves for the front waiters what is free for them.
@@ -303,11 +303,6 @@ impl Rw {
         let readers = Aftermath::waking(self.reads.hint_if_sooner(before, end));
         Aftermath::waking(wake).and(readers)
     }
-}
-
-/// Tells the guards, from now on; whoever listens is to be woken afterwards.
-fn lost(held: &Held, loss: Loss) -> Aftermath {
-    Aftermath::announcing([held.lose(loss)])
 }
 
 fn busy(end: Option<Instant>, holder: OwnerId, now: &Now) -> Busy {

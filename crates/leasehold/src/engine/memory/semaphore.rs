@@ -53,12 +53,6 @@ impl Waited for Semaphore {
         // One after the other, as long as there is something to take.
         self.line.leave(ticket, self.free.is_some_and(|free| free > 0))
     }
-
-    #[cfg(feature = "test-util")]
-    fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
-        (self.free.is_some(), after.and(self.delete()))
-    }
 }
 
 impl Holdable for Semaphore {
@@ -111,10 +105,7 @@ impl Holdable for Semaphore {
         let after = self.judge(now);
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
         let terms: Vec<_> = ours.map(|(_, held)| Arc::clone(&held.term)).collect();
-        for term in &terms {
-            term.condemn(Loss::Shutdown);
-        }
-        (terms.len(), after.and(Aftermath::announcing(terms)))
+        (terms.len(), after.and(Aftermath::losing(terms, Loss::Shutdown)))
     }
 
     fn let_go(&mut self, spot: &Spot, _now: &Now) -> Aftermath {
@@ -169,10 +160,7 @@ impl Semaphore {
 
     fn delete(&mut self) -> Aftermath {
         (self.free, self.ends) = (None, None);
-        let terms: Vec<_> = std::mem::take(&mut self.holds).into_values().map(|held| held.term).collect();
-        for term in &terms {
-            term.condemn(Loss::Gone);
-        }
-        Aftermath::announcing(terms)
+        let all = std::mem::take(&mut self.holds).into_values();
+        Aftermath::losing(all.map(|held| held.term), Loss::Gone)
     }
 }

@@ -1,0 +1,16 @@
+//! Handles and guards that can do all that the one inside them can.
+
+/// Makes a type dereference to one of its fields.
+macro_rules! derefs_to {
+    ($outer:ty, $field:ident: $inner:ty) => {
+        impl std::ops::Deref for $outer {
+            type Target = $inner;
+
+            fn deref(&self) -> &$inner {
+                &self.$field
+            }
+        }
+    };
+}
+
+pub(crate) use derefs_to;
