@@ -103,6 +103,13 @@ impl SimServer {
         }
     }
 
+    /// Breaks the connections for messages of all clients.
+    pub(crate) fn cut_messages(&self) {
+        for client in self.clients() {
+            client.cut_messages();
+        }
+    }
+
     /// Breaks the connections of all clients to one shard.
     pub(crate) fn cut_shard(&self, shard: Shard) {
         for client in self.clients() {
