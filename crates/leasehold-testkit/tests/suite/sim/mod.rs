@@ -3,9 +3,11 @@
 mod cancellation;
 mod end;
 mod handover;
+mod messages;
 mod order;
 mod outage;
 mod rw_cancellation;
+mod schedule;
 mod undo;
 
 use std::future::Future;

@@ -505,6 +505,30 @@ mod tests {
         assert!(may_ask(next) && is_told(front) && may_ask(front), "skipped, not forgotten");
     }
 
+    /// Notes in which order it is woken.
+    struct Noted(usize, Arc<Mutex<Vec<usize>>>);
+
+    impl std::task::Wake for Noted {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[test]
+    fn queues_are_woken_in_the_order_in_which_their_first_waiters_came() {
+        for wake in [Queues::wake_fronts, |queues: &Queues| queues.wake_all(None)] {
+            let (queues, order) = (Queues::default(), Arc::default());
+            for number in 0..50 {
+                let spot = spot(Kind::Lock, &format!("{}", (number * 31) % 50));
+                let ticket = queues.join(&spot, false, begin);
+                let waker = Arc::new(Noted(number, Arc::clone(&order))).into();
+                assert!(queues.poll_wake(&spot, ticket, &mut Context::from_waker(&waker)).is_pending());
+            }
+            wake(&queues);
+            assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..50));
+        }
+    }
+
     #[test]
     fn the_queues_of_an_unreachable_shard_are_not_swept() {
         let queues = Queues::default();

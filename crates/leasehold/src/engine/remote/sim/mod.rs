@@ -9,6 +9,7 @@ mod embedded;
 pub(crate) mod example;
 mod faults;
 mod link;
+mod messages;
 mod server;
 mod sessions;
 mod simulation;

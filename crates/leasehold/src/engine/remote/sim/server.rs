@@ -106,6 +106,13 @@ impl SimServer {
         }
     }
 
+    /// Breaks the connections for messages of all clients.
+    pub(crate) fn cut_messages(&self) {
+        for client in self.clients() {
+            client.cut_messages();
+        }
+    }
+
     /// Breaks the connections of all clients to one shard.
     pub(crate) fn cut_shard(&self, shard: Shard) {
         for client in self.clients() {
@@ -150,6 +157,7 @@ impl SimServer {
 impl SimServer {
     pub(super) fn take(&self, take: &OwnedTake) -> Result<Taken, Failure> {
         let OwnedTake { spot, .. } = take;
+        note("take", &spot.target, Some(spot.owner));
         if spot.target.kind != Kind::Fair {
             if take.heeds_flags() && self.is_flagged(spot) {
                 return Ok(Taken::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }));
@@ -186,6 +194,7 @@ impl SimServer {
     }
 
     pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
+        takes.iter().for_each(|take| note("take all", &take.spot.target, Some(take.spot.owner)));
         let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.spot)).collect();
         let all =
             self.memory().attempt_all(&claims, None).expect("the embedded engine takes all in one step");
@@ -199,6 +208,7 @@ impl SimServer {
     }
 
     pub(super) fn give(&self, spot: &Spot, from: u32, length: Duration) -> Result<Given, Failure> {
+        note("give", &spot.target, Some(spot.owner));
         let of = spot_of(spot, spot.target.kind.of_hold());
         let left = match now(self.memory().release(&of, from, Lease::Fixed(length)))? {
             Released::Left(left, _) => Some(left),
@@ -209,6 +219,7 @@ impl SimServer {
     }
 
     pub(super) fn lower(&self, spot: &Spot, to: u32) -> Given {
+        note("lower", &spot.target, Some(spot.owner));
         if spot.target.kind == Kind::Fair {
             self.unqueue(spot);
         }
@@ -218,6 +229,7 @@ impl SimServer {
     }
 
     pub(super) fn renew(&self, spot: &Spot, length: Duration) -> Result<Verdict, Failure> {
+        note("renew", &spot.target, Some(spot.owner));
         let of = spot_of(spot, spot.target.kind.of_hold());
         if let Renewed::Until(_) = now(self.memory().renew(&of, length))? {
             return Ok(Verdict::Held);
@@ -240,6 +252,7 @@ impl SimServer {
     }
 
     pub(super) fn force(&self, target: &Target) -> Result<Forced, Failure> {
+        note("force", target, None);
         let was_held = now(self.memory().force(&target.of_kind(target.kind.of_hold())))?;
         Ok(Forced { was_held, listeners: was_held.then(|| self.publish(target)) })
     }
@@ -260,6 +273,7 @@ impl SimServer {
     }
 
     pub(super) fn change(&self, target: &Target, change: &Change) -> Result<i64, Failure> {
+        note("change", target, Some(change.request));
         let key = (change.request.client.halves(), change.request.number);
         let key = (key.0.0, key.0.1, key.1);
         if let Some(known) = self.state().results.get(&key) {
@@ -473,6 +487,14 @@ impl OwnedTake {
             term,
         }
     }
+}
+
+/// Makes a request part of the trace of a schedule.
+fn note(verb: &str, target: &Target, owner: Option<OwnerId>) {
+    env::sim::here(|host| {
+        let owner = owner.map(|owner| owner.to_string()).unwrap_or_default();
+        host.schedule().note(format_args!("{verb} {:?} {target} {owner}\n", target.kind));
+    });
 }
 
 /// The same owner at the same name as another kind.

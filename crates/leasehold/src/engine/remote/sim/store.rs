@@ -73,6 +73,8 @@ struct Listening {
     links: BTreeMap<Shard, Link>,
     /// And whether the server knows of it.
     topics: BTreeMap<Topic, bool>,
+    /// There is no connection for messages.
+    is_deaf: bool,
     /// Waiters that may have left something on the server: a place in the queue of a fair lock, a flag that a writer waits.
     places: BTreeSet<Spot>,
 }
@@ -82,6 +84,8 @@ enum Message {
     Watching(Topic),
     Freed(Topic),
     Revoked(Target),
+    /// The connection for messages is broken.
+    Broken,
 }
 
 impl Listener {
@@ -113,7 +117,16 @@ impl Listener {
         self.state().links.get(&shard).cloned()
     }
 
-    /// Breaks all connections of this client.
+    /// Breaks the connection for messages of this client: the server forgets what it wants.
+    pub(super) fn cut_messages(&self) {
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.is_deaf, true) {
+            state.topics.values_mut().for_each(|is_known| *is_known = false);
+            let _ = self.messages.send(Message::Broken);
+        }
+    }
+
+    /// Breaks all connections for requests of this client.
     pub(super) fn cut(&self) {
         let links: Vec<_> = self.state().links.values().cloned().collect();
         links.iter().for_each(Link::cut);
@@ -219,18 +232,52 @@ impl SimStore {
                 env::sleep_for(latency).await;
             }
             match message {
-                Message::Watching(topic) => {
-                    let is_wanted = self.client.state().topics.get_mut(&topic).map(|known| *known = true);
-                    if is_wanted.is_some() {
-                        report(&self.events, |events| events.watching(&[topic]));
-                    }
-                }
+                Message::Watching(topic) => self.begin_watching(vec![topic]),
                 Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
                 Message::Revoked(target) => {
                     report(&self.events, |events| events.revoked(&target, Loss::Gone));
                 }
+                Message::Broken => self.listen_again().await,
             }
         }
+    }
+
+    /// Has the server know of topics that are still wanted, if it lets the client watch.
+    fn begin_watching(&self, mut topics: Vec<Topic>) {
+        let is_denied = self.server.faults().watch_denied;
+        {
+            let mut state = self.client.state();
+            let is_deaf = state.is_deaf;
+            topics.retain(|topic| match state.topics.get_mut(topic) {
+                Some(is_known) if !is_deaf => {
+                    *is_known = !is_denied;
+                    true
+                }
+                _ => false,
+            });
+        }
+        if is_denied && !topics.is_empty() {
+            report(&self.events, |events| events.watch_denied(true));
+        } else {
+            report(&self.events, |events| events.watching(&topics));
+        }
+    }
+
+    /// Makes a new connection for messages.
+    async fn listen_again(&self) {
+        report(&self.events, |events| events.unwatched());
+        env::sleep_for(PAUSE).await;
+        while self.server.faults().message_outage {
+            env::sleep_for(PAUSE).await;
+        }
+        report(&self.events, |events| events.watch_denied(false));
+        let topics = {
+            let mut state = self.client.state();
+            state.is_deaf = false;
+            state.topics.keys().cloned().collect()
+        };
+        self.begin_watching(topics);
+        report(&self.events, |events| events.rewatched());
     }
 
     async fn beat(&self) {
@@ -383,7 +430,11 @@ impl Store for SimStore {
     }
 
     fn watch(&self, topic: &Topic) -> Watch {
-        self.client.state().topics.insert(topic.clone(), false);
+        let mut state = self.client.state();
+        state.topics.insert(topic.clone(), false);
+        if state.is_deaf {
+            return Watch::Unavailable;
+        }
         let _ = self.client.messages.send(Message::Watching(topic.clone()));
         Watch::Pending
     }
