@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::env;
+
 /// A random version 4 UUID, in the lower-case text form that Redisson's clients use.
 ///
 /// It is part of every owner, and those are in everything that is kept of a hold. As one number it would be aligned to 16
@@ -14,8 +16,7 @@ pub(crate) struct ClientId {
 
 impl ClientId {
     pub(crate) fn random() -> Self {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).expect("the system has random numbers");
+        let mut bytes = env::random_bytes();
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         let half = |first| u64::from_be_bytes(std::array::from_fn(|byte| bytes[first + byte]));

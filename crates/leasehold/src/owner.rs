@@ -2,11 +2,11 @@
 
 use std::fmt;
 use std::str::FromStr;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
 use crate::client_id::ClientId;
+use crate::env::unique_numbers;
 
 /// The identity a lock is held under.
 ///
@@ -47,7 +47,7 @@ impl Owner {
     /// An owner that nobody else is.
     #[must_use]
     pub fn unique() -> Self {
-        Self(Repr::Here(draw(1)))
+        Self(Repr::Here(unique_numbers(1)))
     }
 
     /// The owner of the calling thread, as in Java: the same for every call on one thread, and for no other.
@@ -57,7 +57,7 @@ impl Owner {
     #[must_use]
     pub fn this_thread() -> Self {
         thread_local! {
-            static NUMBER: u64 = draw(1);
+            static NUMBER: u64 = unique_numbers(1);
         }
         Self(Repr::Here(NUMBER.with(|number| *number)))
     }
@@ -131,7 +131,7 @@ pub(crate) struct OwnerId {
 impl OwnerId {
     /// An owner that holds nothing yet and never did. The `numbers` from its own on are nobody else's.
     pub(crate) fn fresh(client: ClientId, numbers: u32) -> Self {
-        Self { client, number: draw(numbers) }
+        Self { client, number: unique_numbers(numbers) }
     }
 }
 
@@ -145,12 +145,6 @@ impl fmt::Display for OwnerId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.client, self.number)
     }
-}
-
-/// The first of some numbers never drawn before in this process, and above every number a caller can choose.
-fn draw(numbers: u32) -> u64 {
-    static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
-    NEXT.fetch_add(numbers.into(), Ordering::Relaxed)
 }
 
 #[cfg(test)]

@@ -38,6 +38,7 @@ use crate::connect::Connect;
 use crate::engine::faulty::{Faulty, Script};
 use crate::engine::remote::sim::{self, SimFaults, SimServer};
 use crate::engine::{Engine, Kind, Target, memory};
+pub use crate::env::sim::{Host, Schedule, Task, Trace};
 use crate::error::Failure;
 use crate::guard::Guard;
 use crate::name::Name;

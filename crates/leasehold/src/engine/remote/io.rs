@@ -6,8 +6,9 @@
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Runtime};
 
+use crate::env::{self, Tasks};
 use crate::error::Failure;
 
 /// The I/O thread of one client, before it runs.
@@ -19,20 +20,20 @@ pub(super) struct IoThread {
 /// Where the tasks of the I/O thread are started.
 #[derive(Debug, Clone)]
 pub(super) struct Io {
-    runtime: Handle,
+    tasks: Tasks,
     /// Known once it runs.
     thread: Arc<OnceLock<ThreadId>>,
 }
 
 impl Io {
-    /// Beside the caller, on its runtime if it has one.
+    /// Beside the caller, on its host or runtime if it has one.
     #[cfg(feature = "test-util")]
     pub(super) fn here() -> Self {
-        Self { runtime: crate::env::handle(), thread: Arc::default() }
+        Self { tasks: Tasks::here(), thread: Arc::default() }
     }
 
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(task);
+        self.tasks.spawn(task);
     }
 
     /// Whether this is the I/O thread.
@@ -47,7 +48,7 @@ impl IoThread {
             .enable_all()
             .build()
             .map_err(|error| Failure::Unavailable(format!("no event loop: {error}")))?;
-        let io = Io { runtime: runtime.handle().clone(), thread: Arc::default() };
+        let io = Io { tasks: Tasks::Runtime(runtime.handle().clone()), thread: Arc::default() };
         Ok(Self { runtime, io })
     }
 
@@ -57,13 +58,11 @@ impl IoThread {
 
     /// Runs until `work` is done. What else was started on it ends then.
     pub(super) fn start(self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
-        std::thread::Builder::new()
-            .name("leasehold-io".into())
-            .spawn(move || {
-                self.io.thread.get_or_init(|| std::thread::current().id());
-                self.runtime.block_on(work);
-            })
-            .map(drop)
+        let run = move || {
+            self.io.thread.get_or_init(|| std::thread::current().id());
+            self.runtime.block_on(work);
+        };
+        env::start_thread("leasehold-io", run)
             .map_err(|error| Failure::Unavailable(format!("no thread: {error}")))
     }
 }

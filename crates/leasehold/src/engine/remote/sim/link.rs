@@ -76,6 +76,11 @@ struct Broken {
 }
 
 impl Broken {
+    fn set(&self) {
+        *self.state() = true;
+        self.changed.notify_waiters();
+    }
+
     async fn wait(&self) {
         loop {
             let changed = self.changed.notified();
@@ -92,17 +97,15 @@ impl Broken {
 }
 
 impl Link {
-    /// A connection, and the two ways that have to be run: to the server and back.
-    pub(super) fn new(server: &Arc<SimServer>) -> (Self, impl Future<Output = ()> + Send + use<>) {
+    /// A connection of the client whose task calls this. Requests come to the server whatever becomes of the client; replies
+    /// are read where the client runs.
+    pub(super) fn new(server: &Arc<SimServer>) -> Self {
         let (requests, sent) = unbounded_channel();
         let (replies, carried_out) = unbounded_channel();
         let broken = Arc::<Broken>::default();
-        let there = there(Arc::clone(server), sent, replies, Arc::clone(&broken));
-        let back = back(Arc::clone(server), carried_out, Arc::clone(&broken));
-        let both = async {
-            tokio::join!(biased; there, back);
-        };
-        (Self { requests, broken }, both)
+        server.spawn(there(Arc::clone(server), sent, replies, Arc::clone(&broken)));
+        env::spawn(back(Arc::clone(server), carried_out, Arc::clone(&broken)));
+        Self { requests, broken }
     }
 
     /// Sends a request; it comes back if the connection is broken.
@@ -116,8 +119,7 @@ impl Link {
 
     /// Breaks the connection. What is under way has no outcome.
     pub(super) fn cut(&self) {
-        *self.broken.state() = true;
-        self.broken.changed.notify_waiters();
+        self.broken.set();
     }
 
     /// Resolves when the connection is broken.
@@ -126,11 +128,23 @@ impl Link {
     }
 }
 
+/// What is on its way back.
+enum Back {
+    /// It was carried out.
+    Reply(Box<dyn Job>),
+    /// The server refuses it.
+    Refusal(Box<dyn Job>, Failure),
+    /// Nothing, although it was carried out.
+    Silence(Box<dyn Job>),
+    /// Nothing: it did not come to the server.
+    Gone(Box<dyn Job>),
+}
+
 /// Carries requests to the server, in order.
 async fn there(
     server: Arc<SimServer>,
     mut requests: UnboundedReceiver<Box<dyn Job>>,
-    replies: UnboundedSender<Box<dyn Job>>,
+    replies: UnboundedSender<Back>,
     broken: Arc<Broken>,
 ) {
     loop {
@@ -147,44 +161,48 @@ async fn there(
             tokio::select! {
                 biased;
                 () = broken.wait() => {
-                    lose(&server, job);
+                    let _ = replies.send(lost(&server, job));
                     break;
                 }
                 () = env::sleep_for(latency) => {}
             }
         }
-        if let Some(refusal) = server.faults().refusal.clone() {
-            job.complete(Some(StoreError::Refused(refusal)));
-            continue;
-        }
-        job.execute(&server);
-        let is_lost = {
-            let mut faults = server.faults();
-            let is_lost = faults.lost_replies > 0;
-            faults.lost_replies -= usize::from(is_lost);
-            is_lost
+        let refusal = server.faults().refusal.clone();
+        let reply = if let Some(refusal) = refusal {
+            Back::Refusal(job, refusal)
+        } else {
+            job.execute(&server);
+            if server.loses_reply() { Back::Silence(job) } else { Back::Reply(job) }
         };
-        if is_lost {
-            let broken = Arc::clone(&broken);
-            server.spawn(async move {
-                env::sleep_for(RESPONSE_TIMEOUT).await;
-                *broken.state() = true;
-                broken.changed.notify_waiters();
-                job.complete(Some(gone()));
-            });
-        } else if let Err(unsent) = replies.send(job) {
-            unsent.0.complete(Some(gone()));
-        }
+        // The other way is there as long as this one.
+        let _ = replies.send(reply);
     }
     requests.close();
     while let Some(job) = requests.recv().await {
-        lose(&server, job);
+        let _ = replies.send(lost(&server, job));
     }
 }
 
 /// Carries replies back, in order.
-async fn back(server: Arc<SimServer>, mut replies: UnboundedReceiver<Box<dyn Job>>, broken: Arc<Broken>) {
-    while let Some(job) = replies.recv().await {
+async fn back(server: Arc<SimServer>, mut replies: UnboundedReceiver<Back>, broken: Arc<Broken>) {
+    while let Some(reply) = replies.recv().await {
+        let (job, error) = match reply {
+            Back::Reply(job) => (job, None),
+            Back::Refusal(job, refusal) => (job, Some(StoreError::Refused(refusal))),
+            Back::Silence(job) => {
+                let broken = Arc::clone(&broken);
+                env::spawn(async move {
+                    env::sleep_for(RESPONSE_TIMEOUT).await;
+                    broken.set();
+                    job.complete(Some(gone()));
+                });
+                continue;
+            }
+            Back::Gone(job) => {
+                job.complete(Some(gone()));
+                continue;
+            }
+        };
         let latency = server.faults().latency;
         let arrives = async {
             if !latency.is_zero() {
@@ -196,13 +214,13 @@ async fn back(server: Arc<SimServer>, mut replies: UnboundedReceiver<Box<dyn Job
             () = broken.wait() => true,
             () = arrives => false,
         };
-        job.complete(is_broken.then(gone));
+        job.complete(if is_broken { Some(gone()) } else { error });
     }
 }
 
 /// A request that had not reached the server when the connection broke. Its client is told at once; the server may carry it
 /// out later.
-fn lose(server: &Arc<SimServer>, mut job: Box<dyn Job>) {
+fn lost(server: &Arc<SimServer>, mut job: Box<dyn Job>) -> Back {
     let acts_late = server.faults().acts_late;
     if let Some(delay) = acts_late {
         let (run, of) = (job.detach(), Arc::clone(server));
@@ -211,7 +229,7 @@ fn lose(server: &Arc<SimServer>, mut job: Box<dyn Job>) {
             run(&of);
         });
     }
-    job.complete(Some(gone()));
+    Back::Gone(job)
 }
 
 fn gone() -> StoreError {

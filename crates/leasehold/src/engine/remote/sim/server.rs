@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
-
 use super::SimFaults;
 use super::store::Listener;
 use crate::engine::memory::Memory;
@@ -14,7 +12,8 @@ use crate::engine::{
     Adjust, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Facts, Family, Kind, Question,
     Released, Renewed, Reply, Spot, Target,
 };
-use crate::env::{self, Instant};
+use crate::env::sim::Host;
+use crate::env::{self, Instant, Tasks};
 use crate::error::Failure;
 use crate::lease::{COUNTED, Lease};
 use crate::owner::OwnerId;
@@ -24,7 +23,8 @@ use crate::term::Term;
 pub(crate) struct SimServer {
     state: Mutex<State>,
     faults: Mutex<SimFaults>,
-    runtime: Handle,
+    /// Where it runs outside of a schedule.
+    tasks: Tasks,
 }
 
 /// Invariant: the queues and results belong to the locks of `memory`: a restart empties all of them.
@@ -70,13 +70,21 @@ pub(crate) fn shared(name: &str) -> Arc<SimServer> {
 
 impl SimServer {
     pub(crate) fn new() -> Arc<Self> {
-        let runtime = env::handle();
-        Arc::new(Self { state: Mutex::new(State::new(Vec::new())), faults: Mutex::default(), runtime })
+        let tasks = Tasks::here();
+        Arc::new(Self { state: Mutex::new(State::new(Vec::new())), faults: Mutex::default(), tasks })
     }
 
     /// What goes wrong, to be changed.
     pub(crate) fn faults(&self) -> MutexGuard<'_, SimFaults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the reply to the request that was just carried out is lost.
+    pub(super) fn loses_reply(&self) -> bool {
+        let mut faults = self.faults();
+        let is_lost = faults.lost_replies > 0;
+        faults.lost_replies -= usize::from(is_lost);
+        is_lost
     }
 
     /// Forgets everything, as a server does that restarts without its data.
@@ -107,8 +115,12 @@ impl SimServer {
         Arc::clone(&self.state().memory)
     }
 
+    /// Starts a task of the server: in a schedule on no host, whichever client's task this is called from.
     pub(super) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        self.runtime.spawn(work);
+        match env::sim::here(Host::schedule) {
+            Some(schedule) => drop(schedule.spawn(work)),
+            None => self.tasks.spawn(work),
+        }
     }
 
     pub(super) fn join(&self, client: &Arc<Listener>) {

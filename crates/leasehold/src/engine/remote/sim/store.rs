@@ -154,9 +154,7 @@ impl SimStore {
     }
 
     fn connect(&self, shard: Shard) {
-        let (link, ways) = Link::new(&self.server);
-        self.server.spawn(ways);
-        self.client.state().links.insert(shard, link);
+        self.client.state().links.insert(shard, Link::new(&self.server));
     }
 
     fn is_out(&self, shard: Shard) -> bool {

@@ -1,0 +1,181 @@
+//! What the library takes from its surroundings: the time, timers, tasks, threads and random numbers. Nothing else here asks
+//! the system or the runtime for them.
+//!
+//! Inside a tokio runtime time and timers are tokio's, so a paused test clock moves leases and waits. A thread that
+//! blocks sleeps on its own parking; a future on any other executor borrows the timer of one small thread.
+//!
+//! The clock counts the time the machine was suspended: a server goes on counting it.
+//!
+//! In a simulation (feature `test-util`) all of it comes from the host whose task is being polled: see [`sim`].
+
+#[cfg(feature = "test-util")]
+pub(crate) mod sim;
+mod sleep;
+mod suspend;
+
+use std::cell::OnceCell;
+use std::future::Future;
+#[cfg(feature = "remote")]
+use std::pin::pin;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::runtime::{Builder, Handle};
+
+pub(crate) use self::sleep::{Sleep, sleep_for, sleep_until, sleep_until_or_forever};
+use self::suspend::suspended;
+#[cfg(feature = "remote")]
+use crate::race::{First, race};
+
+pub(crate) type Instant = tokio::time::Instant;
+
+/// The time now, by the clock of the runtime we are in or by the system's, and the time spent suspended.
+pub(crate) fn now() -> Instant {
+    #[cfg(feature = "test-util")]
+    if let Some(now) = sim::here(sim::Host::now) {
+        return now;
+    }
+    Instant::now() + suspended()
+}
+
+/// The time after `length` from now. The far future, which no clock can tell, is never: there is none.
+///
+/// For lengths that callers give. Leases are at most a hundred years long, which every clock can add.
+pub(crate) fn after(length: Duration) -> Option<Instant> {
+    now().checked_add(length)
+}
+
+/// The time of one step. The clock is looked at when somebody wants to know it, which most steps do not, and once.
+#[derive(Debug, Default)]
+pub(crate) struct Now(OnceCell<Instant>);
+
+impl Now {
+    pub(crate) fn get(&self) -> Instant {
+        *self.0.get_or_init(now)
+    }
+}
+
+impl From<&Now> for Instant {
+    fn from(now: &Now) -> Self {
+        now.get()
+    }
+}
+
+/// What comes of `work` within `length`, if anything does.
+#[cfg(feature = "remote")]
+pub(crate) async fn within<T>(length: Duration, work: impl Future<Output = T>) -> Option<T> {
+    match race(pin!(work), sleep_for(length)).await {
+        First::Left(done) => Some(done),
+        First::Right(()) => None,
+    }
+}
+
+/// `length` shortened at random by up to a half, so that waiters that failed together do not come back together.
+pub(crate) fn jittered(length: Duration) -> Duration {
+    let part = u32::try_from(random_below(512)).unwrap_or_default();
+    length / 2 + length / 1024 * part
+}
+
+/// A number below `sides` by chance: good enough to keep waiters apart, and nothing else.
+pub(crate) fn random_below(sides: u64) -> u64 {
+    use std::hash::{BuildHasher, RandomState};
+    #[cfg(feature = "test-util")]
+    if let Some(drawn) = sim::here(sim::Host::random) {
+        return drawn % sides;
+    }
+    RandomState::new().hash_one(0) % sides
+}
+
+/// Random bytes that no other machine has.
+pub(crate) fn random_bytes() -> [u8; 16] {
+    #[cfg(feature = "test-util")]
+    if let Some(bytes) = sim::here(sim::Host::random_bytes) {
+        return bytes;
+    }
+    let mut bytes = [0; 16];
+    getrandom::fill(&mut bytes).expect("the system has random numbers");
+    bytes
+}
+
+/// The first of some numbers never drawn before in this process, and above every number of 32 bits.
+pub(crate) fn unique_numbers(numbers: u32) -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
+    #[cfg(feature = "test-util")]
+    if let Some(first) = sim::here(|host| host.unique_numbers(numbers)) {
+        return first;
+    }
+    NEXT.fetch_add(numbers.into(), Ordering::Relaxed)
+}
+
+/// Where tasks are started: on a runtime, or on a host of a simulation.
+#[derive(Debug, Clone)]
+pub(crate) enum Tasks {
+    Runtime(Handle),
+    #[cfg(feature = "test-util")]
+    Host(sim::Host),
+}
+
+impl Tasks {
+    /// The host or the runtime that we are in, or the thread that lends its timer.
+    pub(crate) fn here() -> Self {
+        #[cfg(feature = "test-util")]
+        if let Some(host) = sim::here(sim::Host::clone) {
+            return Self::Host(host);
+        }
+        Self::Runtime(Handle::try_current().unwrap_or_else(|_| BORROWED_TIMER.clone()))
+    }
+
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Self::Runtime(runtime) => drop(runtime.spawn(work)),
+            #[cfg(feature = "test-util")]
+            Self::Host(host) => drop(host.spawn(work)),
+        }
+    }
+}
+
+/// Runs something small in the background: on the runtime we are in, so that a test clock moves it, or on the thread that
+/// lends its timer.
+pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
+    Tasks::here().spawn(work);
+}
+
+/// The same on the thread that lends its timer, whatever becomes of the runtime we are in.
+pub(crate) fn spawn_apart(work: impl Future<Output = ()> + Send + 'static) {
+    #[cfg(feature = "test-util")]
+    if let Some(schedule) = sim::here(sim::Host::schedule) {
+        return drop(schedule.spawn(work));
+    }
+    BORROWED_TIMER.spawn(work);
+}
+
+/// Starts a thread.
+pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
+    std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
+}
+
+/// The timer of a thread of our own, for futures polled by an executor that is not tokio's, and for what has to go on
+/// whatever becomes of a runtime.
+static BORROWED_TIMER: LazyLock<Handle> = LazyLock::new(|| {
+    let runtime =
+        Builder::new_current_thread().enable_time().build().expect("a timer takes no system resource");
+    let handle = runtime.handle().clone();
+    start_thread("leasehold-timer", move || runtime.block_on(std::future::pending::<()>()))
+        .expect("the system can start one more thread");
+    handle
+});
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn jitter_takes_away_at_most_half() {
+        let second = Duration::from_secs(1);
+        let drawn: Vec<_> = (0..1000).map(|_| jittered(second)).collect();
+        assert!(drawn.iter().all(|length| (second / 2..second).contains(length)));
+        assert!(drawn.iter().any(|length| *length != drawn[0]));
+        assert!(jittered(Duration::MAX) >= Duration::MAX / 2);
+    }
+}
