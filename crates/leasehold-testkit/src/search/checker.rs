@@ -119,6 +119,11 @@ impl Grant {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 
+    /// Whose it is.
+    pub(super) fn client(&self) -> usize {
+        self.who.client
+    }
+
     fn lease(&self) -> Duration {
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -413,6 +418,8 @@ impl Checker {
 
 #[cfg(test)]
 mod tests {
+    use leasehold::test::Schedule;
+
     use super::super::ask::Ask;
     use super::super::simulated::Field;
     use super::*;
@@ -423,9 +430,12 @@ mod tests {
         Who { client, task: 0 }
     }
 
-    fn checker() -> Arc<Checker> {
-        let ground = Ground::Simulated(Arc::new(Field::new()));
-        Arc::new(Checker::new(Arc::new(History::new()), ground))
+    /// Clients that are told apart by nothing but their numbers.
+    fn in_a_round(test: impl AsyncFnOnce(Arc<Checker>)) {
+        Schedule::run(1, async |schedule| {
+            let ground = Ground::Simulated(Arc::new(Field::new(&schedule)));
+            test(Arc::new(Checker::new(Arc::new(History::new()), ground))).await;
+        });
     }
 
     /// A client with an engine of its own: two such clients grant the same lock twice.
@@ -439,91 +449,110 @@ mod tests {
 
     async fn granted(checker: &Arc<Checker>, number: usize, client: &Client, thing: Thing) -> Arc<Grant> {
         let (identity, held) = (checker.identity(), held(client, thing).await);
+        // What happens at one moment is in no order.
+        sleep(Duration::from_millis(1)).await;
         let asked = Asked { at: Instant::now(), watchdog: LONG, lease: None, max_hold: None };
         checker.granted(who(number), thing, identity, asked, held)
     }
 
-    #[tokio::test]
-    async fn two_holders_are_noticed() {
+    #[test]
+    fn two_holders_are_noticed() {
         for kind in Kind::LOCKS.iter().copied().filter(|kind| *kind != Kind::Read) {
-            let (checker, thing) = (checker(), Thing::new(kind, 0));
-            granted(&checker, 0, &client().await, thing).await;
-            granted(&checker, 1, &client().await, Thing::new(kind, 1)).await;
-            assert_eq!(checker.violations(), [""; 0]);
-            granted(&checker, 1, &client().await, thing).await;
-            let found = checker.violations();
-            assert!(
-                found.last().is_some_and(|found| found.starts_with("exclusion: ")),
-                "{kind:?}: {found:?}"
-            );
+            in_a_round(async |checker| {
+                let thing = Thing::new(kind, 0);
+                granted(&checker, 0, &client().await, thing).await;
+                granted(&checker, 1, &client().await, Thing::new(kind, 1)).await;
+                assert_eq!(checker.violations(), [""; 0]);
+                granted(&checker, 1, &client().await, thing).await;
+                let found = checker.violations();
+                assert!(
+                    found.last().is_some_and(|found| found.starts_with("exclusion: ")),
+                    "{kind:?}: {found:?}"
+                );
+            });
         }
     }
 
-    #[tokio::test]
-    async fn a_token_that_is_not_greater_is_noticed() {
-        let (checker, thing) = (checker(), Thing::new(Kind::Fenced, 0));
-        for number in 0..2 {
-            assert_eq!(checker.violations(), [""; 0]);
-            let grant = granted(&checker, number, &client().await, thing).await;
-            drop(checker.take(&grant));
-        }
-        assert!(checker.violations()[0].starts_with("tokens: 1 comes after 1"), "{:?}", checker.violations());
-    }
-
-    #[tokio::test]
-    async fn too_many_permits_are_noticed() {
-        for kind in [Kind::Semaphore, Kind::Leased] {
-            let (checker, thing) = (checker(), Thing { permits: 2, ..Thing::new(kind, 0) });
-            for out in 0..2 {
-                assert_eq!(checker.violations().len(), 0, "{out}");
-                let client = client().await;
-                let set = match kind {
-                    Kind::Leased => client.leased_semaphore(thing.name()).try_set_permits(PERMITS).await,
-                    _ => client.semaphore(thing.name()).try_set_permits(PERMITS).await,
-                };
-                assert_eq!(set, Ok(true));
-                granted(&checker, out, &client, thing).await;
+    #[test]
+    fn a_token_that_is_not_greater_is_noticed() {
+        in_a_round(async |checker| {
+            let thing = Thing::new(Kind::Fenced, 0);
+            for number in 0..2 {
+                assert_eq!(checker.violations(), [""; 0]);
+                let grant = granted(&checker, number, &client().await, thing).await;
+                drop(checker.take(&grant));
             }
+            assert!(
+                checker.violations()[0].starts_with("tokens: 1 comes after 1"),
+                "{:?}",
+                checker.violations()
+            );
+        });
+    }
+
+    #[test]
+    fn too_many_permits_are_noticed() {
+        for kind in [Kind::Semaphore, Kind::Leased] {
+            in_a_round(async |checker| {
+                let thing = Thing { permits: 2, ..Thing::new(kind, 0) };
+                for out in 0..2 {
+                    assert_eq!(checker.violations().len(), 0, "{out}");
+                    let client = client().await;
+                    let set = match kind {
+                        Kind::Leased => client.leased_semaphore(thing.name()).try_set_permits(PERMITS).await,
+                        _ => client.semaphore(thing.name()).try_set_permits(PERMITS).await,
+                    };
+                    assert_eq!(set, Ok(true));
+                    granted(&checker, out, &client, thing).await;
+                }
+                assert_eq!(checker.violations().len(), 1);
+            });
+        }
+    }
+
+    #[test]
+    fn readers_and_guards_given_back_are_nobodys_rivals() {
+        in_a_round(async |checker| {
+            let read = Thing::new(Kind::Read, 0);
+            let readers = [
+                granted(&checker, 0, &client().await, read).await,
+                granted(&checker, 1, &client().await, read).await,
+            ];
+            for reader in &readers {
+                drop(checker.take(reader));
+            }
+            granted(&checker, 0, &client().await, Thing::new(Kind::Write, 0)).await;
+            assert_eq!(checker.violations(), [""; 0]);
+        });
+    }
+
+    #[test]
+    fn the_victim_of_another_client_is_excused_and_no_other() {
+        in_a_round(async |checker| {
+            let thing = Thing::new(Kind::Plain, 0);
+            granted(&checker, 0, &client().await, thing).await;
+            let stealing = checker.disturb(who(1), thing);
+            let thief = granted(&checker, 1, &client().await, thing).await;
+            checker.disturbed(stealing);
+            assert_eq!(checker.violations(), [""; 0]);
+            drop(checker.take(&thief));
+            sleep(Duration::from_millis(1)).await;
+            let forcing = checker.disturb(who(0), thing);
+            checker.forced(forcing);
             assert_eq!(checker.violations().len(), 1);
-        }
+        });
     }
 
-    #[tokio::test]
-    async fn readers_and_guards_given_back_are_nobodys_rivals() {
-        let (checker, read) = (checker(), Thing::new(Kind::Read, 0));
-        let readers = [
-            granted(&checker, 0, &client().await, read).await,
-            granted(&checker, 1, &client().await, read).await,
-        ];
-        for reader in &readers {
-            drop(checker.take(reader));
-        }
-        granted(&checker, 0, &client().await, Thing::new(Kind::Write, 0)).await;
-        assert_eq!(checker.violations(), [""; 0]);
-    }
-
-    #[tokio::test]
-    async fn the_victim_of_another_client_is_excused_and_no_other() {
-        let (checker, thing) = (checker(), Thing::new(Kind::Plain, 0));
-        granted(&checker, 0, &client().await, thing).await;
-        let stealing = checker.disturb(who(1), thing);
-        let thief = granted(&checker, 1, &client().await, thing).await;
-        checker.disturbed(stealing);
-        assert_eq!(checker.violations(), [""; 0]);
-        drop(checker.take(&thief));
-        let forcing = checker.disturb(who(0), thing);
-        checker.forced(forcing);
-        assert_eq!(checker.violations().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_guard_without_a_lock_is_noticed() {
-        let (checker, thing) = (checker(), Thing::new(Kind::Fair, 0));
-        let (client, other) = (client().await, client().await);
-        granted(&checker, 0, &client, thing).await;
-        checker.quiet(&client).await;
-        assert_eq!(checker.violations(), [""; 0]);
-        checker.quiet(&other).await;
-        assert_eq!(checker.violations().len(), 1);
+    #[test]
+    fn a_guard_without_a_lock_is_noticed() {
+        in_a_round(async |checker| {
+            let thing = Thing::new(Kind::Fair, 0);
+            let (client, other) = (client().await, client().await);
+            granted(&checker, 0, &client, thing).await;
+            checker.quiet(&client).await;
+            assert_eq!(checker.violations(), [""; 0]);
+            checker.quiet(&other).await;
+            assert_eq!(checker.violations().len(), 1);
+        });
     }
 }

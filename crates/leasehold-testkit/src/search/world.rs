@@ -264,6 +264,14 @@ impl World {
         self.history.begun(who, format!("drop {:?} {:#b}{lost}", grant.thing.kind, grant.thing.parts));
     }
 
+    /// Drops all guards.
+    pub(super) fn let_all_go(&self) {
+        for grant in self.checker.all() {
+            let held = self.checker.take(&grant);
+            self.ground.by_clock_of(grant.client(), || drop(held));
+        }
+    }
+
     /// Unlocks by force.
     pub(super) async fn force(&self, who: Who, thing: Thing, manner: Manner) {
         let Some(lock) = thing.lock(&self.clients[who.client]) else { return };
@@ -330,9 +338,7 @@ impl World {
         self.history.note("the end: no faults any more".to_owned());
         self.checker.quiet(&self.observer).await;
         drop(self.observer.latch("lock:latch").delete().await);
-        for grant in self.checker.all() {
-            drop(self.checker.take(&grant));
-        }
+        self.let_all_go();
         self.history.note("no guards any more".to_owned());
         let begun = Instant::now();
         for number in 0..NAMES {

@@ -9,7 +9,7 @@ fn one() {
         let played = simulated::run(seed);
         steps += played.steps;
         if std::env::var("TRACE").is_ok() {
-            println!("{}", played.trace);
+            println!("{}", played.trace());
         }
         println!("{played} {:?} {steps}", begun.elapsed());
     }

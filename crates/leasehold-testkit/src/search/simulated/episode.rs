@@ -112,7 +112,8 @@ impl Episode {
         }
         let mut messages = Messages::Whole;
         if self.is_stormy {
-            messages = weather::server(world, field, self.watchdog, end, self.dice.fork()).await;
+            let dice = [self.dice.fork(), self.dice.fork()];
+            messages = weather::play(world, field, self.watchdog, end, dice).await;
         }
         sleep_until(end).await;
         field.heal();
@@ -120,9 +121,7 @@ impl Episode {
         sleep(SETTLED).await;
         world.checker.quiet(&world.observer).await;
         world.history.note("what is left in the hands of tasks is dropped".to_owned());
-        for grant in world.checker.all() {
-            drop(world.checker.take(&grant));
-        }
+        world.let_all_go();
         running.drain(world, if messages == Messages::Lost { BY_ITSELF } else { SOON }).await;
         if world.checker.violations().is_empty() {
             world.end().await;

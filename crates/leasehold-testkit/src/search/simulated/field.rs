@@ -3,14 +3,17 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use leasehold::test::Simulation;
-use leasehold::{Client, Connect};
+use leasehold::test::{Host, Schedule, Simulation};
 use tokio::time::Instant;
+
+use super::super::world::CLIENTS;
 
 /// What the clients of a round run on.
 #[derive(Debug)]
 pub(in super::super) struct Field {
     simulation: Simulation,
+    /// One for each client.
+    hosts: Vec<Host>,
     state: Mutex<State>,
 }
 
@@ -56,17 +59,22 @@ impl Trouble {
 const AFTERMATH: Duration = Duration::from_millis(2500);
 
 impl Field {
-    pub(in super::super) fn new() -> Self {
-        Self { simulation: Simulation::new(), state: Mutex::default() }
+    pub(in super::super) fn new(schedule: &Schedule) -> Self {
+        let hosts = (0..CLIENTS).map(|_| schedule.host()).collect();
+        Self { simulation: Simulation::new(), hosts, state: Mutex::default() }
     }
 
     pub(super) fn url(&self) -> &str {
         self.simulation.url()
     }
 
-    /// Connects a client on its machine.
-    pub(super) async fn connect(&self, connect: Connect) -> Client {
-        connect.await.expect("there are no faults yet")
+    /// Does something on the machine of a client.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        client: usize,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> T {
+        self.hosts[client].spawn(work).await
     }
 
     /// The server.
@@ -78,14 +86,38 @@ impl Field {
         self.simulation.names()
     }
 
-    /// Runs a task of a client.
-    pub(in super::super) fn spawn(&self, _client: usize, work: impl Future<Output = ()> + Send + 'static) {
-        tokio::spawn(work);
+    /// Starts a task of a client.
+    pub(in super::super) fn spawn(&self, client: usize, work: impl Future<Output = ()> + Send + 'static) {
+        drop(self.hosts[client].spawn(work));
     }
 
     /// Asks something by the clock of a client.
-    pub(in super::super) fn by_clock_of<T>(&self, _client: usize, ask: impl FnOnce() -> T) -> T {
-        ask()
+    pub(in super::super) fn by_clock_of<T>(&self, client: usize, ask: impl FnOnce() -> T) -> T {
+        self.hosts[client].enter(ask)
+    }
+
+    /// Stops the machine of a client.
+    pub(super) fn stop(&self, client: usize) {
+        self.hosts[client].stop();
+        let (client, from) = (Some(client), Instant::now());
+        self.state().troubles.push(Trouble { client, is_stop: true, from, to: None });
+    }
+
+    /// The machine of a client goes on.
+    pub(super) fn resume(&self, client: usize) {
+        let now = Instant::now();
+        let mut state = self.state();
+        let stops = state.troubles.iter_mut().filter(|trouble| trouble.is_stop);
+        for stop in stops.filter(|stop| stop.client == Some(client)) {
+            stop.to.get_or_insert(now);
+        }
+        drop(state);
+        self.hosts[client].resume();
+    }
+
+    /// The clock of a client runs so much faster than that of the server, or slower, in thousandths.
+    pub(super) fn clock_runs(&self, client: usize, fast: i32) {
+        self.hosts[client].clock_rate(1.0 + f64::from(fast) / 1000.0);
     }
 
     /// Begins with an episode.
@@ -114,6 +146,7 @@ impl Field {
     /// Ends all faults.
     pub(in super::super) fn heal(&self) {
         self.clear();
+        (0..CLIENTS).for_each(|client| self.resume(client));
     }
 
     /// The server cannot be reached from now on, or not always.

@@ -17,6 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 use leasehold::Client;
+use leasehold::test::Schedule;
+use tokio::time::timeout;
 
 use self::episode::Episode;
 pub(super) use self::field::Field;
@@ -35,21 +37,27 @@ pub struct Played {
     pub steps: u64,
     /// What should not have happened: the name of an invariant first, then how it was violated.
     pub violations: Vec<String>,
+    history: Arc<History>,
+}
+
+impl Played {
     /// Everything that happened, a line each.
-    pub trace: String,
-    end: String,
+    #[must_use]
+    pub fn trace(&self) -> String {
+        self.history.text()
+    }
 }
 
 impl fmt::Display for Played {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { seed, steps, violations, end, .. } = self;
+        let Self { seed, steps, violations, history } = self;
         write!(f, "simulated seed {seed}: {steps} steps, ")?;
         if violations.is_empty() {
             return f.write_str("nothing found");
         }
         writeln!(f, "FOUND {}", violations.len())?;
         found(f, violations)?;
-        write!(f, "the end of its history:\n{end}again: cargo xtask search --sim --seed {seed}")
+        write!(f, "the end of its history:\n{}again: cargo xtask search --sim --seed {seed}", history.end())
     }
 }
 
@@ -71,31 +79,30 @@ pub fn run(seed: u64) -> Played {
     let history = Arc::new(History::new());
     let copy = Arc::clone(&history);
     thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
-        let violations = runtime.expect("a runtime can be built").block_on(async {
+        let round = async |schedule: Schedule| {
             copy.begin_now();
-            tokio::time::timeout(LONGEST, play(seed, copy))
-                .await
-                .unwrap_or_else(|_| vec![format!("{}: the round has no end", Invariant::Ends)])
-        });
+            timeout(LONGEST, play(seed, &schedule, copy)).await
+        };
+        let violations = Schedule::run(seed, round);
+        let endless = |_| vec![format!("{}: the round has no end", Invariant::Ends)];
         // After a stall the receiver may be gone.
-        let _ = done.send(violations);
+        let _ = done.send(violations.unwrap_or_else(endless));
     });
     let violations = watch(&is_done, &history);
-    Played { seed, steps: history.steps(), violations, trace: history.text(), end: history.end() }
+    Played { seed, steps: history.steps(), violations, history }
 }
 
-async fn play(seed: u64, history: Arc<History>) -> Vec<String> {
+async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<String> {
     let mut dice = Dice::new(seed);
-    let field = Arc::new(Field::new());
+    let field = Arc::new(Field::new(schedule));
     let watchdog = dice.between(Duration::from_secs(5), Duration::from_secs(30));
     history.note(format!("seed {seed}, watchdog {watchdog:?}"));
     let mut clients = Vec::new();
-    for _ in 0..CLIENTS {
+    for client in 0..CLIENTS {
         let connect = Client::connect(field.url())
             .watchdog(watchdog)
             .outage_limit(dice.between(Duration::from_secs(1), Duration::from_secs(60)));
-        clients.push(field.connect(connect).await);
+        clients.push(field.run(client, connect.into_future()).await.expect("there are no faults yet"));
     }
     let observer = Client::connect(field.url()).await.expect("there are no faults yet");
     let ground = Ground::Simulated(Arc::clone(&field));
@@ -117,7 +124,8 @@ async fn play(seed: u64, history: Arc<History>) -> Vec<String> {
 /// Every client can end, and the server knows nothing any more.
 async fn end(world: &Arc<World>, field: &Field) {
     for client in 0..CLIENTS {
-        world.shut_down(Who { client, task: usize::MAX }, Duration::ZERO).await;
+        let (of, who) = (Arc::clone(world), Who { client, task: usize::MAX });
+        field.run(client, async move { of.shut_down(who, Duration::ZERO).await }).await;
     }
     world.remove().await;
     let left = field.names();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 
 use super::super::thing::{Kind, NAMES, Thing};
-use super::super::world::World;
+use super::super::world::{CLIENTS, World};
 use super::Field;
 use crate::dice::Dice;
 
@@ -87,7 +87,44 @@ pub(super) enum Messages {
 }
 
 /// Lets things go wrong until then.
-pub(super) async fn server(
+pub(super) async fn play(
+    world: &Arc<World>,
+    field: &Field,
+    watchdog: Duration,
+    end: Instant,
+    [first, second]: [Dice; 2],
+) -> Messages {
+    let server = server(world, field, watchdog, end, first);
+    tokio::join!(server, machines(world, field, watchdog, end, second)).0
+}
+
+/// Stops machines and lets their clocks run wrong.
+async fn machines(world: &World, field: &Field, watchdog: Duration, end: Instant, mut dice: Dice) {
+    for client in 0..CLIENTS {
+        // Within the margin of every lease.
+        let fast = i32::try_from(dice.roll(17)).expect("a small number") - 8;
+        world.history.fault(format!("the clock of client {client} is {fast} thousandths fast"));
+        field.clock_runs(client, fast);
+    }
+    loop {
+        let pause = dice.between(Duration::from_millis(10), watchdog);
+        let longest = if dice.one_in(2) { watchdog * 2 } else { watchdog / 5 };
+        let lasts = dice.between(Duration::ZERO, longest);
+        let client = dice.index(CLIENTS);
+        if Instant::now() + pause >= end {
+            return;
+        }
+        sleep(pause).await;
+        world.history.fault(format!("client {client} is stopped for {lasts:.0?}"));
+        field.stop(client);
+        sleep(lasts.min(end.saturating_duration_since(Instant::now()))).await;
+        field.resume(client);
+        world.history.note(format!("client {client} goes on"));
+    }
+}
+
+/// Lets things go wrong on the server and on the way to it.
+async fn server(
     world: &Arc<World>,
     field: &Field,
     watchdog: Duration,
