@@ -127,8 +127,11 @@ impl Task {
                         return;
                     }
                     if self.pace.is_endless && Instant::now() >= end {
-                        // Others wait for it.
-                        return self.release().await;
+                        // Others wait for it, and nothing else gives it back.
+                        while !self.held.is_empty() {
+                            self.release().await;
+                        }
+                        return;
                     }
                 }
                 8 if more => self.acquire_as_former().await,

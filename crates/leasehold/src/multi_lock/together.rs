@@ -101,12 +101,17 @@ impl Awaited for Together {
         // An owner of its own for every try: what has to be undone of one is no matter of the next.
         let owner = OwnerId::fresh(self.shared.id, 1);
         let hold = |target: &Target| Arc::new(Hold::drawn(Arc::clone(&self.shared), target.clone(), owner));
-        let holds: Vec<_> = self.targets.iter().map(hold).collect();
-        let turn = turn.map(|ticket| (self.number, ticket));
+        // First the one that it waits for. Two waiters that were sent on by each other's lines would not come to rest.
+        let (before, from) = self.targets.split_at(self.number);
+        let holds: Vec<_> = from.iter().chain(before).map(hold).collect();
+        let turn = turn.map(|ticket| (0, ticket));
         Ok(match Hold::enter_all(&holds, &self.entry, turn).await? {
-            Ok(guards) => Tried::Granted(Step::All(guards)),
-            Err((number, busy)) if number == self.number => Tried::Busy(busy),
-            Err((number, _)) => Tried::Granted(Step::Elsewhere(number)),
+            Ok(mut guards) => {
+                guards.rotate_right(self.number);
+                Tried::Granted(Step::All(guards))
+            }
+            Err((0, busy)) => Tried::Busy(busy),
+            Err((number, _)) => Tried::Granted(Step::Elsewhere((number + self.number) % self.targets.len())),
         })
     }
 }
