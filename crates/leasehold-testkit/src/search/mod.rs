@@ -123,7 +123,8 @@ async fn play(plan: Plan, history: Arc<History>) -> Vec<String> {
     let Plan { scenario, setting, dice, .. } = plan;
     let (servers, clients, observer) = Servers::start(setting).await;
     let ground = Ground::Servers(Arc::clone(&servers));
-    let world = World::new((clients, observer), setting.watchdog, Duration::ZERO, history, ground);
+    let times = [setting.watchdog, Duration::ZERO, world::OUTAGE_LIMIT];
+    let world = World::new((clients, observer), times, history, ground);
     world.create().await;
     let (world, servers) = (Arc::new(world), &*servers);
     let copy = Arc::clone(&world);

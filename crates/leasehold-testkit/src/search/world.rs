@@ -26,6 +26,9 @@ const SLACK: Duration = Duration::from_secs(8);
 /// How long after the last fault everything has been given back. Leases that would hide a leak are longer.
 const GIVEN_BACK: Duration = Duration::from_secs(6);
 
+/// How long clients of real servers ride through an outage.
+pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(1);
+
 /// How a round is set up.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
@@ -47,7 +50,7 @@ impl Setting {
             .watchdog(self.watchdog)
             .response_timeout(self.response)
             .connect_timeout(self.response)
-            .outage_limit(Duration::from_secs(1))
+            .outage_limit(OUTAGE_LIMIT)
             .linger(Duration::from_millis(10));
         let begun = Instant::now();
         loop {
@@ -70,6 +73,8 @@ pub(super) struct World {
     watchdog: Duration,
     /// How long a wait without a limit may take.
     endless: Duration,
+    /// How long the clients ride through an outage at most.
+    outage_limit: Duration,
     // After the clients.
     pub(super) ground: Ground,
 }
@@ -97,16 +102,16 @@ pub(super) struct Former {
 }
 
 impl World {
-    /// The clients on their ground; `endless` is how long a wait without a limit may take.
+    /// The clients on their ground, with their watchdog, how long a wait of theirs without a limit may take, and their
+    /// limit for outages.
     pub(super) fn new(
         (clients, observer): (Vec<Client>, Client),
-        watchdog: Duration,
-        endless: Duration,
+        [watchdog, endless, outage_limit]: [Duration; 3],
         history: Arc<History>,
         ground: Ground,
     ) -> Self {
         let checker = Arc::new(Checker::new(Arc::clone(&history), ground.clone()));
-        Self { clients, observer, history, checker, watchdog, endless, ground }
+        Self { clients, observer, history, checker, watchdog, endless, outage_limit, ground }
     }
 
     /// Makes the semaphores.
@@ -305,8 +310,7 @@ impl World {
 
     /// Does something that gives no guard.
     pub(super) async fn count<T: Debug>(&self, who: Who, what: &str, work: impl Future<Output = T>) {
-        self.operate(who, what, Duration::from_secs(1), Manner::Whole, work, |done| format!("{done:?}"))
-            .await;
+        self.operate(who, what, self.outage_limit, Manner::Whole, work, |done| format!("{done:?}")).await;
     }
 
     /// Shuts a client down.

@@ -63,6 +63,8 @@ impl fmt::Display for Played {
 
 /// No round takes nearly as long by its own clock.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long clients ride through an outage at most.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
 /// How many episodes a round has.
 const EPISODES: usize = 4;
 
@@ -101,12 +103,12 @@ async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<Stri
     for client in 0..CLIENTS {
         let connect = Client::connect(field.url())
             .watchdog(watchdog)
-            .outage_limit(dice.between(Duration::from_secs(1), Duration::from_secs(60)));
+            .outage_limit(dice.between(Duration::from_secs(1), OUTAGE_LIMIT));
         clients.push(field.run(client, connect.into_future()).await.expect("there are no faults yet"));
     }
     let observer = Client::connect(field.url()).await.expect("there are no faults yet");
     let ground = Ground::Simulated(Arc::clone(&field));
-    let world = Arc::new(World::new((clients, observer), watchdog, LONGEST, history, ground));
+    let world = Arc::new(World::new((clients, observer), [watchdog, LONGEST, OUTAGE_LIMIT], history, ground));
     world.create().await;
     for number in 0..EPISODES {
         let is_last = number + 1 == EPISODES;
