@@ -64,6 +64,14 @@ impl Episode {
         let is_stormy = !dice.one_in(3);
         let tasks = 1 + dice.index(5);
         let length = dice.between(Duration::from_secs(1), Duration::from_secs(4)) + think * 60;
+        let latency = match dice.roll(6) {
+            0 => Duration::ZERO,
+            1 => dice.between(Duration::from_millis(50), Duration::from_millis(400)),
+            _ => dice.between(Duration::from_micros(100), Duration::from_millis(20)),
+        };
+        // A lease has to be longer than it takes to be told of it, behind the requests of other tasks.
+        let short = Duration::from_millis(100) + latency * 30;
+        let long = short + length / 2;
         let pace = Pace {
             kinds,
             // Too many excuse everything.
@@ -72,16 +80,11 @@ impl Episode {
             think,
             wait: [Duration::from_millis(20), length / 3],
             is_endless: true,
-            lease: [Duration::from_millis(100), length / 2],
-            max_hold: [Duration::from_millis(100), length / 2],
-            extend: length / 4,
+            lease: [short, long],
+            max_hold: [short, long],
+            extend: short + length / 4,
             pause: think * 2,
             moment: dice.one_of(&[think / 5, think, think * 4]),
-        };
-        let latency = match dice.roll(6) {
-            0 => Duration::ZERO,
-            1 => dice.between(Duration::from_millis(50), Duration::from_millis(400)),
-            _ => dice.between(Duration::from_micros(100), Duration::from_millis(20)),
         };
         let acts_late = dice.one_in(4).then(|| dice.between(Duration::from_millis(1), LATEST));
         let usual = Usual { latency, is_doubled: dice.one_in(4), acts_late };
