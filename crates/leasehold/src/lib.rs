@@ -1,5 +1,10 @@
 #![doc = include_str!("../../../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    test,
+    allow(clippy::disallowed_methods, reason = "tests may use the clock and the tasks of their runtime")
+)]
+#![warn(clippy::iter_over_hash_type)]
 
 mod acquire;
 mod back_off;
@@ -9,6 +14,7 @@ mod client_id;
 mod connect;
 mod counter;
 mod engine;
+#[expect(clippy::disallowed_methods, reason = "the one place where they are called")]
 mod env;
 mod error;
 mod fair;

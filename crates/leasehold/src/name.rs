@@ -15,7 +15,9 @@ pub(crate) struct Name {
     text: Arc<str>,
 }
 
-/// The same for all names of a process, and another in each: nobody can choose names that all hash alike.
+/// The same for all names of a process, and another in each: nobody can choose names that all hash alike. So the order of a
+/// table differs, too: nothing that can be seen follows it.
+#[expect(clippy::disallowed_methods, reason = "see above")]
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Name {

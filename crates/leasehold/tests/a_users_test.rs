@@ -1,5 +1,7 @@
 //! How a service that uses locks is tested: its own code, a lock that misbehaves, and no time passing.
 
+#![expect(clippy::disallowed_methods, reason = "tests may use the clock and the tasks of their runtime")]
+
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client};

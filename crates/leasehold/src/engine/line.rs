@@ -125,7 +125,6 @@ impl Line {
     }
 
     /// The ticket of the waiter that came first.
-    #[cfg(feature = "remote")]
     pub(crate) fn first_ticket(&self) -> Option<Ticket> {
         self.waiters.front().map(|first| first.ticket)
     }

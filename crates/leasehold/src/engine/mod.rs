@@ -10,6 +10,11 @@ pub(crate) mod memory;
 #[cfg(all(test, feature = "redis"))]
 mod model;
 #[cfg(feature = "redis")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::iter_over_hash_type,
+    reason = "below the seam: sockets have the clock and the tasks of their thread"
+)]
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
 pub(crate) mod remote;

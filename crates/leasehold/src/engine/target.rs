@@ -56,7 +56,7 @@ impl Kind {
 }
 
 /// Primitives that exclude each other under one name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Family {
     Lock,
     SetNx,

@@ -8,6 +8,16 @@
 //!
 //! In a simulation (feature `test-util`) all of it comes from the host whose task is being polled: see [`sim`].
 
+/// Returns what a simulated host says instead, where a task of one is being polled.
+macro_rules! in_simulation {
+    ($ask:expr) => {
+        #[cfg(feature = "test-util")]
+        if let Some(answer) = crate::env::sim::here($ask) {
+            return answer;
+        }
+    };
+}
+
 #[cfg(feature = "test-util")]
 pub(crate) mod sim;
 mod sleep;
@@ -32,10 +42,7 @@ pub(crate) type Instant = tokio::time::Instant;
 
 /// The time now, by the clock of the runtime we are in or by the system's, and the time spent suspended.
 pub(crate) fn now() -> Instant {
-    #[cfg(feature = "test-util")]
-    if let Some(now) = sim::here(sim::Host::now) {
-        return now;
-    }
+    in_simulation!(sim::Host::now);
     Instant::now() + suspended()
 }
 
@@ -80,19 +87,13 @@ pub(crate) fn jittered(length: Duration) -> Duration {
 /// A number below `sides` by chance: good enough to keep waiters apart, and nothing else.
 pub(crate) fn random_below(sides: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
-    #[cfg(feature = "test-util")]
-    if let Some(drawn) = sim::here(sim::Host::random) {
-        return drawn % sides;
-    }
+    in_simulation!(|host| host.random() % sides);
     RandomState::new().hash_one(0) % sides
 }
 
 /// Random bytes that no other machine has.
 pub(crate) fn random_bytes() -> [u8; 16] {
-    #[cfg(feature = "test-util")]
-    if let Some(bytes) = sim::here(sim::Host::random_bytes) {
-        return bytes;
-    }
+    in_simulation!(sim::Host::random_bytes);
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the system has random numbers");
     bytes
@@ -101,10 +102,7 @@ pub(crate) fn random_bytes() -> [u8; 16] {
 /// The first of some numbers never drawn before in this process, and above every number of 32 bits.
 pub(crate) fn unique_numbers(numbers: u32) -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(1 << 32);
-    #[cfg(feature = "test-util")]
-    if let Some(first) = sim::here(|host| host.unique_numbers(numbers)) {
-        return first;
-    }
+    in_simulation!(|host| host.unique_numbers(numbers));
     NEXT.fetch_add(numbers.into(), Ordering::Relaxed)
 }
 
@@ -119,11 +117,14 @@ pub(crate) enum Tasks {
 impl Tasks {
     /// The host or the runtime that we are in, or the thread that lends its timer.
     pub(crate) fn here() -> Self {
-        #[cfg(feature = "test-util")]
-        if let Some(host) = sim::here(sim::Host::clone) {
-            return Self::Host(host);
-        }
+        in_simulation!(|host| Self::Host(host.clone()));
         Self::Runtime(Handle::try_current().unwrap_or_else(|_| BORROWED_TIMER.clone()))
+    }
+
+    /// The thread that lends its timer, or no host.
+    fn apart() -> Self {
+        in_simulation!(|host| Self::Host(host.schedule().outside()));
+        Self::Runtime(BORROWED_TIMER.clone())
     }
 
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
@@ -143,11 +144,7 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
 
 /// The same on the thread that lends its timer, whatever becomes of the runtime we are in.
 pub(crate) fn spawn_apart(work: impl Future<Output = ()> + Send + 'static) {
-    #[cfg(feature = "test-util")]
-    if let Some(schedule) = sim::here(sim::Host::schedule) {
-        return drop(schedule.spawn(work));
-    }
-    BORROWED_TIMER.spawn(work);
+    Tasks::apart().spawn(work);
 }
 
 /// Starts a thread.

@@ -44,10 +44,7 @@ impl Future for Sleep {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        #[cfg(feature = "test-util")]
-        if let Some(polled) = super::sim::here(|host| host.poll_sleep(&mut self, context)) {
-            return polled;
-        }
+        in_simulation!(|host| host.poll_sleep(&mut self, context));
         let left = match self.end {
             End::At(at) => at.saturating_duration_since(now()),
             End::After(length) => length,

@@ -5,6 +5,7 @@ mod end;
 mod handover;
 mod order;
 mod outage;
+mod schedule;
 mod several;
 mod undo;
 

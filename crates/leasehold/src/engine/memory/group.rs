@@ -1,6 +1,6 @@
 //! A group of values in memory, of which each set that does not overlap can be held by somebody else.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,11 +20,11 @@ use crate::term::Term;
 /// Values, who holds which, and who waits for which.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    holds: HashMap<Spot, Held>,
+    holds: BTreeMap<Spot, Held>,
     /// Which hold a value belongs to. One that was broken has fewer than it took.
-    taken: HashMap<Box<str>, Spot>,
+    taken: BTreeMap<Box<str>, Spot>,
     /// One for each set that somebody waits for.
-    lines: HashMap<Target, Line>,
+    lines: BTreeMap<Target, Line>,
     tokens: Tokens,
 }
 

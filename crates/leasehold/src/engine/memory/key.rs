@@ -6,7 +6,7 @@ use crate::engine::Family;
 use crate::name::Name;
 
 /// A family and a name. Hardly any name is used for more than one family, so the hash is that of the name.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Key {
     name: Name,
     family: Family,

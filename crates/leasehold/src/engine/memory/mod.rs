@@ -34,7 +34,6 @@ pub(crate) use self::shared::shared;
 use self::slot::Slot;
 use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
-use super::line::Line;
 use super::{
     Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Question, Released, Renewed, Reply,
     Spot, Target, Ticket,
@@ -297,13 +296,15 @@ impl Engine for Memory {
     }
 
     fn hint_all(&self) {
+        let mut told = Vec::new();
         for shard in &self.shards {
-            let mut wakers = Vec::new();
-            for slot in lock(shard).values_mut() {
-                wakers.extend(slot.waited().lines().into_iter().flat_map(Line::hint_all));
-            }
-            Aftermath::waking(wakers).run();
+            let mut shard = lock(shard);
+            let lines = shard.values_mut().flat_map(|slot| slot.waited().lines());
+            told.extend(lines.map(|line| (line.first_ticket(), Vec::from_iter(line.hint_all()))));
         }
+        // A table has another order in each process.
+        told.sort_unstable_by_key(|(first, _)| *first);
+        Aftermath::waking(told.into_iter().flat_map(|(_, wakers)| wakers)).run();
     }
 
     fn leave(&self, spot: &Spot, ticket: Ticket) {
@@ -312,18 +313,18 @@ impl Engine for Memory {
 
     fn retire(&self, client: ClientId) -> usize {
         let now = Now::default();
-        let mut retired = 0;
+        let mut after = Vec::new();
         for shard in &self.shards {
-            let mut after = Vec::new();
-            lock(shard).retain(|_, slot| {
-                after.extend(slot.holdable().map(|held| held.retire(client, &now)));
+            lock(shard).retain(|key, slot| {
+                after.extend(slot.holdable().map(|held| (key.clone(), held.retire(client, &now))));
                 !slot.waited().is_idle()
             });
-            for (held, aftermath) in after {
-                retired += held;
-                aftermath.run();
-            }
         }
-        retired
+        after.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        let told = after.into_iter().map(|(_, (held, aftermath))| {
+            aftermath.run();
+            held
+        });
+        told.sum()
     }
 }

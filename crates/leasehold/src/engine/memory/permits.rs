@@ -1,6 +1,6 @@
 //! The semaphore whose permits have a lease, in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Permits {
     /// None until somebody sets some.
     free: Option<i64>,
     taken: BTreeMap<PermitId, Permit>,
-    holds: HashMap<OwnerId, Held>,
+    holds: BTreeMap<OwnerId, Held>,
     line: Line,
 }
 

@@ -1,6 +1,6 @@
 //! The read-write lock in memory.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ use crate::term::Term;
 pub(super) struct Rw {
     writer: Option<Held>,
     /// While somebody writes, nobody but the writer is in here.
-    readers: HashMap<OwnerId, Held>,
+    readers: BTreeMap<OwnerId, Held>,
     reads: Line,
     writes: Line,
     /// Writers in line that bar new readers, and when each was last heard of.
@@ -256,9 +256,13 @@ impl Rw {
         if let Some(writer) = self.writer.take_if(|held| is_over(held)) {
             after = after.and(lost(&writer, Loss::Expired));
         }
-        for (_, reader) in self.readers.extract_if(|_, held| is_over(held)) {
-            after = after.and(lost(&reader, Loss::Expired));
-        }
+        self.readers.retain(|_, held| {
+            let is_over = is_over(held);
+            if is_over {
+                after = std::mem::take(&mut after).and(lost(held, Loss::Expired));
+            }
+            !is_over
+        });
         after.and(self.hint())
     }
 
@@ -276,7 +280,7 @@ impl Rw {
 
     /// Ends all holds. Whose turn it is then, the caller says.
     fn free_all(&mut self, loss: Loss) -> Aftermath {
-        let all = self.writer.take().into_iter().chain(self.readers.drain().map(|(_, held)| held));
+        let all = self.writer.take().into_iter().chain(std::mem::take(&mut self.readers).into_values());
         all.fold(Aftermath::default(), |after, held| after.and(lost(&held, loss)))
     }
 

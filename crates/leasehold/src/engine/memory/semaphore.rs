@@ -1,6 +1,6 @@
 //! The counting semaphore in memory.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ pub(super) struct Semaphore {
     free: Option<i64>,
     /// When the count is forgotten by itself.
     ends: Option<Instant>,
-    holds: HashMap<OwnerId, Held>,
+    holds: BTreeMap<OwnerId, Held>,
     line: Line,
 }
 
@@ -169,7 +169,7 @@ impl Semaphore {
 
     fn delete(&mut self) -> Aftermath {
         (self.free, self.ends) = (None, None);
-        let terms: Vec<_> = self.holds.drain().map(|(_, held)| held.term).collect();
+        let terms: Vec<_> = std::mem::take(&mut self.holds).into_values().map(|held| held.term).collect();
         for term in &terms {
             term.condemn(Loss::Gone);
         }

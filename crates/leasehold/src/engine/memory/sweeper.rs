@@ -1,6 +1,6 @@
 //! The sweeper: a task that skips front waiters whose futures are not polled.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
 
 use super::Memory;
@@ -20,7 +20,7 @@ pub(super) struct Sweeper {
 // be put there by that waiter or put back by the look that is under way. While `targets` is not empty, there is a task.
 #[derive(Debug, Default)]
 struct Lines {
-    targets: HashSet<Target>,
+    targets: BTreeSet<Target>,
     has_task: bool,
 }
 

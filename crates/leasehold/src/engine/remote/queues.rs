@@ -212,7 +212,7 @@ impl Queues {
     /// One look of the [sweep](super::Inner::keep_sweeping), which skips front waiters that do not come.
     pub(super) fn sweep(&self, is_reachable: impl Fn(Shard) -> bool) {
         let mut after = Aftermath::default();
-        for Queue { line, .. } in self.state().queues.values_mut().filter(|queue| is_reachable(queue.shard)) {
+        for (_, Queue { line, .. }) in self.state().in_order(|_, queue| is_reachable(queue.shard)) {
             // A front waiter that was told to leave the lock to other clients comes again by itself; or else it is late.
             let again = if line.is_reserved() { line.hint_front() } else { None };
             after = std::mem::take(&mut after).and(line.sweep().unwrap_or_default()).also_waking(again);
@@ -315,9 +315,9 @@ impl Queues {
                 }
             }
             Kind::Group => {
-                let waiting =
-                    state.queues.iter_mut().filter(|((waited_for, _), _)| waited_for.overlaps(target));
-                waiting.for_each(|(_, queue)| queue.wake(target.kind, &mut wakers));
+                for (_, queue) in state.in_order(|(waited_for, _), _| waited_for.overlaps(target)) {
+                    queue.wake(target.kind, &mut wakers);
+                }
             }
             kind => {
                 let kinds =
@@ -351,7 +351,7 @@ impl Queues {
     /// Wakes every front waiter: after a gap it is not known what was missed.
     pub(super) fn wake_fronts(&self) {
         let mut wakers = Vec::new();
-        for ((target, _), queue) in &mut self.state().queues {
+        for ((target, _), queue) in self.state().in_order(|_, _| true) {
             queue.wake(target.kind, &mut wakers);
         }
         wake(wakers);
@@ -360,8 +360,8 @@ impl Queues {
     /// Wakes every waiter of a shard, or of all, not only the front ones: each has a limit of its own for outages.
     pub(super) fn wake_all(&self, shard: Option<Shard>) {
         let mut state = self.state();
-        let queues = state.queues.values_mut().filter(|queue| shard.is_none_or(|shard| queue.shard == shard));
-        let wakers: Vec<_> = queues.flat_map(|queue| queue.line.hint_all()).collect();
+        let queues = state.in_order(|_, queue| shard.is_none_or(|shard| queue.shard == shard));
+        let wakers: Vec<_> = queues.into_iter().flat_map(|(_, queue)| queue.line.hint_all()).collect();
         drop(state);
         wake(wakers);
     }
@@ -383,9 +383,7 @@ impl Queues {
     /// No messages come for now.
     pub(super) fn unwatched(&self) {
         let mut state = self.state();
-        for queue in state.queues.values_mut() {
-            queue.watch = Watch::Unavailable;
-        }
+        state.queues.values_mut().for_each(|queue| queue.watch = Watch::Unavailable);
         let awaited = state.awaited();
         drop(state);
         ring(awaited);
@@ -426,9 +424,17 @@ impl State {
         self.queues.get_mut(&topic(spot))
     }
 
+    /// The wanted queues in the order in which their first waiters came: that of the table differs from process to process.
+    fn in_order(&mut self, wanted: impl Fn(&Topic, &Queue) -> bool) -> Vec<(&Topic, &mut Queue)> {
+        let mut queues: Vec<_> =
+            self.queues.iter_mut().filter(|(topic, queue)| wanted(topic, queue)).collect();
+        queues.sort_unstable_by_key(|(_, queue)| queue.line.first_ticket());
+        queues
+    }
+
     /// What rings for waiters that wait until a queue is watched.
     fn awaited(&mut self) -> Vec<Arc<Notify>> {
-        self.queues.values_mut().filter_map(|queue| queue.awaited.take()).collect()
+        self.in_order(|_, _| true).into_iter().filter_map(|(_, queue)| queue.awaited.take()).collect()
     }
 }
 
@@ -489,6 +495,30 @@ mod tests {
         assert!(is_told(next), "it did not come again");
         std::thread::sleep(Duration::from_millis(60));
         assert!(may_ask(next) && is_told(front) && may_ask(front), "skipped, not forgotten");
+    }
+
+    /// Notes in which order it is woken.
+    struct Noted(usize, Arc<Mutex<Vec<usize>>>);
+
+    impl std::task::Wake for Noted {
+        fn wake(self: Arc<Self>) {
+            self.1.lock().unwrap().push(self.0);
+        }
+    }
+
+    #[test]
+    fn queues_are_woken_in_the_order_in_which_their_first_waiters_came() {
+        for wake in [Queues::wake_fronts, |queues: &Queues| queues.wake_all(None)] {
+            let (queues, order) = (Queues::default(), Arc::default());
+            for number in 0..50 {
+                let spot = spot(Kind::Lock, &format!("{}", (number * 31) % 50));
+                let ticket = queues.join(&spot, false, begin);
+                let waker = Arc::new(Noted(number, Arc::clone(&order))).into();
+                assert!(queues.poll_wake(&spot, ticket, &mut Context::from_waker(&waker)).is_pending());
+            }
+            wake(&queues);
+            assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..50));
+        }
     }
 
     #[test]

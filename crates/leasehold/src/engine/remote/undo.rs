@@ -103,12 +103,13 @@ impl State {
     /// Takes out what is still to be undone of the steps before one at this spot: of the same hold, or of one of the same
     /// owner that had some of the same values.
     fn take_before(&mut self, spot: &Spot) -> Vec<Pending> {
-        let taken: Vec<_> = if spot.target.kind == Kind::Group {
+        let mut taken: Vec<_> = if spot.target.kind == Kind::Group {
             let is_before = |other: &Spot| other.owner == spot.owner && other.target.overlaps(&spot.target);
             self.pending.extract_if(|other, _| is_before(other)).map(|(_, pending)| pending).collect()
         } else {
             self.pending.remove(&spot.of_hold()).into_iter().collect()
         };
+        taken.sort_unstable_by_key(|pending| pending.number);
         for pending in &taken {
             pending.is_current.store(false, Ordering::SeqCst);
         }
@@ -228,15 +229,15 @@ impl<S: Store> Inner<S> {
                 // Also of those whose outcome is not read yet.
                 pending.repeat = pending.repeat.max(stale.then_some(at_last));
             }
-            if pending.waits && pending.shard == shard {
-                pending.waits = false;
-                if pending.is_over() {
-                    return false;
-                }
-                self.send_undo(pending);
-            }
-            true
+            !(pending.waits && pending.shard == shard && pending.is_over())
         });
+        let waiting = pending.values_mut().filter(|pending| pending.waits && pending.shard == shard);
+        let mut waiting: Vec<_> = waiting.collect();
+        waiting.sort_unstable_by_key(|pending| pending.number);
+        for pending in waiting {
+            pending.waits = false;
+            self.send_undo(pending);
+        }
         self.undos.changed(&state);
     }
 

@@ -59,7 +59,8 @@ pub struct Schedule {
     state: Arc<Mutex<State>>,
 }
 
-/// What has happened in a [`Schedule`]: equal for two runs in which the same tasks went on at the same times.
+/// What has happened in a [`Schedule`]: equal for two runs in which the same tasks went on at the same times, simulated servers
+/// got the same requests in the same order, and the same was [noted](Schedule::note).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Trace {
     steps: u64,
@@ -194,13 +195,21 @@ impl Schedule {
         self.outside().random() % sides
     }
 
+    /// Makes something part of the trace that the test has seen.
+    pub fn note(&self, what: impl fmt::Display) {
+        let what = what.to_string();
+        let mut state = self.state();
+        what.bytes().for_each(|byte| state.trace.add(byte.into()));
+    }
+
     /// What has happened so far.
     #[must_use]
     pub fn trace(&self) -> Trace {
         self.state().trace
     }
 
-    fn outside(&self) -> Host {
+    /// What belongs to no host.
+    pub(in crate::env) fn outside(&self) -> Host {
         Host { schedule: self.clone(), id: NO_HOST }
     }
 

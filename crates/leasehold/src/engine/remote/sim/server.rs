@@ -142,6 +142,7 @@ impl SimServer {
 impl SimServer {
     pub(super) fn take(&self, take: &OwnedTake) -> Result<Taken, Failure> {
         let OwnedTake { spot, .. } = take;
+        note("take", &spot.target, Some(spot.owner));
         if spot.target.kind != Kind::Fair {
             if take.heeds_flags() && self.is_flagged(spot) {
                 return Ok(Taken::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }));
@@ -177,6 +178,7 @@ impl SimServer {
     }
 
     pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
+        takes.iter().for_each(|take| note("take all", &take.spot.target, Some(take.spot.owner)));
         let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.spot)).collect();
         Ok(match now(self.memory().attempt_all(&claims, None))? {
             AttemptAll::Granted(granted) => {
@@ -188,6 +190,7 @@ impl SimServer {
     }
 
     pub(super) fn give(&self, spot: &Spot, from: u32, length: Duration) -> Result<Given, Failure> {
+        note("give", &spot.target, Some(spot.owner));
         let of = spot_of(spot, spot.target.kind.of_hold());
         let left = match now(self.memory().release(&of, from, Lease::Fixed(length)))? {
             Released::Left(left, _) => Some(left),
@@ -198,6 +201,7 @@ impl SimServer {
     }
 
     pub(super) fn lower(&self, spot: &Spot, to: u32) -> Given {
+        note("lower", &spot.target, Some(spot.owner));
         if spot.target.kind == Kind::Fair {
             self.unqueue(spot);
         }
@@ -207,6 +211,7 @@ impl SimServer {
     }
 
     pub(super) fn renew(&self, spot: &Spot, length: Duration) -> Result<Verdict, Failure> {
+        note("renew", &spot.target, Some(spot.owner));
         let of = spot_of(spot, spot.target.kind.of_hold());
         if let Renewed::Until(_) = now(self.memory().renew(&of, length))? {
             return Ok(Verdict::Held);
@@ -229,6 +234,7 @@ impl SimServer {
     }
 
     pub(super) fn force(&self, target: &Target) -> Result<Forced, Failure> {
+        note("force", target, None);
         let was_held = now(self.memory().force(&target.of_kind(target.kind.of_hold())))?;
         Ok(Forced { was_held, listeners: was_held.then(|| self.publish(target)) })
     }
@@ -249,6 +255,7 @@ impl SimServer {
     }
 
     pub(super) fn change(&self, target: &Target, change: &Change) -> Result<i64, Failure> {
+        note("change", target, Some(change.request));
         let key = (change.request.client.halves(), change.request.number);
         let key = (key.0.0, key.0.1, key.1);
         if let Some(known) = self.state().results.get(&key) {
@@ -277,14 +284,15 @@ impl SimServer {
         self.memory().let_go(spot);
     }
 
-    /// Waiters for fair locks are alive.
-    pub(super) fn beat(&self, spots: &[Spot]) {
+    /// Waiters for fair locks are alive. Returns those that have no place in the queue any more.
+    pub(super) fn beat(&self, spots: Vec<Spot>) -> Vec<Spot> {
         let now = env::now();
         let mut state = self.state();
-        for spot in spots {
-            let queue = state.queues.get_mut(&spot.target).into_iter().flatten();
-            queue.filter(|(owner, _)| *owner == spot.owner).for_each(|(_, seen)| *seen = now);
-        }
+        let mut is_gone = |spot: &Spot| {
+            let mut queue = state.queues.get_mut(&spot.target).into_iter().flatten();
+            queue.find(|(owner, _)| *owner == spot.owner).map(|(_, seen)| *seen = now).is_none()
+        };
+        spots.into_iter().filter(|spot| is_gone(spot)).collect()
     }
 }
 
@@ -435,6 +443,14 @@ impl OwnedTake {
             term,
         }
     }
+}
+
+/// Makes a request part of the trace of a schedule.
+fn note(verb: &str, target: &Target, owner: Option<OwnerId>) {
+    env::sim::here(|host| {
+        let owner = owner.map(|owner| owner.to_string()).unwrap_or_default();
+        host.schedule().note(format_args!("{verb} {:?} {target} {owner}\n", target.kind));
+    });
 }
 
 /// The same owner at the same name as another kind.
