@@ -19,17 +19,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use leasehold::{Client, Loss, Owner};
-use tokio::task::AbortHandle;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
+use super::causes::Limits;
+use super::ground::Ground;
 use super::held::Held;
 use super::history::{History, Who};
+use super::invariant::Invariant;
 use super::thing::{Kind, PERMITS, Thing};
+use super::tokens::Tokens;
 
 /// The guards of a round, and what was wrong with them.
 #[derive(Debug)]
 pub(super) struct Checker {
     history: Arc<History>,
+    ground: Ground,
     state: Mutex<State>,
 }
 
@@ -37,6 +42,8 @@ pub(super) struct Checker {
 struct State {
     grants: Vec<Arc<Grant>>,
     disturbances: Vec<Disturbance>,
+    limits: Limits,
+    tokens: Tokens,
     identities: u64,
     violations: Vec<String>,
 }
@@ -55,21 +62,44 @@ pub(super) struct Grant {
     asked: Instant,
     /// When it was granted, as far as its task knows.
     at: Instant,
+    /// How long it lasts without renewal, if it is renewed.
+    watchdog: Duration,
     /// The longest lease it has had.
     lease: Mutex<Duration>,
     /// Empty when it is being given back.
     held: Mutex<Option<Held>>,
-    /// The task that records its loss.
-    watcher: Option<AbortHandle>,
+    /// Ends the task that records its loss.
+    unwatched: Mutex<Option<oneshot::Sender<()>>>,
 }
 
-/// A steal or a `force_unlock`.
+/// What was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// When.
+    pub(super) at: Instant,
+    /// For how long without renewal, if not for a fixed time.
+    pub(super) watchdog: Duration,
+    /// For which fixed time.
+    pub(super) lease: Option<Duration>,
+    /// For how long at most.
+    pub(super) max_hold: Option<Duration>,
+}
+
+/// A steal or a `force_unlock`, or what a server has forgotten.
 #[derive(Debug)]
 struct Disturbance {
-    who: Who,
-    thing: Thing,
+    /// The task whose client knows of it when it has ended.
+    who: Option<Who>,
+    /// Nothing is everything.
+    thing: Option<Thing>,
     begun: Instant,
     end: Option<Instant>,
+}
+
+impl Disturbance {
+    fn concerns(&self, thing: Thing) -> bool {
+        self.thing.is_none_or(|of| of.touches(thing))
+    }
 }
 
 /// Which disturbance.
@@ -78,6 +108,8 @@ pub(super) struct Disturbing(usize);
 
 /// A look that is due may be late by this, on a machine that has much to do.
 const LATE: Duration = Duration::from_millis(500);
+/// What has no outcome is carried out within this time, or never.
+const LATEST: Duration = Duration::from_secs(10);
 /// For how long a guard must be wrong about a loss: until then something may still be under way.
 const STUBBORN: Duration = Duration::from_millis(300);
 
@@ -87,18 +119,13 @@ impl Grant {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 
-    fn says_held(&self) -> bool {
-        self.look(Held::is_held).unwrap_or(false)
+    /// Whose it is.
+    pub(super) fn client(&self) -> usize {
+        self.who.client
     }
 
     fn lease(&self) -> Duration {
         *self.lease.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// It may last so long from now on.
-    pub(super) fn may_last(&self, length: Duration) {
-        let mut lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        *lease = length.max(*lease);
     }
 
     fn describe(&self) -> String {
@@ -108,8 +135,20 @@ impl Grant {
 }
 
 impl Checker {
-    pub(super) fn new(history: Arc<History>) -> Self {
-        Self { history, state: Mutex::default() }
+    pub(super) fn new(history: Arc<History>, ground: Ground) -> Self {
+        Self { history, ground, state: Mutex::default() }
+    }
+
+    /// What the guard says by the clock of its client.
+    fn says_held(&self, grant: &Grant) -> bool {
+        self.ground.by_clock_of(grant.who.client, || grant.look(Held::is_held).unwrap_or(false))
+    }
+
+    /// A guard may last so long from now on.
+    pub(super) fn may_last(&self, grant: &Grant, length: Duration) {
+        let mut lease = grant.lease.lock().unwrap_or_else(PoisonError::into_inner);
+        *lease = length.max(*lease);
+        self.state().limits.lease(grant.identity, Instant::now(), length);
     }
 
     /// An identity that nothing else has.
@@ -119,7 +158,8 @@ impl Checker {
         Identity(state.identities)
     }
 
-    pub(super) fn violation(&self, what: String) {
+    pub(super) fn violation(&self, of: Invariant, what: String) {
+        let what = format!("{of}: {what}");
         self.history.violation(&what);
         self.state().violations.push(what);
     }
@@ -130,34 +170,46 @@ impl Checker {
 
     /// There is one more guard. All others are asked.
     pub(super) fn granted(
-        &self,
+        self: &Arc<Self>,
         who: Who,
         thing: Thing,
         identity: Identity,
-        asked: Instant,
-        lease: Duration,
+        asked: Asked,
         held: Held,
     ) -> Arc<Grant> {
-        let at = Instant::now();
-        let watcher = held.lost().map(|lost| {
-            let history = Arc::clone(&self.history);
-            let recorded = async move {
-                let loss = lost.await;
-                history.step(who, format!("{:?} {:#b} is lost: {loss:?}", thing.kind, thing.parts));
-            };
-            tokio::spawn(recorded).abort_handle()
-        });
-        let (lease, held) = (Mutex::new(lease), Mutex::new(Some(held)));
+        let (lost, token) = (held.lost(), held.token());
+        let (unwatched, given_back) = oneshot::channel();
+        let lease = Mutex::new(asked.lease.unwrap_or(asked.watchdog));
+        let (held, unwatched) = (Mutex::new(Some(held)), Mutex::new(Some(unwatched)));
         let new;
-        let there = {
+        let (there, older) = {
             let mut state = self.state();
+            let older = token.and_then(|token| state.tokens.granted(&thing.name(), asked.at, token));
+            state.limits.asked(identity, asked);
             // Who enters again has what was there before.
             let same = state.grants.iter().filter(|grant| grant.identity == identity);
-            let asked = same.map(|grant| grant.asked).fold(asked, Instant::min);
-            new = Arc::new(Grant { who, thing, identity, asked, at, lease, held, watcher });
+            let first = same.map(|grant| grant.asked).fold(asked.at, Instant::min);
+            let (at, watchdog) = (Instant::now(), asked.watchdog);
+            new =
+                Arc::new(Grant { who, thing, identity, asked: first, at, watchdog, lease, held, unwatched });
             state.grants.push(Arc::clone(&new));
-            state.grants.clone()
+            // Who enters again has the token of before.
+            (state.grants.clone(), older.filter(|_| first == asked.at))
         };
+        if let Some(lost) = lost {
+            let (checker, grant) = (Arc::clone(self), Arc::clone(&new));
+            self.ground.spawn(who.client, async move {
+                tokio::select! {
+                    biased;
+                    _ = given_back => {}
+                    loss = lost => checker.lost(&grant, loss),
+                }
+            });
+        }
+        if let (Some(older), Some(token)) = (older, token) {
+            let what = format!("{token} comes after {older}: {}", new.describe());
+            self.violation(Invariant::Tokens, what);
+        }
         if thing.kind.counts() {
             self.count(thing, &there);
         } else {
@@ -166,15 +218,38 @@ impl Checker {
         new
     }
 
+    /// A guard says that it is lost.
+    fn lost(&self, grant: &Grant, loss: Loss) {
+        let Grant { who, thing, .. } = grant;
+        self.history.step(*who, format!("{:?} {:#b} is lost: {loss:?}", thing.kind, thing.parts));
+        let Ground::Simulated(field) = &self.ground else { return };
+        let now = Instant::now();
+        let state = self.state();
+        let is_explained = match loss {
+            Loss::Expired => state.limits.has_expired(grant.identity, now),
+            Loss::MaxHold => state.limits.is_at_most(grant.identity, now),
+            Loss::Unreachable => field.had_trouble(who.client, grant.watchdog, now),
+            Loss::Shutdown => field.is_shut_down(who.client),
+            _ => state.disturbances.iter().any(|disturbance| {
+                let is_over = |end: Instant| end + grant.lease() + LATE < grant.asked;
+                disturbance.concerns(*thing) && !disturbance.end.is_some_and(is_over)
+            }),
+        };
+        drop(state);
+        if !is_explained {
+            self.violation(Invariant::Loss, format!("{loss:?} without a cause: {}", grant.describe()));
+        }
+    }
+
     /// Counts the permits that were out together.
     fn count(&self, thing: Thing, there: &[Arc<Grant>]) {
-        let out = there.iter().filter(|grant| grant.thing.touches(thing) && grant.says_held());
-        let out: u32 = out.map(|grant| grant.thing.permits).sum();
+        let is_out = |grant: &&Arc<Grant>| {
+            grant.thing.touches(thing) && self.says_held(grant) && !self.is_excused(grant)
+        };
+        let out: u32 = there.iter().filter(is_out).map(|grant| grant.thing.permits).sum();
         if out > PERMITS {
-            self.violation(format!(
-                "{out} of {PERMITS} permits are out: {:?} {:#b}",
-                thing.kind, thing.parts
-            ));
+            let what = format!("{out} of {PERMITS} are out: {:?} {:#b}", thing.kind, thing.parts);
+            self.violation(Invariant::Permits, what);
         }
     }
 
@@ -185,9 +260,13 @@ impl Checker {
                 continue;
             }
             // The new one last: if it still is held, it was while the other was.
-            if other.says_held() && new.says_held() && !self.is_excused(other) && !self.is_excused(new) {
+            if self.says_held(other)
+                && self.says_held(new)
+                && !self.is_excused(other)
+                && !self.is_excused(new)
+            {
                 let (new, other) = (new.describe(), other.describe());
-                self.violation(format!("two hold at once: {new} was granted beside {other}"));
+                self.violation(Invariant::Exclusion, format!("{new} was granted beside {other}"));
             }
         }
     }
@@ -196,20 +275,18 @@ impl Checker {
     fn is_excused(&self, grant: &Grant) -> bool {
         let now = Instant::now();
         self.state().disturbances.iter().any(|disturbance| {
-            let elsewhere = disturbance.who.client != grant.who.client;
-            disturbance.thing.touches(grant.thing)
-                && disturbance
-                    .end
-                    .is_none_or(|end| elsewhere && end >= grant.asked && now < end + grant.lease() + LATE)
+            let elsewhere = disturbance.who.is_none_or(|who| who.client != grant.who.client);
+            // Permits that are only counted are never told.
+            let is_told = |end| grant.thing.kind != Kind::Semaphore && now >= end + grant.lease() + LATE;
+            disturbance.concerns(grant.thing)
+                && disturbance.end.is_none_or(|end| elsewhere && end >= grant.asked && !is_told(end))
         })
     }
 
     /// The guard is given back from now on, and not asked any more.
     pub(super) fn take(&self, grant: &Arc<Grant>) -> Option<Held> {
         self.state().grants.retain(|other| !Arc::ptr_eq(other, grant));
-        if let Some(watcher) = &grant.watcher {
-            watcher.abort();
-        }
+        grant.unwatched.lock().unwrap_or_else(PoisonError::into_inner).take();
         grant.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
@@ -221,8 +298,34 @@ impl Checker {
     /// A steal or a `force_unlock` begins.
     pub(super) fn disturb(&self, who: Who, thing: Thing) -> Disturbing {
         let mut state = self.state();
+        let (who, thing) = (Some(who), Some(thing));
         state.disturbances.push(Disturbance { who, thing, begun: Instant::now(), end: None });
         Disturbing(state.disturbances.len() - 1)
+    }
+
+    /// It has failed or was dropped. It may reach the server later; without real servers it is known until when.
+    pub(super) fn may_have_disturbed(&self, Disturbing(number): Disturbing) {
+        let Ground::Simulated(_) = self.ground else { return };
+        let disturbance = &mut self.state().disturbances[number];
+        disturbance.who = None;
+        disturbance.end = Some(Instant::now() + LATEST);
+    }
+
+    /// The server has forgotten the holds of this, or all.
+    pub(super) fn forgotten(&self, thing: Option<Thing>) {
+        let now = Instant::now();
+        let mut state = self.state();
+        state.disturbances.push(Disturbance { who: None, thing, begun: now, end: Some(now) });
+        if thing.is_none() {
+            state.tokens.begin_anew(now);
+        }
+    }
+
+    /// Nothing of what was done before is under way any more, and no guard is out: it explains nothing from now on.
+    pub(super) fn forget(&self) {
+        let mut state = self.state();
+        state.disturbances.clear();
+        state.limits = Limits::default();
     }
 
     /// It has ended, and it is known how.
@@ -234,7 +337,8 @@ impl Checker {
     pub(super) fn forced(&self, Disturbing(number): Disturbing) {
         let (who, thing, begun) = {
             let Disturbance { who, thing, begun, .. } = &self.state().disturbances[number];
-            (*who, *thing, *begun)
+            let (Some(who), Some(thing)) = (*who, *thing) else { return };
+            (who, thing, *begun)
         };
         for grant in self.all() {
             // A half of a read-write lock is forced alone.
@@ -243,9 +347,10 @@ impl Checker {
                 && grant.who.client == who.client
                 && grant.at < begun
                 && grant.thing.touches(thing)
-                && grant.says_held()
+                && self.says_held(&grant)
             {
-                self.violation(format!("still says held after {who} has forced it: {}", grant.describe()));
+                let what = format!("still says held after {who} has forced it: {}", grant.describe());
+                self.violation(Invariant::Told, what);
             }
         }
     }
@@ -253,8 +358,9 @@ impl Checker {
     /// A client was shut down: its guards know.
     pub(super) fn shut_down(&self, client: usize) {
         for grant in self.all() {
-            if grant.who.client == client && grant.thing.kind != Kind::Semaphore && grant.says_held() {
-                self.violation(format!("still says held after a shutdown: {}", grant.describe()));
+            if grant.who.client == client && grant.thing.kind != Kind::Semaphore && self.says_held(&grant) {
+                let what = format!("still says held after a shutdown: {}", grant.describe());
+                self.violation(Invariant::Told, what);
             }
         }
     }
@@ -267,15 +373,16 @@ impl Checker {
         for grant in self.all() {
             let begun = Instant::now();
             loop {
-                let held = grant.says_held();
-                let loss = grant.look(Held::loss).flatten();
+                let held = self.says_held(&grant);
+                let client = grant.who.client;
+                let loss = self.ground.by_clock_of(client, || grant.look(Held::loss).flatten());
                 let Some(asked) = grant.look(|held| held.asked_elsewhere(grant.thing, observer)).flatten()
                 else {
                     break;
                 };
                 let Some(there) = asked.await else { break };
-                if held && grant.says_held() && !there && !self.is_excused(&grant) {
-                    self.violation(format!("says held and is not: {}", grant.describe()));
+                if held && self.says_held(&grant) && !there && !self.is_excused(&grant) {
+                    self.violation(Invariant::Truth, format!("says held and is not: {}", grant.describe()));
                     break;
                 }
                 let denied = matches!(loss, Some(Loss::Gone | Loss::TakenOver | Loss::ForceUnlocked));
@@ -284,7 +391,8 @@ impl Checker {
                 }
                 if begun.elapsed() > STUBBORN {
                     let loss = loss.map_or_else(String::new, |loss| format!("{loss:?}"));
-                    self.violation(format!("was told {loss} and is held: {}", grant.describe()));
+                    let what = format!("was told {loss} and is held: {}", grant.describe());
+                    self.violation(Invariant::Truth, what);
                     break;
                 }
                 sleep(STUBBORN / 10).await;
@@ -299,7 +407,7 @@ impl Checker {
             !Arc::ptr_eq(other, grant)
                 && other.thing.touches(grant.thing)
                 && (owner(other) == mine || other.thing.kind == Kind::Multi)
-                && other.says_held()
+                && self.says_held(other)
         })
     }
 
@@ -310,7 +418,10 @@ impl Checker {
 
 #[cfg(test)]
 mod tests {
+    use leasehold::test::Schedule;
+
     use super::super::ask::Ask;
+    use super::super::simulated::Field;
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -319,8 +430,12 @@ mod tests {
         Who { client, task: 0 }
     }
 
-    fn checker() -> Checker {
-        Checker::new(Arc::new(History::new()))
+    /// Clients that are told apart by nothing but their numbers.
+    fn in_a_round(test: impl AsyncFnOnce(Arc<Checker>)) {
+        Schedule::run(1, async |schedule| {
+            let ground = Ground::Simulated(Arc::new(Field::new(&schedule)));
+            test(Arc::new(Checker::new(Arc::new(History::new()), ground))).await;
+        });
     }
 
     /// A client with an engine of its own: two such clients grant the same lock twice.
@@ -332,77 +447,112 @@ mod tests {
         Ask::new(thing, Duration::ZERO).of(client).await.unwrap()
     }
 
-    async fn granted(checker: &Checker, number: usize, client: &Client, thing: Thing) -> Arc<Grant> {
+    async fn granted(checker: &Arc<Checker>, number: usize, client: &Client, thing: Thing) -> Arc<Grant> {
         let (identity, held) = (checker.identity(), held(client, thing).await);
-        checker.granted(who(number), thing, identity, Instant::now(), LONG, held)
+        // What happens at one moment is in no order.
+        sleep(Duration::from_millis(1)).await;
+        let asked = Asked { at: Instant::now(), watchdog: LONG, lease: None, max_hold: None };
+        checker.granted(who(number), thing, identity, asked, held)
     }
 
-    #[tokio::test]
-    async fn two_holders_are_noticed() {
+    #[test]
+    fn two_holders_are_noticed() {
         for kind in Kind::LOCKS.iter().copied().filter(|kind| *kind != Kind::Read) {
-            let (checker, thing) = (checker(), Thing::new(kind, 0));
-            granted(&checker, 0, &client().await, thing).await;
-            granted(&checker, 1, &client().await, Thing::new(kind, 1)).await;
-            assert_eq!(checker.violations(), [""; 0]);
-            granted(&checker, 1, &client().await, thing).await;
-            assert_eq!(checker.violations().len(), 1, "{kind:?}");
+            in_a_round(async |checker| {
+                let thing = Thing::new(kind, 0);
+                granted(&checker, 0, &client().await, thing).await;
+                granted(&checker, 1, &client().await, Thing::new(kind, 1)).await;
+                assert_eq!(checker.violations(), [""; 0]);
+                granted(&checker, 1, &client().await, thing).await;
+                let found = checker.violations();
+                assert!(
+                    found.last().is_some_and(|found| found.starts_with("exclusion: ")),
+                    "{kind:?}: {found:?}"
+                );
+            });
         }
     }
 
-    #[tokio::test]
-    async fn too_many_permits_are_noticed() {
-        for kind in [Kind::Semaphore, Kind::Leased] {
-            let (checker, thing) = (checker(), Thing { permits: 2, ..Thing::new(kind, 0) });
-            for out in 0..2 {
-                assert_eq!(checker.violations().len(), 0, "{out}");
-                let client = client().await;
-                let set = match kind {
-                    Kind::Leased => client.leased_semaphore(thing.name()).try_set_permits(PERMITS).await,
-                    _ => client.semaphore(thing.name()).try_set_permits(PERMITS).await,
-                };
-                assert_eq!(set, Ok(true));
-                granted(&checker, out, &client, thing).await;
+    #[test]
+    fn a_token_that_is_not_greater_is_noticed() {
+        in_a_round(async |checker| {
+            let thing = Thing::new(Kind::Fenced, 0);
+            for number in 0..2 {
+                assert_eq!(checker.violations(), [""; 0]);
+                let grant = granted(&checker, number, &client().await, thing).await;
+                drop(checker.take(&grant));
             }
+            assert!(
+                checker.violations()[0].starts_with("tokens: 1 comes after 1"),
+                "{:?}",
+                checker.violations()
+            );
+        });
+    }
+
+    #[test]
+    fn too_many_permits_are_noticed() {
+        for kind in [Kind::Semaphore, Kind::Leased] {
+            in_a_round(async |checker| {
+                let thing = Thing { permits: 2, ..Thing::new(kind, 0) };
+                for out in 0..2 {
+                    assert_eq!(checker.violations().len(), 0, "{out}");
+                    let client = client().await;
+                    let set = match kind {
+                        Kind::Leased => client.leased_semaphore(thing.name()).try_set_permits(PERMITS).await,
+                        _ => client.semaphore(thing.name()).try_set_permits(PERMITS).await,
+                    };
+                    assert_eq!(set, Ok(true));
+                    granted(&checker, out, &client, thing).await;
+                }
+                assert_eq!(checker.violations().len(), 1);
+            });
+        }
+    }
+
+    #[test]
+    fn readers_and_guards_given_back_are_nobodys_rivals() {
+        in_a_round(async |checker| {
+            let read = Thing::new(Kind::Read, 0);
+            let readers = [
+                granted(&checker, 0, &client().await, read).await,
+                granted(&checker, 1, &client().await, read).await,
+            ];
+            for reader in &readers {
+                drop(checker.take(reader));
+            }
+            granted(&checker, 0, &client().await, Thing::new(Kind::Write, 0)).await;
+            assert_eq!(checker.violations(), [""; 0]);
+        });
+    }
+
+    #[test]
+    fn the_victim_of_another_client_is_excused_and_no_other() {
+        in_a_round(async |checker| {
+            let thing = Thing::new(Kind::Plain, 0);
+            granted(&checker, 0, &client().await, thing).await;
+            let stealing = checker.disturb(who(1), thing);
+            let thief = granted(&checker, 1, &client().await, thing).await;
+            checker.disturbed(stealing);
+            assert_eq!(checker.violations(), [""; 0]);
+            drop(checker.take(&thief));
+            sleep(Duration::from_millis(1)).await;
+            let forcing = checker.disturb(who(0), thing);
+            checker.forced(forcing);
             assert_eq!(checker.violations().len(), 1);
-        }
+        });
     }
 
-    #[tokio::test]
-    async fn readers_and_guards_given_back_are_nobodys_rivals() {
-        let (checker, read) = (checker(), Thing::new(Kind::Read, 0));
-        let readers = [
-            granted(&checker, 0, &client().await, read).await,
-            granted(&checker, 1, &client().await, read).await,
-        ];
-        for reader in &readers {
-            drop(checker.take(reader));
-        }
-        granted(&checker, 0, &client().await, Thing::new(Kind::Write, 0)).await;
-        assert_eq!(checker.violations(), [""; 0]);
-    }
-
-    #[tokio::test]
-    async fn the_victim_of_another_client_is_excused_and_no_other() {
-        let (checker, thing) = (checker(), Thing::new(Kind::Plain, 0));
-        granted(&checker, 0, &client().await, thing).await;
-        let stealing = checker.disturb(who(1), thing);
-        let thief = granted(&checker, 1, &client().await, thing).await;
-        checker.disturbed(stealing);
-        assert_eq!(checker.violations(), [""; 0]);
-        drop(checker.take(&thief));
-        let forcing = checker.disturb(who(0), thing);
-        checker.forced(forcing);
-        assert_eq!(checker.violations().len(), 1);
-    }
-
-    #[tokio::test]
-    async fn a_guard_without_a_lock_is_noticed() {
-        let (checker, thing) = (checker(), Thing::new(Kind::Fair, 0));
-        let (client, other) = (client().await, client().await);
-        granted(&checker, 0, &client, thing).await;
-        checker.quiet(&client).await;
-        assert_eq!(checker.violations(), [""; 0]);
-        checker.quiet(&other).await;
-        assert_eq!(checker.violations().len(), 1);
+    #[test]
+    fn a_guard_without_a_lock_is_noticed() {
+        in_a_round(async |checker| {
+            let thing = Thing::new(Kind::Fair, 0);
+            let (client, other) = (client().await, client().await);
+            granted(&checker, 0, &client, thing).await;
+            checker.quiet(&client).await;
+            assert_eq!(checker.violations(), [""; 0]);
+            checker.quiet(&other).await;
+            assert_eq!(checker.violations().len(), 1);
+        });
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn play(
     thread::spawn(move || {
         for Act { fault, pause, lasts } in acts {
             thread::sleep(pause);
-            history.note(format!("fault of client {client}: {fault:?} for {lasts:.0?}"));
+            history.fault(format!("fault of client {client}: {fault:?} for {lasts:.0?}"));
             fault.begin(&proxy);
             thread::sleep(lasts);
             proxy.heal();

@@ -74,6 +74,11 @@ impl Held {
         }
     }
 
+    /// The token, where there is one.
+    pub(super) fn token(&self) -> Option<u64> {
+        if let Self::Fenced(guard) = self { Some(guard.token()) } else { None }
+    }
+
     /// The owner, where there is one.
     pub(super) fn owner(&self) -> Option<Owner> {
         self.guard().map(Guard::owner)

@@ -1,6 +1,7 @@
 //! What happened in a round, in its order.
 
 use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use tokio::time::Instant;
@@ -23,8 +24,10 @@ impl fmt::Display for Who {
 /// The events of a round: begin and end of every operation, losses, faults and violations.
 #[derive(Debug)]
 pub(super) struct History {
-    begun: Instant,
+    begun: Mutex<Instant>,
     events: Mutex<Vec<Event>>,
+    /// How many operations and faults have begun.
+    steps: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -42,10 +45,32 @@ const VIOLATION: &str = "VIOLATION";
 
 impl History {
     pub(super) fn new() -> Self {
-        Self { begun: Instant::now(), events: Mutex::default() }
+        Self { begun: Mutex::new(Instant::now()), events: Mutex::default(), steps: AtomicU64::new(0) }
     }
 
-    /// A task has begun or ended something.
+    /// It begins now, by the clock of this runtime.
+    pub(super) fn begin_now(&self) {
+        *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// A task has begun something.
+    pub(super) fn begun(&self, who: Who, what: String) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.push(Some(who), what);
+    }
+
+    /// A fault has begun.
+    pub(super) fn fault(&self, what: String) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+        self.push(None, what);
+    }
+
+    /// How many operations and faults there were.
+    pub(super) fn steps(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed)
+    }
+
+    /// A task has ended something.
     pub(super) fn step(&self, who: Who, what: String) {
         self.push(Some(who), what);
     }
@@ -76,12 +101,21 @@ impl History {
         let first = events.iter().position(|event| event.what.starts_with(VIOLATION));
         let length = first.map_or(events.len(), |first| first + 1);
         let skipped = length.saturating_sub(SHOWN);
-        let shown = events[skipped..length].iter().map(|Event { at, who, what }| {
-            let at = at.duration_since(self.begun).as_secs_f64();
-            let who = who.map_or_else(|| "-".to_owned(), |who| who.to_string());
-            format!("  {at:9.4} s  {who:<16}  {what}\n")
-        });
+        let shown = events[skipped..length].iter().map(|event| self.line(event));
         let (before, after) = (format!("  {skipped} events before\n"), events.len() - length);
         [before].into_iter().chain(shown).chain([format!("  {after} events after\n")]).collect()
+    }
+
+    /// All events, a line each.
+    pub(super) fn text(&self) -> String {
+        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        events.iter().map(|event| self.line(event)).collect()
+    }
+
+    fn line(&self, Event { at, who, what }: &Event) -> String {
+        let begun = *self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let at = at.duration_since(begun).as_secs_f64();
+        let who = who.map_or_else(|| "-".to_owned(), |who| who.to_string());
+        format!("  {at:9.4} s  {who:<16}  {what}\n")
     }
 }

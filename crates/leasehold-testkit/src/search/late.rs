@@ -7,6 +7,7 @@ use super::ask::Ask;
 use super::faults::Fault;
 use super::history::Who;
 use super::manner::Manner;
+use super::servers::Servers;
 use super::thing::{Kind, Thing};
 use super::world::World;
 use crate::dice::Dice;
@@ -16,7 +17,7 @@ const TURNS: usize = 200;
 /// From this turn on connections are cut, too. Operations that are lost by that excuse a lot.
 const CALM: usize = 150;
 
-pub(super) async fn play(world: Arc<World>, mut dice: Dice) {
+pub(super) async fn play(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     let kinds = [
         Kind::Plain,
         Kind::Fenced,
@@ -53,8 +54,8 @@ pub(super) async fn play(world: Arc<World>, mut dice: Dice) {
         };
         if turn >= CALM && dice.one_in(4) {
             tokio::time::sleep(dice.between(Duration::ZERO, Duration::from_millis(2))).await;
-            world.history.note("fault of client 0: its connections are cut".to_owned());
-            Fault::Cut(Which::Command).begin(&world.proxies[0]);
+            world.history.fault("fault of client 0: its connections are cut".to_owned());
+            Fault::Cut(Which::Command).begin(&servers.proxies[0]);
         }
         drop(tokio::join!(asked, taking));
         world.connected(0).await;

@@ -25,7 +25,12 @@ pub(super) enum Manner {
 impl Manner {
     /// One of them, more often than not to the end.
     pub(super) fn any(dice: &mut Dice) -> Self {
-        let moment = dice.between(Duration::ZERO, Duration::from_millis(30));
+        Self::within(dice, Duration::from_millis(30))
+    }
+
+    /// The same with moments that are at most so long.
+    pub(super) fn within(dice: &mut Dice, longest: Duration) -> Self {
+        let moment = dice.between(Duration::ZERO, longest);
         match dice.roll(10) {
             0 => Self::DropAfterPolls(1 + dice.roll(6)),
             1 => Self::DropAfter(moment),

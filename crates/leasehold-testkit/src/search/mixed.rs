@@ -13,32 +13,45 @@ use super::faults;
 use super::held::Held;
 use super::history::Who;
 use super::manner::Manner;
+use super::servers::Servers;
 use super::thing::{Kind, NAMES, PERMITS, Thing};
 use super::world::{CLIENTS, Former, World};
 use crate::dice::Dice;
 
 const TASKS: usize = 4;
+/// As long as a round on real servers can wait.
+const PACE: Pace = Pace {
+    kinds: Kind::ALL,
+    locks: Kind::LOCKS,
+    names: NAMES,
+    think: Duration::ZERO,
+    wait: [Duration::from_millis(20), Duration::from_millis(400)],
+    is_endless: false,
+    lease: [Duration::from_millis(50), Duration::from_millis(800)],
+    max_hold: [Duration::from_millis(50), Duration::from_millis(500)],
+    extend: Duration::from_millis(300),
+    pause: Duration::from_millis(60),
+    moment: Duration::from_millis(30),
+};
 const LENGTH: Duration = Duration::from_millis(2500);
 /// For so long there are faults.
 const FAULTS: Duration = Duration::from_millis(2200);
 /// No round lasts as long as this, so what is left of it is a leak.
-const LONG: Duration = Duration::from_secs(60);
+const LONG: Duration = Duration::from_secs(600);
 /// With more, every task would wait for every other one.
 const MOST_HELD: usize = 2;
 
-pub(super) async fn play(world: Arc<World>, mut dice: Dice) {
+pub(super) async fn play(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     let end = Instant::now() + LENGTH;
     let mut players = Vec::new();
     for client in 0..CLIENTS {
         let acts = faults::script(&mut dice, FAULTS);
-        let (proxy, history) = (Arc::clone(&world.proxies[client]), Arc::clone(&world.history));
+        let (proxy, history) = (Arc::clone(&servers.proxies[client]), Arc::clone(&world.history));
         players.push(faults::play(client, proxy, acts, history));
     }
     let mut tasks = JoinSet::new();
     for who in (0..CLIENTS).flat_map(|client| (0..TASKS).map(move |task| Who { client, task })) {
-        let task =
-            Task { world: Arc::clone(&world), who, dice: dice.fork(), held: Vec::new(), former: Vec::new() };
-        tasks.spawn(task.run(end));
+        tasks.spawn(Task::new(Arc::clone(&world), who, PACE, dice.fork()).run(end));
     }
     if dice.one_in(3) {
         let (world, who) = (Arc::clone(&world), Who { client: dice.index(CLIENTS), task: TASKS });
@@ -54,18 +67,58 @@ pub(super) async fn play(world: Arc<World>, mut dice: Dice) {
     assert!(tokio::task::spawn_blocking(all).await.unwrap_or(false), "the proxies do what they are told");
 }
 
+/// What tasks do, and how long it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pace {
+    /// What they hold.
+    pub(super) kinds: &'static [Kind],
+    /// What they unlock by force.
+    pub(super) locks: &'static [Kind],
+    /// How many names of each there are.
+    pub(super) names: u32,
+    /// How long they do nothing between two operations.
+    pub(super) think: Duration,
+    /// How long they wait, from and to.
+    pub(super) wait: [Duration; 2],
+    /// Whether they also wait without a limit, if they hold nothing.
+    pub(super) is_endless: bool,
+    /// How long a fixed lease is.
+    pub(super) lease: [Duration; 2],
+    /// How long they hold something at most.
+    pub(super) max_hold: [Duration; 2],
+    /// To what they extend a lease.
+    pub(super) extend: Duration,
+    /// How long they do something else now and then.
+    pub(super) pause: Duration,
+    /// After how long a future is dropped or polled again; one that waits for a lock is dropped after ten times this.
+    pub(super) moment: Duration,
+}
+
 /// One task of a client.
-struct Task {
+pub(super) struct Task {
     world: Arc<World>,
     who: Who,
+    pace: Pace,
     dice: Dice,
     held: Vec<Arc<Grant>>,
     former: Vec<(Thing, Former)>,
 }
 
 impl Task {
-    async fn run(mut self, end: Instant) {
-        while Instant::now() < end {
+    pub(super) fn new(world: Arc<World>, who: Who, pace: Pace, dice: Dice) -> Self {
+        Self { world, who, pace, dice, held: Vec::new(), former: Vec::new() }
+    }
+
+    /// Goes on until then. What it has got before stays in its hands.
+    pub(super) async fn run(mut self, end: Instant) {
+        loop {
+            if !self.pace.think.is_zero() {
+                let think = self.dice.between(Duration::ZERO, self.pace.think);
+                sleep(think).await;
+            }
+            if Instant::now() >= end {
+                return;
+            }
             let more = self.held.len() < MOST_HELD;
             match self.dice.roll(20) {
                 0..8 if more => {
@@ -73,19 +126,26 @@ impl Task {
                     if self.acquire(ask).await.is_err() {
                         return;
                     }
+                    if self.pace.is_endless && Instant::now() >= end {
+                        // Others wait for it, and nothing else gives it back.
+                        while !self.held.is_empty() {
+                            self.release().await;
+                        }
+                        return;
+                    }
                 }
                 8 if more => self.acquire_as_former().await,
                 9 => self.release_as_former().await,
-                10 => {
-                    let thing = self.thing(Kind::LOCKS);
-                    let manner = Manner::any(&mut self.dice);
+                10 if !self.pace.locks.is_empty() => {
+                    let thing = self.thing(self.pace.locks);
+                    let manner = self.manner();
                     self.world.force(self.who, thing, manner).await;
                 }
                 11 if more => self.reenter().await,
                 12 => self.extend().await,
                 13 => self.latch().await,
                 14 => {
-                    let time = self.dice.between(Duration::ZERO, Duration::from_millis(60));
+                    let time = self.dice.between(Duration::ZERO, self.pace.pause);
                     sleep(time).await;
                 }
                 15 => {
@@ -98,13 +158,18 @@ impl Task {
         }
     }
 
+    fn manner(&mut self) -> Manner {
+        Manner::within(&mut self.dice, self.pace.moment)
+    }
+
     fn thing(&mut self, kinds: &[Kind]) -> Thing {
         let kind = self.dice.one_of(kinds);
-        let some = u8::try_from(1 + self.dice.roll((1 << NAMES) - 1)).expect("some bits");
+        let names = self.pace.names;
+        let some = u8::try_from(1 + self.dice.roll((1 << names) - 1)).expect("some bits");
         match kind {
             Kind::Group | Kind::Multi => Thing::of_parts(kind, some),
             kind => {
-                let number = u32::from(some) % NAMES;
+                let number = u32::from(some) % names;
                 let permits = if kind.counts() { 1 + u32::from(some) % PERMITS } else { 1 };
                 Thing { permits, ..Thing::new(kind, number) }
             }
@@ -112,26 +177,27 @@ impl Task {
     }
 
     fn any(&mut self) -> Ask {
-        let thing = self.thing(Kind::ALL);
+        let thing = self.thing(self.pace.kinds);
+        let Pace { wait: [shortest, longest], lease: [short, long], max_hold: [least, most], .. } = self.pace;
         let dice = &mut self.dice;
         let wait = match dice.roll(4) {
             0 => Duration::ZERO,
-            _ => dice.between(Duration::from_millis(20), Duration::from_millis(400)),
+            _ => dice.between(shortest, longest),
         };
         let lease = match dice.roll(6) {
             0 => Some(LONG),
-            1 | 2 => Some(dice.between(Duration::from_millis(50), Duration::from_millis(800))),
+            1 | 2 => Some(dice.between(short, long)),
             _ => None,
         };
-        let max_hold =
-            dice.one_in(8).then(|| dice.between(Duration::from_millis(50), Duration::from_millis(500)));
+        let max_hold = dice.one_in(8).then(|| dice.between(least, most));
         Ask { lease, max_hold, steal: dice.one_in(12), ..Ask::new(thing, wait) }
     }
 
     /// An error if the client is shut down.
     async fn acquire(&mut self, mut ask: Ask) -> Result<(), ()> {
-        let mut manner = Manner::any(&mut self.dice);
-        if matches!(manner, Manner::DropAfter(_)) {
+        let mut manner = self.manner();
+        let is_endless = self.pace.is_endless && self.held.is_empty() && self.dice.one_in(3);
+        if matches!(manner, Manner::DropAfter(_)) || is_endless {
             ask.wait = None;
         }
         if ask.steal && !Kind::LOCKS.contains(&ask.thing.kind) {
@@ -153,7 +219,7 @@ impl Task {
     async fn acquire_as_former(&mut self) {
         let Some((thing, former)) = self.former.pop() else { return };
         let ask = Ask { owner: Some(former.owner), ..Ask::new(thing, Duration::from_millis(20)) };
-        let manner = Manner::any(&mut self.dice);
+        let manner = self.manner();
         if let Ok(grant) = self.world.acquire(self.who, &ask, Some(former.identity), manner).await {
             self.held.push(grant);
         }
@@ -166,7 +232,7 @@ impl Task {
 
     async fn reenter(&mut self) {
         let Some(grant) = self.held.last().map(Arc::clone) else { return };
-        let manner = Manner::any(&mut self.dice);
+        let manner = self.manner();
         if let Some(inner) = self.world.reenter(self.who, &grant, manner).await {
             self.held.push(inner);
         }
@@ -174,8 +240,8 @@ impl Task {
 
     async fn extend(&mut self) {
         let Some(grant) = self.held.last().map(Arc::clone) else { return };
-        let length = if self.dice.one_in(3) { LONG } else { Duration::from_millis(300) };
-        let manner = Manner::any(&mut self.dice);
+        let length = if self.dice.one_in(3) { LONG } else { self.pace.extend };
+        let manner = self.manner();
         self.world.extend(self.who, &grant, length, manner).await;
     }
 
@@ -190,7 +256,7 @@ impl Task {
     async fn release(&mut self) {
         let Some(grant) = self.pop() else { return };
         let owner = grant.look(Held::owner).flatten();
-        let manner = Manner::any(&mut self.dice);
+        let manner = self.manner();
         let is_settled = self.world.release(self.who, &grant, manner).await;
         let is_last = self.held.iter().all(|other| other.identity != grant.identity);
         if let Some(owner) =

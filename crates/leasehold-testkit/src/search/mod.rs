@@ -7,10 +7,13 @@
 //! found something finds it again often, not always: `cargo xtask search --seed 7 --minutes 1` repeats it.
 
 mod ask;
+mod causes;
 mod checker;
 mod faults;
+mod ground;
 mod held;
 mod history;
+mod invariant;
 mod late;
 mod manner;
 mod mixed;
@@ -18,8 +21,11 @@ mod outages;
 mod owners;
 mod plan;
 mod quorum;
+mod servers;
+pub mod simulated;
 mod storm;
 mod thing;
+mod tokens;
 mod world;
 
 use std::fmt;
@@ -29,8 +35,10 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use ground::Ground;
 use history::History;
 pub use plan::{Plan, Scenario};
+use servers::Servers;
 use world::World;
 
 /// When nothing has happened for this long, nothing will.
@@ -53,12 +61,15 @@ impl fmt::Display for Report {
             return f.write_str("nothing found");
         }
         writeln!(f, "FOUND {}", self.violations.len())?;
-        for violation in self.violations.iter().take(10) {
-            writeln!(f, "  ! {violation}")?;
-        }
+        found(f, &self.violations)?;
         writeln!(f, "  {setting:?}\nthe end of its history:\n{}", self.end)?;
         write!(f, "again: cargo xtask search --seed {seed}")
     }
+}
+
+/// Writes the first violations, a line each.
+fn found(f: &mut fmt::Formatter<'_>, violations: &[String]) -> fmt::Result {
+    violations.iter().take(10).try_for_each(|violation| writeln!(f, "  ! {violation}"))
 }
 
 /// Plays the round of a seed on a runtime of its own with two workers.
@@ -110,17 +121,22 @@ fn watch(is_done: &mpsc::Receiver<Vec<String>>, history: &History) -> Vec<String
 
 async fn play(plan: Plan, history: Arc<History>) -> Vec<String> {
     let Plan { scenario, setting, dice, .. } = plan;
-    let world = Arc::new(World::new(setting, history).await);
+    let (servers, clients, observer) = Servers::start(setting).await;
+    let ground = Ground::Servers(Arc::clone(&servers));
+    let times = [setting.watchdog, Duration::ZERO, world::OUTAGE_LIMIT];
+    let world = World::new((clients, observer), times, history, ground);
+    world.create().await;
+    let (world, servers) = (Arc::new(world), &*servers);
     let copy = Arc::clone(&world);
     match scenario {
         Scenario::ForceStorm => storm::play(copy, dice).await,
-        Scenario::LatePolls => late::play(copy, dice).await,
+        Scenario::LatePolls => late::play(copy, servers, dice).await,
         Scenario::FormerOwners => owners::play(copy, dice).await,
-        Scenario::FairOutage => outages::fair(copy, dice).await,
-        Scenario::ExtendedOutage => outages::extended(copy, dice).await,
-        Scenario::Ghosts => outages::ghosts(copy, dice).await,
-        Scenario::Quorum => quorum::play(copy, setting, dice).await,
-        Scenario::Mixed => mixed::play(copy, dice).await,
+        Scenario::FairOutage => outages::fair(copy, servers, dice).await,
+        Scenario::ExtendedOutage => outages::extended(copy, servers, dice).await,
+        Scenario::Ghosts => outages::ghosts(copy, servers, dice).await,
+        Scenario::Quorum => quorum::play(copy, servers, setting, dice).await,
+        Scenario::Mixed => mixed::play(copy, servers, dice).await,
     }
     world.end().await;
     world.checker.violations()

@@ -10,6 +10,7 @@ use super::ask::Ask;
 use super::faults::Fault;
 use super::history::Who;
 use super::manner::Manner;
+use super::servers::Servers;
 use super::thing::{Kind, Thing};
 use super::world::World;
 use crate::dice::Dice;
@@ -18,19 +19,19 @@ use crate::proxy::Which;
 /// No round lasts as long as this, so what is left of it is a leak.
 const LONG: Duration = Duration::from_secs(600);
 
-fn begin(world: &World, fault: Fault) {
-    world.history.note(format!("fault of client 0: {fault:?}"));
-    fault.begin(&world.proxies[0]);
+fn begin(world: &World, servers: &Servers, fault: Fault) {
+    world.history.fault(format!("fault of client 0: {fault:?}"));
+    fault.begin(&servers.proxies[0]);
     world.history.note("it has begun".to_owned());
 }
 
-fn heal(world: &World) {
-    world.proxies[0].heal();
+fn heal(world: &World, servers: &Servers) {
+    servers.proxies[0].heal();
     world.history.note("client 0 is healed".to_owned());
 }
 
 /// A fair waiter is granted the lock when nothing reaches it any more, and gives up long before it can say so.
-pub(super) async fn fair(world: Arc<World>, mut dice: Dice) {
+pub(super) async fn fair(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     let thing = Thing::new(Kind::Fair, 0);
     let holder = Who { client: 1, task: 0 };
     let ask = Ask { lease: Some(Duration::from_secs(5)), ..Ask::new(thing, Duration::from_secs(1)) };
@@ -56,19 +57,20 @@ pub(super) async fn fair(world: Arc<World>, mut dice: Dice) {
     sleep(Duration::from_millis(100)).await;
     begin(
         &world,
+        servers,
         dice.one_of(&[Fault::Swallow(Which::Command), Fault::Swallow(Which::Command), Fault::LoseReply]),
     );
     world.release(holder, &held, Manner::Whole).await;
     // The request of the next waiter gets through within this, and its reply does not.
     sleep(Duration::from_millis(100)).await;
-    begin(&world, Fault::Refuse);
+    begin(&world, servers, Fault::Refuse);
     waiters.join_all().await;
     sleep(dice.between(Duration::from_millis(3100), Duration::from_millis(3500))).await;
-    heal(&world);
+    heal(&world, servers);
 }
 
 /// A guard with an extended lease is dropped in an outage that is longer than the first lease.
-pub(super) async fn extended(world: Arc<World>, mut dice: Dice) {
+pub(super) async fn extended(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     let kinds = [Kind::Plain, Kind::Fair, Kind::SetNx, Kind::Group, Kind::Write, Kind::Leased];
     let who = Who { client: 0, task: 0 };
     let lease = dice.between(Duration::from_millis(300), Duration::from_millis(500));
@@ -79,7 +81,11 @@ pub(super) async fn extended(world: Arc<World>, mut dice: Dice) {
         world.extend(who, &grant, LONG, Manner::Whole).await;
         held.push(grant);
     }
-    begin(&world, dice.one_of(&[Fault::Refuse, Fault::Freeze(Which::All), Fault::Freeze(Which::Command)]));
+    begin(
+        &world,
+        servers,
+        dice.one_of(&[Fault::Refuse, Fault::Freeze(Which::All), Fault::Freeze(Which::Command)]),
+    );
     for grant in &held {
         if dice.one_in(3) {
             world.release(who, grant, Manner::DropAfter(Duration::from_millis(1))).await;
@@ -88,11 +94,11 @@ pub(super) async fn extended(world: Arc<World>, mut dice: Dice) {
         }
     }
     sleep(lease + dice.between(Duration::from_millis(300), Duration::from_millis(600))).await;
-    heal(&world);
+    heal(&world, servers);
 }
 
 /// Requests on a connection that is half-open reach the server after they were undone on another one.
-pub(super) async fn ghosts(world: Arc<World>, mut dice: Dice) {
+pub(super) async fn ghosts(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     let kinds = [Kind::Plain, Kind::SetNx, Kind::Group, Kind::Write, Kind::Fair, Kind::Leased];
     for kind in kinds {
         // A server that does not know the script would not do what it is asked later.
@@ -101,7 +107,7 @@ pub(super) async fn ghosts(world: Arc<World>, mut dice: Dice) {
             world.release(who, &grant, Manner::Whole).await;
         }
     }
-    begin(&world, Fault::HalfOpen(Which::Command));
+    begin(&world, servers, Fault::HalfOpen(Which::Command));
     let mut tasks = JoinSet::new();
     for (task, kind) in kinds.into_iter().enumerate() {
         let ask = Ask { lease: Some(LONG), ..Ask::new(Thing::new(kind, 2), Duration::ZERO) };
@@ -112,5 +118,5 @@ pub(super) async fn ghosts(world: Arc<World>, mut dice: Dice) {
     }
     tasks.join_all().await;
     sleep(dice.between(Duration::from_millis(600), Duration::from_millis(1500))).await;
-    heal(&world);
+    heal(&world, servers);
 }

@@ -10,9 +10,11 @@ use tokio::time::{Instant, sleep};
 use super::faults;
 use super::held::{Boxed, Held};
 use super::history::Who;
+use super::invariant::Invariant;
 use super::manner::Manner;
+use super::servers::Servers;
 use super::thing::{Kind, Thing};
-use super::world::{CLIENTS, Setting, World};
+use super::world::{CLIENTS, Setting, Terms, World};
 use crate::dice::Dice;
 use crate::proxy::Proxy;
 use crate::server::Server;
@@ -23,7 +25,7 @@ const FAULTS: Duration = Duration::from_millis(2200);
 /// How long after the end of the faults all votes are given back.
 const GIVEN_BACK: Duration = Duration::from_secs(6);
 
-pub(super) async fn play(world: Arc<World>, setting: Setting, mut dice: Dice) {
+pub(super) async fn play(world: Arc<World>, servers: &Servers, setting: Setting, mut dice: Dice) {
     let thing = Thing::new(Kind::Quorum, 0);
     let others = [Server::start(setting.flavour), Server::start(setting.flavour)];
     let end = Instant::now() + LENGTH;
@@ -32,7 +34,7 @@ pub(super) async fn play(world: Arc<World>, setting: Setting, mut dice: Dice) {
     let mut kept = Vec::new();
     for client in 0..CLIENTS {
         let mut members = vec![world.clients[client].clone()];
-        let mut proxies = vec![Arc::clone(&world.proxies[client])];
+        let mut proxies = vec![Arc::clone(&servers.proxies[client])];
         for server in &others {
             let proxy = Arc::new(Proxy::start(server.port()));
             members.push(setting.connect(proxy.url()).await);
@@ -61,7 +63,7 @@ pub(super) async fn play(world: Arc<World>, setting: Setting, mut dice: Dice) {
         while observer.lock(thing.name()).is_locked().await != Ok(false) {
             if begun.elapsed() > GIVEN_BACK {
                 let left = format!("the vote of server {number} is left {GIVEN_BACK:?} after the end");
-                return world.checker.violation(left);
+                return world.checker.violation(Invariant::Left, left);
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -78,8 +80,8 @@ async fn contend(world: Arc<World>, who: Who, lock: QuorumLock, thing: Thing, en
         let acquire = acquire.into_future();
         let work: Boxed<_> = Box::pin(async { acquire.await.map(Held::Quorum) });
         let manner = Manner::any(&mut dice);
-        let Ok(grant) = world.grant(who, thing, None, (wait, lease), manner, "acquire a quorum", work).await
-        else {
+        let terms = Terms { wait, lease, max_hold: None };
+        let Ok(grant) = world.grant(who, thing, None, terms, manner, "acquire a quorum", work).await else {
             sleep(Duration::from_millis(1)).await;
             continue;
         };

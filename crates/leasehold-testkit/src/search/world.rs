@@ -1,6 +1,7 @@
-//! A server, three clients behind proxies, and what tasks do with them.
+//! The clients of a round, and what tasks do with them.
 
 use std::fmt::Debug;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +9,14 @@ use leasehold::{AcquireError, Client, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ask::Ask;
-use super::checker::{Checker, Grant, Identity};
+use super::checker::{Asked, Checker, Grant, Identity};
+use super::ground::Ground;
 use super::held::Held;
 use super::history::{History, Who};
+use super::invariant::Invariant;
 use super::manner::Manner;
 use super::thing::{Kind, NAMES, PERMITS, Thing};
-use crate::proxy::Proxy;
-use crate::server::{Flavour, Server};
+use crate::server::Flavour;
 
 /// How many clients there are.
 pub(super) const CLIENTS: usize = 3;
@@ -23,6 +25,9 @@ pub(super) const CLIENTS: usize = 3;
 const SLACK: Duration = Duration::from_secs(8);
 /// How long after the last fault everything has been given back. Leases that would hide a leak are longer.
 const GIVEN_BACK: Duration = Duration::from_secs(6);
+
+/// How long clients of real servers ride through an outage.
+pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How a round is set up.
 #[derive(Clone, Copy, Debug)]
@@ -45,7 +50,7 @@ impl Setting {
             .watchdog(self.watchdog)
             .response_timeout(self.response)
             .connect_timeout(self.response)
-            .outage_limit(Duration::from_secs(1))
+            .outage_limit(OUTAGE_LIMIT)
             .linger(Duration::from_millis(10));
         let begun = Instant::now();
         loop {
@@ -61,14 +66,28 @@ impl Setting {
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) clients: Vec<Client>,
-    pub(super) proxies: Vec<Arc<Proxy>>,
-    /// Not behind any proxy.
+    /// To which no faults happen on a real server.
     pub(super) observer: Client,
     pub(super) history: Arc<History>,
-    pub(super) checker: Checker,
+    pub(super) checker: Arc<Checker>,
     watchdog: Duration,
+    /// How long a wait without a limit may take.
+    endless: Duration,
+    /// How long the clients ride through an outage at most.
+    outage_limit: Duration,
     // After the clients.
-    server: Server,
+    pub(super) ground: Ground,
+}
+
+/// For how long something is asked for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Terms {
+    /// How long to wait.
+    pub(super) wait: Duration,
+    /// For how long to hold it.
+    pub(super) lease: Option<Duration>,
+    /// How long to hold it at most.
+    pub(super) max_hold: Option<Duration>,
 }
 
 /// An owner that was somebody's, and whether all that it held was given back for certain.
@@ -83,28 +102,38 @@ pub(super) struct Former {
 }
 
 impl World {
-    pub(super) async fn new(setting: Setting, history: Arc<History>) -> Self {
-        let server = Server::start(setting.flavour);
-        let mut user = vec!["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all"];
-        user.extend(setting.denied);
-        assert_eq!(server.cli(&user), "OK", "{user:?}");
-        let observer = Client::connect(server.url()).await.expect("the server is there");
-        let (mut clients, mut proxies) = (Vec::new(), Vec::new());
-        for _ in 0..CLIENTS {
-            let proxy = Arc::new(Proxy::start(server.port()));
-            let url = proxy.url().replace("redis://", "redis://worker:secret@");
-            clients.push(setting.connect(url).await);
-            proxies.push(proxy);
-        }
+    /// The clients on their ground, with their watchdog, how long a wait of theirs without a limit may take, and their
+    /// limit for outages.
+    pub(super) fn new(
+        (clients, observer): (Vec<Client>, Client),
+        [watchdog, endless, outage_limit]: [Duration; 3],
+        history: Arc<History>,
+        ground: Ground,
+    ) -> Self {
+        let checker = Arc::new(Checker::new(Arc::clone(&history), ground.clone()));
+        Self { clients, observer, history, checker, watchdog, endless, outage_limit, ground }
+    }
+
+    /// Makes the semaphores.
+    pub(super) async fn create(&self) {
         for number in 0..NAMES {
             let name = |kind| Thing::name_of(kind, number);
-            let set = observer.semaphore(name(Kind::Semaphore)).try_set_permits(PERMITS).await;
+            let set = self.observer.semaphore(name(Kind::Semaphore)).try_set_permits(PERMITS).await;
             assert_eq!(set, Ok(true));
-            let set = observer.leased_semaphore(name(Kind::Leased)).try_set_permits(PERMITS).await;
+            let set = self.observer.leased_semaphore(name(Kind::Leased)).try_set_permits(PERMITS).await;
             assert_eq!(set, Ok(true));
         }
-        let checker = Checker::new(Arc::clone(&history));
-        Self { clients, proxies, observer, history, checker, watchdog: setting.watchdog, server }
+    }
+
+    /// Removes the semaphores.
+    pub(super) async fn remove(&self) {
+        for number in 0..NAMES {
+            let name = |kind| Thing::name_of(kind, number);
+            let removed = self.observer.semaphore(name(Kind::Semaphore)).delete().await;
+            assert_eq!(removed, Ok(true));
+            let removed = self.observer.leased_semaphore(name(Kind::Leased)).delete().await;
+            assert_eq!(removed, Ok(true));
+        }
     }
 
     /// Runs one operation, and records it. Nothing, if it was dropped or does not end.
@@ -117,10 +146,22 @@ impl World {
         work: impl Future<Output = T>,
         outcome: impl FnOnce(&T) -> String,
     ) -> Option<T> {
-        self.history.step(who, format!("{what}, {manner:?}"));
-        let Ok(done) = timeout(limit + SLACK, manner.run(work)).await else {
-            self.checker.violation(format!("{who} has not ended within {limit:?} and {SLACK:?}: {what}"));
-            return None;
+        self.history.begun(who, format!("{what}, {manner:?}"));
+        let begun = Instant::now();
+        let mut work = pin!(manner.run(work));
+        let mut most = limit + SLACK;
+        let done = loop {
+            if let Ok(done) = timeout(most, work.as_mut()).await {
+                break done;
+            }
+            // A machine that was stopped has not had that time.
+            let had = begun.elapsed().saturating_sub(self.ground.stopped(who.client, begun));
+            most = (limit + SLACK).saturating_sub(had);
+            if most.is_zero() {
+                let what = format!("{who} has not ended within {limit:?} and {SLACK:?}: {what}");
+                self.checker.violation(Invariant::Ends, what);
+                return None;
+            }
         };
         let told = done.as_ref().map_or_else(|| "dropped".to_owned(), outcome);
         self.history.step(who, format!("{what}: {told}"));
@@ -148,24 +189,28 @@ impl World {
             }
             done
         };
-        let times = (wait.unwrap_or_default(), *lease);
-        self.grant(who, *thing, identity, times, manner, &what, work).await
+        let terms = Terms { wait: wait.unwrap_or(self.endless), lease: *lease, max_hold: ask.max_hold };
+        let done = self.grant(who, *thing, identity, terms, manner, &what, work).await;
+        if let (Some(disturbing), Err(_)) = (disturbing, &done) {
+            self.checker.may_have_disturbed(disturbing);
+        }
+        done
     }
 
-    /// Runs a request, with its wait and its lease.
+    /// Runs a request.
     #[expect(clippy::too_many_arguments, reason = "each says another thing about one request")]
     pub(super) async fn grant(
         &self,
         who: Who,
         thing: Thing,
         identity: Option<Identity>,
-        (wait, lease): (Duration, Option<Duration>),
+        Terms { wait, lease, max_hold }: Terms,
         manner: Manner,
         what: &str,
         work: impl Future<Output = Result<Held, AcquireError>>,
     ) -> Result<Arc<Grant>, Option<AcquireError>> {
         let identity = identity.unwrap_or_else(|| self.checker.identity());
-        let asked = Instant::now();
+        let at = Instant::now();
         let (kind, parts) = (thing.kind, thing.parts);
         let what = format!("{kind:?} {parts:#b} {what}, wait {wait:?}, lease {lease:?}");
         let done = self.operate(who, &what, wait, manner, work, |done| match done {
@@ -176,8 +221,8 @@ impl World {
         });
         match done.await {
             Some(Ok(held)) => {
-                let lease = lease.unwrap_or(self.watchdog);
-                Ok(self.checker.granted(who, thing, identity, asked, lease, held))
+                let asked = Asked { at, watchdog: self.watchdog, lease, max_hold };
+                Ok(self.checker.granted(who, thing, identity, asked, held))
             }
             Some(Err(error)) => Err(Some(error)),
             None => Err(None),
@@ -186,20 +231,21 @@ impl World {
 
     /// Enters once more by the guard.
     pub(super) async fn reenter(&self, who: Who, grant: &Arc<Grant>, manner: Manner) -> Option<Arc<Grant>> {
-        let asked = Instant::now();
+        let at = Instant::now();
         let work = grant.look(Held::reenter)??;
         let what = format!("reenter {:?} {:#b}", grant.thing.kind, grant.thing.parts);
         let told = |done: &Result<_, AcquireError>| {
             done.as_ref().err().map_or("granted".to_owned(), ToString::to_string)
         };
         let held = self.operate(who, &what, Duration::ZERO, manner, work, told).await?.ok()?;
-        Some(self.checker.granted(who, grant.thing, grant.identity, asked, self.watchdog, held))
+        let asked = Asked { at, watchdog: self.watchdog, lease: None, max_hold: None };
+        Some(self.checker.granted(who, grant.thing, grant.identity, asked, held))
     }
 
     /// Extends the lease.
     pub(super) async fn extend(&self, who: Who, grant: &Grant, length: Duration, manner: Manner) -> bool {
         let Some(work) = grant.look(|held| held.extend(length)).flatten() else { return false };
-        grant.may_last(length);
+        self.checker.may_last(grant, length);
         let what = format!("extend {:?} {:#b} to {length:?}", grant.thing.kind, grant.thing.parts);
         let done = self.operate(who, &what, Duration::ZERO, manner, work, |done| format!("{done:?}")).await;
         done.is_some_and(|done| done.is_ok())
@@ -220,7 +266,15 @@ impl World {
         let Some(held) = self.checker.take(grant) else { return };
         let lost = held.loss().map_or_else(String::new, |loss| format!(", lost before: {loss:?}"));
         drop(held);
-        self.history.step(who, format!("drop {:?} {:#b}{lost}", grant.thing.kind, grant.thing.parts));
+        self.history.begun(who, format!("drop {:?} {:#b}{lost}", grant.thing.kind, grant.thing.parts));
+    }
+
+    /// Drops all guards.
+    pub(super) fn let_all_go(&self) {
+        for grant in self.checker.all() {
+            let held = self.checker.take(&grant);
+            self.ground.by_clock_of(grant.client(), || drop(held));
+        }
     }
 
     /// Unlocks by force.
@@ -235,6 +289,8 @@ impl World {
             if freed {
                 self.checker.forced(disturbing);
             }
+        } else {
+            self.checker.may_have_disturbed(disturbing);
         }
     }
 
@@ -247,14 +303,14 @@ impl World {
             self.operate(who, &what, Duration::ZERO, Manner::Whole, work, |done| format!("{done:?}")).await;
         if former.is_settled && matches!(done, Some(Ok(_))) {
             let owner = &former.owner;
-            self.checker.violation(format!("{who} has released something as {owner}, which had nothing"));
+            let what = format!("{who} has released something as {owner}, which had nothing");
+            self.checker.violation(Invariant::Owner, what);
         }
     }
 
     /// Does something that gives no guard.
     pub(super) async fn count<T: Debug>(&self, who: Who, what: &str, work: impl Future<Output = T>) {
-        self.operate(who, what, Duration::from_secs(1), Manner::Whole, work, |done| format!("{done:?}"))
-            .await;
+        self.operate(who, what, self.outage_limit, Manner::Whole, work, |done| format!("{done:?}")).await;
     }
 
     /// Shuts a client down.
@@ -272,7 +328,8 @@ impl World {
         let begun = Instant::now();
         while self.clients[client].lock("lock:question").is_locked().await.is_err() {
             if begun.elapsed() > SLACK {
-                return self.checker.violation(format!("client {client} has no connection for {SLACK:?}"));
+                let what = format!("client {client} has no connection for {SLACK:?}");
+                return self.checker.violation(Invariant::Ends, what);
             }
             sleep(Duration::from_millis(2)).await;
         }
@@ -281,15 +338,11 @@ impl World {
     /// All faults are over and nothing is under way: guards and clients agree, and when the guards are gone, nothing is
     /// left.
     pub(super) async fn end(&self) {
-        for proxy in &self.proxies {
-            proxy.heal();
-        }
+        self.ground.heal();
         self.history.note("the end: no faults any more".to_owned());
         self.checker.quiet(&self.observer).await;
         drop(self.observer.latch("lock:latch").delete().await);
-        for grant in self.checker.all() {
-            drop(self.checker.take(&grant));
-        }
+        self.let_all_go();
         self.history.note("no guards any more".to_owned());
         let begun = Instant::now();
         for number in 0..NAMES {
@@ -301,7 +354,8 @@ impl World {
                     self.history.note(format!("the fair lock {number} can be had"));
                 }
                 Err(error) => {
-                    self.checker.violation(format!("the fair lock {number} cannot be had: {error}"));
+                    let what = format!("the fair lock {number} cannot be had: {error}");
+                    self.checker.violation(Invariant::Stranded, what);
                 }
             }
         }
@@ -311,8 +365,8 @@ impl World {
                 return self.history.note("nothing is left".to_owned());
             }
             if begun.elapsed() > GIVEN_BACK {
-                self.checker.violation(format!("left {GIVEN_BACK:?} after the end: {}", left.join("; ")));
-                return;
+                let what = format!("{GIVEN_BACK:?} after the end: {}", left.join("; "));
+                return self.checker.violation(Invariant::Left, what);
             }
             sleep(Duration::from_millis(20)).await;
         }
@@ -345,20 +399,7 @@ impl World {
                 }
             }
         }
-        let listed = |command: &[&str]| -> Vec<String> {
-            let reply = self.server.cli(command);
-            reply.elements().iter().filter_map(|value| value.as_str().map(str::to_owned)).collect()
-        };
-        let keys = listed(&["KEYS", "*"]);
-        left.extend(keys.into_iter().filter(|key| !stays(key)).map(|key| format!("the key {key}")));
-        let channels = listed(&["PUBSUB", "CHANNELS", "*"]);
-        left.extend(channels.into_iter().map(|channel| format!("a subscription to {channel}")));
+        left.extend(self.ground.left());
         left
     }
-}
-
-/// Keys that are documented to stay: tokens, and semaphores with the record of what was done to them.
-fn stays(key: &str) -> bool {
-    let stay = ["redisson_lock_token:", "leasehold_permits:", "leasehold_latch:", "lock:semaphore:"];
-    stay.iter().any(|prefix| key.starts_with(prefix)) || key.contains("lock:leased:")
 }

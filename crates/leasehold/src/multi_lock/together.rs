@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::AcquireAll;
 use crate::acquire::Way;
 use crate::client::Shared;
-use crate::engine::{Feature, Kind, Spot, Target, Ticket};
+use crate::engine::{Busy, Feature, Kind, Spot, Target, Ticket};
 use crate::env;
 use crate::error::{AcquireError, Invalid};
 use crate::guard::Guard;
@@ -23,6 +23,8 @@ pub(super) struct Together {
     /// In the line of which one it stands.
     spot: Spot,
     number: usize,
+    /// A try has sent it to that line.
+    is_sent: bool,
 }
 
 /// What a try comes to that ends the wait in one line.
@@ -58,7 +60,7 @@ impl Together {
         let entry = Entry { max_hold, fenced: acquire.fenced, ..Entry::new(lease) };
         let owner = OwnerId::fresh(shared.id, 1);
         let spot = Spot { target: targets[0].clone(), owner, amount: 1 };
-        Ok(Some(Self { shared, targets, entry, spot, number: 0 }))
+        Ok(Some(Self { shared, targets, entry, spot, number: 0, is_sent: false }))
     }
 
     /// The guards; nothing if the engine cannot take these locks in one step.
@@ -80,7 +82,7 @@ impl Together {
                     return Err(late(None));
                 }
                 Ok(Step::Elsewhere(number)) => {
-                    self.number = number;
+                    (self.number, self.is_sent) = (number, true);
                     self.spot.target = self.targets[number].clone();
                 }
                 Err(AcquireError::Timeout { holder, .. }) => {
@@ -105,6 +107,10 @@ impl Awaited for Together {
     }
 
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried<Step>, AcquireError> {
+        if self.is_sent && turn.is_none() {
+            // It has just been told so. Another try would look at the lines of all, and be sent back from one of them.
+            return Ok(Tried::Busy(Busy::default()));
+        }
         // An owner of its own for every try: what has to be undone of one is no matter of the next.
         let owner = OwnerId::fresh(self.shared.id, 1);
         let hold = |target: &Target| Arc::new(Hold::drawn(Arc::clone(&self.shared), target.clone(), owner));

@@ -8,6 +8,7 @@ mod order;
 mod outage;
 mod rw_cancellation;
 mod schedule;
+mod several;
 mod undo;
 
 use std::future::Future;

@@ -478,8 +478,13 @@ impl<S: Store> Engine for Remote<S> {
             return Some(Reply::now(AttemptAll::NotAsked(failure)));
         }
         for (number, claim) in claims.iter().enumerate() {
-            let turn = turn.filter(|(whose, _)| *whose == number).map(|(_, ticket)| ticket);
-            if let Err(busy) = inner.queues.may_ask(claim.spot, turn, begun) {
+            // A caller that has waited its turn at one of them is not sent from line to line.
+            let ticket = match turn {
+                Some((whose, ticket)) if whose == number => Some(ticket),
+                Some(_) => continue,
+                None => None,
+            };
+            if let Err(busy) = inner.queues.may_ask(claim.spot, ticket, begun) {
                 return Some(Reply::now(AttemptAll::Busy(number, busy)));
             }
         }

@@ -5,6 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use super::Entered;
 use super::schedule::{HostId, Schedule};
 use super::task::Task;
 use crate::env::Instant;
@@ -29,6 +30,12 @@ impl Host {
     /// A panic in it is one of [`Schedule::run`].
     pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task::spawn(self, work)
+    }
+
+    /// Does something as a task of this host does: what the library takes from its surroundings comes from this host.
+    pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _entered = Entered::new(self.clone());
+        work()
     }
 
     /// Stops the host: none of its tasks goes on. What has been sent is on its way, its clock runs on, and its timers pass.

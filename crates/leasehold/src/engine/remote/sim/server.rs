@@ -302,14 +302,15 @@ impl SimServer {
         self.memory().let_go(spot);
     }
 
-    /// Waiters for fair locks are alive.
-    pub(super) fn beat(&self, spots: &[Spot]) {
+    /// Waiters for fair locks are alive. Returns those that have no place in the queue any more.
+    pub(super) fn beat(&self, spots: Vec<Spot>) -> Vec<Spot> {
         let now = env::now();
         let mut state = self.state();
-        for spot in spots {
-            let queue = state.queues.get_mut(&spot.target).into_iter().flatten();
-            queue.filter(|(owner, _)| *owner == spot.owner).for_each(|(_, seen)| *seen = now);
-        }
+        let mut is_gone = |spot: &Spot| {
+            let mut queue = state.queues.get_mut(&spot.target).into_iter().flatten();
+            queue.find(|(owner, _)| *owner == spot.owner).map(|(_, seen)| *seen = now).is_none()
+        };
+        spots.into_iter().filter(|spot| is_gone(spot)).collect()
     }
 }
 

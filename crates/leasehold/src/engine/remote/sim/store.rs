@@ -284,9 +284,22 @@ impl SimStore {
         loop {
             env::sleep_for(HEARTBEAT).await;
             let places: Vec<_> = self.client.state().places.iter().cloned().collect();
-            let reached: Vec<_> =
-                places.into_iter().filter(|spot| !self.is_out(self.shard(&spot.target))).collect();
-            self.server.beat(&reached);
+            for shard in all_shards() {
+                let is_here =
+                    |spot: &&Spot| spot.target.kind == Kind::Fair && self.shard(&spot.target) == shard;
+                let spots: Vec<_> = places.iter().filter(is_here).cloned().collect();
+                let Some(first) = spots.first() else { continue };
+                let (client, events) = (Arc::clone(&self.client), Weak::clone(&self.events));
+                let done = move |gone: Result<Vec<Spot>, StoreError>| {
+                    // It adds itself by its next try.
+                    for spot in gone.unwrap_or_default() {
+                        if client.state().places.remove(&spot) {
+                            report(&events, |events| events.look(&spot));
+                        }
+                    }
+                };
+                self.request(&first.target.clone(), done, move |server| Ok(server.beat(spots)));
+            }
         }
     }
 }

@@ -1,0 +1,52 @@
+//! How long what is held may last, so that a loss by the end of that time is told from one without a cause.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::checker::{Asked, Identity};
+
+/// The limits that were asked for.
+#[derive(Debug, Default)]
+pub(super) struct Limits {
+    leases: Vec<Limit>,
+    most: Vec<Limit>,
+}
+
+#[derive(Debug)]
+struct Limit {
+    of: Identity,
+    begun: Instant,
+    length: Duration,
+}
+
+impl Limit {
+    /// Whether it is over, with the margin of a guard and of a clock that is fast.
+    fn is_over(&self, now: Instant) -> bool {
+        let early = self.length / 100 * 3 + Duration::from_millis(10);
+        now >= self.begun + self.length.saturating_sub(early)
+    }
+}
+
+impl Limits {
+    pub(super) fn asked(&mut self, of: Identity, asked: Asked) {
+        let limit = |length| Limit { of, begun: asked.at, length };
+        self.leases.extend(asked.lease.map(limit));
+        self.most.extend(asked.max_hold.map(limit));
+    }
+
+    /// It is held for this time from now on.
+    pub(super) fn lease(&mut self, of: Identity, begun: Instant, length: Duration) {
+        self.leases.push(Limit { of, begun, length });
+    }
+
+    /// Whether one of its leases is over.
+    pub(super) fn has_expired(&self, of: Identity, now: Instant) -> bool {
+        self.leases.iter().any(|limit| limit.of == of && limit.is_over(now))
+    }
+
+    /// Whether it was held for as long as it may be.
+    pub(super) fn is_at_most(&self, of: Identity, now: Instant) -> bool {
+        self.most.iter().any(|limit| limit.of == of && limit.is_over(now))
+    }
+}

@@ -1,0 +1,172 @@
+//! One episode of a round: everything at once, then nothing goes wrong any more and everything is given back.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::super::history::Who;
+use super::super::invariant::Invariant;
+use super::super::mixed::{Pace, Task};
+use super::super::thing::{Kind, NAMES};
+use super::super::world::{CLIENTS, World};
+use super::Field;
+use super::field::Usual;
+use super::weather::{self, Messages};
+use crate::dice::Dice;
+
+/// What is done in an episode.
+#[derive(Debug)]
+pub(super) struct Episode {
+    watchdog: Duration,
+    length: Duration,
+    /// How many tasks each client has.
+    tasks: usize,
+    pace: Pace,
+    usual: Usual,
+    /// Whether anything goes wrong.
+    is_stormy: bool,
+    /// Whether a client is shut down.
+    shuts_down: bool,
+    dice: Dice,
+}
+
+/// What an episode is about, and which of that can be forced. With fewer things tasks meet more often.
+const ABOUT: &[(&[Kind], &[Kind], u32)] = &[
+    (Kind::ALL, Kind::LOCKS, NAMES),
+    (Kind::ALL, Kind::LOCKS, 1),
+    (&[Kind::Plain], &[Kind::Plain], 1),
+    (&[Kind::Plain, Kind::Spin, Kind::Fenced, Kind::Multi], &[Kind::Plain], 2),
+    (&[Kind::Fair], &[Kind::Fair], 1),
+    (&[Kind::SetNx], &[Kind::SetNx], 1),
+    (&[Kind::Group], &[Kind::Group], NAMES),
+    (&[Kind::Read, Kind::Write], &[Kind::Read, Kind::Write], 1),
+    (&[Kind::Semaphore, Kind::Leased], &[], 1),
+    (&[Kind::Multi, Kind::Fenced], &[], NAMES),
+];
+
+/// How long after the last fault nothing is under way any more: requests of broken connections have been carried out.
+const SETTLED: Duration = Duration::from_secs(6);
+/// Requests of broken connections are carried out within this.
+const LATEST: Duration = Duration::from_secs(3);
+/// Within this time a waiter gets what is free: a place in a fair queue is free after three seconds.
+const SOON: Duration = Duration::from_secs(8);
+/// The same if a message was lost: every 30 s all waiters look by themselves.
+const BY_ITSELF: Duration = Duration::from_secs(45);
+
+impl Episode {
+    pub(super) fn new(dice: &mut Dice, watchdog: Duration, is_last: bool) -> Self {
+        let (kinds, locks, names) = dice.one_of(ABOUT);
+        let think = dice.one_of(&[5, 50, 500, 1500]);
+        let think = Duration::from_millis(think);
+        let is_stormy = !dice.one_in(3);
+        let tasks = 1 + dice.index(5);
+        let length = dice.between(Duration::from_secs(1), Duration::from_secs(4)) + think * 60;
+        let latency = match dice.roll(6) {
+            0 => Duration::ZERO,
+            1 => dice.between(Duration::from_millis(50), Duration::from_millis(400)),
+            _ => dice.between(Duration::from_micros(100), Duration::from_millis(20)),
+        };
+        // A lease has to be longer than it takes to be told of it, behind the requests of other tasks.
+        let short = Duration::from_millis(100) + latency * 30;
+        let long = short + length / 2;
+        let pace = Pace {
+            kinds,
+            // Too many excuse everything.
+            locks: if dice.one_in(2) { &[] } else { locks },
+            names,
+            think,
+            wait: [Duration::from_millis(20), length / 3],
+            is_endless: true,
+            lease: [short, long],
+            max_hold: [short, long],
+            extend: short + length / 4,
+            pause: think * 2,
+            moment: dice.one_of(&[think / 5, think, think * 4]),
+        };
+        let acts_late = dice.one_in(4).then(|| dice.between(Duration::from_millis(1), LATEST));
+        let usual = Usual { latency, is_doubled: dice.one_in(4), acts_late };
+        let shuts_down = is_last && dice.one_in(2);
+        Self { watchdog, length, tasks, pace, usual, is_stormy, shuts_down, dice: dice.fork() }
+    }
+
+    /// Plays it, up to the end where nothing is left.
+    pub(super) async fn play(mut self, world: &Arc<World>, field: &Arc<Field>) {
+        let begun = Instant::now();
+        let end = begun + self.length;
+        world.history.note(format!("episode: {self:?}"));
+        field.begin(self.usual);
+        let running = Arc::new(Running::default());
+        for who in (0..CLIENTS).flat_map(|client| (0..self.tasks).map(move |task| Who { client, task })) {
+            let task = Task::new(Arc::clone(world), who, self.pace, self.dice.fork());
+            running.spawn(world, who.client, task.run(end));
+        }
+        if self.shuts_down {
+            let (client, at) = (self.dice.index(CLIENTS), self.dice.between(self.length / 2, self.length));
+            let grace = self.dice.between(Duration::ZERO, Duration::from_secs(5));
+            let (of, field) = (Arc::clone(world), Arc::clone(field));
+            running.spawn(world, client, async move {
+                sleep(at).await;
+                field.shut_down(client);
+                of.shut_down(Who { client, task: usize::MAX }, grace).await;
+            });
+        }
+        let mut messages = Messages::Whole;
+        if self.is_stormy {
+            let dice = [self.dice.fork(), self.dice.fork()];
+            messages = weather::play(world, field, self.watchdog, end, dice).await;
+        }
+        sleep_until(end).await;
+        field.heal();
+        world.history.note("no faults any more".to_owned());
+        sleep(SETTLED).await;
+        world.checker.quiet(&world.observer).await;
+        world.history.note("what is left in the hands of tasks is dropped".to_owned());
+        world.let_all_go();
+        running.drain(world, if messages == Messages::Lost { BY_ITSELF } else { SOON }).await;
+        if world.checker.violations().is_empty() {
+            world.end().await;
+        }
+    }
+}
+
+/// Tasks that have not ended.
+#[derive(Debug, Default)]
+struct Running {
+    number: AtomicUsize,
+    ended: Notify,
+}
+
+impl Running {
+    fn spawn(
+        self: &Arc<Self>,
+        world: &World,
+        client: usize,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        self.number.fetch_add(1, Ordering::Relaxed);
+        let running = Arc::clone(self);
+        world.ground.spawn(client, async move {
+            work.await;
+            running.number.fetch_sub(1, Ordering::Relaxed);
+            running.ended.notify_one();
+        });
+    }
+
+    /// Waits for all tasks. What they wait for is free, or goes from one to the next: there is always progress.
+    async fn drain(&self, world: &World, most: Duration) {
+        loop {
+            let left = self.number.load(Ordering::Relaxed);
+            if left == 0 {
+                return;
+            }
+            let length = world.history.length();
+            if timeout(most, self.ended.notified()).await.is_err() && world.history.length() == length {
+                let what = format!("{left} tasks wait for what is free, and have got nothing for {most:?}");
+                return world.checker.violation(Invariant::Stranded, what);
+            }
+        }
+    }
+}

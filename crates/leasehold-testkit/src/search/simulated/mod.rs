@@ -1,0 +1,137 @@
+//! Rounds on a simulated server, without any other program and without real time.
+//!
+//! Each client has a machine of its own, whose clock may be a little fast or slow and which may be stopped for longer than
+//! its leases last. A round is a few episodes. In each the tasks do whatever can be done while the seed lets things go wrong;
+//! then the faults end, guards and clients have to agree, everything is given back, and every waiter that is left has to get
+//! what is free. Nothing is left at the end of an episode, and every client can end.
+//!
+//! One round runs in one thread by the seed alone: a seed that has found something finds it always.
+
+mod episode;
+mod field;
+mod weather;
+
+use std::fmt;
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use leasehold::Client;
+use leasehold::test::Schedule;
+use tokio::time::timeout;
+
+use self::episode::Episode;
+pub(super) use self::field::Field;
+use super::ground::Ground;
+use super::history::{History, Who};
+use super::invariant::Invariant;
+use super::world::{CLIENTS, World};
+use super::{found, watch};
+use crate::dice::Dice;
+
+/// What came of a round.
+#[derive(Debug)]
+pub struct Played {
+    seed: u64,
+    /// How many operations and faults there were.
+    pub steps: u64,
+    /// What should not have happened: the name of an invariant first, then how it was violated.
+    pub violations: Vec<String>,
+    history: Arc<History>,
+}
+
+impl Played {
+    /// Everything that happened, a line each.
+    #[must_use]
+    pub fn trace(&self) -> String {
+        self.history.text()
+    }
+}
+
+impl fmt::Display for Played {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seed, steps, violations, history } = self;
+        write!(f, "simulated seed {seed}: {steps} steps, ")?;
+        if violations.is_empty() {
+            return f.write_str("nothing found");
+        }
+        writeln!(f, "FOUND {}", violations.len())?;
+        found(f, violations)?;
+        write!(f, "the end of its history:\n{}again: cargo xtask search --sim --seed {seed}", history.end())
+    }
+}
+
+/// No round takes nearly as long by its own clock.
+const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long clients ride through an outage at most.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
+/// How many episodes a round has.
+const EPISODES: usize = 4;
+
+/// Plays the round of a seed in a thread of its own.
+///
+/// It is watched from outside. After a stall that thread is left behind as it is, so the process should end soon.
+///
+/// # Panics
+///
+/// When the system gives no thread.
+#[must_use]
+pub fn run(seed: u64) -> Played {
+    let (done, is_done) = mpsc::channel();
+    let history = Arc::new(History::new());
+    let copy = Arc::clone(&history);
+    thread::spawn(move || {
+        let round = async |schedule: Schedule| {
+            copy.begin_now();
+            timeout(LONGEST, play(seed, &schedule, copy)).await
+        };
+        let violations = Schedule::run(seed, round);
+        let endless = |_| vec![format!("{}: the round has no end", Invariant::Ends)];
+        // After a stall the receiver may be gone.
+        let _ = done.send(violations.unwrap_or_else(endless));
+    });
+    let violations = watch(&is_done, &history);
+    Played { seed, steps: history.steps(), violations, history }
+}
+
+async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<String> {
+    let mut dice = Dice::new(seed);
+    let field = Arc::new(Field::new(schedule));
+    let watchdog = dice.between(Duration::from_secs(5), Duration::from_secs(30));
+    history.note(format!("seed {seed}, watchdog {watchdog:?}"));
+    let mut clients = Vec::new();
+    for client in 0..CLIENTS {
+        let connect = Client::connect(field.url())
+            .watchdog(watchdog)
+            .outage_limit(dice.between(Duration::from_secs(1), OUTAGE_LIMIT));
+        clients.push(field.run(client, connect.into_future()).await.expect("there are no faults yet"));
+    }
+    let observer = Client::connect(field.url()).await.expect("there are no faults yet");
+    let ground = Ground::Simulated(Arc::clone(&field));
+    let world = Arc::new(World::new((clients, observer), [watchdog, LONGEST, OUTAGE_LIMIT], history, ground));
+    world.create().await;
+    for number in 0..EPISODES {
+        let is_last = number + 1 == EPISODES;
+        Episode::new(&mut dice, watchdog, is_last).play(&world, &field).await;
+        if !world.checker.violations().is_empty() {
+            return world.checker.violations();
+        }
+        world.checker.forget();
+        field.forget();
+    }
+    end(&world, &field).await;
+    world.checker.violations()
+}
+
+/// Every client can end, and the server knows nothing any more.
+async fn end(world: &Arc<World>, field: &Field) {
+    for client in 0..CLIENTS {
+        let (of, who) = (Arc::clone(world), Who { client, task: usize::MAX });
+        field.run(client, async move { of.shut_down(who, Duration::ZERO).await }).await;
+    }
+    world.remove().await;
+    let left = field.names();
+    if left > 0 {
+        world.checker.violation(Invariant::Left, format!("{left} names at the end of the round"));
+    }
+}

@@ -1,0 +1,156 @@
+//! What goes wrong in an episode, and when.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+use super::super::thing::{Kind, NAMES, Thing};
+use super::super::world::{CLIENTS, World};
+use super::Field;
+use crate::dice::Dice;
+
+/// Something that goes wrong on the server or on the way to it.
+#[derive(Clone, Copy, Debug)]
+enum Fault {
+    /// It cannot be reached.
+    Outage,
+    /// One of its parts cannot be reached: the one with this name.
+    OutageOf(Thing),
+    /// All connections break.
+    Cut,
+    /// So many replies are lost.
+    LoseReplies(u64),
+    /// So many messages that a lock is free are lost.
+    LoseMessages(u64),
+    /// Everything takes longer.
+    Slow(Duration),
+    /// It refuses everything.
+    Deny,
+    /// It removes what is held there.
+    LoseHold(Thing),
+    /// It restarts and has forgotten everything.
+    Restart,
+}
+
+impl Fault {
+    fn any(dice: &mut Dice) -> Self {
+        let thing = |dice: &mut Dice, kinds| {
+            let number = dice.index(NAMES as usize);
+            Thing::new(dice.one_of(kinds), u32::try_from(number).expect("some names"))
+        };
+        match dice.roll(14) {
+            0 | 1 => Self::Outage,
+            2 | 3 => Self::OutageOf(thing(dice, Kind::ALL)),
+            4..7 => Self::Cut,
+            7 | 8 => Self::LoseReplies(1 + dice.roll(3)),
+            9 => Self::LoseMessages(1 + dice.roll(3)),
+            10 => Self::Slow(dice.between(Duration::from_millis(10), Duration::from_millis(900))),
+            11 => Self::Deny,
+            12 => Self::LoseHold(thing(dice, &[Kind::Plain, Kind::SetNx, Kind::Write])),
+            _ => Self::Restart,
+        }
+    }
+
+    fn begin(self, world: &World, field: &Field) {
+        let server = field.server();
+        match self {
+            Self::Outage => server.outage(),
+            Self::OutageOf(thing) => server.outage_of(&thing.name()),
+            Self::Cut => server.cut(),
+            Self::LoseReplies(number) => (0..number).for_each(|_| server.lose_reply()),
+            Self::LoseMessages(number) => (0..number).for_each(|_| server.lose_message()),
+            Self::Slow(latency) => server.latency(latency),
+            Self::Deny => server.deny(),
+            Self::LoseHold(thing) => {
+                world.checker.forgotten(Some(thing));
+                server.lose_hold(&thing.name());
+            }
+            Self::Restart => {
+                world.checker.forgotten(None);
+                server.restart_empty();
+            }
+        }
+        if matches!(self, Self::Outage | Self::OutageOf(_) | Self::LoseReplies(_) | Self::Deny) {
+            field.trouble();
+        }
+    }
+}
+
+/// Whether waiters may have to find out by themselves that a lock is free.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Messages {
+    /// Every message came.
+    Whole,
+    /// Some did not.
+    Lost,
+}
+
+/// Lets things go wrong until then.
+pub(super) async fn play(
+    world: &Arc<World>,
+    field: &Field,
+    watchdog: Duration,
+    end: Instant,
+    [first, second]: [Dice; 2],
+) -> Messages {
+    let server = server(world, field, watchdog, end, first);
+    tokio::join!(server, machines(world, field, watchdog, end, second)).0
+}
+
+/// Stops machines and lets their clocks run wrong.
+async fn machines(world: &World, field: &Field, watchdog: Duration, end: Instant, mut dice: Dice) {
+    for client in 0..CLIENTS {
+        // Within the margin of every lease.
+        let fast = i32::try_from(dice.roll(17)).expect("a small number") - 8;
+        world.history.fault(format!("the clock of client {client} is {fast} thousandths fast"));
+        field.clock_runs(client, fast);
+    }
+    loop {
+        let pause = dice.between(Duration::from_millis(10), watchdog);
+        let longest = if dice.one_in(2) { watchdog * 2 } else { watchdog / 5 };
+        let lasts = dice.between(Duration::ZERO, longest);
+        let client = dice.index(CLIENTS);
+        if Instant::now() + pause >= end {
+            return;
+        }
+        sleep(pause).await;
+        world.history.fault(format!("client {client} is stopped for {lasts:.0?}"));
+        field.stop(client);
+        sleep(lasts.min(end.saturating_duration_since(Instant::now()))).await;
+        field.resume(client);
+        world.history.note(format!("client {client} goes on"));
+    }
+}
+
+/// Lets things go wrong on the server and on the way to it.
+async fn server(
+    world: &Arc<World>,
+    field: &Field,
+    watchdog: Duration,
+    end: Instant,
+    mut dice: Dice,
+) -> Messages {
+    let mut messages = Messages::Whole;
+    loop {
+        let pause = dice.between(Duration::from_millis(10), watchdog / 2);
+        let longest = if dice.one_in(4) { watchdog * 3 / 2 } else { watchdog / 5 };
+        let lasts = dice.between(Duration::ZERO, longest);
+        let fault = Fault::any(&mut dice);
+        if Instant::now() + pause >= end {
+            return messages;
+        }
+        sleep(pause).await;
+        if matches!(fault, Fault::LoseMessages(_) | Fault::LoseHold(_) | Fault::Restart) {
+            messages = Messages::Lost;
+        }
+        world.history.fault(format!("fault of the server: {fault:?} for {lasts:.0?}"));
+        fault.begin(world, field);
+        if matches!(fault, Fault::Restart) {
+            world.create().await;
+        }
+        sleep(lasts.min(end.saturating_duration_since(Instant::now()))).await;
+        field.clear();
+        world.history.note("the server is healed".to_owned());
+    }
+}

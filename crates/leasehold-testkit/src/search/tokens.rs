@@ -1,0 +1,35 @@
+//! Whether tokens rise.
+
+use std::collections::BTreeMap;
+
+use tokio::time::Instant;
+
+/// The tokens of each name.
+#[derive(Debug, Default)]
+pub(super) struct Tokens {
+    /// When a token was seen that was greater than all before.
+    greatest: BTreeMap<String, Vec<(Instant, u64)>>,
+    /// When the server has forgotten all of them.
+    begun: Option<Instant>,
+}
+
+impl Tokens {
+    /// Notes a token that was asked for at that time. What was seen before that and is not smaller is returned.
+    pub(super) fn granted(&mut self, name: &str, asked: Instant, token: u64) -> Option<u64> {
+        if self.begun.is_some_and(|begun| asked <= begun) {
+            return None;
+        }
+        let seen = self.greatest.entry(name.to_owned()).or_default();
+        let before = seen.iter().rev().find(|(at, _)| *at < asked).map(|(_, greatest)| *greatest);
+        if seen.last().is_none_or(|(_, greatest)| *greatest < token) {
+            seen.push((Instant::now(), token));
+        }
+        before.filter(|before| *before >= token)
+    }
+
+    /// The server begins anew.
+    pub(super) fn begin_anew(&mut self, now: Instant) {
+        self.greatest.clear();
+        self.begun = Some(now);
+    }
+}
