@@ -28,6 +28,7 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
         "clippy without features",
         "cargo clippy -p leasehold --no-default-features --all-targets -- -D warnings",
     );
+    run("clippy with the default features", "cargo clippy -p leasehold -- -D warnings");
     run("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps");
     steps.run("rust-version", msrv::check);
     steps.run("dependencies", || command::run("cargo deny check bans licenses sources"));

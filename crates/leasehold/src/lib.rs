@@ -42,7 +42,10 @@ mod race;
 mod redisson;
 mod rw_lock;
 mod semaphore;
-#[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "inside a process there is no session"))]
+#[cfg_attr(
+    not(feature = "test-util"),
+    expect(dead_code, reason = "only the simulation binds holds to sessions")
+)]
 mod session;
 mod term;
 

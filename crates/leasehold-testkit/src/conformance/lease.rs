@@ -30,9 +30,9 @@ pub async fn a_release_after_the_lease_is_an_error(bench: &Bench) -> Outcome {
 }
 
 pub async fn the_remaining_time_is_that_of_the_lease_or_the_watchdog(bench: &Bench) -> Outcome {
-    bench.needs(VIEW)?;
     const HOUR: Duration = Duration::from_secs(3600);
     const DEFAULT_WATCHDOG: Duration = Duration::from_secs(30);
+    bench.needs(VIEW)?;
     let lock = bench.lock().await;
 
     let guard = lock.acquire().lease(HOUR).await?;

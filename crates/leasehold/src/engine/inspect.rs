@@ -18,9 +18,9 @@ pub(crate) enum Question<'a> {
     Uptime,
 }
 
+#[cfg(feature = "remote")]
 impl<'a> Question<'a> {
     /// What it is about, if it is about one target.
-    #[cfg(feature = "remote")]
     pub(crate) fn target(&self) -> Option<&'a Target> {
         match *self {
             Self::Holder(target, _) | Self::Token(target) | Self::Queue(target) => Some(target),

@@ -16,6 +16,10 @@ mod profile;
 )]
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
+#[cfg_attr(
+    not(feature = "test-util"),
+    expect(dead_code, reason = "only the simulation binds holds to sessions")
+)]
 pub(crate) mod remote;
 pub(crate) mod schemes;
 mod target;

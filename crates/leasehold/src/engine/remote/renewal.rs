@@ -255,7 +255,9 @@ impl<S: Store> Inner<S> {
                     let Batch { holds: batch, ended } = self.renewal.take_due();
                     if self.store.traits().lease == LeaseOf::Session {
                         // The server does not end it.
-                        ended.iter().for_each(|hold| self.undo(&hold.spot, 0, never()));
+                        for hold in &ended {
+                            self.undo(&hold.spot, 0, never());
+                        }
                     }
                     if !batch.is_empty() {
                         // Sent in this order; answered whenever. Those that hang hold up no other.

@@ -224,7 +224,9 @@ impl Store for BoundStore {
     async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
         let begun = |outcome: Result<(), Failure>| {
             if outcome.is_ok() {
-                all_shards().into_iter().for_each(|shard| self.begin(shard));
+                for shard in all_shards() {
+                    self.begin(shard);
+                }
             }
             opened(outcome);
         };

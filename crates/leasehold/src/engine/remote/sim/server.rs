@@ -194,7 +194,9 @@ impl SimServer {
     }
 
     pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
-        takes.iter().for_each(|take| note("take all", &take.spot.target, Some(take.spot.owner)));
+        for take in takes {
+            note("take all", &take.spot.target, Some(take.spot.owner));
+        }
         let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.spot)).collect();
         let all =
             self.memory().attempt_all(&claims, None).expect("the embedded engine takes all in one step");
@@ -452,18 +454,9 @@ impl OwnedTake {
     }
 
     /// The take of a blocked call that is granted.
-    pub(super) fn bound(spot: Spot) -> Self {
+    pub(super) fn bound(spot: &Spot) -> Self {
         let (length, rw) = (Duration::ZERO, RwOptions::default());
-        Self::new(&Take {
-            spot: &spot,
-            held: 0,
-            length,
-            steal: false,
-            fenced: false,
-            queue: None,
-            rw,
-            waits: false,
-        })
+        Self::new(&Take { spot, held: 0, length, steal: false, fenced: false, queue: None, rw, waits: false })
     }
 
     /// A claim that lasts until it is given back.

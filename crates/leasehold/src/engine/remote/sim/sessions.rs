@@ -160,7 +160,9 @@ impl SimServer {
                 told.extend(live.client.upgrade());
             }
         }
-        told.iter().for_each(|client| client.revoke(target));
+        for client in told {
+            client.revoke(target);
+        }
         self.wake_next(target);
         true
     }
@@ -205,7 +207,7 @@ impl SimServer {
         }
         let (id, owner) = place;
         let spot = Spot { target: target.clone(), owner: OwnerId { number: id, ..owner }, amount: 1 };
-        let claim = OwnedTake::bound(spot.clone());
+        let claim = OwnedTake::bound(&spot);
         if let Ok(Attempt::Granted(..)) = now(self.memory().attempt(&claim.unbounded_claim(&spot), None)) {
             self.unplace(target, place);
             self.note(id, spot);
