@@ -66,7 +66,8 @@ impl Episode {
         let length = dice.between(Duration::from_secs(1), Duration::from_secs(4)) + think * 60;
         let latency = match dice.roll(6) {
             0 => Duration::ZERO,
-            1 => dice.between(Duration::from_millis(50), Duration::from_millis(400)),
+            // A connection carries one request after the other.
+            1 => dice.between(Duration::from_millis(20), Duration::from_millis(80)),
             _ => dice.between(Duration::from_micros(100), Duration::from_millis(20)),
         };
         // A lease has to be longer than it takes to be told of it, behind the requests of other tasks.

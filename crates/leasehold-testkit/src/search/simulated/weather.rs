@@ -45,7 +45,7 @@ impl Fault {
             4..7 => Self::Cut,
             7 | 8 => Self::LoseReplies(1 + dice.roll(3)),
             9 => Self::LoseMessages(1 + dice.roll(3)),
-            10 => Self::Slow(dice.between(Duration::from_millis(10), Duration::from_millis(900))),
+            10 => Self::Slow(dice.between(Duration::from_millis(10), Duration::from_millis(200))),
             11 => Self::Deny,
             12 => Self::LoseHold(thing(dice, &[Kind::Plain, Kind::SetNx, Kind::Write])),
             _ => Self::Restart,
