@@ -98,8 +98,9 @@ async fn a_refusal_is_final_and_neither_contention_nor_an_outage() {
     }
     assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Denied(_)))));
     assert!(matches!(holder.release().await, Err(ReleaseError::Unknown(Failure::Denied(_)))));
-    // It looks again when the lease that it saw is over.
+    let begun = Instant::now();
     assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Failure(Failure::Denied(_)))));
+    assert!(begun.elapsed() <= SECOND * 30, "when the lease that it saw is over: {:?}", begun.elapsed());
     simulation.clear();
     sleep(SECOND).await;
     assert_eq!((simulation.waiters("a"), simulation.names()), (0, 0));
