@@ -158,7 +158,7 @@ impl Checker {
         Identity(state.identities)
     }
 
-    pub(super) fn violation(&self, of: Invariant, what: String) {
+    pub(super) fn violation(&self, of: Invariant, what: impl std::fmt::Display) {
         let what = format!("{of}: {what}");
         self.history.violation(&what);
         self.state().violations.push(what);
