@@ -109,7 +109,8 @@ const ENGINES: &[Engine] = &[
             suites: &[
                 Suite { only: "engine::remote::", ..UNIT },
                 Suite { only: "engine::model::on_sim::", name: "model", ..UNIT },
-                Suite { only: "conformance::sim::", ..CONFORMANCE },
+                Suite { only: "conformance::sim", ..CONFORMANCE },
+                Suite { only: "conformance::example", name: "example", ..CONFORMANCE },
                 SIMULATED,
             ],
             ..FAST

@@ -1,5 +1,6 @@
 //! The whole client on a simulated server: no server, no real time.
 
+mod bound;
 mod cancellation;
 mod end;
 mod handover;

@@ -1,0 +1,212 @@
+//! Holds that are bound to a session or to a connection: what the server does not do for them, the client does.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use leasehold::test::Simulation;
+use leasehold::{AcquireError, Client, Invalid, Loss, Owner};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep};
+
+use super::{LATENCY, MILLISECOND, NAME, SECOND, connect, soon};
+
+/// How long a session lasts without a heartbeat.
+const SESSION: Duration = Duration::from_secs(10);
+/// How long the server takes to notice that a connection is gone.
+const UNNOTICED: Duration = Duration::from_secs(1);
+
+fn services() -> [Simulation; 2] {
+    [Simulation::sessions(), Simulation::connections()]
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_service_lacks_is_said_before_anything_is_sent() {
+    for simulation in services() {
+        let client = connect(&simulation).await;
+        simulation.outage();
+        let refused = client.semaphore("s").acquire(1).await.unwrap_err();
+        let AcquireError::Invalid(Invalid::Unsupported { what, engine, can }) = refused else {
+            panic!("{refused:?}")
+        };
+        assert_eq!((what.as_str(), &can[..]), ("semaphore", &["redis", "memory"][..]));
+        assert!(simulation.url().starts_with(engine), "{engine}");
+        let text = client.lock(NAME).acquire().steal().await.unwrap_err().to_string();
+        assert!(text.contains("has no takeover (`steal`): use redis or memory"), "{text}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_heartbeat_keeps_all_holds_of_a_session() {
+    for simulation in services() {
+        let client = connect(&simulation).await;
+        let mut guards = Vec::new();
+        for number in 0..20 {
+            guards.push(client.lock(format!("{NAME}{number}")).acquire().await.unwrap());
+        }
+        sleep(SESSION * 20).await;
+        assert!(guards.iter().all(|guard| guard.is_held() && guard.remaining() <= SESSION));
+        drop(guards);
+        sleep(SECOND).await;
+        assert_eq!(simulation.names(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_cannot_be_kept_ends_all_its_holds_before_the_server_does() {
+    let simulation = Simulation::sessions();
+    let (client, begun) = (connect(&simulation).await, Instant::now());
+    let guards = [client.lock("a").acquire().await.unwrap(), client.lock("b").acquire().await.unwrap()];
+    simulation.outage();
+    for guard in &guards {
+        assert_eq!(soon("the loss is told", guard.lost()).await, Loss::Unreachable);
+    }
+    assert!(begun.elapsed() < SESSION && simulation.names() == 2, "the server still has them");
+    simulation.clear();
+    let other = connect(&simulation).await;
+    let next = soon("another client gets it", other.lock("a").acquire().into_future()).await.unwrap();
+    assert!(begun.elapsed() >= SESSION - SECOND * 4);
+    next.release().await.unwrap();
+    assert!(
+        soon("so does the first, in a new session", client.lock("a").acquire().into_future())
+            .await
+            .unwrap()
+            .is_held()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_breaks_takes_its_holds_with_it_at_once() {
+    let simulation = Simulation::connections();
+    let (client, other) = (connect(&simulation).await, connect(&simulation).await);
+    let guard = client.lock(NAME).acquire().await.unwrap();
+    let waiter = tokio::spawn(other.lock(NAME).acquire().into_future());
+    sleep(MILLISECOND).await;
+    simulation.cut();
+    sleep(MILLISECOND).await;
+    assert!(!guard.is_held());
+    let cut = Instant::now();
+    let next = soon("the waiter gets it", waiter).await.unwrap().unwrap();
+    assert!(cut.elapsed() + MILLISECOND >= UNNOTICED);
+    drop(guard);
+    sleep(SECOND).await;
+    assert!(next.is_held() && !client.lock(NAME).try_acquire().await.unwrap().is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_has_run_out_is_given_back_by_the_client() {
+    for simulation in services() {
+        simulation.latency(LATENCY);
+        let (client, other) = (connect(&simulation).await, connect(&simulation).await);
+        let begun = Instant::now();
+        let guard = client.lock(NAME).acquire().lease(SECOND).await.unwrap();
+        let next = soon("another client gets it", other.lock(NAME).acquire().into_future()).await.unwrap();
+        assert!(!guard.is_held() && begun.elapsed() >= SECOND && begun.elapsed() < SECOND * 2);
+        drop(guard);
+        sleep(SECOND).await;
+        assert!(next.is_held() && client.lock(NAME).try_acquire().await.unwrap().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn owners_of_one_client_exclude_each_other() {
+    for simulation in services() {
+        simulation.latency(LATENCY);
+        let client = connect(&simulation).await;
+        let lock = client.lock(NAME).local_handover(false);
+        // Both are on their way before the first is answered.
+        let (first, second) =
+            tokio::join!(lock.try_acquire().into_future(), lock.try_acquire().into_future());
+        let (first, second) = (first.unwrap(), second.unwrap());
+        assert!(first.is_some() != second.is_some(), "{first:?}, {second:?}");
+        drop((first, second));
+        let (mut work, alone) = (JoinSet::new(), Arc::new(Mutex::new(())));
+        for _ in 0..20 {
+            let (lock, alone) = (lock.clone(), Arc::clone(&alone));
+            work.spawn(async move {
+                let guard = lock.acquire().await.unwrap();
+                let alone = alone.try_lock().expect("one owner at a time");
+                sleep(MILLISECOND * 3).await;
+                drop(alone);
+                drop(guard);
+            });
+        }
+        soon("each has its turn", work.join_all()).await;
+        sleep(SECOND).await;
+        assert_eq!(simulation.names(), 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undo_of_one_owner_leaves_the_hold_of_another_alone() {
+    for simulation in services() {
+        simulation.latency(LATENCY);
+        let client = connect(&simulation).await;
+        let lock = client.lock(NAME).local_handover(false);
+        for polls in 1..5 {
+            // It is dropped with its request under way, and another owner asks at once.
+            let cut = crate::cut::cut_off(crate::cut::Cut::After(polls), lock.acquire().into_future());
+            let (dropped, guard) = tokio::join!(cut, lock.acquire().into_future());
+            drop(dropped);
+            let guard = guard.unwrap();
+            sleep(SECOND).await;
+            assert!(guard.is_held());
+            let other = connect(&simulation).await;
+            assert!(other.lock(NAME).try_acquire().await.unwrap().is_none(), "{polls}: it was given back");
+            guard.release().await.unwrap();
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_re_entry_is_counted_by_the_client() {
+    for simulation in services() {
+        let client = connect(&simulation).await;
+        let (lock, me) = (client.lock(NAME), Owner::unique());
+        let outer = lock.acquire().as_owner(&me).await.unwrap();
+        // No request is needed.
+        simulation.outage();
+        let inner = outer.reenter().await.unwrap();
+        assert_eq!(inner.release().await.unwrap().holds_left, 1);
+        simulation.clear();
+        drop(outer);
+        soon("it is free", connect(&simulation).await.lock(NAME).acquire().into_future()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_is_woken_by_its_place_or_its_blocked_call() {
+    for simulation in services() {
+        simulation.latency(LATENCY);
+        let clients: [Client; 3] =
+            [connect(&simulation).await, connect(&simulation).await, connect(&simulation).await];
+        let mut guard = clients[0].lock(NAME).acquire().await.unwrap();
+        let mut waiters = Vec::new();
+        for client in clients[1..].iter().chain(&clients[1..]) {
+            waiters.push(tokio::spawn(client.lock(NAME).acquire().into_future()));
+            sleep(LATENCY * 10).await;
+        }
+        for waiter in waiters {
+            let released = Instant::now();
+            drop(guard);
+            guard = soon("it is the turn of the next", waiter).await.unwrap().unwrap();
+            assert!(
+                released.elapsed() < LATENCY * 12,
+                "{:?}: not by looking now and then",
+                released.elapsed()
+            );
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hold_that_is_taken_away_is_lost_as_soon_as_the_server_says_so() {
+    for simulation in services() {
+        let client = connect(&simulation).await;
+        let guard = client.lock(NAME).acquire().await.unwrap();
+        assert!(simulation.lose_hold(NAME));
+        let begun = Instant::now();
+        assert_eq!(soon("the loss is told", guard.lost()).await, Loss::Gone);
+        assert!(begun.elapsed() < SECOND);
+    }
+}
