@@ -6,7 +6,7 @@ use leasehold::test::Simulation;
 use leasehold::{Guard, Owner};
 use tokio::time::{Instant, sleep};
 
-use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, locks, start};
+use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, granted, locks, start};
 
 /// Drops a guard in an outage of more than a second, after which its lock has to be free.
 async fn is_given_back_after_an_outage(guard: Guard, simulation: &Simulation) {
@@ -167,4 +167,29 @@ async fn what_a_broken_connection_does_after_the_lease_is_undone() {
     sleep(LATENCY / 2).await;
     acts_late(&simulation, acquiring).await;
     is_undone_after_it_acted(&simulation, "a short lease").await;
+}
+
+/// The waiter tries again on the next connection, gets the lock under the same owner and gives it back, all before that.
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_connection_takes_after_the_release_is_undone() {
+    for kind in 0..5 {
+        let (simulation, client) = start().await;
+        let other = connect(&simulation).await;
+        let (lock, elsewhere) = (locks(&client)[kind].clone(), locks(&other)[kind].clone());
+        simulation.latency(LATENCY);
+        let holder = elsewhere.acquire().await.unwrap();
+        let waiter = tokio::spawn(lock.acquire().lease(SECOND * 600).into_future());
+        sleep(SECOND).await;
+        drop(holder);
+        // The release, the message and half of the way of the request.
+        sleep(LATENCY * 5 / 2).await;
+        simulation.act_late(SECOND * 5);
+        simulation.cut();
+        let guard = granted(waiter).await;
+        // A lock that is also asked for without a message may have been granted before.
+        sleep(SECOND).await;
+        guard.release().await.unwrap();
+        sleep(SECOND * 20).await;
+        assert_eq!(simulation.names(), 0, "{lock:?}");
+    }
 }

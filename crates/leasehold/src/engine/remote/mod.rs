@@ -404,6 +404,9 @@ impl<S: Store> Engine for Remote<S> {
             effects.queues.released(&of, listeners, begun);
             match given {
                 Ok(Given { left: Some(left), .. }) => {
+                    if left == 0 {
+                        effects.given_back(&of);
+                    }
                     let until = hold.filter(|_| left > 0).map(|hold| hold.until(begun, length));
                     Ok(Released::Left(left, until))
                 }

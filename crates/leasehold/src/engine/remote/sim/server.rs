@@ -196,7 +196,9 @@ impl SimServer {
             Released::Left(left, _) => Some(left),
             Released::NotHeld => None,
         };
-        let listeners = (left == Some(0)).then(|| self.publish(&spot.target));
+        // Of a group, what an owner has left of its values is free, although it did not have all of them.
+        let is_some_freed = left.is_none() && spot.target.kind == Kind::Group;
+        let listeners = (left == Some(0) || is_some_freed).then(|| self.publish(&spot.target));
         Ok(Given { left, listeners })
     }
 
