@@ -551,6 +551,7 @@ impl<S: Store> Engine for Remote<S> {
             // It did not get the lock. What the same owner may hold by way of another waiter stays.
             self.inner.undo(spot, u32::MAX, env::now() + stays);
         }
+        self.inner.given_back(spot);
     }
 
     fn handover(&self) -> Option<&dyn Handover> {

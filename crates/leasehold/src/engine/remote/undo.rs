@@ -216,13 +216,14 @@ impl<S: Store> Inner<S> {
         self.undos.changed(&state);
     }
 
-    /// A hold was given back. What may still be carried out of a step before that is undone.
+    /// A caller has given a hold back, or has given up to wait for it. What may still be carried out of a step before that is
+    /// undone.
     pub(super) fn given_back(self: &Arc<Self>, spot: &Spot) {
         if !self.undos.is_haunted.load(Ordering::SeqCst) {
             return;
         }
         let until = self.undos.state().haunted.get(&spot.of_hold()).copied();
-        if let Some(until) = until {
+        if let Some(until) = until.filter(|_| self.renewal.get(spot).is_none()) {
             self.undo(spot, 0, until);
         }
     }
