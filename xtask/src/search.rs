@@ -3,6 +3,9 @@
 use crate::{command, setup, tools};
 
 const TEST: &str = "cargo test -p leasehold-testkit --all-features --test search no_seed_finds_anything";
+/// The same on the simulated server: optimised, because it does nothing but compute.
+pub(crate) const SIMULATED: &str =
+    "cargo test --release -p leasehold-testkit --all-features --test simulated_search";
 
 /// What `cargo xtask search` takes. Without anything it plays the seeds of the gate.
 #[derive(clap::Args)]
@@ -16,6 +19,9 @@ pub(crate) struct Args {
     /// Plays this seed once, or again and again for so many minutes.
     #[arg(long)]
     seed: Option<u64>,
+    /// Plays simulated rounds, which need no server and find with a seed what they have found with it before.
+    #[arg(long)]
+    sim: bool,
 }
 
 /// Runs the test of the gate with other seeds. It says which have found something, and what.
@@ -23,8 +29,10 @@ pub(crate) struct Args {
 /// # Errors
 ///
 /// When a server is missing, or a seed has found something.
-pub(crate) fn run(&Args { minutes, fresh, seed }: &Args) -> Result<(), String> {
-    setup::ensure(&[tools::REDIS, tools::VENV, tools::VALKEY], false)?;
+pub(crate) fn run(&Args { minutes, fresh, seed, sim }: &Args) -> Result<(), String> {
+    if !sim {
+        setup::ensure(&[tools::REDIS, tools::VENV, tools::VALKEY], false)?;
+    }
     let minutes = minutes.or(fresh.then_some(10));
     let settings = [
         minutes.map(|minutes| format!("LEASEHOLD_SEARCH_MINUTES={minutes} ")),
@@ -33,7 +41,8 @@ pub(crate) fn run(&Args { minutes, fresh, seed }: &Args) -> Result<(), String> {
     ];
     let settings: String = settings.into_iter().flatten().collect();
     // Built as for the gate, so that a seed finds here what it finds there.
-    command::run(&format!("{settings}{TEST} -- --exact --nocapture"))
+    let test = if sim { format!("{SIMULATED} no_seed_finds_anything") } else { TEST.to_owned() };
+    command::run(&format!("{settings}{test} -- --exact --nocapture"))
 }
 
 /// A seed that rises from one run to the next by more than a run can play.

@@ -5,7 +5,7 @@ mod selection;
 use std::time::Duration;
 
 use self::selection::{ALL, Engine, FAST};
-use crate::{command, interop, setup, step::Steps, watch};
+use crate::{command, interop, search, setup, step::Steps, watch};
 
 /// Several times what the slowest test takes.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -44,6 +44,12 @@ pub(crate) fn run(Args { yes, fast, engine, filter }: Args) -> Result<(), String
     if redisson && selection.builds.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
         for suite in selection.suites {
             steps.run(suite.name, || watch::run(&suite.line(filter.as_deref()), LIMIT));
+        }
+        if selection.searches && filter.is_none() {
+            steps.run("simulated search", || {
+                command::run(&format!("{} --no-run", search::SIMULATED))?;
+                watch::run(&format!("{} -- --nocapture", search::SIMULATED), LIMIT)
+            });
         }
     }
     steps.finish()

@@ -13,6 +13,8 @@ pub(super) struct Selection {
     /// Names and command lines. They come first and apart, so that the time of a suite is the time of its tests.
     pub(super) builds: &'static [(&'static str, &'static str)],
     pub(super) suites: &'static [Suite],
+    /// Whether a million steps of simulated rounds are played: about a minute, besides a build of its own.
+    pub(super) searches: bool,
 }
 
 /// One run of `cargo test`.
@@ -68,6 +70,7 @@ pub(super) const ALL: Selection = Selection {
         suite("integration", "--workspace --all-features --test=*"),
         suite("documentation", "--workspace --all-features --doc"),
     ],
+    searches: true,
 };
 
 /// The unit tests that start a server.
@@ -90,6 +93,7 @@ pub(super) const FAST: Selection = Selection {
         Suite { skip: &["conformance::redis::", "conformance::valkey::"], ..CONFORMANCE },
         SIMULATED,
     ],
+    searches: false,
 };
 
 const ENGINES: &[Engine] = &[
@@ -151,6 +155,7 @@ const ON_SERVERS: Selection = Selection {
         "cargo test --workspace --all-features --lib --bins --test suite --test redis --no-run",
     )],
     suites: &[],
+    searches: false,
 };
 
 impl Suite {

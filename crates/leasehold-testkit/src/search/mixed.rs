@@ -24,6 +24,7 @@ const PACE: Pace = Pace {
     kinds: Kind::ALL,
     locks: Kind::LOCKS,
     names: NAMES,
+    apart: 0,
     think: Duration::ZERO,
     wait: [Duration::from_millis(20), Duration::from_millis(400)],
     is_endless: false,
@@ -76,6 +77,8 @@ pub(super) struct Pace {
     pub(super) locks: &'static [Kind],
     /// How many names of each there are.
     pub(super) names: u32,
+    /// The names, as bits, that are not at the same part of a server as the others: no multi lock has both.
+    pub(super) apart: u8,
     /// How long they do nothing between two operations.
     pub(super) think: Duration,
     /// How long they wait, from and to.
@@ -167,6 +170,7 @@ impl Task {
         let names = self.pace.names;
         let some = u8::try_from(1 + self.dice.roll((1 << names) - 1)).expect("some bits");
         match kind {
+            Kind::Multi if some & !self.pace.apart != 0 => Thing::of_parts(kind, some & !self.pace.apart),
             Kind::Group | Kind::Multi => Thing::of_parts(kind, some),
             kind => {
                 let number = u32::from(some) % names;

@@ -78,6 +78,7 @@ impl Episode {
             // Too many excuse everything.
             locks: if dice.one_in(2) { &[] } else { locks },
             names,
+            apart: 0b10,
             think,
             wait: [Duration::from_millis(20), length / 3],
             is_endless: true,

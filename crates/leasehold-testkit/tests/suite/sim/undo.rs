@@ -3,10 +3,11 @@
 use std::future::IntoFuture;
 
 use leasehold::test::Simulation;
-use leasehold::{Guard, Owner};
+use leasehold::{AcquireError, Client, Guard, Owner};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
-use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, locks, start};
+use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, granted, locks, start};
 
 /// Drops a guard in an outage of more than a second, after which its lock has to be free.
 async fn is_given_back_after_an_outage(guard: Guard, simulation: &Simulation) {
@@ -167,4 +168,60 @@ async fn what_a_broken_connection_does_after_the_lease_is_undone() {
     sleep(LATENCY / 2).await;
     acts_late(&simulation, acquiring).await;
     is_undone_after_it_acted(&simulation, "a short lease").await;
+}
+
+type Waiter = JoinHandle<Result<Guard, AcquireError>>;
+
+/// Waiters for a lock at these clients. Their requests are lost with connections that cannot be ended, and carried out five
+/// seconds later.
+async fn ask_twice(simulation: &Simulation, kind: usize, clients: &[Client]) -> Vec<Waiter> {
+    simulation.latency(LATENCY);
+    let holder = locks(&connect(simulation).await)[kind].acquire().await.unwrap();
+    let acquire = |client| locks(client)[kind].acquire().lease(SECOND * 600).into_future();
+    let waiters = clients.iter().map(|client| tokio::spawn(acquire(client))).collect();
+    sleep(SECOND).await;
+    drop(holder);
+    // The release, the message and half of the way of the request.
+    sleep(LATENCY * 5 / 2).await;
+    simulation.act_late(SECOND * 5);
+    simulation.cut();
+    waiters
+}
+
+/// The waiter gets the lock under the same owner and gives it back, all before that.
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_connection_takes_after_the_release_is_undone() {
+    for kind in 0..5 {
+        let (simulation, client) = start().await;
+        for waiter in ask_twice(&simulation, kind, &[client.clone()]).await {
+            let guard = granted(waiter).await;
+            // Some are also asked for without a message, and may have been granted before.
+            sleep(SECOND).await;
+            guard.release().await.unwrap();
+        }
+        sleep(SECOND * 20).await;
+        assert_eq!(simulation.names(), 0, "lock {kind}");
+    }
+}
+
+/// One waiter is faster. The other one is told so and goes on waiting, until it is dropped.
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_connection_takes_after_its_waiter_has_given_up_is_undone() {
+    for kind in 0..5 {
+        let (simulation, client) = start().await;
+        let clients = [client, connect(&simulation).await];
+        let (got, waits): (Vec<_>, Vec<_>) = {
+            let waiters = ask_twice(&simulation, kind, &clients).await;
+            sleep(SECOND).await;
+            waiters.into_iter().partition(JoinHandle::is_finished)
+        };
+        assert_eq!((got.len(), waits.len()), (1, 1), "lock {kind}");
+        waits.iter().for_each(JoinHandle::abort);
+        sleep(SECOND).await;
+        for waiter in got {
+            granted(waiter).await.release().await.unwrap();
+        }
+        sleep(SECOND * 20).await;
+        assert_eq!(simulation.names(), 0, "lock {kind}");
+    }
 }

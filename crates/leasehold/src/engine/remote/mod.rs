@@ -534,6 +534,9 @@ impl<S: Store> Engine for Remote<S> {
             effects.queues.released(&of, listeners, begun);
             match given {
                 Ok(Given { left: Some(left), .. }) => {
+                    if left == 0 {
+                        effects.given_back(&of);
+                    }
                     let until = hold.filter(|_| left > 0).map(|hold| hold.until(begun, length));
                     Ok(Released::Left(left, until))
                 }
@@ -705,6 +708,7 @@ impl<S: Store> Engine for Remote<S> {
             // It did not get the lock. What the same owner may hold by way of another waiter stays.
             self.inner.undo(spot, u32::MAX, env::now() + stays);
         }
+        self.inner.given_back(spot);
     }
 
     fn handover(&self) -> Option<&dyn Handover> {

@@ -24,6 +24,8 @@ pub(super) struct Undos {
     /// How many there are, to be seen without the mutex: mostly none. The steps of one hold do not overlap, so the next one
     /// sees the undo of the one before.
     count: AtomicUsize,
+    /// Whether there are haunted holds, to be seen likewise.
+    is_haunted: AtomicBool,
     /// Rings when there is none any more.
     pub(super) settled: Notify,
 }
@@ -232,6 +234,18 @@ impl<S: Store> Inner<S> {
         self.undos.changed(&state);
     }
 
+    /// A caller has given a hold back, or has given up to wait for it. What may still be carried out of a step before that is
+    /// undone.
+    pub(super) fn given_back(self: &Arc<Self>, spot: &Spot) {
+        if !self.undos.is_haunted.load(Ordering::SeqCst) {
+            return;
+        }
+        let until = self.undos.state().haunted.get(&spot.of_hold()).copied();
+        if let Some(until) = until.filter(|_| self.renewal.get(spot).is_none()) {
+            self.undo(spot, 0, until);
+        }
+    }
+
     /// Steps of this shard are possible again. If requests from before may still be carried out, what is to be undone is so
     /// more than once: what waits for a connection, and what is yet to be undone of the steps that had no reply.
     pub(super) fn resume_undos(self: &Arc<Self>, shard: Shard, stale: bool) {
@@ -242,6 +256,7 @@ impl<S: Store> Inner<S> {
         haunted.retain(|_, until| *until > now);
         let doubted = doubtful.extract_if(.., |(of, _)| *of == shard);
         haunted.extend(doubted.filter(|_| stale).map(|(_, spot)| (spot.of_hold(), at_last)));
+        self.undos.is_haunted.store(!haunted.is_empty(), Ordering::SeqCst);
         pending.retain(|_, pending| {
             if pending.shard == shard {
                 // Also of those whose outcome is not read yet.

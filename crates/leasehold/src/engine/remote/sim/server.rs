@@ -216,7 +216,9 @@ impl SimServer {
             Released::Left(left, _) => Some(left),
             Released::NotHeld => None,
         };
-        let listeners = (left == Some(0)).then(|| self.publish(&spot.target));
+        // Of a group, what an owner has left of its values is free, although it did not have all of them.
+        let is_some_freed = left.is_none() && spot.target.kind == Kind::Group;
+        let listeners = (left == Some(0) || is_some_freed).then(|| self.publish(&spot.target));
         Ok(Given { left, listeners })
     }
 
@@ -304,15 +306,17 @@ impl SimServer {
         self.memory().let_go(spot);
     }
 
-    /// Waiters for fair locks are alive. Returns those that have no place in the queue any more.
-    pub(super) fn beat(&self, spots: Vec<Spot>) -> Vec<Spot> {
+    /// Waiters for fair locks are alive. Returns the places in their queues that they still have, from one.
+    pub(super) fn beat(&self, spots: Vec<Spot>) -> Vec<(Spot, Option<usize>)> {
         let now = env::now();
         let mut state = self.state();
-        let mut is_gone = |spot: &Spot| {
-            let mut queue = state.queues.get_mut(&spot.target).into_iter().flatten();
-            queue.find(|(owner, _)| *owner == spot.owner).map(|(_, seen)| *seen = now).is_none()
+        let mut place = |spot: &Spot| {
+            let mut queue = state.queues.get_mut(&spot.target).into_iter().flatten().enumerate();
+            let (place, (_, seen)) = queue.find(|(_, (owner, _))| *owner == spot.owner)?;
+            *seen = now;
+            Some(place + 1)
         };
-        spots.into_iter().filter(|spot| is_gone(spot)).collect()
+        spots.into_iter().map(|spot| (spot.clone(), place(&spot))).collect()
     }
 }
 
@@ -441,6 +445,11 @@ impl OwnedTake {
     /// Whether it stands in the queue of a fair lock if it is not granted.
     pub(super) fn queues(&self) -> bool {
         self.queue.is_some()
+    }
+
+    /// Whether its waiter wants to know of every change of its place there.
+    pub(super) fn is_watched(&self) -> bool {
+        self.queue.is_some_and(|queue| queue.watched)
     }
 
     /// Whether it leaves a flag that a writer waits if it is not granted.

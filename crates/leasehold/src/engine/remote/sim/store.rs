@@ -1,6 +1,6 @@
 //! The simulated service as a client sees it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 use std::time::Duration;
@@ -76,7 +76,18 @@ struct Listening {
     /// There is no connection for messages.
     is_deaf: bool,
     /// Waiters that may have left something on the server: a place in the queue of a fair lock, a flag that a writer waits.
-    places: BTreeSet<Spot>,
+    /// With the place of those that want to know every change of it, as far as it is known.
+    places: BTreeMap<Spot, Option<usize>>,
+}
+
+impl Listening {
+    /// Notes the place of a waiter, and tells whether it has to look: it has none, or wants to know of every change. One that
+    /// has none adds itself by its next try.
+    fn moved(&mut self, spot: &Spot, place: Option<usize>) -> bool {
+        let Some(place) = place else { return self.places.remove(spot).is_some() };
+        let Some(Some(known)) = self.places.get_mut(spot) else { return false };
+        std::mem::replace(known, place) != place
+    }
 }
 
 /// What comes unasked.
@@ -196,6 +207,21 @@ impl SimStore {
         }
     }
 
+    /// What lowers a hold. Its waiter has left the queue of a fair lock, if it was there.
+    fn lowering(
+        &self,
+        spot: &Spot,
+        to: u32,
+    ) -> impl FnOnce(&SimServer) -> Result<Given, Failure> + Send + use<> {
+        let (of, client) = (spot.clone(), Arc::clone(&self.client));
+        move |server| {
+            if of.target.kind == Kind::Fair {
+                client.state().places.remove(&of);
+            }
+            Ok(server.lower(&of, to))
+        }
+    }
+
     /// Connects to a shard, and again whenever that connection has broken.
     async fn keep_connected(&self, shard: Shard) {
         loop {
@@ -283,17 +309,16 @@ impl SimStore {
     async fn beat(&self) {
         loop {
             env::sleep_for(HEARTBEAT).await;
-            let places: Vec<_> = self.client.state().places.iter().cloned().collect();
+            let places: Vec<_> = self.client.state().places.keys().cloned().collect();
             for shard in all_shards() {
                 let is_here =
                     |spot: &&Spot| spot.target.kind == Kind::Fair && self.shard(&spot.target) == shard;
                 let spots: Vec<_> = places.iter().filter(is_here).cloned().collect();
                 let Some(first) = spots.first() else { continue };
                 let (client, events) = (Arc::clone(&self.client), Weak::clone(&self.events));
-                let done = move |gone: Result<Vec<Spot>, StoreError>| {
-                    // It adds itself by its next try.
-                    for spot in gone.unwrap_or_default() {
-                        if client.state().places.remove(&spot) {
+                let done = move |beaten: Result<Vec<(Spot, Option<usize>)>, StoreError>| {
+                    for (spot, place) in beaten.unwrap_or_default() {
+                        if client.state().moved(&spot, place) {
                             report(&events, |events| events.look(&spot));
                         }
                     }
@@ -364,10 +389,17 @@ impl Store for SimStore {
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let take = OwnedTake::new(take);
         if take.queues() || take.flags() {
-            self.client.state().places.insert(take.spot.clone());
+            let place = take.is_watched().then_some(0);
+            self.client.state().places.entry(take.spot.clone()).or_insert(place);
         }
-        let target = take.spot.target.clone();
-        self.request(&target, done, move |server| server.take(&take));
+        let (target, client) = (take.spot.target.clone(), Arc::clone(&self.client));
+        self.request(&target, done, move |server| {
+            let taken = server.take(&take);
+            if let Ok(Taken::Granted(_)) = taken {
+                client.state().places.remove(&take.spot);
+            }
+            taken
+        });
     }
 
     fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
@@ -382,14 +414,12 @@ impl Store for SimStore {
     }
 
     fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
-        let of = spot.clone();
-        self.request(&spot.target, done, move |server| Ok(server.lower(&of, to)));
+        self.request(&spot.target, done, self.lowering(spot, to));
     }
 
     fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
         let link = self.client.state().links.get(&self.shard(&spot.target)).cloned();
-        let of = spot.clone();
-        let job = Request::new(done, move |server: &SimServer| Ok(server.lower(&of, to)));
+        let job = Request::new(done, self.lowering(spot, to));
         link.is_some_and(|link| link.send(Box::new(job)).is_none())
     }
 
@@ -457,8 +487,8 @@ impl Store for SimStore {
     }
 
     fn left(&self, spot: &Spot) -> Option<Duration> {
-        let is_left =
-            matches!(spot.target.kind, Kind::Fair | Kind::Write) && self.client.state().places.remove(spot);
+        let is_left = matches!(spot.target.kind, Kind::Fair | Kind::Write)
+            && self.client.state().places.remove(spot).is_some();
         if is_left && spot.target.kind == Kind::Write {
             // Without it the flag goes by itself, a little later.
             let of = spot.clone();
