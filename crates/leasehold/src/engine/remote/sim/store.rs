@@ -117,11 +117,11 @@ impl Listener {
     }
 
     pub(super) fn add_place(&self, spot: &Spot) {
-        self.state().places.insert(spot.clone());
+        self.state().places.insert(spot.clone(), None);
     }
 
     pub(super) fn remove_place(&self, spot: &Spot) -> bool {
-        self.state().places.remove(spot)
+        self.state().places.remove(spot).is_some()
     }
 
     pub(super) fn link(&self, shard: Shard) -> Option<Link> {
