@@ -67,6 +67,7 @@ async fn a_session_that_cannot_be_kept_ends_all_its_holds_before_the_server_does
     let next = soon("another client gets it", other.lock("a").acquire().into_future()).await.unwrap();
     assert!(begun.elapsed() >= SESSION - SECOND * 4);
     next.release().await.unwrap();
+    sleep(SECOND * 4).await;
     assert!(
         soon("so does the first, in a new session", client.lock("a").acquire().into_future())
             .await
@@ -146,8 +147,7 @@ async fn an_undo_of_one_owner_leaves_the_hold_of_another_alone() {
         for polls in 1..5 {
             // It is dropped with its request under way, and another owner asks at once.
             let cut = crate::cut::cut_off(crate::cut::Cut::After(polls), lock.acquire().into_future());
-            let (dropped, guard) = tokio::join!(cut, lock.acquire().into_future());
-            drop(dropped);
+            let (_, guard) = tokio::join!(async { drop(cut.await) }, lock.acquire().into_future());
             let guard = guard.unwrap();
             sleep(SECOND).await;
             assert!(guard.is_held());
@@ -170,7 +170,9 @@ async fn a_re_entry_is_counted_by_the_client() {
         assert_eq!(inner.release().await.unwrap().holds_left, 1);
         simulation.clear();
         drop(outer);
-        soon("it is free", connect(&simulation).await.lock(NAME).acquire().into_future()).await.unwrap();
+        let free =
+            soon("it is free", connect(&simulation).await.lock(NAME).acquire().into_future()).await.unwrap();
+        free.release().await.unwrap();
     }
 }
 
@@ -180,10 +182,11 @@ async fn a_waiter_is_woken_by_its_place_or_its_blocked_call() {
         simulation.latency(LATENCY);
         let clients: [Client; 3] =
             [connect(&simulation).await, connect(&simulation).await, connect(&simulation).await];
-        let mut guard = clients[0].lock(NAME).acquire().await.unwrap();
+        let lock = |client: &Client| client.lock(NAME).local_handover(false);
+        let mut guard = lock(&clients[0]).acquire().await.unwrap();
         let mut waiters = Vec::new();
         for client in clients[1..].iter().chain(&clients[1..]) {
-            waiters.push(tokio::spawn(client.lock(NAME).acquire().into_future()));
+            waiters.push(tokio::spawn(lock(client).acquire().into_future()));
             sleep(LATENCY * 10).await;
         }
         for waiter in waiters {
