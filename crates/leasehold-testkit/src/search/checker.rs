@@ -146,9 +146,13 @@ impl Checker {
 
     /// A guard may last so long from now on.
     pub(super) fn may_last(&self, grant: &Grant, length: Duration) {
-        let mut lease = grant.lease.lock().unwrap_or_else(PoisonError::into_inner);
-        *lease = length.max(*lease);
-        self.state().limits.lease(grant.identity, Instant::now(), length);
+        let mut state = self.state();
+        state.limits.lease(grant.identity, Instant::now(), length);
+        // They are one hold.
+        for same in state.grants.iter().filter(|other| other.identity == grant.identity) {
+            let mut lease = same.lease.lock().unwrap_or_else(PoisonError::into_inner);
+            *lease = length.max(*lease);
+        }
     }
 
     /// An identity that nothing else has.
@@ -179,7 +183,6 @@ impl Checker {
     ) -> Arc<Grant> {
         let (lost, token) = (held.lost(), held.token());
         let (unwatched, given_back) = oneshot::channel();
-        let lease = Mutex::new(asked.lease.unwrap_or(asked.watchdog));
         let (held, unwatched) = (Mutex::new(Some(held)), Mutex::new(Some(unwatched)));
         let new;
         let (there, older) = {
@@ -188,7 +191,9 @@ impl Checker {
             state.limits.asked(identity, asked);
             // Who enters again has what was there before.
             let same = state.grants.iter().filter(|grant| grant.identity == identity);
-            let first = same.map(|grant| grant.asked).fold(asked.at, Instant::min);
+            let first = same.clone().map(|grant| grant.asked).fold(asked.at, Instant::min);
+            let lease = asked.lease.unwrap_or(asked.watchdog);
+            let lease = Mutex::new(same.map(|grant| grant.lease()).fold(lease, Duration::max));
             let (at, watchdog) = (Instant::now(), asked.watchdog);
             new =
                 Arc::new(Grant { who, thing, identity, asked: first, at, watchdog, lease, held, unwatched });

@@ -313,14 +313,15 @@ impl World {
         self.operate(who, what, self.outage_limit, Manner::Whole, work, |done| format!("{done:?}")).await;
     }
 
-    /// Shuts a client down.
-    pub(super) async fn shut_down(&self, who: Who, grace: Duration) {
+    /// Shuts a client down, and tells how many locks are left to run out.
+    pub(super) async fn shut_down(&self, who: Who, grace: Duration) -> Option<usize> {
         let work = self.clients[who.client].shutdown(grace);
         let what = format!("shutdown, grace {grace:?}");
         let done = self.operate(who, &what, grace, Manner::Whole, work, |done| format!("{done:?}")).await;
-        if done.is_some() {
+        done.map(|done| {
             self.checker.shut_down(who.client);
-        }
+            done.left_to_expire
+        })
     }
 
     /// Waits until a client has a connection.

@@ -127,7 +127,11 @@ async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<Stri
 async fn end(world: &Arc<World>, field: &Field) {
     for client in 0..CLIENTS {
         let (of, who) = (Arc::clone(world), Who { client, task: usize::MAX });
-        field.run(client, async move { of.shut_down(who, Duration::ZERO).await }).await;
+        let left = field.run(client, async move { of.shut_down(who, Duration::ZERO).await }).await;
+        if let Some(left @ 1..) = left {
+            let what = format!("client {client} keeps {left} holds without a guard");
+            world.checker.violation(Invariant::Left, what);
+        }
     }
     world.remove().await;
     let left = field.names();

@@ -207,18 +207,15 @@ impl SimStore {
         }
     }
 
-    /// What lowers a hold. Its waiter has left the queue of a fair lock, if it was there.
-    fn lowering(
-        &self,
-        spot: &Spot,
-        to: u32,
-    ) -> impl FnOnce(&SimServer) -> Result<Given, Failure> + Send + use<> {
+    /// The outcome of what lowers a hold: its waiter has left the queue of a fair lock. The reply to its last try may have been
+    /// read after it had gone.
+    fn lowered(&self, spot: &Spot, done: impl Done<Given>) -> impl Done<Given> {
         let (of, client) = (spot.clone(), Arc::clone(&self.client));
-        move |server| {
-            if of.target.kind == Kind::Fair {
+        move |given: Result<Given, StoreError>| {
+            if given.is_ok() && of.target.kind == Kind::Fair {
                 client.state().places.remove(&of);
             }
-            Ok(server.lower(&of, to))
+            done.done(given);
         }
     }
 
@@ -252,19 +249,28 @@ impl SimStore {
     }
 
     async fn deliver(&self, mut messages: UnboundedReceiver<Message>) {
-        while let Some(message) = messages.recv().await {
+        while let Some(first) = messages.recv().await {
+            // They are on their way together.
+            let others = messages.len();
             let latency = self.server.faults().latency;
             if !latency.is_zero() {
                 env::sleep_for(latency).await;
             }
-            match message {
-                Message::Watching(topic) => self.begin_watching(vec![topic]),
-                Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
-                Message::Revoked(target) => {
-                    report(&self.events, |events| events.revoked(&target, Loss::Gone));
+            self.read(first).await;
+            for _ in 0..others {
+                if let Ok(message) = messages.try_recv() {
+                    self.read(message).await;
                 }
-                Message::Broken => self.listen_again().await,
             }
+        }
+    }
+
+    async fn read(&self, message: Message) {
+        match message {
+            Message::Watching(topic) => self.begin_watching(vec![topic]),
+            Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
+            Message::Revoked(target) => report(&self.events, |events| events.revoked(&target, Loss::Gone)),
+            Message::Broken => self.listen_again().await,
         }
     }
 
@@ -388,18 +394,21 @@ impl Store for SimStore {
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let take = OwnedTake::new(take);
-        if take.queues() || take.flags() {
-            let place = take.is_watched().then_some(0);
-            self.client.state().places.entry(take.spot.clone()).or_insert(place);
+        if take.flags() {
+            self.client.state().places.insert(take.spot.clone(), None);
         }
-        let (target, client) = (take.spot.target.clone(), Arc::clone(&self.client));
-        self.request(&target, done, move |server| {
-            let taken = server.take(&take);
-            if let Ok(Taken::Granted(_)) = taken {
-                client.state().places.remove(&take.spot);
+        let (spot, client) = (take.spot.clone(), Arc::clone(&self.client));
+        let (queues, place) = (take.queues(), take.is_watched().then_some(0));
+        let noted = move |taken: Result<Taken, StoreError>| {
+            match &taken {
+                Ok(Taken::Granted(_)) => drop(client.state().places.remove(&spot)),
+                Ok(Taken::Busy(_)) if queues => drop(client.state().places.entry(spot).or_insert(place)),
+                _ => {}
             }
-            taken
-        });
+            done.done(taken);
+        };
+        let target = take.spot.target.clone();
+        self.request(&target, noted, move |server| server.take(&take));
     }
 
     fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
@@ -414,12 +423,14 @@ impl Store for SimStore {
     }
 
     fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
-        self.request(&spot.target, done, self.lowering(spot, to));
+        let of = spot.clone();
+        self.request(&spot.target, self.lowered(spot, done), move |server| Ok(server.lower(&of, to)));
     }
 
     fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
         let link = self.client.state().links.get(&self.shard(&spot.target)).cloned();
-        let job = Request::new(done, self.lowering(spot, to));
+        let of = spot.clone();
+        let job = Request::new(self.lowered(spot, done), move |server: &SimServer| Ok(server.lower(&of, to)));
         link.is_some_and(|link| link.send(Box::new(job)).is_none())
     }
 
