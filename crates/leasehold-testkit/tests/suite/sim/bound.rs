@@ -65,7 +65,7 @@ async fn a_session_that_cannot_be_kept_ends_all_its_holds_before_the_server_does
     simulation.clear();
     let other = connect(&simulation).await;
     let next = soon("another client gets it", other.lock("a").acquire().into_future()).await.unwrap();
-    assert!(begun.elapsed() >= SESSION - SECOND * 4);
+    assert!(begun.elapsed() + SECOND * 4 >= SESSION);
     next.release().await.unwrap();
     sleep(SECOND * 4).await;
     assert!(
@@ -91,7 +91,7 @@ async fn a_connection_that_breaks_takes_its_holds_with_it_at_once() {
     assert!(cut.elapsed() + MILLISECOND >= UNNOTICED);
     drop(guard);
     sleep(SECOND).await;
-    assert!(next.is_held() && !client.lock(NAME).try_acquire().await.unwrap().is_some());
+    assert!(next.is_held() && client.lock(NAME).try_acquire().await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,7 +147,7 @@ async fn an_undo_of_one_owner_leaves_the_hold_of_another_alone() {
         for polls in 1..5 {
             // It is dropped with its request under way, and another owner asks at once.
             let cut = crate::cut::cut_off(crate::cut::Cut::After(polls), lock.acquire().into_future());
-            let (_, guard) = tokio::join!(async { drop(cut.await) }, lock.acquire().into_future());
+            let ((), guard) = tokio::join!(async { drop(cut.await) }, lock.acquire().into_future());
             let guard = guard.unwrap();
             sleep(SECOND).await;
             assert!(guard.is_held());
