@@ -29,7 +29,7 @@ pub trait Backend: Send + Sync {
     /// of an engine that [lacks](Backend::lacks) [`REMOVAL`].
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()>;
 
-    /// What the engine does not have, in the words of [`Invalid::Unsupported`](leasehold::Invalid::Unsupported). A case that
+    /// What the engine does not have, in the words of [`Invalid::Unsupported`]. A case that
     /// needs one of these is not for this engine; any other refusal fails the case.
     fn lacks(&self) -> &'static [&'static str] {
         &[]
