@@ -139,6 +139,20 @@ async fn owners_of_one_client_exclude_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_crowd_of_tries_that_fail_at_once_needs_no_stack() {
+    let simulation = Simulation::connections();
+    simulation.latency(LATENCY);
+    let client = connect(&simulation).await;
+    let lock = client.lock(NAME).local_handover(false);
+    let mut tries = JoinSet::new();
+    for _ in 0..20_000 {
+        tries.spawn(lock.try_acquire().into_future());
+    }
+    let granted = tries.join_all().await.into_iter().filter(|tried| tried.as_ref().unwrap().is_some());
+    assert_eq!(granted.count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_undo_of_one_owner_leaves_the_hold_of_another_alone() {
     for simulation in services() {
         simulation.latency(LATENCY);

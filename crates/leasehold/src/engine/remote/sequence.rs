@@ -14,13 +14,48 @@ use crate::engine::Spot;
 #[derive(Default)]
 pub(super) struct Sequence {
     // Invariant: a key is here as long as a step under it is not over. Steps begin when the mutex is free.
-    waiting: Mutex<HashMap<Topic, VecDeque<Step>>>,
+    waiting: Mutex<HashMap<Topic, Steps>>,
+}
+
+/// The steps behind the one that is not over.
+#[derive(Default)]
+struct Steps {
+    waiting: VecDeque<Step>,
+    /// The next step is just being begun …
+    begins: bool,
+    /// … and is over already. So a crowd of such steps is not a stack of them.
+    is_over: bool,
 }
 
 type Step = Box<dyn FnOnce() + Send>;
 
 impl Sequence {
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Topic, VecDeque<Step>>> {
+    /// Begins the next step, if there is one, and those behind it that are over at once.
+    fn go_on(&self, key: &Topic) {
+        loop {
+            let mut all = self.waiting();
+            let Some(steps) = all.get_mut(key) else { return };
+            if steps.begins {
+                steps.is_over = true;
+                return;
+            }
+            let Some(next) = steps.waiting.pop_front() else {
+                all.remove(key);
+                return;
+            };
+            steps.begins = true;
+            drop(all);
+            next();
+            let mut all = self.waiting();
+            let Some(steps) = all.get_mut(key) else { return };
+            steps.begins = false;
+            if !std::mem::take(&mut steps.is_over) {
+                return;
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<Topic, Steps>> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -33,15 +68,7 @@ pub(super) struct Over<S: Store> {
 
 impl<S: Store> Drop for Over<S> {
     fn drop(&mut self) {
-        let mut waiting = self.inner.sequence.waiting();
-        let next = waiting.get_mut(&self.key).and_then(VecDeque::pop_front);
-        if next.is_none() {
-            waiting.remove(&self.key);
-        }
-        drop(waiting);
-        if let Some(next) = next {
-            next();
-        }
+        self.inner.sequence.go_on(&self.key);
     }
 }
 
@@ -59,10 +86,10 @@ impl<S: Store> Inner<S> {
         let over = Over { inner: Arc::clone(self), key: key.clone() };
         let mut waiting = self.sequence.waiting();
         if let Some(steps) = waiting.get_mut(&key) {
-            steps.push_back(Box::new(move || step(over)));
+            steps.waiting.push_back(Box::new(move || step(over)));
             return;
         }
-        waiting.insert(key, VecDeque::new());
+        waiting.insert(key, Steps::default());
         drop(waiting);
         step(over);
     }
