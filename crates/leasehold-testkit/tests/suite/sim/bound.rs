@@ -110,6 +110,22 @@ async fn what_has_run_out_is_given_back_by_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_has_run_out_is_not_given_back_under_the_next_owner() {
+    for simulation in services() {
+        let (client, other) = (connect(&simulation).await, connect(&simulation).await);
+        let over = client.lock(NAME).acquire().lease(SECOND).await.unwrap();
+        over.lost().await;
+        // A connection has it already, and is granted it before the server hears that the first owner gives it up.
+        let next = soon("the next owner gets it", client.lock(NAME).acquire().into_future()).await.unwrap();
+        drop(over);
+        sleep(SECOND).await;
+        assert!(next.is_held() && other.lock(NAME).try_acquire().await.unwrap().is_none());
+        next.release().await.unwrap();
+        assert!(other.lock(NAME).try_acquire().await.unwrap().is_some());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn owners_of_one_client_exclude_each_other() {
     for simulation in services() {
         simulation.latency(LATENCY);
