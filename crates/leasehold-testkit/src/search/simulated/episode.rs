@@ -88,7 +88,8 @@ impl Episode {
             max_hold: [short, long],
             extend: short + length / 4,
             pause: think * 2,
-            moment: dice.one_of(&[think / 5, think, think * 4]),
+            // A grant is not renewed before its future is polled.
+            moment: dice.one_of(&[think / 5, think, think * 4]).min(watchdog / 6),
         };
         let acts_late = dice.one_in(4).then(|| dice.between(Duration::from_millis(1), LATEST));
         let usual = Usual { latency, is_doubled: dice.one_in(4), acts_late };
