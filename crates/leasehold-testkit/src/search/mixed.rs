@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 use super::ask::Ask;
 use super::checker::Grant;
 use super::faults;
-use super::held::Held;
 use super::history::Who;
 use super::manner::Manner;
 use super::servers::Servers;
@@ -259,7 +258,7 @@ impl Task {
 
     async fn release(&mut self) {
         let Some(grant) = self.pop() else { return };
-        let owner = grant.look(Held::owner).flatten();
+        let owner = grant.look(|held| self.world.owner_of(held)).flatten();
         let manner = self.manner();
         let is_settled = self.world.release(self.who, &grant, manner).await;
         let is_last = self.held.iter().all(|other| other.identity != grant.identity);

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Owner};
@@ -75,6 +76,8 @@ pub(super) struct World {
     endless: Duration,
     /// How long the clients ride through an outage at most.
     outage_limit: Duration,
+    /// Whether guards are asked for their owners. A hold whose owner was told is not passed on to another task.
+    asks_owners: AtomicBool,
     // After the clients.
     pub(super) ground: Ground,
 }
@@ -111,7 +114,27 @@ impl World {
         ground: Ground,
     ) -> Self {
         let checker = Arc::new(Checker::new(Arc::clone(&history), ground.clone()));
-        Self { clients, observer, history, checker, watchdog, endless, outage_limit, ground }
+        Self {
+            clients,
+            observer,
+            history,
+            checker,
+            watchdog,
+            endless,
+            outage_limit,
+            asks_owners: AtomicBool::new(true),
+            ground,
+        }
+    }
+
+    /// Whether guards are asked for their owners from now on.
+    pub(super) fn ask_owners(&self, asks_owners: bool) {
+        self.asks_owners.store(asks_owners, Ordering::Relaxed);
+    }
+
+    /// The owner of a grant, if guards are asked for that.
+    pub(super) fn owner_of(&self, held: &Held) -> Option<Owner> {
+        if self.asks_owners.load(Ordering::Relaxed) { held.owner() } else { None }
     }
 
     /// Makes the semaphores.
@@ -214,9 +237,9 @@ impl World {
         let (kind, parts) = (thing.kind, thing.parts);
         let what = format!("{kind:?} {parts:#b} {what}, wait {wait:?}, lease {lease:?}");
         let done = self.operate(who, &what, wait, manner, work, |done| match done {
-            Ok(held) => {
-                held.owner().map_or_else(|| "granted".to_owned(), |owner| format!("granted as {owner}"))
-            }
+            Ok(held) => self
+                .owner_of(held)
+                .map_or_else(|| "granted".to_owned(), |owner| format!("granted as {owner}")),
             Err(error) => error.to_string(),
         });
         match done.await {

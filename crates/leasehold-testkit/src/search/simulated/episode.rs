@@ -30,6 +30,8 @@ pub(super) struct Episode {
     is_stormy: bool,
     /// Whether a client is shut down.
     shuts_down: bool,
+    /// Whether guards are asked for their owners.
+    asks_owners: bool,
     dice: Dice,
 }
 
@@ -86,12 +88,13 @@ impl Episode {
             max_hold: [short, long],
             extend: short + length / 4,
             pause: think * 2,
-            moment: dice.one_of(&[think / 5, think, think * 4]),
+            // A grant is not renewed before its future is polled.
+            moment: dice.one_of(&[think / 5, think, think * 4]).min(watchdog / 6),
         };
         let acts_late = dice.one_in(4).then(|| dice.between(Duration::from_millis(1), LATEST));
         let usual = Usual { latency, is_doubled: dice.one_in(4), acts_late };
-        let shuts_down = is_last && dice.one_in(2);
-        Self { watchdog, length, tasks, pace, usual, is_stormy, shuts_down, dice: dice.fork() }
+        let (shuts_down, asks_owners) = (is_last && dice.one_in(2), dice.one_in(2));
+        Self { watchdog, length, tasks, pace, usual, is_stormy, shuts_down, asks_owners, dice: dice.fork() }
     }
 
     /// Plays it, up to the end where nothing is left.
@@ -100,6 +103,7 @@ impl Episode {
         let end = begun + self.length;
         world.history.note(format!("episode: {self:?}"));
         field.begin(self.usual);
+        world.ask_owners(self.asks_owners);
         let running = Arc::new(Running::default());
         for who in (0..CLIENTS).flat_map(|client| (0..self.tasks).map(move |task| Who { client, task })) {
             let task = Task::new(Arc::clone(world), who, self.pace, self.dice.fork());
