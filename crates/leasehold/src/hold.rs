@@ -125,7 +125,7 @@ impl Hold {
     }
 
     fn is_owner_told(&self) -> bool {
-        self.owner_told.load(Ordering::SeqCst)
+        self.owner_told.load(Ordering::SeqCst) && !mutation!("named-hold-passed-on")
     }
 
     /// Tries once to enter, for the first time or again.
@@ -137,7 +137,7 @@ impl Hold {
         let mut seat = self.sit().await;
         loop {
             seat.leave_lost_term();
-            if seat.count > 0 && entry.access == Access::Once {
+            if seat.count > 0 && entry.access == Access::Once && !mutation!("owner-enters-twice") {
                 return Err(Invalid::NotReentrant.into());
             }
             let term = seat.term.clone().or_else(|| seat.unused.take());
@@ -177,6 +177,7 @@ impl Hold {
             return Err(Invalid::NotReentrant.into());
         }
         let lease = match seat.lease {
+            Lease::Fixed(_) if mutation!("extension-taken-back") => seat.lease,
             // Nothing that was extended is taken back.
             Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
             kept @ Lease::Kept(_) => kept,
@@ -250,6 +251,7 @@ impl Hold {
             match term.claim(Bounds { lease, limit }) {
                 // A caller that takes the lock by force has had it, and is told by its guard that it is lost again.
                 Some(Loss::TakenOver | Loss::ForceUnlocked) if entry.steal => {}
+                Some(_) if mutation!("lost-grant-taken") => {}
                 Some(loss) => return unseen(loss).map(Attempt::Busy),
                 None => {}
             }
@@ -364,6 +366,7 @@ impl Hold {
         match self.shared.engine.renew(&self.spot, length).await? {
             // Renewals may have moved the deadline on since the reply was read.
             Renewed::Until(until) => term.lasts_at_least(until),
+            Renewed::Gone if mutation!("lost-hold-extended") => {}
             Renewed::Gone => term.lose(Loss::Gone),
         }
         let Some(loss) = term.loss() else { return Ok(term.remaining()) };

@@ -36,13 +36,14 @@ impl Bounds {
     #[cfg(feature = "remote")]
     pub(crate) fn length(&self, begun: Instant) -> Duration {
         let length = self.lease.length();
-        self.limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)))
+        let limit = self.limit.filter(|_| !mutation!("limit-not-kept"));
+        limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)))
     }
 
     /// Until when a hold may be trusted whose lease of `length` a server began no earlier than `begun`.
     #[cfg(feature = "remote")]
     pub(crate) fn until(&self, begun: Instant, length: Duration) -> Until {
-        let end = begun + length;
+        let end = begun + if mutation!("wrong-deadline") { length + margin(length) * 2 } else { length };
         let loss = match self.lease {
             _ if self.limit.is_some_and(|limit| limit <= end) => Loss::MaxHold,
             Lease::Kept(_) => Loss::Unreachable,
@@ -104,7 +105,7 @@ pub(crate) const PERMANENT: Duration = Duration::from_millis(922_337_203_685_477
 ///
 /// It covers what our clock and the engine's may drift apart during that time.
 pub(crate) fn margin(length: Duration) -> Duration {
-    (length / 100).max(SMALLEST_MARGIN)
+    if mutation!("no-margin") { Duration::ZERO } else { (length / 100).max(SMALLEST_MARGIN) }
 }
 
 const SMALLEST_MARGIN: Duration = Duration::from_millis(2);

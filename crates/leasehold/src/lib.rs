@@ -6,6 +6,9 @@
 )]
 #![warn(clippy::iter_over_hash_type)]
 
+#[macro_use]
+mod mutation;
+
 mod acquire;
 mod back_off;
 mod block;

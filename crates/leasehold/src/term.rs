@@ -125,7 +125,7 @@ impl Term {
     pub(crate) fn lasts_at_most(&self, at: Instant, loss: Loss) {
         let nearer = match self.judged().until {
             Until::Kept(_) => true,
-            Until::Deadline(deadline, _) => at < deadline,
+            Until::Deadline(deadline, _) => at < deadline && !mutation!("nearer-deadline-not-taken"),
         };
         if nearer {
             self.lasts(Until::Deadline(at, loss));
@@ -167,13 +167,14 @@ impl Term {
     /// Wakes those who listen for the end.
     pub(crate) fn announce(&self) {
         // Whoever begins to listen later than this looks at the state later, too.
-        if let Some(changed) = self.changed.get() {
+        if let Some(changed) = self.changed.get().filter(|_| !mutation!("loss-not-announced")) {
             changed.notify_waiters();
         }
     }
 
     fn end(&self, end: End) {
-        self.judged().end.get_or_insert(end);
+        let mut state = self.judged();
+        state.end = state.end.filter(|_| !mutation!("later-end-wins")).or(Some(end));
     }
 
     /// Whether the lock is held, by the clock, now.
@@ -243,6 +244,7 @@ impl Term {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
             && env::now() >= at
+            && !mutation!("passed-deadline-no-loss")
         {
             // Nobody needs to be told: whoever listens sleeps until this very deadline.
             state.end = Some(End::Lost(loss));

@@ -173,7 +173,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                 None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, context))).await,
             };
             let place = turn.insert(place);
-            if next == Next::Look {
+            if next == Next::Look && !mutation!("no-look-after-joining") {
                 rest.of(Box::pin(wait.listening(place))).await?;
             } else {
                 let longest = awaited.shared().engine.longest_sleep(place.spot, place.ticket);
@@ -367,7 +367,7 @@ impl<'a> Wait<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| env::now() >= deadline)
+        self.deadline.is_some_and(|deadline| env::now() >= deadline) && !mutation!("endless-wait")
     }
 
     fn waited(&self) -> Duration {
@@ -430,7 +430,9 @@ impl<'a> Turn<'a> {
 
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
-        self.shared.engine.leave(self.spot, self.ticket);
+        if !mutation!("waiter-stays-in-queue") {
+            self.shared.engine.leave(self.spot, self.ticket);
+        }
         if let Some(handover) = self.shared.engine.handover() {
             handover.settle(self.spot);
         }

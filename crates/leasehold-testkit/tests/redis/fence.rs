@@ -68,7 +68,7 @@ async fn an_engine_without_values_says_so() {
     let client = Client::connect("memory:").await.unwrap();
     let error = client.fenced_write("balance", 1, "a").await.unwrap_err();
     assert!(matches!(error, WriteError::Invalid(Invalid::Unsupported { .. })), "{error:?}");
-    assert!(error.to_string().contains("Redis"), "{error}");
+    assert!(error.to_string().contains("use redis"), "{error}");
 }
 
 #[tokio::test]

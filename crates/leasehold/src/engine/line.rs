@@ -157,7 +157,7 @@ impl Line {
         let mut wakers = Vec::new();
         let skipped = self.skipped;
         for front in self.waiters.iter_mut().filter(|waiter| waiter.is_there()) {
-            if !front.is_late(looks) {
+            if !front.is_late(looks) || mutation!("unpolled-waiter-not-skipped") {
                 break;
             }
             front.presence = Presence::Absent;
@@ -195,6 +195,7 @@ impl Line {
         let was_front = self.is_front(ticket);
         let discard = self.remove(ticket);
         let wake = match self.reserved {
+            _ if mutation!("next-waiter-not-told") => None,
             Some(_) if was_front => self.reserve_anew(),
             None if was_front && tell_next => self.hint_front(),
             _ => None,
@@ -254,7 +255,7 @@ impl Line {
     /// Whether a free lock may be taken by the waiter with this ticket, or by a caller without one.
     pub(crate) fn may_take(&self, ticket: Option<Ticket>) -> bool {
         let turn = self.turn();
-        turn.is_none() || turn == ticket
+        turn.is_none() || turn == ticket || mutation!("waiters-overtake")
     }
 
     pub(crate) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
@@ -306,7 +307,7 @@ impl Line {
     fn insert(&mut self, waiter: Waiter) {
         // Tickets are drawn before the line is locked: another waiter may have come in between.
         let place = match self.waiters.back() {
-            Some(last) if last.ticket > waiter.ticket => {
+            Some(last) if last.ticket > waiter.ticket && !mutation!("line-out-of-order") => {
                 self.waiters.partition_point(|other| other.ticket < waiter.ticket)
             }
             _ => self.waiters.len(),

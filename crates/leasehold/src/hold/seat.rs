@@ -47,7 +47,7 @@ impl Seat {
 
     /// When the engine forgets the hold by itself if nothing undoes a step that was made with this lease.
     pub(super) fn lapse(&self, lease: Lease) -> Lapse {
-        Lapse::new(lease, self.extended)
+        Lapse::new(lease, self.extended.filter(|_| !mutation!("undo-ends-with-first-lease")))
     }
 
     /// One more count, entered like this, and begun then, if anything is counted from there.
@@ -115,7 +115,7 @@ impl Seated<'_> {
         let Some(next) = handover.pass(&hold, budget, term) else { return false };
         self.term = Some(next);
         term.release();
-        true
+        !mutation!("double-hand-over")
     }
 
     pub(super) fn vacate(&mut self) {
@@ -185,6 +185,8 @@ impl Drop for Undo<'_> {
             // Before it is abandoned: a grant that arrives from now on finds its term ended, and is not kept.
             term.release();
         }
-        self.hold.abandon(self.count, self.lapse);
+        if !mutation!("dropped-step-not-undone") {
+            self.hold.abandon(self.count, self.lapse);
+        }
     }
 }

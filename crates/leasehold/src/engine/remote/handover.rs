@@ -59,7 +59,7 @@ impl Handover for LocalHandover {
         if !self.renewal.rebind(&hold.spot, &next) {
             return None;
         }
-        if is_first {
+        if is_first && !mutation!("hand-over-not-recalled") {
             self.recall_at(budget.end(), hold);
         }
         let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
@@ -91,7 +91,8 @@ impl Handover for LocalHandover {
 
     fn settle(&self, spot: &Spot) {
         let mut passing = self.passing();
-        let stranded = passing.contains_key(&spot.target) && self.queues.heirs(spot) == 0;
+        let has_heir = self.queues.heirs(spot) > 0 || mutation!("stranded-hand-over");
+        let stranded = passing.contains_key(&spot.target) && !has_heir;
         let guard = if stranded { passing.remove(&spot.target) } else { None };
         drop(passing);
         drop(guard);

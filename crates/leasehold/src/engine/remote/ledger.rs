@@ -30,7 +30,7 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(spot: Spot, shard: Shard, term: Arc<Term>, bounds: Bounds, begun: Instant) -> Self {
-        let due = begun + bounds.lease.length() / 3;
+        let due = begun + bounds.lease.length() / if mutation!("late-renewals") { 1 } else { 3 };
         Self { spot, shard, term, bounds, due, count: 1, token: None }
     }
 
@@ -110,7 +110,7 @@ impl Entry {
         if self.term.has_session() {
             return Duration::ZERO;
         }
-        let is_shared = self.spot.target.kind == Kind::Semaphore;
+        let is_shared = self.spot.target.kind == Kind::Semaphore || mutation!("untaken-grant-renewed");
         match self.term.claimed().or(is_shared.then_some(self.bounds)) {
             Some(bounds @ Bounds { lease: Lease::Kept(_), .. }) => bounds.length(begun),
             _ => Duration::ZERO,
@@ -196,7 +196,7 @@ impl Ledger {
             (is_held && before.spot == hold.spot) || before.excludes(&hold.spot)
         });
         gone.retain(|before| !Arc::ptr_eq(&before.term, &hold.term));
-        if !is_held {
+        if !is_held && !mutation!("given-up-grant-kept") {
             return gone;
         }
         self.entries = self.entries.wrapping_add(1);
@@ -243,7 +243,8 @@ impl Ledger {
 
     /// One entry, if it is still there.
     pub(super) fn entry(&self, id: Id) -> Option<&Entry> {
-        self.places.get(index(id.place)).filter(|place| place.entry == id.entry)?.hold.as_ref()
+        let is_it = |place: &&Place| place.entry == id.entry || mutation!("entry-is-its-place");
+        self.places.get(index(id.place)).filter(is_it)?.hold.as_ref()
     }
 
     /// Looks after a hold that is entered again by the time when a new lease of `length` is due; when that is.

@@ -291,7 +291,8 @@ impl Grant {
         if let Some(session) = session {
             self.hold.bind(session, self.begun);
         }
-        self.hold.term.lasts(self.hold.until(self.begun, self.length));
+        let begun = if mutation!("grant-lasts-from-reply") { env::now() } else { self.begun };
+        self.hold.term.lasts(self.hold.until(begun, self.length));
         renewal.granted(self.hold, self.steal);
     }
 }
@@ -522,7 +523,11 @@ impl<S: Store> Engine for Remote<S> {
         let hold = if from <= 1 {
             inner.queues.releasing(spot);
             // Renewal ends before the release is sent.
-            inner.renewal.forget(spot)
+            if mutation!("released-hold-renewed") {
+                inner.renewal.get(spot)
+            } else {
+                inner.renewal.forget(spot)
+            }
         } else {
             inner.renewal.get(spot)
         };
@@ -767,7 +772,9 @@ impl<S: Store> Events for Inner<S> {
 
     fn down(&self, shard: Shard) {
         self.shards.set(shard, true);
-        self.queues.wake_all(Some(shard));
+        if !mutation!("outage-not-told") {
+            self.queues.wake_all(Some(shard));
+        }
     }
 
     fn still_down(&self, shard: Shard, reason: Failure) {

@@ -202,7 +202,7 @@ impl Queues {
             return Err(Busy::default());
         }
         let retry_in = fairness.as_ref().and_then(|fairness| fairness.left(now));
-        if retry_in.is_some() {
+        if retry_in.is_some() && !mutation!("no-pause-after-release") {
             return Err(Busy { retry_in, ..Busy::default() });
         }
         line.withdraw();
@@ -336,7 +336,7 @@ impl Queues {
     /// A message has come.
     pub(super) fn freed(&self, topic: &Topic) {
         let mut wakers = Vec::new();
-        if let Some(queue) = self.state().queues.get_mut(topic) {
+        if let Some(queue) = self.state().queues.get_mut(topic).filter(|_| !mutation!("lost-wake-up")) {
             queue.hear(topic.0.kind, env::now(), &mut wakers);
         }
         wake(wakers);

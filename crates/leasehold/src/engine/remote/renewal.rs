@@ -68,7 +68,7 @@ impl Renewal {
             }
             (state.ledger.insert(hold), is_soon)
         };
-        for before in displaced {
+        for before in displaced.into_iter().filter(|_| !mutation!("displaced-hold-not-told")) {
             before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
         }
         if is_soon {
@@ -179,8 +179,10 @@ impl Renewal {
 
     /// After a gap it is not known what has become of the holds on a shard: look now.
     pub(super) fn check_all(&self, shard: Shard) {
-        self.state().ledger.put_all_off(shard, env::now());
-        self.changed.notify_one();
+        if !mutation!("no-check-after-outage") {
+            self.state().ledger.put_all_off(shard, env::now());
+            self.changed.notify_one();
+        }
     }
 
     /// What goes into the next request, and what has ended.
@@ -210,6 +212,7 @@ impl Renewal {
                 let mut state = self.state();
                 let Some(hold) = state.ledger.entry(id) else { return };
                 let is_renewed = !length.is_zero();
+                let begun = if mutation!("renewal-lasts-from-reply") { env::now() } else { begun };
                 let renewed = is_renewed.then(|| (Arc::clone(&hold.term), hold.until(begun, length)));
                 let pause = hold.pause(is_renewed);
                 state.ledger.put_off(id, begun + pause);
@@ -220,6 +223,7 @@ impl Renewal {
                 }
             }
             Verdict::TakenOver => self.lose_one(id, Loss::TakenOver),
+            Verdict::Gone if mutation!("gone-hold-not-told") => {}
             Verdict::Gone => self.lose_one(id, Loss::Gone),
         }
     }
@@ -292,6 +296,9 @@ impl<S: Store> Inner<S> {
             match outcome {
                 Ok(verdicts) => {
                     for ((id, length), verdict) in ids.into_iter().zip(lengths).zip(verdicts) {
+                        if verdict != Verdict::Held && mutation!("bad-member-fails-batch") {
+                            break;
+                        }
                         inner.renewal.judge(id, begun, length, verdict);
                     }
                 }

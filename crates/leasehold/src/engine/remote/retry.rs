@@ -136,7 +136,9 @@ impl<S: Store> Trying<S> {
                 Ok(told) => {
                     // The caller may be gone. It is done all the same.
                     let _ = answer.send(Ok(told));
-                    if was_first || !inner.retries.stale.load(Ordering::SeqCst) {
+                    let is_stale =
+                        inner.retries.stale.load(Ordering::SeqCst) && !mutation!("result-forgotten");
+                    if was_first || !is_stale {
                         let open = Open::new(inner);
                         inner.store.forget_change(&self.target, &self.change, move |_| drop(open));
                     }

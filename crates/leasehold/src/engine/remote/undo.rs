@@ -173,7 +173,7 @@ impl<S: Store> Inner<S> {
     /// before the way that this returns is dropped, so that no undo comes between.
     pub(super) fn clear_way(self: &Arc<Self>, spot: &Spot) -> Result<Way<'_>, Failure> {
         // Where steps are sent one at a time, none is while another one may have to be undone.
-        if self.undos.is_settled() || self.is_sequenced() {
+        if self.undos.is_settled() || self.is_sequenced() || mutation!("undo-behind-next-step") {
             return Ok(Way(None));
         }
         let mut state = self.undos.state();
@@ -214,12 +214,12 @@ impl<S: Store> Inner<S> {
             shard: self.store.shard(&spot.target),
             to,
             until,
-            repeat: state.haunted.get(&hold).copied(),
+            repeat: state.haunted.get(&hold).copied().filter(|_| !mutation!("undo-made-once")),
             waits: false,
             is_current: Arc::new(AtomicBool::new(true)),
         };
         // What was to be undone before still is, and for as long.
-        if let Some(before) = state.pending.get(&hold) {
+        if let Some(before) = state.pending.get(&hold).filter(|_| !mutation!("earlier-undo-forgotten")) {
             before.is_current.store(false, Ordering::SeqCst);
             pending.to = pending.to.min(before.to);
             pending.until = pending.until.max(before.until);
@@ -328,7 +328,7 @@ impl<S: Store> Inner<S> {
         // A later step may have taken care of it.
         let Some(pending) = newest else { return };
         let is_done = pause.is_none() && !pending.is_repeated();
-        if is_done || pending.is_over() {
+        if is_done || mutation!("lost-undo") || pending.is_over() {
             state.pending.remove(&hold);
             self.undos.changed(&state);
         } else {

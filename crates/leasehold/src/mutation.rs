@@ -1,0 +1,15 @@
+//! Mistakes that are made on purpose, to see whether the tests find them: `cargo xtask mutants`.
+
+/// Whether the mistake of this name is to be made here: never, and known so when it is compiled, except in a build with
+/// `--cfg leasehold_mutations`. There the environment variable `LEASEHOLD_MUTATION` says which one is.
+macro_rules! mutation {
+    ($name:literal) => {
+        cfg!(leasehold_mutations) && crate::mutation::is_chosen($name)
+    };
+}
+
+pub(crate) fn is_chosen(name: &str) -> bool {
+    static CHOSEN: std::sync::LazyLock<Option<String>> =
+        std::sync::LazyLock::new(|| std::env::var("LEASEHOLD_MUTATION").ok());
+    CHOSEN.as_deref() == Some(name)
+}
