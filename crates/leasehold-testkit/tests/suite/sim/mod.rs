@@ -3,6 +3,7 @@
 mod cancellation;
 mod end;
 mod handover;
+mod messages;
 mod order;
 mod outage;
 mod schedule;

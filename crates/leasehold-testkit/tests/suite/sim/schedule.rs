@@ -275,6 +275,38 @@ fn three_machines_in_trouble_let_no_two_in_and_leave_nothing() {
     }
 }
 
+#[test]
+fn what_many_holds_leave_after_an_outage_is_undone_in_the_same_order_each_time() {
+    let trace = || {
+        Schedule::run(5, async |schedule| {
+            let simulation = Simulation::new();
+            let (host, url) = (schedule.host(), simulation.url().to_owned());
+            let client = host.spawn(async move { connect(&url).await }).await;
+            let held = {
+                let client = client.clone();
+                host.spawn(async move {
+                    let mut held = Vec::new();
+                    for number in 0..20 {
+                        held.push(client.lock(format!("{number}")).acquire().await.unwrap());
+                        held.push(client.group_lock("g", [format!("{number}")]).acquire().await.unwrap());
+                    }
+                    held
+                })
+            };
+            let held = held.await;
+            simulation.outage();
+            sleep(SECOND).await;
+            host.spawn(async move { drop(held) }).await;
+            sleep(MILLISECOND).await;
+            simulation.clear();
+            sleep(SECOND).await;
+            assert_eq!(simulation.names(), 0);
+            schedule.trace()
+        })
+    };
+    assert_eq!(trace(), trace());
+}
+
 /// Set for a process that only says what a seed leads to.
 const ONE: &str = "LEASEHOLD_SCHEDULE_SEED";
 

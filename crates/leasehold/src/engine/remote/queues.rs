@@ -517,7 +517,7 @@ mod tests {
                 assert!(queues.poll_wake(&spot, ticket, &mut Context::from_waker(&waker)).is_pending());
             }
             wake(&queues);
-            assert_eq!(*order.lock().unwrap(), Vec::from_iter(0..50));
+            assert_eq!(*order.lock().unwrap(), (0..50).collect::<Vec<_>>());
         }
     }
 

@@ -20,6 +20,10 @@ pub(crate) struct SimFaults {
     pub(crate) lost_messages: usize,
     /// Every message comes twice.
     pub(crate) doubled_messages: bool,
+    /// No connection for messages can be had.
+    pub(crate) message_outage: bool,
+    /// Clients may not watch.
+    pub(crate) watch_denied: bool,
     /// What was under way on a connection that breaks is carried out this much later, behind the back of its client.
     pub(crate) acts_late: Option<Duration>,
 }

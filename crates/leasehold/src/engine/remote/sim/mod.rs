@@ -6,6 +6,7 @@
 
 mod faults;
 mod link;
+mod messages;
 mod server;
 mod store;
 

@@ -103,6 +103,13 @@ impl SimServer {
         }
     }
 
+    /// Breaks the connections for messages of all clients.
+    pub(crate) fn cut_messages(&self) {
+        for client in self.clients() {
+            client.cut_messages();
+        }
+    }
+
     /// Breaks the connections of all clients to one shard.
     pub(crate) fn cut_shard(&self, shard: Shard) {
         for client in self.clients() {
@@ -178,7 +185,9 @@ impl SimServer {
     }
 
     pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
-        takes.iter().for_each(|take| note("take all", &take.spot.target, Some(take.spot.owner)));
+        for OwnedTake { spot, .. } in takes {
+            note("take all", &spot.target, Some(spot.owner));
+        }
         let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.spot)).collect();
         Ok(match now(self.memory().attempt_all(&claims, None))? {
             AttemptAll::Granted(granted) => {

@@ -66,6 +66,8 @@ struct Listening {
     links: BTreeMap<Shard, Link>,
     /// And whether the server knows of it.
     topics: BTreeMap<Topic, bool>,
+    /// There is no connection for messages.
+    is_deaf: bool,
     /// Waiters that may have left something on the server: a place in the queue of a fair lock, a flag that a writer waits.
     /// With the place of those that want to know every change of it, as far as it is known.
     places: BTreeMap<Spot, Option<usize>>,
@@ -85,6 +87,8 @@ impl Listening {
 enum Message {
     Watching(Topic),
     Freed(Topic),
+    /// The connection for messages is broken.
+    Broken,
 }
 
 impl Listener {
@@ -99,7 +103,16 @@ impl Listener {
         let _ = self.messages.send(Message::Freed(topic));
     }
 
-    /// Breaks all connections of this client.
+    /// Breaks the connection for messages of this client: the server forgets what it wants.
+    pub(super) fn cut_messages(&self) {
+        let mut state = self.state();
+        if !std::mem::replace(&mut state.is_deaf, true) {
+            state.topics.values_mut().for_each(|is_known| *is_known = false);
+            let _ = self.messages.send(Message::Broken);
+        }
+    }
+
+    /// Breaks all connections for requests of this client.
     pub(super) fn cut(&self) {
         let links: Vec<_> = self.state().links.values().cloned().collect();
         links.iter().for_each(Link::cut);
@@ -192,23 +205,58 @@ impl SimStore {
             if !latency.is_zero() {
                 env::sleep_for(latency).await;
             }
-            self.read(first);
+            self.read(first).await;
             for _ in 0..others {
-                messages.try_recv().into_iter().for_each(|message| self.read(message));
+                let Ok(message) = messages.try_recv() else { break };
+                self.read(message).await;
             }
         }
     }
 
-    fn read(&self, message: Message) {
+    async fn read(&self, message: Message) {
         match message {
-            Message::Watching(topic) => {
-                let is_wanted = self.client.state().topics.get_mut(&topic).map(|known| *known = true);
-                if is_wanted.is_some() {
-                    report(&self.events, |events| events.watching(&[topic]));
-                }
-            }
+            Message::Watching(topic) => self.begin_watching(vec![topic]),
             Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
+            Message::Broken => self.listen_again().await,
         }
+    }
+
+    /// Has the server know of topics that are still wanted, if it lets the client watch.
+    fn begin_watching(&self, mut topics: Vec<Topic>) {
+        let is_denied = self.server.faults().watch_denied;
+        {
+            let mut state = self.client.state();
+            let is_deaf = state.is_deaf;
+            topics.retain(|topic| match state.topics.get_mut(topic) {
+                Some(is_known) if !is_deaf => {
+                    *is_known = !is_denied;
+                    true
+                }
+                _ => false,
+            });
+        }
+        if is_denied && !topics.is_empty() {
+            report(&self.events, |events| events.watch_denied(true));
+        } else {
+            report(&self.events, |events| events.watching(&topics));
+        }
+    }
+
+    /// Makes a new connection for messages.
+    async fn listen_again(&self) {
+        report(&self.events, |events| events.unwatched());
+        env::sleep_for(PAUSE).await;
+        while self.server.faults().message_outage {
+            env::sleep_for(PAUSE).await;
+        }
+        report(&self.events, |events| events.watch_denied(false));
+        let topics = {
+            let mut state = self.client.state();
+            state.is_deaf = false;
+            state.topics.keys().cloned().collect()
+        };
+        self.begin_watching(topics);
+        report(&self.events, |events| events.rewatched());
     }
 
     async fn beat(&self) {
@@ -351,7 +399,11 @@ impl Store for SimStore {
     }
 
     fn watch(&self, topic: &Topic) -> Watch {
-        self.client.state().topics.insert(topic.clone(), false);
+        let mut state = self.client.state();
+        state.topics.insert(topic.clone(), false);
+        if state.is_deaf {
+            return Watch::Unavailable;
+        }
         let _ = self.client.messages.send(Message::Watching(topic.clone()));
         Watch::Pending
     }

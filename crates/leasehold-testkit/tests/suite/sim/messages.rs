@@ -1,0 +1,94 @@
+//! Messages that do not come: their connection breaks, or the server does not allow it.
+
+use std::future::IntoFuture;
+
+use tokio::time::{Instant, sleep};
+
+use super::{LATENCY, MILLISECOND, NAME, SECOND, connect, granted, locks, start};
+
+/// A lock that is released while the connection for messages is broken: the waiter gets it when that is there again, long
+/// before the lease that it saw is over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_looks_when_messages_come_again() {
+    for kind in 0..5 {
+        let (simulation, holder) = start().await;
+        simulation.latency(LATENCY);
+        let client = connect(&simulation).await;
+        let held = locks(&holder)[kind].acquire().await.unwrap();
+        let waiter = tokio::spawn(locks(&client)[kind].acquire().into_future());
+        sleep(SECOND).await;
+        simulation.message_outage();
+        sleep(MILLISECOND * 100).await;
+        held.release().await.unwrap();
+        sleep(MILLISECOND * 10).await;
+        simulation.clear();
+        let begun = Instant::now();
+        granted(waiter).await.release().await.unwrap();
+        assert!(begun.elapsed() < SECOND, "{kind}: {:?}", begun.elapsed());
+        assert_eq!(simulation.names(), 0);
+    }
+}
+
+/// The waiter comes while there are no messages: it does not wait for them before it asks, and is told once they come.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_comes_without_messages_hears_of_the_next_release() {
+    let (simulation, holder) = start().await;
+    let client = connect(&simulation).await;
+    let held = holder.lock(NAME).acquire().await.unwrap();
+    simulation.message_outage();
+    sleep(SECOND).await;
+    let waiter = tokio::spawn(client.lock(NAME).acquire().into_future());
+    sleep(SECOND).await;
+    simulation.clear();
+    sleep(SECOND).await;
+    assert!(!waiter.is_finished());
+    let begun = Instant::now();
+    held.release().await.unwrap();
+    granted(waiter).await.release().await.unwrap();
+    assert!(begun.elapsed() < MILLISECOND * 100, "{:?}", begun.elapsed());
+    assert_eq!(simulation.names(), 0);
+}
+
+/// The connection breaks while a waiter waits until messages come, and stays away: the waiter asks once more all the same.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_does_not_wait_for_messages_that_cannot_come() {
+    let (simulation, holder) = start().await;
+    let client = connect(&simulation).await;
+    let held = holder.lock(NAME).acquire().await.unwrap();
+    simulation.latency(LATENCY);
+    let waiter = tokio::spawn(client.lock(NAME).acquire().into_future());
+    // The waiter has been told that the lock is held, and its wish to hear of it is on its way.
+    sleep(LATENCY * 2 + MILLISECOND * 3).await;
+    simulation.message_outage();
+    held.release().await.unwrap();
+    granted(waiter).await.release().await.unwrap();
+    assert_eq!(simulation.names(), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_may_not_listen_looks_until_it_may() {
+    let (simulation, holder) = start().await;
+    let client = connect(&simulation).await;
+    let held = holder.lock(NAME).acquire().await.unwrap();
+    simulation.deny_messages();
+    let waits = || tokio::spawn(client.lock(NAME).acquire().into_future());
+    let waiter = waits();
+    sleep(SECOND).await;
+    let begun = Instant::now();
+    held.release().await.unwrap();
+    let held = granted(waiter).await;
+    let took = begun.elapsed();
+    assert!((MILLISECOND..=MILLISECOND * 201).contains(&took), "it looks by itself: {took:?}");
+
+    simulation.clear();
+    simulation.cut_messages();
+    let waiter = waits();
+    sleep(SECOND).await;
+    let begun = Instant::now();
+    // By another client: not from task to task.
+    assert!(holder.lock(NAME).force_unlock().await.unwrap());
+    drop(held);
+    granted(waiter).await.release().await.unwrap();
+    assert!(begun.elapsed() < MILLISECOND * 10, "it is told: {:?}", begun.elapsed());
+    assert_eq!(simulation.names(), 0);
+}
