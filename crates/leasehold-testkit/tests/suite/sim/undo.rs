@@ -193,7 +193,7 @@ async fn ask_twice(simulation: &Simulation, kind: usize, clients: &[Client]) -> 
 async fn what_a_broken_connection_takes_after_the_release_is_undone() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
-        for waiter in ask_twice(&simulation, kind, &[client.clone()]).await {
+        for waiter in ask_twice(&simulation, kind, std::slice::from_ref(&client)).await {
             let guard = granted(waiter).await;
             // Some are also asked for without a message, and may have been granted before.
             sleep(SECOND).await;
