@@ -162,7 +162,7 @@ impl Checker {
         Identity(state.identities)
     }
 
-    pub(super) fn violation(&self, of: Invariant, what: impl std::fmt::Display) {
+    pub(super) fn violation(&self, of: Invariant, what: &str) {
         let what = format!("{of}: {what}");
         self.history.violation(&what);
         self.state().violations.push(what);
@@ -213,7 +213,7 @@ impl Checker {
         }
         if let (Some(older), Some(token)) = (older, token) {
             let what = format!("{token} comes after {older}: {}", new.describe());
-            self.violation(Invariant::Tokens, what);
+            self.violation(Invariant::Tokens, &what);
         }
         if thing.kind.counts() {
             self.count(thing, &there);
@@ -242,7 +242,7 @@ impl Checker {
         };
         drop(state);
         if !is_explained {
-            self.violation(Invariant::Loss, format!("{loss:?} without a cause: {}", grant.describe()));
+            self.violation(Invariant::Loss, &format!("{loss:?} without a cause: {}", grant.describe()));
         }
     }
 
@@ -254,7 +254,7 @@ impl Checker {
         let out: u32 = there.iter().filter(is_out).map(|grant| grant.thing.permits).sum();
         if out > PERMITS {
             let what = format!("{out} of {PERMITS} are out: {:?} {:#b}", thing.kind, thing.parts);
-            self.violation(Invariant::Permits, what);
+            self.violation(Invariant::Permits, &what);
         }
     }
 
@@ -271,7 +271,7 @@ impl Checker {
                 && !self.is_excused(new)
             {
                 let (new, other) = (new.describe(), other.describe());
-                self.violation(Invariant::Exclusion, format!("{new} was granted beside {other}"));
+                self.violation(Invariant::Exclusion, &format!("{new} was granted beside {other}"));
             }
         }
     }
@@ -355,7 +355,7 @@ impl Checker {
                 && self.says_held(&grant)
             {
                 let what = format!("still says held after {who} has forced it: {}", grant.describe());
-                self.violation(Invariant::Told, what);
+                self.violation(Invariant::Told, &what);
             }
         }
     }
@@ -365,7 +365,7 @@ impl Checker {
         for grant in self.all() {
             if grant.who.client == client && grant.thing.kind != Kind::Semaphore && self.says_held(&grant) {
                 let what = format!("still says held after a shutdown: {}", grant.describe());
-                self.violation(Invariant::Told, what);
+                self.violation(Invariant::Told, &what);
             }
         }
     }
@@ -387,7 +387,7 @@ impl Checker {
                 };
                 let Some(there) = asked.await else { break };
                 if held && self.says_held(&grant) && !there && !self.is_excused(&grant) {
-                    self.violation(Invariant::Truth, format!("says held and is not: {}", grant.describe()));
+                    self.violation(Invariant::Truth, &format!("says held and is not: {}", grant.describe()));
                     break;
                 }
                 let denied = matches!(loss, Some(Loss::Gone | Loss::TakenOver | Loss::ForceUnlocked));
@@ -397,7 +397,7 @@ impl Checker {
                 if begun.elapsed() > STUBBORN {
                     let loss = loss.map_or_else(String::new, |loss| format!("{loss:?}"));
                     let what = format!("was told {loss} and is held: {}", grant.describe());
-                    self.violation(Invariant::Truth, what);
+                    self.violation(Invariant::Truth, &what);
                     break;
                 }
                 sleep(STUBBORN / 10).await;

@@ -63,7 +63,7 @@ pub(super) async fn play(world: Arc<World>, servers: &Servers, setting: Setting,
         while observer.lock(thing.name()).is_locked().await != Ok(false) {
             if begun.elapsed() > GIVEN_BACK {
                 let left = format!("the vote of server {number} is left {GIVEN_BACK:?} after the end");
-                return world.checker.violation(Invariant::Left, left);
+                return world.checker.violation(Invariant::Left, &left);
             }
             sleep(Duration::from_millis(20)).await;
         }

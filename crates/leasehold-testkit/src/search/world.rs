@@ -182,7 +182,7 @@ impl World {
             most = (limit + SLACK).saturating_sub(had);
             if most.is_zero() {
                 let what = format!("{who} has not ended within {limit:?} and {SLACK:?}: {what}");
-                self.checker.violation(Invariant::Ends, what);
+                self.checker.violation(Invariant::Ends, &what);
                 return None;
             }
         };
@@ -327,7 +327,7 @@ impl World {
         if former.is_settled && matches!(done, Some(Ok(_))) {
             let owner = &former.owner;
             let what = format!("{who} has released something as {owner}, which had nothing");
-            self.checker.violation(Invariant::Owner, what);
+            self.checker.violation(Invariant::Owner, &what);
         }
     }
 
@@ -353,7 +353,7 @@ impl World {
         while self.clients[client].lock("lock:question").is_locked().await.is_err() {
             if begun.elapsed() > SLACK {
                 let what = format!("client {client} has no connection for {SLACK:?}");
-                return self.checker.violation(Invariant::Ends, what);
+                return self.checker.violation(Invariant::Ends, &what);
             }
             sleep(Duration::from_millis(2)).await;
         }
@@ -379,7 +379,7 @@ impl World {
                 }
                 Err(error) => {
                     let what = format!("the fair lock {number} cannot be had: {error}");
-                    self.checker.violation(Invariant::Stranded, what);
+                    self.checker.violation(Invariant::Stranded, &what);
                 }
             }
         }
@@ -390,7 +390,7 @@ impl World {
             }
             if begun.elapsed() > GIVEN_BACK {
                 let what = format!("{GIVEN_BACK:?} after the end: {}", left.join("; "));
-                return self.checker.violation(Invariant::Left, what);
+                return self.checker.violation(Invariant::Left, &what);
             }
             sleep(Duration::from_millis(20)).await;
         }

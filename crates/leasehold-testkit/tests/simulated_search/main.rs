@@ -48,7 +48,7 @@ impl Run {
             Some(until) => Instant::now() >= until,
             None => self.steps.load(Ordering::SeqCst) >= STEPS,
         };
-        if is_over || self.found.lock().expect("no player panics").len() >= ENOUGH {
+        if is_over || self.found.lock().expect("no panic").len() >= ENOUGH {
             return ControlFlow::Break(());
         }
         self.play(self.next.fetch_add(1, Ordering::SeqCst));
@@ -60,7 +60,7 @@ impl Run {
         self.steps.fetch_add(played.steps, Ordering::SeqCst);
         if !played.violations.is_empty() {
             println!("{played}");
-            self.found.lock().expect("no player panics").push(seed);
+            self.found.lock().expect("no panic").push(seed);
         }
     }
 }

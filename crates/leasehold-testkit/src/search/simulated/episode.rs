@@ -171,7 +171,7 @@ impl Running {
             let length = world.history.length();
             if timeout(most, self.ended.notified()).await.is_err() && world.history.length() == length {
                 let what = format!("{left} tasks wait for what is free, and have got nothing for {most:?}");
-                return world.checker.violation(Invariant::Stranded, what);
+                return world.checker.violation(Invariant::Stranded, &what);
             }
         }
     }

@@ -130,12 +130,12 @@ async fn end(world: &Arc<World>, field: &Field) {
         let left = field.run(client, async move { of.shut_down(who, Duration::ZERO).await }).await;
         if let Some(left @ 1..) = left {
             let what = format!("client {client} keeps {left} holds without a guard");
-            world.checker.violation(Invariant::Left, what);
+            world.checker.violation(Invariant::Left, &what);
         }
     }
     world.remove().await;
     let left = field.names();
     if left > 0 {
-        world.checker.violation(Invariant::Left, format!("{left} names at the end of the round"));
+        world.checker.violation(Invariant::Left, &format!("{left} names at the end of the round"));
     }
 }

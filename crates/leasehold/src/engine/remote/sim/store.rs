@@ -258,9 +258,8 @@ impl SimStore {
             }
             self.read(first).await;
             for _ in 0..others {
-                if let Ok(message) = messages.try_recv() {
-                    self.read(message).await;
-                }
+                let Ok(message) = messages.try_recv() else { break };
+                self.read(message).await;
             }
         }
     }
