@@ -306,22 +306,15 @@ impl SimServer {
         self.memory().let_go(spot);
     }
 
-    /// Waiters for fair locks are alive, and others are not. Returns their places in the queues, from one; none for a waiter that
-    /// has to look, because it has no place or the lock is free for it.
+    /// Waiters for fair locks are alive. Returns the places in their queues that they still have, from one.
     pub(super) fn beat(&self, spots: Vec<Spot>) -> Vec<(Spot, Option<usize>)> {
         let now = env::now();
-        for spot in &spots {
-            let mut state = self.state();
-            let queue = state.queues.get_mut(&spot.target).into_iter().flatten();
-            queue.filter(|(owner, _)| *owner == spot.owner).for_each(|(_, seen)| *seen = now);
-        }
-        let place = |spot: &Spot| {
-            let first = self.first_of(&spot.target)?;
-            let is_free = matches!(self.holder(&spot.target, None), Ok(Facts { holding: None, .. }));
-            let state = self.state();
-            let mut queue = state.queues.get(&spot.target)?.iter();
-            let place = queue.position(|(owner, _)| *owner == spot.owner)?;
-            (first != spot.owner || !is_free).then_some(place + 1)
+        let mut state = self.state();
+        let mut place = |spot: &Spot| {
+            let mut queue = state.queues.get_mut(&spot.target).into_iter().flatten().enumerate();
+            let (place, (_, seen)) = queue.find(|(_, (owner, _))| *owner == spot.owner)?;
+            *seen = now;
+            Some(place + 1)
         };
         spots.into_iter().map(|spot| (spot.clone(), place(&spot))).collect()
     }
