@@ -221,14 +221,12 @@ impl Ledger {
 
     /// Tells this term of the loss of a hold from now on, instead of the one before; false if the hold is not there.
     pub(super) fn rebind(&mut self, spot: &Spot, term: &Arc<Term>) -> bool {
-        let place = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)).map(|(place, _)| place);
-        let hold = place.and_then(|place| self.places[index(place)].hold.as_mut());
+        let hold = self.place_of(spot).and_then(|place| self.places[index(place)].hold.as_mut());
         hold.map(|hold| hold.term = Arc::clone(term)).is_some()
     }
 
     pub(super) fn remove(&mut self, spot: &Spot) -> Option<Entry> {
-        let place = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?.0;
-        self.clear(place)
+        self.place_of(spot).and_then(|place| self.clear(place))
     }
 
     pub(super) fn remove_all(&mut self, target: &Target) -> Vec<Entry> {
@@ -257,15 +255,14 @@ impl Ledger {
 
     /// Looks after a hold at this time.
     pub(super) fn set_due(&mut self, spot: &Spot, due: Instant) {
-        let place = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)).map(|(place, _)| place);
-        if let Some(place) = place {
+        if let Some(place) = self.place_of(spot) {
             self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
         }
     }
 
     /// Counts a hold anew, if it is there.
     pub(super) fn set_count(&mut self, spot: &Spot, count: u32) -> Option<&Entry> {
-        let (place, _) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?;
+        let place = self.place_of(spot)?;
         let hold = self.places[index(place)].hold.as_mut()?;
         hold.count = count;
         Some(hold)
@@ -352,6 +349,11 @@ impl Ledger {
         let last = self.names.get(name).copied();
         successors(last, |place| self.places[index(*place)].before)
             .filter_map(|place| Some((place, self.places[index(place)].hold.as_ref()?)))
+    }
+
+    /// Where the hold at a spot is.
+    fn place_of(&self, spot: &Spot) -> Option<u32> {
+        self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)).map(|(place, _)| place)
     }
 
     fn remove_where(&mut self, name: &Name, wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {

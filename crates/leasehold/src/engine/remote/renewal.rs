@@ -59,20 +59,11 @@ impl Renewal {
     /// caller is told: what the server does to the hold afterwards reaches its term in any case. Holds that cannot be there
     /// beside it are lost.
     pub(super) fn granted(&self, hold: Entry, taken_over: bool) {
-        let due = hold.due();
-        let (displaced, is_soon) = {
-            let mut state = self.state();
-            let is_soon = state.alarm.is_none_or(|alarm| due < alarm);
-            if is_soon {
-                state.alarm = Some(due);
-            }
-            (state.ledger.insert(hold), is_soon)
-        };
+        let (mut state, due) = (self.state(), hold.due());
+        let displaced = state.ledger.insert(hold);
+        self.set_alarm(state, due);
         for before in displaced.into_iter().filter(|_| !mutation!("displaced-hold-not-told")) {
             before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
-        }
-        if is_soon {
-            self.changed.notify_one();
         }
     }
 
@@ -80,11 +71,8 @@ impl Renewal {
     pub(super) fn reschedule(&self, spot: &Spot, length: Duration) {
         let mut state = self.state();
         let due = state.ledger.reschedule(spot, length, env::now());
-        let is_soon = due.is_some_and(|due| state.alarm.is_none_or(|alarm| due < alarm));
-        if is_soon {
-            state.alarm = due;
-            drop(state);
-            self.changed.notify_one();
+        if let Some(due) = due {
+            self.set_alarm(state, due);
         }
     }
 
@@ -92,9 +80,13 @@ impl Renewal {
     pub(super) fn ends_at(&self, spot: &Spot, end: Instant) {
         let mut state = self.state();
         state.ledger.set_due(spot, end);
-        let is_soon = state.alarm.is_none_or(|alarm| end < alarm);
-        if is_soon {
-            state.alarm = Some(end);
+        self.set_alarm(state, end);
+    }
+
+    /// Sees to it that the renewal looks no later than this.
+    fn set_alarm(&self, mut state: MutexGuard<'_, State>, due: Instant) {
+        if state.alarm.is_none_or(|alarm| due < alarm) {
+            state.alarm = Some(due);
             drop(state);
             self.changed.notify_one();
         }

@@ -31,7 +31,8 @@ pub(super) fn open(service: Service, name: &str, options: &Options) -> Opening {
     })
 }
 
-const LACKS: &[Feature] = &[
+/// What a service lacks that has plain and spin locks only.
+pub(super) const ALL_BUT_PLAIN: &[Feature] = &[
     Feature::Kind(Kind::Fair),
     Feature::Kind(Kind::SetNx),
     Feature::Kind(Kind::Read),
@@ -48,7 +49,7 @@ const LACKS: &[Feature] = &[
 ];
 
 static SESSIONS: Traits = Traits {
-    profile: &Profile { engine: "sim-sessions", lacks: LACKS },
+    profile: &Profile { engine: "sim-sessions", lacks: ALL_BUT_PLAIN },
     lease: LeaseOf::Session,
     counts: By::Client,
     owners: By::Server,
@@ -57,7 +58,7 @@ static SESSIONS: Traits = Traits {
 };
 
 static CONNECTIONS: Traits = Traits {
-    profile: &Profile { engine: "sim-connections", lacks: LACKS },
+    profile: &Profile { engine: "sim-connections", lacks: ALL_BUT_PLAIN },
     lease: LeaseOf::Session,
     counts: By::Client,
     owners: By::Client,

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+use super::bound::ALL_BUT_PLAIN;
 use crate::engine::remote::Remote;
 use crate::engine::remote::store::{
     By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Traits, Wake,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Busy, Engine, Facts, Feature, Holding, Kind, Profile, Question, Spot};
+use crate::engine::{Busy, Engine, Facts, Holding, Kind, Profile, Question, Spot};
 use crate::env;
 use crate::error::{Failure, Invalid};
 use crate::owner::OwnerId;
@@ -34,24 +35,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
     },
 };
 
-static PROFILE: Profile = Profile {
-    engine: "example",
-    lacks: &[
-        Feature::Kind(Kind::Fair),
-        Feature::Kind(Kind::SetNx),
-        Feature::Kind(Kind::Read),
-        Feature::Kind(Kind::Write),
-        Feature::Kind(Kind::Group),
-        Feature::Kind(Kind::Semaphore),
-        Feature::Kind(Kind::Permits),
-        Feature::Kind(Kind::Latch),
-        Feature::Fenced,
-        Feature::Steal,
-        Feature::ForceUnlock,
-        Feature::Upgrade,
-        Feature::FencedWrite,
-    ],
-};
+static PROFILE: Profile = Profile { engine: "example", lacks: ALL_BUT_PLAIN };
 
 static TRAITS: Traits = Traits {
     profile: &PROFILE,
