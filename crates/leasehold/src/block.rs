@@ -10,7 +10,9 @@ use crate::env::{self, Instant};
 
 /// Blocks the calling thread until `future` is done.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let bell = Arc::new(Bell::default());
+    // The thread's own, unless it is in use further up or the thread is ending. An old waker may still ring it: then
+    // the future is polled once more than needed.
+    let bell = BELL.try_with(Cell::take).ok().flatten().unwrap_or_default();
     let waker = Waker::from(Arc::clone(&bell));
     let mut context = Context::from_waker(&waker);
     // Inside a task of tokio's, its budget for that task would run out, and never be renewed while we block.
@@ -18,13 +20,18 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     loop {
         let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
         match polled {
-            Poll::Ready(output) => return output,
+            Poll::Ready(output) => {
+                let _ = BELL.try_with(|kept| kept.set(Some(bell)));
+                return output;
+            }
             Poll::Pending => bell.wait(alarm),
         }
     }
 }
 
 thread_local! {
+    /// What this thread sleeps on while it blocks, kept for the next time.
+    static BELL: Cell<Option<Arc<Bell>>> = const { Cell::new(None) };
     static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NotBlocking) };
 }
 

@@ -30,13 +30,10 @@ impl Name {
         if bytes > Invalid::LONGEST_NAME {
             return Err(Invalid::NameTooLong { bytes });
         }
-        let full =
+        let full: Arc<str> =
             if namespace.is_empty() { Arc::from(name) } else { Arc::from(format!("{namespace}{name}")) };
-        if splits_slots(&full) {
-            return Err(Invalid::NameSplitsSlots { name: full.chars().take(80).collect() });
-        }
-        if let Some(tag) = only_tag(&full) {
-            return Err(Invalid::NameIsOnlyATag { tag: tag.chars().take(80).collect() });
+        if full.bytes().any(|byte| matches!(byte, b'{' | b'}')) {
+            check_braces(&full)?;
         }
         Ok(Self { hash: HASHER.hash_one(&full), text: full })
     }
@@ -97,18 +94,23 @@ impl fmt::Display for Name {
     }
 }
 
+/// Refuses a name whose braces would set derived keys apart, or make them those of another name.
+fn check_braces(name: &str) -> Result<(), Invalid> {
+    if splits_slots(name) {
+        return Err(Invalid::NameSplitsSlots { name: name.chars().take(80).collect() });
+    }
+    match only_tag(name) {
+        Some(tag) => Err(Invalid::NameIsOnlyATag { tag: tag.chars().take(80).collect() }),
+        None => Ok(()),
+    }
+}
+
 /// Whether the key of this name and the channel derived from it would hash to different cluster slots.
 ///
 /// Redisson wraps a name in braces to derive other names from it, unless the name contains an opening brace
 /// already. The slot comes from what stands between the first `{` and the next `}`, if that is not empty.
 fn splits_slots(name: &str) -> bool {
-    if !name.bytes().any(|byte| matches!(byte, b'{' | b'}')) {
-        return false;
-    }
-    if name.contains('{') {
-        return hash_tag(name).is_none();
-    }
-    name.contains('}')
+    if name.contains('{') { hash_tag(name).is_none() } else { name.contains('}') }
 }
 
 /// The tag of a name that has nothing else. What is derived from `{x}` is what is derived from `x`, and from no other

@@ -34,7 +34,18 @@ struct State {
     /// whose future is never polled again must not be renewed.
     claimed: Option<Bounds>,
     /// The session that it needs besides, if the engine binds holds to one.
+    #[cfg(feature = "remote")]
     session: Option<Arc<Session>>,
+}
+
+impl State {
+    /// The session that the term needs, if any. Memory has none: a build without servers does not look.
+    fn session(&self) -> Option<&Arc<Session>> {
+        #[cfg(feature = "remote")]
+        return self.session.as_ref();
+        #[cfg(not(feature = "remote"))]
+        None
+    }
 }
 
 /// Until when a term lasts if nothing happens.
@@ -55,7 +66,13 @@ enum End {
 impl Term {
     /// A term that has not begun: it lasts until somebody says until when.
     pub(crate) fn new(hold: Weak<Hold>) -> Arc<Self> {
-        let state = State { until: Until::Kept(Duration::ZERO), end: None, claimed: None, session: None };
+        let state = State {
+            until: Until::Kept(Duration::ZERO),
+            end: None,
+            claimed: None,
+            #[cfg(feature = "remote")]
+            session: None,
+        };
         Arc::new(Self { hold, state: Mutex::new(state), changed: OnceLock::new() })
     }
 
@@ -84,13 +101,13 @@ impl Term {
     /// Whether it is bound to a session.
     #[cfg(feature = "remote")]
     pub(crate) fn has_session(&self) -> bool {
-        self.judged().session.is_some()
+        self.judged().session().is_some()
     }
 
     /// Whether it is bound to this session.
     #[cfg(feature = "remote")]
     pub(crate) fn is_bound_to(&self, session: &Arc<Session>) -> bool {
-        self.judged().session.as_ref().is_some_and(|of| Arc::ptr_eq(of, session))
+        self.judged().session().is_some_and(|of| Arc::ptr_eq(of, session))
     }
 
     pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
@@ -198,7 +215,7 @@ impl Term {
             (None, Until::Kept(length)) => length,
             (None, Until::Deadline(at, _)) => at.saturating_duration_since(env::now()),
         };
-        state.session.as_ref().map_or(left, |session| left.min(session.remaining()))
+        state.session().map_or(left, |session| left.min(session.remaining()))
     }
 
     /// Until when the lock is held if nothing happens.
@@ -218,7 +235,7 @@ impl Term {
             let changed = self.changed.get_or_init(Box::default).notified();
             let (end, until, session) = {
                 let state = self.judged();
-                (state.end, state.until, state.session.clone())
+                (state.end, state.until, state.session().cloned())
             };
             let deadline = match (end, until) {
                 (Some(End::Lost(loss)), _) => return loss,
@@ -249,7 +266,7 @@ impl Term {
             // Nobody needs to be told: whoever listens sleeps until this very deadline.
             state.end = Some(End::Lost(loss));
         }
-        if let (None, Some(session)) = (state.end, &state.session) {
+        if let (None, Some(session)) = (state.end, state.session()) {
             state.end = session.loss().map(End::Lost);
         }
         state

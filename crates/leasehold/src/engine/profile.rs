@@ -53,11 +53,12 @@ pub(crate) struct Profile {
 impl Profile {
     /// Checks that the engine has this, before anything is sent.
     pub(crate) fn check(&self, feature: Feature) -> Result<(), Invalid> {
-        if !self.lacks.contains(&feature) {
-            return Ok(());
-        }
+        if self.lacks.contains(&feature) { Err(self.unsupported(feature)) } else { Ok(()) }
+    }
+
+    fn unsupported(&self, feature: Feature) -> Invalid {
         let has = |other: &&Self| !other.lacks.contains(&feature);
         let can = schemes::profiles().filter(has).map(|other| other.engine).collect();
-        Err(Invalid::Unsupported { what: feature.to_string(), engine: self.engine, can })
+        Invalid::Unsupported { what: feature.to_string(), engine: self.engine, can }
     }
 }
