@@ -23,6 +23,7 @@
 //! An outage: the store reports a shard as down. Attempts fail at once, waiters are woken and decide by their own limits,
 //! undos and counter changes wait. When the shard is up again, undos are sent first, then every hold on it is checked.
 
+mod client_counts;
 mod done;
 mod fairness;
 mod handover;
@@ -46,23 +47,23 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use self::done::{Caller, caller, step};
+use self::done::{caller, step};
 use self::handover::LocalHandover;
 use self::io::{Io, IoThread};
 use self::ledger::{Entry, until};
 use self::queues::{Begun, Queues};
 use self::renewal::Renewal;
 use self::retry::{Open, Retries};
-use self::sequence::{Over, Sequence};
+use self::sequence::Sequence;
 use self::shards::Shards;
 use self::store::{
     By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic,
     Verdict, Wake,
 };
-use self::undo::{BETWEEN_TRIES, Undos, never};
+use self::undo::{Undos, never};
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Family, Handover, Kind, Profile,
-    Question, Queueing, Released, Renewed, Reply, RwOptions, Spot, Target, Ticket, line,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Family, Handover, Kind, Profile, Question,
+    Released, Renewed, Reply, Spot, Target, Ticket, line,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
@@ -335,100 +336,6 @@ impl<S: Store> Inner<S> {
         freed.inspect(|target| self.queues.unheard(target));
         Ok(Attempt::Granted(None, token))
     }
-
-    /// Enters a hold again that only the client counts.
-    fn reenter(self: &Arc<Self>, claim: &Claim) -> Reply<Attempt> {
-        let (begun, bounds) = (env::now(), Bounds { lease: claim.lease, limit: claim.limit });
-        let Some(hold) = self.renewal.set_count(claim.spot, claim.held + 1) else {
-            return Reply::now(Attempt::Gone);
-        };
-        let (length, token) = (bounds.length(begun), hold.token.filter(|_| claim.fenced));
-        let hold = Entry::new(hold.spot, hold.shard, hold.term, bounds, begun);
-        if self.store.traits().lease == LeaseOf::Session {
-            self.renewal.ends_at(claim.spot, hold.end(begun, length));
-            return Reply::now(Attempt::Granted(Some(hold.asked_until(begun, length)), token));
-        }
-        let (effects, spot, before) = (Arc::clone(self), claim.spot.clone(), claim.held);
-        let (done, reply) = step(move |verdicts: Result<Vec<Verdict>, StoreError>| {
-            let verdicts = verdicts.map_err(|error| effects.explained(hold.shard, error))?;
-            if verdicts != [Verdict::Held] {
-                effects.renewal.set_count(&spot, before);
-                return Ok(Attempt::Gone);
-            }
-            effects.renewal.reschedule(&spot, length);
-            Ok(Attempt::Granted(Some(hold.asked_until(begun, length)), token))
-        });
-        self.store.renew(claim.spot.target.kind, &[(claim.spot, length)], done);
-        reply
-    }
-
-    /// Tries when the steps before it are over.
-    fn attempt_in_turn(
-        self: &Arc<Self>,
-        claim: &Claim,
-        turn: Option<Ticket>,
-        shard: Shard,
-    ) -> Reply<Attempt> {
-        let (tell, reply) = oneshot::channel();
-        let (inner, asked) = (Arc::clone(self), Asked::new(claim));
-        self.in_turn(claim.spot, move |over: Over<S>| {
-            if let Some(busy) = inner.in_the_way(&asked.spot) {
-                // The caller may be gone.
-                let _ = tell.send(Ok(Attempt::Busy(busy)));
-                return;
-            }
-            let claim = asked.claim();
-            let grant = Grant::new(&claim, shard, env::now());
-            let take = take(&claim, grant.length, turn);
-            let effects = Arc::clone(&inner);
-            let effect = move |taken| {
-                let attempt = effects.taken(grant, false, false, taken);
-                drop(over);
-                attempt
-            };
-            inner.store.take(&take, Caller::step(effect, tell));
-        });
-        Reply::Soon(reply)
-    }
-
-    /// What keeps a claim from being sent although no waiter is before it: another owner of this client has the lock, which
-    /// the server would not notice; or an earlier step may still have to be undone.
-    fn in_the_way(&self, spot: &Spot) -> Option<Busy> {
-        let owners = self.store.traits().owners;
-        if owners == By::Client
-            && let Some(hold) = self.renewal.in_the_way(spot)
-        {
-            let retry_in = hold.term.has_deadline().then(|| hold.term.remaining());
-            return Some(Busy { retry_in, holder: Some(hold.spot.owner), position: None });
-        }
-        let is_unresolved = self.undos.concern(spot, owners);
-        is_unresolved.then(|| Busy { retry_in: Some(BETWEEN_TRIES), ..Busy::default() })
-    }
-}
-
-/// A claim that waits for its turn.
-struct Asked {
-    spot: Spot,
-    lease: Lease,
-    limit: Option<Instant>,
-    steal: bool,
-    fenced: bool,
-    queue: Option<Queueing>,
-    rw: RwOptions,
-    term: Arc<Term>,
-}
-
-impl Asked {
-    fn new(claim: &Claim) -> Self {
-        let Claim { spot, held: _, lease, limit, steal, fenced, queue, rw, term } = *claim;
-        Self { spot: spot.clone(), lease, limit, steal, fenced, queue, rw, term: Arc::clone(term) }
-    }
-
-    fn claim(&self) -> Claim<'_> {
-        let Self { spot, lease, limit, steal, fenced, queue, rw, term } = self;
-        let (lease, limit, steal, fenced, queue, rw) = (*lease, *limit, *steal, *fenced, *queue, *rw);
-        Claim { spot, held: 0, lease, limit, steal, fenced, queue, rw, term }
-    }
 }
 
 impl<S: Store> Engine for Remote<S> {
@@ -633,19 +540,11 @@ impl<S: Store> Engine for Remote<S> {
 
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
         let shard = question.target().map_or(Shard::ONLY, |target| self.inner.store.shard(target));
-        let (effects, of) = (Arc::clone(&self.inner), question.target().cloned());
+        let of = question.target().filter(|_| self.inner.store.traits().counts == By::Client).cloned();
+        let effects = Arc::clone(&self.inner);
         let (done, reply) = self.inner.answered(shard, move |mut facts: Facts| {
-            let traits = effects.store.traits();
-            if let (By::Client, Some(target), Some(holding)) = (traits.counts, of, &mut facts.holding)
-                && let Some(told) = holding.owner
-                && let Some(hold) = effects.renewal.holder(&target, |owner| {
-                    owner == told || (traits.owners == By::Client && owner.client == told.client)
-                })
-            {
-                (holding.owner, holding.count) = (Some(hold.spot.owner), hold.count);
-                if hold.term.has_session() {
-                    holding.remaining = hold.term.remaining();
-                }
+            if let (Some(target), Some(holding)) = (of, &mut facts.holding) {
+                effects.complete(&target, holding);
             }
             facts
         });

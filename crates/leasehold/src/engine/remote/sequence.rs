@@ -6,9 +6,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::Inner;
-use super::store::{By, Store, Topic};
-use crate::engine::Spot;
+use tokio::sync::oneshot;
+
+use super::done::Caller;
+use super::store::{By, Shard, Store, Topic};
+use super::undo::BETWEEN_TRIES;
+use super::{Grant, Inner, take};
+use crate::engine::{Attempt, Busy, Claim, Queueing, Reply, RwOptions, Spot, Ticket};
+use crate::env::{self, Instant};
+use crate::lease::Lease;
+use crate::term::Term;
 
 /// The steps that wait for the one before them.
 #[derive(Default)]
@@ -92,5 +99,73 @@ impl<S: Store> Inner<S> {
         waiting.insert(key, Steps::default());
         drop(waiting);
         step(over);
+    }
+
+    /// Tries when the steps before it are over.
+    pub(super) fn attempt_in_turn(
+        self: &Arc<Self>,
+        claim: &Claim,
+        turn: Option<Ticket>,
+        shard: Shard,
+    ) -> Reply<Attempt> {
+        let (tell, reply) = oneshot::channel();
+        let (inner, asked) = (Arc::clone(self), Asked::new(claim));
+        self.in_turn(claim.spot, move |over: Over<S>| {
+            if let Some(busy) = inner.in_the_way(&asked.spot) {
+                // The caller may be gone.
+                let _ = tell.send(Ok(Attempt::Busy(busy)));
+                return;
+            }
+            let claim = asked.claim();
+            let grant = Grant::new(&claim, shard, env::now());
+            let take = take(&claim, grant.length, turn);
+            let effects = Arc::clone(&inner);
+            let effect = move |taken| {
+                let attempt = effects.taken(grant, false, false, taken);
+                drop(over);
+                attempt
+            };
+            inner.store.take(&take, Caller::step(effect, tell));
+        });
+        Reply::Soon(reply)
+    }
+
+    /// What keeps a claim from being sent although no waiter is before it: another owner of this client has the lock, which
+    /// the server would not notice; or an earlier step may still have to be undone.
+    fn in_the_way(&self, spot: &Spot) -> Option<Busy> {
+        let owners = self.store.traits().owners;
+        if owners == By::Client
+            && let Some(hold) = self.renewal.in_the_way(spot)
+        {
+            let retry_in = hold.term.has_deadline().then(|| hold.term.remaining());
+            return Some(Busy { retry_in, holder: Some(hold.spot.owner), position: None });
+        }
+        let is_unresolved = self.undos.concern(spot, owners);
+        is_unresolved.then(|| Busy { retry_in: Some(BETWEEN_TRIES), ..Busy::default() })
+    }
+}
+
+/// A claim that waits for its turn.
+struct Asked {
+    spot: Spot,
+    lease: Lease,
+    limit: Option<Instant>,
+    steal: bool,
+    fenced: bool,
+    queue: Option<Queueing>,
+    rw: RwOptions,
+    term: Arc<Term>,
+}
+
+impl Asked {
+    fn new(claim: &Claim) -> Self {
+        let Claim { spot, held: _, lease, limit, steal, fenced, queue, rw, term } = *claim;
+        Self { spot: spot.clone(), lease, limit, steal, fenced, queue, rw, term: Arc::clone(term) }
+    }
+
+    fn claim(&self) -> Claim<'_> {
+        let Self { spot, lease, limit, steal, fenced, queue, rw, term } = self;
+        let (lease, limit, steal, fenced, queue, rw) = (*lease, *limit, *steal, *fenced, *queue, *rw);
+        Claim { spot, held: 0, lease, limit, steal, fenced, queue, rw, term }
     }
 }

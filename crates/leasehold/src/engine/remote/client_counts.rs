@@ -1,0 +1,52 @@
+//! Counts that only this client keeps, for stores whose server knows one hold and not how often it was entered.
+
+use std::sync::Arc;
+
+use super::Inner;
+use super::done::step;
+use super::ledger::Entry;
+use super::store::{By, LeaseOf, Store, StoreError, Verdict};
+use crate::engine::{Attempt, Claim, Holding, Reply, Target};
+use crate::env;
+use crate::lease::Bounds;
+use crate::owner::OwnerId;
+
+impl<S: Store> Inner<S> {
+    /// Enters a hold again that only the client counts.
+    pub(super) fn reenter(self: &Arc<Self>, claim: &Claim) -> Reply<Attempt> {
+        let (begun, bounds) = (env::now(), Bounds { lease: claim.lease, limit: claim.limit });
+        let Some(hold) = self.renewal.set_count(claim.spot, claim.held + 1) else {
+            return Reply::now(Attempt::Gone);
+        };
+        let (length, token) = (bounds.length(begun), hold.token.filter(|_| claim.fenced));
+        let hold = Entry::new(hold.spot, hold.shard, hold.term, bounds, begun);
+        if self.store.traits().lease == LeaseOf::Session {
+            self.renewal.ends_at(claim.spot, hold.end(begun, length));
+            return Reply::now(Attempt::Granted(Some(hold.asked_until(begun, length)), token));
+        }
+        let (effects, spot, before) = (Arc::clone(self), claim.spot.clone(), claim.held);
+        let (done, reply) = step(move |verdicts: Result<Vec<Verdict>, StoreError>| {
+            let verdicts = verdicts.map_err(|error| effects.explained(hold.shard, error))?;
+            if verdicts != [Verdict::Held] {
+                effects.renewal.set_count(&spot, before);
+                return Ok(Attempt::Gone);
+            }
+            effects.renewal.reschedule(&spot, length);
+            Ok(Attempt::Granted(Some(hold.asked_until(begun, length)), token))
+        });
+        self.store.renew(claim.spot.target.kind, &[(claim.spot, length)], done);
+        reply
+    }
+
+    /// Completes what the server says of a holder by what this client knows, if it is one of its own.
+    pub(super) fn complete(&self, target: &Target, holding: &mut Holding) {
+        let owners = self.store.traits().owners;
+        let Some(told) = holding.owner else { return };
+        let is_told = |owner: OwnerId| owner == told || (owners == By::Client && owner.client == told.client);
+        let Some(hold) = self.renewal.holder(target, is_told) else { return };
+        (holding.owner, holding.count) = (Some(hold.spot.owner), hold.count);
+        if hold.term.has_session() {
+            holding.remaining = hold.term.remaining();
+        }
+    }
+}
