@@ -6,8 +6,8 @@ mod seat;
 mod together;
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use self::budget::Budget;
@@ -21,6 +21,7 @@ use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{Bounds, Lapse, Lease, margin};
 use crate::loss::Loss;
+use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 use crate::term::Term;
 
@@ -331,7 +332,7 @@ impl Hold {
         if let Some(mut seat) = self.try_sit() {
             return seat.give_back(term);
         }
-        let mut owed = self.owed();
+        let mut owed = self.owed.lock();
         *owed = Some(Box::new(Owed { term: Arc::clone(term), before: owed.take() }));
         drop(owed);
         // Whoever sat may have got up before it was there.
@@ -339,19 +340,15 @@ impl Hold {
     }
 
     fn settle(&self) {
-        while self.owed().is_some() {
+        while self.owed.lock().is_some() {
             // Whoever sits settles when getting up.
             let Some(mut seat) = self.try_sit() else { return };
-            let mut owed = self.owed().take();
+            let mut owed = self.owed.lock().take();
             while let Some(note) = owed {
                 seat.give_back(&note.term);
                 owed = note.before;
             }
         }
-    }
-
-    fn owed(&self) -> MutexGuard<'_, Option<Box<Owed>>> {
-        self.owed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes the lease last at least `length` from now.

@@ -1,12 +1,13 @@
 //! Which hold an owner has.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::client::Shared;
 use crate::engine::{Kind, Spot, Target};
 use crate::error::Invalid;
 use crate::hold::Hold;
+use crate::mutex::Mutex;
 use crate::name::Name;
 use crate::owner::OwnerId;
 
@@ -36,7 +37,7 @@ impl HoldRegistry {
     /// [`Invalid::SetsOverlap`] if the owner has to do with some of the same values of a group.
     pub(crate) fn hold(&self, shared: &Arc<Shared>, spot: Spot) -> Result<Arc<Hold>, Invalid> {
         let target = spot.of_hold().target;
-        let mut holds = self.holds();
+        let mut holds = self.holds.lock();
         let entries = holds.entry((target.name.clone(), spot.owner)).or_default();
         let mut known = None;
         for entry in entries.iter().filter(|entry| entry.concerns(&target)) {
@@ -61,7 +62,7 @@ impl HoldRegistry {
 
     /// Forgets the holds of an owner under a name that no caller has any more.
     pub(crate) fn forget(&self, spot: &Spot) {
-        let mut holds = self.holds();
+        let mut holds = self.holds.lock();
         let key = (spot.target.name.clone(), spot.owner);
         if let Some(entries) = holds.get_mut(&key) {
             entries.retain(|entry| entry.hold.strong_count() > 0);
@@ -69,10 +70,6 @@ impl HoldRegistry {
                 holds.remove(&key);
             }
         }
-    }
-
-    fn holds(&self) -> MutexGuard<'_, HashMap<(Name, OwnerId), Vec<Entry>>> {
-        self.holds.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -34,6 +34,7 @@ mod leased_semaphore;
 mod lock;
 mod loss;
 mod multi_lock;
+mod mutex;
 mod name;
 mod operation;
 mod owner;

@@ -1,12 +1,13 @@
 //! The session of a client with a server: what is held under it lasts as long as the session does.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::env::{self, Instant};
 use crate::loss::Loss;
+use crate::mutex::Mutex;
 
 /// One session: a lease that many holds share, or a connection to which they are bound.
 ///
@@ -63,7 +64,7 @@ impl Session {
 
     /// The state after a look at the clock.
     fn judged(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if state.lost.is_none() && env::now() >= state.deadline {
             state.lost = Some(Loss::Unreachable);
         }

@@ -1,7 +1,7 @@
 //! The time that one hold lasts: until when, and how it ended.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -10,6 +10,7 @@ use crate::env::{self, Instant};
 use crate::hold::Hold;
 use crate::lease::Bounds;
 use crate::loss::Loss;
+use crate::mutex::Mutex;
 use crate::race::race;
 use crate::session::Session;
 
@@ -258,7 +259,7 @@ impl Term {
 
     /// The state after the clock has been looked at: a passed deadline is a loss, whoever notices it first.
     fn judged(&self) -> MutexGuard<'_, State> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
             && env::now() >= at
             && !mutation!("passed-deadline-no-loss")

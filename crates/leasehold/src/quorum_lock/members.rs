@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use crate::env::{self, Instant};
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
+use crate::mutex::Mutex;
 use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::race::{First, all, first, race};
@@ -145,7 +146,7 @@ impl Members {
 
     /// Judges by the clock and by what the members were told, then looks.
     fn judged<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let had_ended = state.end.is_some();
         let spent = state.judge(self.lock.quorum());
         let ends = state.end.is_some() && !had_ended;
@@ -157,10 +158,6 @@ impl Members {
             self.changed.notify_waiters();
         }
         seen
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn end(&self) -> Option<End> {
@@ -286,7 +283,7 @@ impl Members {
     fn answers(&self) -> impl Future<Output = ()> {
         poll_fn(|context| {
             // Not under the mutex: asking wakes others.
-            let mut questions = std::mem::take(&mut self.state().pending.questions);
+            let mut questions = std::mem::take(&mut self.state.lock().pending.questions);
             let mut answers = Vec::new();
             questions.retain_mut(|question| match Pin::new(question).poll(context) {
                 Poll::Ready(answer) => {
@@ -297,7 +294,7 @@ impl Members {
             });
             let is_done = questions.is_empty();
             let late = {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 if state.end.is_some() {
                     Some((questions, answers))
                 } else {

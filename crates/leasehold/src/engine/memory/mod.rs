@@ -21,8 +21,8 @@ mod tokens;
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -41,6 +41,7 @@ use super::{
 use crate::client_id::ClientId;
 use crate::env::Now;
 use crate::lease::{Lapse, Lease};
+use crate::mutex::Mutex;
 use crate::name::ByName;
 use crate::term::Term;
 
@@ -86,8 +87,9 @@ impl Memory {
     /// How many names are held or waited for.
     #[cfg(feature = "test-util")]
     pub(crate) fn names(&self) -> usize {
-        let used =
-            |shard| lock(shard).values_mut().map(|slot| usize::from(slot.waited().is_used())).sum::<usize>();
+        let used = |shard: &Mutex<Shard>| {
+            shard.lock().values_mut().map(|slot| usize::from(slot.waited().is_used())).sum::<usize>()
+        };
         self.shards.iter().map(used).sum()
     }
 
@@ -95,7 +97,7 @@ impl Memory {
     fn with<T>(&self, target: &Target, change: impl FnOnce(&mut Slot, &Now) -> (T, Aftermath)) -> T {
         let now = Now::default();
         let key = Key::new(target.kind.family(), &target.name);
-        let mut shard = lock(&self.shards[key.part_of(SHARDS)]);
+        let mut shard = self.shards[key.part_of(SHARDS)].lock();
         let (result, aftermath) = match shard.entry(key) {
             Entry::Occupied(mut entry) => {
                 let slot = entry.get_mut();
@@ -190,10 +192,6 @@ impl Memory {
             _ => None,
         }
     }
-}
-
-fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
-    shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Engine for Memory {
@@ -304,7 +302,7 @@ impl Engine for Memory {
     fn hint_all(&self) {
         let mut told = Vec::new();
         for shard in &self.shards {
-            let mut shard = lock(shard);
+            let mut shard = shard.lock();
             let lines = shard.values_mut().flat_map(|slot| slot.waited().lines());
             told.extend(lines.map(|line| (line.first_ticket(), Vec::from_iter(line.hint_all()))));
         }
@@ -321,7 +319,7 @@ impl Engine for Memory {
         let now = Now::default();
         let mut after = Vec::new();
         for shard in &self.shards {
-            lock(shard).retain(|key, slot| {
+            shard.lock().retain(|key, slot| {
                 after.extend(slot.holdable().map(|held| (key.clone(), held.retire(client, &now))));
                 !slot.waited().is_idle()
             });

@@ -1,11 +1,12 @@
 //! The engines behind `memory:NAME`, shared by all clients of the process that say the same name.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError, Weak};
+use std::sync::{Arc, LazyLock, Weak};
 
 use super::{Memory, PROFILE};
 use crate::engine::Engine;
 use crate::engine::schemes::Scheme;
+use crate::mutex::Mutex;
 use crate::url::UrlError;
 
 pub(crate) const SCHEME: Scheme = Scheme {
@@ -28,7 +29,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
 /// The engine of this name, made when the first client asks for it and gone with the last.
 pub(crate) fn shared(name: &str) -> Arc<Memory> {
     static ENGINES: LazyLock<Mutex<HashMap<String, Weak<Memory>>>> = LazyLock::new(Mutex::default);
-    let mut engines = ENGINES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut engines = ENGINES.lock();
     if let Some(engine) = engines.get(name).and_then(Weak::upgrade) {
         return engine;
     }

@@ -1,13 +1,14 @@
 //! The sweeper: a task that skips front waiters whose futures are not polled.
 
 use std::collections::BTreeSet;
-use std::sync::{Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Weak;
 
 use super::Memory;
 use crate::engine::Target;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line;
 use crate::env;
+use crate::mutex::Mutex;
 
 /// The sweep of all lines of one engine that have waiters.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Sweeper {
 
     /// Begins to sweep the line of a target.
     pub(super) fn add(&self, target: &Target) {
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         lines.targets.insert(target.clone());
         if !std::mem::replace(&mut lines.has_task, true) {
             drop(lines);
@@ -41,7 +42,7 @@ impl Sweeper {
 
     /// Looks at every line once. False if no line is left.
     fn look(&self, engine: &Memory) -> bool {
-        let mut targets = std::mem::take(&mut self.lines().targets);
+        let mut targets = std::mem::take(&mut self.lines.lock().targets);
         let mut after = Aftermath::default();
         targets.retain(|target| {
             let swept = engine.with(target, |slot, _| (slot.waited().sweep(target), Aftermath::default()));
@@ -49,7 +50,7 @@ impl Sweeper {
             after = std::mem::take(&mut after).and(swept.unwrap_or_default());
             has_waiters
         });
-        let mut lines = self.lines();
+        let mut lines = self.lines.lock();
         lines.targets.extend(targets);
         lines.has_task = !lines.targets.is_empty();
         let goes_on = lines.has_task;
@@ -57,10 +58,6 @@ impl Sweeper {
         // Last, when all is in order again: a waker is the caller's, and may panic.
         after.run();
         goes_on
-    }
-
-    fn lines(&self) -> MutexGuard<'_, Lines> {
-        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -142,7 +139,7 @@ mod tests {
                 assert!(engine.sweeper.look(&engine), "{kind:?}: it begins anew");
                 engine.leave(&spot, fourth);
                 assert!(!engine.sweeper.look(&engine));
-                assert!(engine.shards.iter().all(|shard| shard.lock().unwrap().is_empty()), "{kind:?}");
+                assert!(engine.shards.iter().all(|shard| shard.lock().is_empty()), "{kind:?}");
             }
         }
     }

@@ -13,7 +13,7 @@ mod queue_heartbeat;
 use std::collections::HashSet;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, MutexGuard, Weak};
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -30,6 +30,7 @@ use super::remote::store::{
 use super::schemes::{Options, Scheme};
 use super::{Change, Engine, Facts, Kind, Profile, Question, Queueing, Spot, Target};
 use crate::error::Failure;
+use crate::mutex::Mutex;
 use crate::name::Name;
 
 pub(crate) const SCHEME: Scheme = Scheme {
@@ -77,7 +78,7 @@ struct Parts {
 
 impl Parts {
     fn flagged(&self) -> MutexGuard<'_, HashSet<Spot>> {
-        self.flagged.lock().unwrap_or_else(PoisonError::into_inner)
+        self.flagged.lock()
     }
 }
 

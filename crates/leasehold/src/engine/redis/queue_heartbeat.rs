@@ -4,7 +4,7 @@
 //! time is over; and it learns where in the queue each stands.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -14,6 +14,7 @@ use super::{Parts, commands, decoded};
 use crate::engine::remote::store::StoreError;
 use crate::engine::{Queueing, Spot, Target};
 use crate::env::jittered;
+use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 
 /// The waiters of one client for fair locks.
@@ -42,7 +43,7 @@ type Group = (Target, Vec<(OwnerId, Duration)>);
 impl QueueHeartbeat {
     /// A waiter stands in the queue now, at this place.
     pub(super) fn add(&self, spot: &Spot, queueing: Queueing, place: usize) {
-        let before = self.waiters().insert(spot.clone(), Waiter { queueing, place });
+        let before = self.waiters.lock().insert(spot.clone(), Waiter { queueing, place });
         if before.is_none() {
             self.changed.notify_one();
         }
@@ -50,14 +51,14 @@ impl QueueHeartbeat {
 
     /// A waiter has stopped waiting; false if it had no place.
     pub(super) fn remove(&self, spot: &Spot) -> bool {
-        self.waiters().remove(spot).is_some()
+        self.waiters.lock().remove(spot).is_some()
     }
 
     /// Beats until the client is gone.
     pub(super) async fn run(&self, parts: &Arc<Parts>) {
         loop {
             let changed = self.changed.notified();
-            if self.waiters().is_empty() {
+            if self.waiters.lock().is_empty() {
                 changed.await;
                 continue;
             }
@@ -71,7 +72,7 @@ impl QueueHeartbeat {
     /// All waiters, grouped by lock, in pieces that fit into a request.
     fn batches(&self) -> Vec<Vec<Group>> {
         let mut groups: HashMap<Target, Vec<(OwnerId, Duration)>> = HashMap::new();
-        for (spot, waiter) in self.waiters().iter() {
+        for (spot, waiter) in self.waiters.lock().iter() {
             groups.entry(spot.target.clone()).or_default().push((spot.owner, waiter.queueing.wait));
         }
         let pieces = groups.into_iter().flat_map(|(target, waiters)| {
@@ -93,17 +94,13 @@ impl QueueHeartbeat {
     /// Notes a place, and tells whether its waiter has to look: it has none, or wants to know of every change. One that has
     /// none is not sent again: it may have gone before the reply to its try was read. Else it adds itself by its next try.
     fn moved(&self, spot: &Spot, place: usize) -> bool {
-        let mut waiters = self.waiters();
+        let mut waiters = self.waiters.lock();
         if place == 0 {
             return waiters.remove(spot).is_some();
         }
         let Some(waiter) = waiters.get_mut(spot) else { return false };
         let before = std::mem::replace(&mut waiter.place, place);
         waiter.queueing.watched && place != before
-    }
-
-    fn waiters(&self) -> MutexGuard<'_, HashMap<Spot, Waiter>> {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -5,7 +5,7 @@
 //! sent.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use super::io::Io;
 use super::queues::Queues;
@@ -14,6 +14,7 @@ use crate::engine::{Aftermath, Handover, Spot, Target, Ticket};
 use crate::env::{self, Instant};
 use crate::guard::Guard;
 use crate::hold::{Budget, Hold};
+use crate::mutex::Mutex;
 use crate::term::Term;
 
 /// Guards on their way from one task to the next: each is for the front waiter of its target.
@@ -43,10 +44,6 @@ impl LocalHandover {
             }
         });
     }
-
-    fn passing(&self) -> MutexGuard<'_, HashMap<Target, Guard>> {
-        self.passing.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Handover for LocalHandover {
@@ -63,7 +60,7 @@ impl Handover for LocalHandover {
             self.recall_at(budget.end(), hold);
         }
         let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
-        let lost = self.passing().insert(hold.spot.target.clone(), guard);
+        let lost = self.passing.lock().insert(hold.spot.target.clone(), guard);
         // No waiter came for it before it was lost. It is given back now that the mutex is free.
         drop(lost);
         self.queues.wake(&hold.spot);
@@ -78,7 +75,7 @@ impl Handover for LocalHandover {
     }
 
     fn take(&self, spot: &Spot, ticket: Ticket) -> Option<Guard> {
-        let mut passing = self.passing();
+        let mut passing = self.passing.lock();
         let is_held = passing.get(&spot.target).map(Guard::is_held)?;
         let inherits = if is_held { self.queues.inherits(spot, ticket) } else { None };
         let is_due = !is_held || inherits.is_some();
@@ -90,7 +87,7 @@ impl Handover for LocalHandover {
     }
 
     fn settle(&self, spot: &Spot) {
-        let mut passing = self.passing();
+        let mut passing = self.passing.lock();
         let has_heir = self.queues.heirs(spot) > 0 || mutation!("stranded-hand-over");
         let stranded = passing.contains_key(&spot.target) && !has_heir;
         let guard = if stranded { passing.remove(&spot.target) } else { None };
@@ -99,7 +96,7 @@ impl Handover for LocalHandover {
     }
 
     fn recall(&self, hold: &Arc<Hold>) {
-        let mut passing = self.passing();
+        let mut passing = self.passing.lock();
         let is_here = passing.get(&hold.spot.target).is_some_and(|guard| guard.is_of(hold));
         let guard = if is_here { passing.remove(&hold.spot.target) } else { None };
         drop(passing);

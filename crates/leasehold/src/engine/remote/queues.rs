@@ -6,8 +6,8 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ use super::store::{Shard, Topic, Watch};
 use crate::engine::line::Line;
 use crate::engine::{Aftermath, Busy, Family, Kind, Spot, Target, Ticket};
 use crate::env::{self, Instant};
+use crate::mutex::Mutex;
 
 /// Where no message may come, the front waiter of a queue tries about this often …
 const POLL: Duration = Duration::from_millis(200);
@@ -124,7 +125,7 @@ impl Queues {
         begin: impl FnOnce(&Topic) -> Begun,
     ) -> (Ticket, bool) {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let was_empty = state.queues.is_empty();
         let State { queues, polling } = &mut *state;
         let queue = match queues.entry(topic(spot)) {
@@ -151,7 +152,7 @@ impl Queues {
         loop {
             let (awaited, rings);
             {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let queue = state.queue(spot).filter(|queue| queue.watch == Watch::Pending);
                 let Some(queue) = queue.filter(|_| !self.is_denied()) else { return };
                 awaited = Arc::clone(queue.awaited.get_or_insert_default());
@@ -163,7 +164,7 @@ impl Queues {
 
     /// Ready when the waiter with this ticket should try again.
     pub(super) fn poll_wake(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(Queue { line, .. }) = state.queue(spot) else { return Poll::Ready(()) };
         let (polled, aftermath) = line.poll_hint(ticket, context);
         drop(state);
@@ -174,7 +175,7 @@ impl Queues {
     /// Leaves the queue. If this was the front waiter, the next one is woken, and tries for itself. `end` sees to a queue in
     /// which there is no waiter any more.
     pub(super) fn leave(&self, spot: &Spot, ticket: Ticket, end: impl FnOnce(&Topic)) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(Queue { line, .. }) = state.queue(spot) else { return };
         let aftermath = line.leave(ticket, spot.target.kind != Kind::Latch);
         if line.is_empty()
@@ -193,7 +194,7 @@ impl Queues {
         if self.is_empty() {
             return Ok(());
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(Queue { line, fairness, .. }) = state.queue(spot) else { return Ok(()) };
         if let Some(ticket) = ticket {
             line.came(ticket);
@@ -212,7 +213,7 @@ impl Queues {
     /// One look of the [sweep](super::Inner::keep_sweeping), which skips front waiters that do not come.
     pub(super) fn sweep(&self, is_reachable: impl Fn(Shard) -> bool) {
         let mut after = Aftermath::default();
-        for (_, Queue { line, .. }) in self.state().in_order(|_, queue| is_reachable(queue.shard)) {
+        for (_, Queue { line, .. }) in self.state.lock().in_order(|_, queue| is_reachable(queue.shard)) {
             // A front waiter that was told to leave the lock to other clients comes again by itself; or else it is late.
             let again = if line.is_reserved() { line.hint_front() } else { None };
             after = std::mem::take(&mut after).and(line.sweep().unwrap_or_default()).also_waking(again);
@@ -231,7 +232,7 @@ impl Queues {
     /// looks: at a latch all do, elsewhere the front waiter.
     pub(super) fn longest_sleep(&self, spot: &Spot, ticket: Ticket) -> Option<Duration> {
         let is_denied = self.is_denied();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let queue = state.queue(spot)?;
         let looks = queue.line.is_front(ticket) || spot.target.kind == Kind::Latch;
         if !looks || !(is_denied || queue.polls) {
@@ -248,7 +249,7 @@ impl Queues {
         if self.is_empty() {
             return 0;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(Queue { line, watch, .. }) = state.queue(spot) else { return 0 };
         if *watch == Watch::Active && line.has_heir() { line.len() } else { 0 }
     }
@@ -256,7 +257,7 @@ impl Queues {
     /// Whether it is the turn of the waiter with this ticket. If so, it leaves the line at once, and the next waiter is not
     /// woken. What has to happen after that is the caller's to run.
     pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> Option<Aftermath> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Queue { line, .. } = state.queue(spot)?;
         if !line.may_take(Some(ticket)) {
             return None;
@@ -270,7 +271,7 @@ impl Queues {
         if self.is_empty() || !matches!(spot.target.kind, Kind::Lock | Kind::SetNx) {
             return;
         }
-        if let Some(queue) = self.state().queue(spot) {
+        if let Some(queue) = self.state.lock().queue(spot) {
             queue.fairness = Some(Box::new(Fairness::until_answered(env::now())));
         }
     }
@@ -280,7 +281,7 @@ impl Queues {
         if self.is_empty() {
             return;
         }
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let paused = state.queue(spot).and_then(|queue| Some((queue.fairness.take()?, queue)));
         let Some((fairness, queue)) = paused else {
             drop(state);
@@ -305,7 +306,7 @@ impl Queues {
             return;
         }
         let mut wakers = Vec::new();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match target.kind {
             Kind::Fair => {
                 // If the first in the queue on the server is a waiter of this client, it is the one that came first.
@@ -336,7 +337,7 @@ impl Queues {
     /// A message has come.
     pub(super) fn freed(&self, topic: &Topic) {
         let mut wakers = Vec::new();
-        if let Some(queue) = self.state().queues.get_mut(topic).filter(|_| !mutation!("lost-wake-up")) {
+        if let Some(queue) = self.state.lock().queues.get_mut(topic).filter(|_| !mutation!("lost-wake-up")) {
             queue.hear(topic.0.kind, env::now(), &mut wakers);
         }
         wake(wakers);
@@ -344,14 +345,14 @@ impl Queues {
 
     /// Wakes the front waiter at this spot.
     pub(super) fn wake(&self, spot: &Spot) {
-        let waker = self.state().queue(spot).and_then(|queue| queue.line.reserve());
+        let waker = self.state.lock().queue(spot).and_then(|queue| queue.line.reserve());
         wake(waker);
     }
 
     /// Wakes every front waiter: after a gap it is not known what was missed.
     pub(super) fn wake_fronts(&self) {
         let mut wakers = Vec::new();
-        for ((target, _), queue) in self.state().in_order(|_, _| true) {
+        for ((target, _), queue) in self.state.lock().in_order(|_, _| true) {
             queue.wake(target.kind, &mut wakers);
         }
         wake(wakers);
@@ -359,7 +360,7 @@ impl Queues {
 
     /// Wakes every waiter of a shard, or of all, not only the front ones: each has a limit of its own for outages.
     pub(super) fn wake_all(&self, shard: Option<Shard>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let queues = state.in_order(|_, queue| shard.is_none_or(|shard| queue.shard == shard));
         let wakers: Vec<_> = queues.into_iter().flat_map(|(_, queue)| queue.line.hint_all()).collect();
         drop(state);
@@ -368,7 +369,7 @@ impl Queues {
 
     /// The messages of these topics come from now on.
     pub(super) fn watching(&self, topics: &[Topic]) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut awaited = Vec::new();
         for topic in topics {
             if let Some(queue) = state.queues.get_mut(topic) {
@@ -382,7 +383,7 @@ impl Queues {
 
     /// No messages come for now.
     pub(super) fn unwatched(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.queues.values_mut().for_each(|queue| queue.watch = Watch::Unavailable);
         let awaited = state.awaited();
         drop(state);
@@ -400,7 +401,7 @@ impl Queues {
         }
         self.denied.store(denied, Ordering::Relaxed);
         if denied {
-            let awaited = self.state().awaited();
+            let awaited = self.state.lock().awaited();
             ring(awaited);
         }
     }
@@ -408,7 +409,7 @@ impl Queues {
     /// How many wait for what has this name.
     #[cfg(feature = "test-util")]
     pub(super) fn waiters(&self, name: &str) -> usize {
-        let state = self.state();
+        let state = self.state.lock();
         let queues = state.queues.iter().filter(|((target, _), _)| target.name.as_str() == name);
         queues.map(|(_, queue)| queue.line.len()).sum()
     }
@@ -419,10 +420,6 @@ impl Queues {
 
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -467,8 +464,8 @@ mod tests {
         let queues = Queues::default();
         let (mut last, mut ticket) = (spot(Kind::SetNx, "none"), 0);
         for (count, shortest) in [(1, 100), (500, 100), (1_000, 200), (10_000, 2_000)] {
-            while queues.state().queues.len() < count {
-                let name = queues.state().queues.len().to_string();
+            while queues.state.lock().queues.len() < count {
+                let name = queues.state.lock().queues.len().to_string();
                 last = spot(Kind::SetNx, &name);
                 ticket = queues.join(&last, false, begin);
             }
@@ -510,7 +507,7 @@ mod tests {
 
     impl std::task::Wake for Noted {
         fn wake(self: Arc<Self>) {
-            self.1.lock().unwrap().push(self.0);
+            self.1.lock().push(self.0);
         }
     }
 
@@ -525,7 +522,7 @@ mod tests {
                 assert!(queues.poll_wake(&spot, ticket, &mut Context::from_waker(&waker)).is_pending());
             }
             wake(&queues);
-            assert_eq!(*order.lock().unwrap(), (0..50).collect::<Vec<_>>());
+            assert_eq!(*order.lock(), (0..50).collect::<Vec<_>>());
         }
     }
 

@@ -1,7 +1,7 @@
 //! What this client holds, renewed and checked in batches until it is given back or lost.
 
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore, oneshot};
@@ -15,6 +15,7 @@ use crate::engine::{Spot, Target};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::loss::Loss;
+use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 use crate::session::Session;
 use crate::term::Term;
@@ -59,7 +60,7 @@ impl Renewal {
     /// caller is told: what the server does to the hold afterwards reaches its term in any case. Holds that cannot be there
     /// beside it are lost.
     pub(super) fn granted(&self, hold: Entry, taken_over: bool) {
-        let (mut state, due) = (self.state(), hold.due());
+        let (mut state, due) = (self.state.lock(), hold.due());
         let displaced = state.ledger.insert(hold);
         self.set_alarm(state, due);
         for before in displaced.into_iter().filter(|_| !mutation!("displaced-hold-not-told")) {
@@ -69,7 +70,7 @@ impl Renewal {
 
     /// Looks after a hold that is entered again in time for a lease of `length`.
     pub(super) fn reschedule(&self, spot: &Spot, length: Duration) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let due = state.ledger.reschedule(spot, length, env::now());
         if let Some(due) = due {
             self.set_alarm(state, due);
@@ -78,7 +79,7 @@ impl Renewal {
 
     /// Ends a hold that is bound to a session at this time, unless it is moved again.
     pub(super) fn ends_at(&self, spot: &Spot, end: Instant) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.ledger.set_due(spot, end);
         self.set_alarm(state, end);
     }
@@ -94,7 +95,7 @@ impl Renewal {
 
     /// What this client holds of a target: of several, what this owner has.
     pub(super) fn holder(&self, target: &Target, is_it: impl Fn(OwnerId) -> bool) -> Option<Entry> {
-        let state = self.state();
+        let state = self.state.lock();
         let wanted = |hold: &Entry| {
             hold.term.is_held() && hold.spot.target.shares_holds_with(target) && is_it(hold.spot.owner)
         };
@@ -103,33 +104,33 @@ impl Renewal {
 
     /// Counts a hold anew; the hold, if it is there.
     pub(super) fn set_count(&self, spot: &Spot, count: u32) -> Option<Entry> {
-        self.state().ledger.set_count(spot, count).cloned()
+        self.state.lock().ledger.set_count(spot, count).cloned()
     }
 
     /// What another owner of this client holds that excludes this one.
     pub(super) fn in_the_way(&self, spot: &Spot) -> Option<Entry> {
-        let state = self.state();
+        let state = self.state.lock();
         let is_in_the_way = |hold: &Entry| hold.term.is_held() && hold.excludes(spot);
         state.ledger.find(&spot.target.name, is_in_the_way).cloned()
     }
 
     /// Stops looking after a hold.
     pub(super) fn forget(&self, spot: &Spot) -> Option<Entry> {
-        self.state().ledger.remove(spot)
+        self.state.lock().ledger.remove(spot)
     }
 
     /// Tells this term of the loss of a hold from now on, instead of the one before; false if the hold is not there.
     pub(super) fn rebind(&self, spot: &Spot, term: &Arc<Term>) -> bool {
-        self.state().ledger.rebind(spot, term)
+        self.state.lock().ledger.rebind(spot, term)
     }
 
     pub(super) fn get(&self, spot: &Spot) -> Option<Entry> {
-        self.state().ledger.get(spot).cloned()
+        self.state.lock().ledger.get(spot).cloned()
     }
 
     /// The term of a hold, by whichever handle of the same lock it was taken.
     pub(super) fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        let state = self.state();
+        let state = self.state.lock();
         let hold = state.ledger.find(&spot.target.name, |hold| {
             hold.spot.owner == spot.owner && hold.spot.target.shares_holds_with(&spot.target)
         });
@@ -141,12 +142,12 @@ impl Renewal {
         let family = spot.target.kind.family();
         let is_inside =
             |hold: &Entry| hold.spot.owner == spot.owner && hold.spot.target.kind.family() == family;
-        self.state().ledger.find(&spot.target.name, is_inside).is_some()
+        self.state.lock().ledger.find(&spot.target.name, is_inside).is_some()
     }
 
     /// What was held under the name of a target, by any owner, is gone.
     pub(super) fn lose(&self, target: &Target, loss: Loss) {
-        let all = self.state().ledger.remove_all(target);
+        let all = self.state.lock().ledger.remove_all(target);
         for lost in all {
             lost.term.lose(loss);
             self.queues.wake(&lost.spot);
@@ -155,7 +156,7 @@ impl Renewal {
 
     /// A session is lost, and all that was held under it.
     pub(super) fn lose_session(&self, session: &Arc<Session>, loss: Loss) {
-        let all = self.state().ledger.remove_session(session);
+        let all = self.state.lock().ledger.remove_session(session);
         session.lose(loss);
         for lost in all {
             self.queues.wake(&lost.spot);
@@ -164,7 +165,7 @@ impl Renewal {
 
     /// Stops looking after everything, and tells the guards. What was still held.
     pub(super) fn retire(&self) -> Vec<Entry> {
-        let all = self.state().ledger.take_all();
+        let all = self.state.lock().ledger.take_all();
         let held = all.filter(|hold| hold.term.is_held());
         held.inspect(|hold| hold.term.lose(Loss::Shutdown)).collect()
     }
@@ -172,14 +173,14 @@ impl Renewal {
     /// After a gap it is not known what has become of the holds on a shard: look now.
     pub(super) fn check_all(&self, shard: Shard) {
         if !mutation!("no-check-after-outage") {
-            self.state().ledger.put_all_off(shard, env::now());
+            self.state.lock().ledger.put_all_off(shard, env::now());
             self.changed.notify_one();
         }
     }
 
     /// What goes into the next request, and what has ended.
     fn take_due(&self) -> Batch {
-        let batch = self.state().ledger.take_due(env::now());
+        let batch = self.state.lock().ledger.take_due(env::now());
         // A caller that listens sleeps until the deadline by a clock that stands still while the machine is suspended.
         for Entry { term, spot, .. } in &batch.ended {
             term.announce();
@@ -190,7 +191,7 @@ impl Renewal {
 
     /// When the next hold is due. The alarm is set for it.
     fn next_due(&self, now: Instant) -> Option<Instant> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let due = state.ledger.next_due();
         state.alarm = due.map(|due| due.min(now + GLANCE));
         due
@@ -201,7 +202,7 @@ impl Renewal {
     fn judge(&self, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
         match verdict {
             Verdict::Held => {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 let Some(hold) = state.ledger.entry(id) else { return };
                 let is_renewed = !length.is_zero();
                 let begun = if mutation!("renewal-lasts-from-reply") { env::now() } else { begun };
@@ -221,16 +222,12 @@ impl Renewal {
     }
 
     fn lose_one(&self, id: Id, loss: Loss) {
-        let lost = self.state().ledger.remove_entry(id);
+        let lost = self.state.lock().ledger.remove_entry(id);
         if let Some(Entry { spot, term, .. }) = lost {
             tracing::warn!(lock = %spot.target, %loss, "a held lock is lost");
             term.lose(loss);
             self.queues.wake(&spot);
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

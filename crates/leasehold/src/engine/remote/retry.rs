@@ -4,7 +4,7 @@
 //! is known here, the store forgets it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{Notify, oneshot};
 
@@ -15,6 +15,7 @@ use crate::engine::{Adjust, Adjusted, Change, Reply, Target};
 use crate::env::{self, Instant, jittered};
 use crate::error::Failure;
 use crate::loss::Loss;
+use crate::mutex::Mutex;
 use crate::race::{First, race};
 
 /// The changes of one client that are under way.
@@ -87,7 +88,7 @@ impl<S: Store> Inner<S> {
                 return answer.map(Adjusted::Done);
             }
             if *progress.sent.get_or_init(|| false) {
-                let refusal = progress.refusal.lock().unwrap_or_else(PoisonError::into_inner).take();
+                let refusal = progress.refusal.lock().take();
                 let unanswered =
                     || Failure::Unavailable("no answer for as long as an outage may last".into());
                 return Err(refusal.unwrap_or_else(unanswered));
@@ -152,7 +153,7 @@ impl<S: Store> Trying<S> {
                 Err(StoreError::NotSent(_) | StoreError::Unknown(_)) => None,
             };
             if failure.is_some() {
-                *self.progress.refusal.lock().unwrap_or_else(PoisonError::into_inner) = failure;
+                *self.progress.refusal.lock() = failure;
             }
             env::sleep_for(jittered(BETWEEN_TRIES)).await;
         }

@@ -4,7 +4,7 @@
 //! of two owners of this client the second one asks when it is known whether the first one holds the lock.
 
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
@@ -15,6 +15,7 @@ use super::{Grant, Inner, take};
 use crate::engine::{Attempt, Busy, Claim, Queueing, Reply, RwOptions, Spot, Ticket};
 use crate::env::{self, Instant};
 use crate::lease::Lease;
+use crate::mutex::Mutex;
 use crate::term::Term;
 
 /// The steps that wait for the one before them.
@@ -40,7 +41,7 @@ impl Sequence {
     /// Begins the next step, if there is one, and those behind it that are over at once.
     fn go_on(&self, key: &Topic) {
         loop {
-            let mut all = self.waiting();
+            let mut all = self.waiting.lock();
             let Some(steps) = all.get_mut(key) else { return };
             if steps.begins {
                 steps.is_over = true;
@@ -53,17 +54,13 @@ impl Sequence {
             steps.begins = true;
             drop(all);
             next();
-            let mut all = self.waiting();
+            let mut all = self.waiting.lock();
             let Some(steps) = all.get_mut(key) else { return };
             steps.begins = false;
             if !std::mem::take(&mut steps.is_over) {
                 return;
             }
         }
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, HashMap<Topic, Steps>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,7 +88,7 @@ impl<S: Store> Inner<S> {
         let owner = (self.store.traits().owners == By::Server).then_some(spot.owner);
         let key = (spot.of_hold().target, owner);
         let over = Over { inner: Arc::clone(self), key: key.clone() };
-        let mut waiting = self.sequence.waiting();
+        let mut waiting = self.sequence.waiting.lock();
         if let Some(steps) = waiting.get_mut(&key) {
             steps.waiting.push_back(Box::new(move || step(over)));
             return;

@@ -2,10 +2,10 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::store::Shard;
 use crate::error::Failure;
+use crate::mutex::Mutex;
 
 /// The shards that are not reachable now, and why.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ pub(super) struct Shards {
 impl Shards {
     /// An outage of this shard has begun, or is over.
     pub(super) fn set(&self, shard: Shard, is_down: bool) {
-        let mut down = self.down();
+        let mut down = self.down.lock();
         if is_down {
             down.insert(shard, None);
         } else {
@@ -29,7 +29,7 @@ impl Shards {
 
     /// The shard could not be reached again, for this reason; false if that is the one from before.
     pub(super) fn because(&self, shard: Shard, reason: Failure) -> bool {
-        let mut down = self.down();
+        let mut down = self.down.lock();
         let Some(known) = down.get_mut(&shard) else { return false };
         let is_new = known.as_ref() != Some(&reason);
         *known = Some(reason);
@@ -38,7 +38,7 @@ impl Shards {
 
     /// Whether a request to this shard can be sent now.
     pub(super) fn is_up(&self, shard: Shard) -> bool {
-        self.count.load(Ordering::SeqCst) == 0 || !self.down().contains_key(&shard)
+        self.count.load(Ordering::SeqCst) == 0 || !self.down.lock().contains_key(&shard)
     }
 
     /// What a request to this shard comes to now, if it is not reachable.
@@ -46,7 +46,7 @@ impl Shards {
         if self.count.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        match self.down().get(&shard) {
+        match self.down.lock().get(&shard) {
             None => Ok(()),
             Some(None) => Err(Failure::Unavailable("not connected".into())),
             Some(Some(Failure::Denied(text))) => Err(Failure::Denied(format!("not connected: {text}"))),
@@ -55,9 +55,5 @@ impl Shards {
             }
             Some(Some(other)) => Err(other.clone()),
         }
-    }
-
-    fn down(&self) -> MutexGuard<'_, HashMap<Shard, Option<Failure>>> {
-        self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -16,6 +16,7 @@ use super::store::{By, Done, Given, Shard, Store, StoreError};
 use crate::engine::{Kind, Spot};
 use crate::env::{self, Instant, jittered};
 use crate::error::{Failure, Invalid};
+use crate::mutex::Mutex;
 
 /// The pending undos of one client.
 #[derive(Debug, Default)]
@@ -90,7 +91,7 @@ impl Undos {
         if self.is_settled() {
             return false;
         }
-        let (state, hold) = (self.state(), spot.of_hold());
+        let (state, hold) = (self.state.lock(), spot.of_hold());
         match owners {
             By::Server => state.pending.contains_key(&hold),
             By::Client => state.pending.keys().any(|other| other.target == hold.target),
@@ -99,7 +100,7 @@ impl Undos {
 
     /// A step has an outcome that is not known.
     pub(super) fn doubt(&self, shard: Shard, spot: &Spot) {
-        self.state().doubtful.push((shard, spot.clone()));
+        self.state.lock().doubtful.push((shard, spot.clone()));
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -111,10 +112,6 @@ impl Undos {
         if state.pending.is_empty() {
             self.settled.notify_waiters();
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -176,7 +173,7 @@ impl<S: Store> Inner<S> {
         if self.undos.is_settled() || self.is_sequenced() || mutation!("undo-behind-next-step") {
             return Ok(Way(None));
         }
-        let mut state = self.undos.state();
+        let mut state = self.undos.state.lock();
         let before = state.take_before(spot);
         let Some(shard) = before.first().map(|pending| pending.shard) else { return Ok(Way(None)) };
         let sent = before.iter().take_while(|pending| self.send_first(pending)).count();
@@ -205,7 +202,7 @@ impl<S: Store> Inner<S> {
 
     /// Sees to it that a hold has at most `to` counts, now or later, but no later than it takes to end by itself.
     pub(super) fn undo(self: &Arc<Self>, spot: &Spot, to: u32, until: Instant) {
-        let mut state = self.undos.state();
+        let mut state = self.undos.state.lock();
         state.numbers += 1;
         let hold = spot.of_hold();
         let mut pending = Pending {
@@ -240,7 +237,7 @@ impl<S: Store> Inner<S> {
         if !self.undos.is_haunted.load(Ordering::SeqCst) {
             return;
         }
-        let until = self.undos.state().haunted.get(&spot.of_hold()).copied();
+        let until = self.undos.state.lock().haunted.get(&spot.of_hold()).copied();
         if let Some(until) = until.filter(|_| self.renewal.get(spot).is_none()) {
             self.undo(spot, 0, until);
         }
@@ -251,7 +248,7 @@ impl<S: Store> Inner<S> {
     pub(super) fn resume_undos(self: &Arc<Self>, shard: Shard, stale: bool) {
         let now = env::now();
         let at_last = now + LONGEST_STALE;
-        let mut state = self.undos.state();
+        let mut state = self.undos.state.lock();
         let State { pending, doubtful, haunted, .. } = &mut *state;
         haunted.retain(|_, until| *until > now);
         let doubted = doubtful.extract_if(.., |(of, _)| *of == shard);
@@ -323,7 +320,7 @@ impl<S: Store> Inner<S> {
             Err(StoreError::NotSent(_) | StoreError::Unknown(_)) => (Some(jittered(BETWEEN_TRIES)), true),
         };
         let hold = spot.of_hold();
-        let mut state = self.undos.state();
+        let mut state = self.undos.state.lock();
         let newest = state.pending.get_mut(&hold).filter(|newest| newest.number == number);
         // A later step may have taken care of it.
         let Some(pending) = newest else { return };
@@ -345,7 +342,7 @@ impl<S: Store> Inner<S> {
 
     /// Goes on with an undo after a pause; with one that was lost only if no connection has done so since.
     fn undo_again(self: &Arc<Self>, hold: &Spot, number: u64, was_lost: bool) {
-        let mut state = self.undos.state();
+        let mut state = self.undos.state.lock();
         let newest = state.pending.get_mut(hold).filter(|newest| newest.number == number);
         let Some(pending) = newest.filter(|newest| newest.waits == was_lost) else { return };
         if was_lost && !self.shards.is_up(pending.shard) {

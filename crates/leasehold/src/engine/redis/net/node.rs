@@ -1,6 +1,6 @@
 //! One server: where requests to it are put, and its connection for commands, which is replaced when it breaks.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
@@ -12,6 +12,7 @@ use super::request::{Call, Encoding, OnReply, Request};
 use super::resp::Value;
 use crate::engine::remote::store::{Events, Shard, StoreError, report};
 use crate::error::Failure;
+use crate::mutex::Mutex;
 
 /// One server. Requests to it are put from any thread, and go out in this order.
 pub(crate) struct Node {
@@ -56,11 +57,11 @@ impl Node {
     pub(crate) fn send_source(&self, call: Call, on_reply: Box<dyn OnReply>) -> bool {
         let request = Request { call, encoding: Encoding::Source, on_reply };
         // It is flushed with what follows it.
-        self.state().pipeline.as_ref().is_some_and(|pipeline| pipeline.put(request).is_ok())
+        self.state.lock().pipeline.as_ref().is_some_and(|pipeline| pipeline.put(request).is_ok())
     }
 
     fn put(&self, request: Request) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let put = match &state.pipeline {
             Some(pipeline) => pipeline.put(request),
             None => Err(request),
@@ -88,7 +89,7 @@ impl Node {
 
     /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
     pub(crate) fn doubt(&self, silence: Duration) {
-        let pipeline = self.state().pipeline.clone();
+        let pipeline = self.state.lock().pipeline.clone();
         pipeline.inspect(|pipeline| pipeline.doubt(silence));
     }
 
@@ -112,7 +113,7 @@ impl Node {
 
     /// Sends nothing any more, and drops what has no reply yet.
     pub(crate) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let left = std::mem::replace(&mut *state, State { closed: true, ..State::default() });
         drop(state);
         drop(left);
@@ -121,7 +122,7 @@ impl Node {
 
     /// From now on there is a connection.
     fn connect(&self, link: &Link) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if !state.closed {
             state.pipeline = Some(Arc::clone(&link.pipeline));
         }
@@ -133,7 +134,7 @@ impl Node {
             // It fails when the connection has ended.
             let _ = (&mut link.ended).await;
             tracing::debug!("the connection is replaced");
-            self.state().pipeline = None;
+            self.state.lock().pipeline = None;
             stale.add(link);
             report(&self.events, |events| events.down(self.shard));
             let may_act;
@@ -167,15 +168,11 @@ impl Node {
     async fn complete_rejected(&self) {
         loop {
             self.rejects.notified().await;
-            let rejected = std::mem::take(&mut self.state().rejected);
+            let rejected = std::mem::take(&mut self.state.lock().rejected);
             for request in rejected {
                 request.replied(Some(Err(StoreError::NotSent(Failure::Unavailable("not connected".into())))));
             }
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::Handle;
@@ -22,6 +22,7 @@ use super::request::{Call, Delete, Encoding, Reply, Request, code, refusal};
 use super::resp::{Frame, Reader, Stream, Value, unavailable};
 use crate::engine::remote::store::StoreError;
 use crate::error::Failure;
+use crate::mutex::Mutex;
 
 /// One connection. It is closed when this is dropped.
 pub(crate) struct Pipeline(Arc<Inner>);
@@ -140,7 +141,7 @@ impl Pipeline {
                 failure = inner.read() => failure,
                 failure = inner.write() => failure,
                 failure = inner.watch() => failure,
-                () = inner.closed.notified() => inner.state().failure.take().unwrap_or_else(closed),
+                () = inner.closed.notified() => inner.state.lock().failure.take().unwrap_or_else(closed),
             };
             inner.end(&failure);
         });
@@ -155,7 +156,7 @@ impl Pipeline {
 
     /// Sees to it that everything is sent that was put.
     pub(crate) fn flush(&self) {
-        let mut state = self.0.state();
+        let mut state = self.0.state.lock();
         if state.out.is_empty() || state.writer != Writer::Nobody {
             return;
         }
@@ -200,19 +201,19 @@ impl Pipeline {
 
     /// From now on this command takes the place of a script.
     pub(super) fn use_native(&self, delete: Option<Delete>) {
-        self.0.state().delete = delete;
+        self.0.state.lock().delete = delete;
     }
 
     /// Ends the connection. What was read on it has had its effect then, and what was not is known to be lost.
     pub(crate) fn end(&self) {
         self.0.end(&closed());
         // The runtime of the callers may be about to hand out the last replies: not behind those of the next connection.
-        drop(self.0.inbox.lock().unwrap_or_else(PoisonError::into_inner));
+        drop(self.0.inbox.lock());
     }
 
     /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
     pub(crate) fn doubt(&self, silence: Duration) {
-        self.0.state().doubt = Some(silence);
+        self.0.state.lock().doubt = Some(silence);
         self.0.doubted.notify_one();
     }
 }
@@ -238,7 +239,7 @@ fn closed() -> Failure {
 
 impl Inner {
     fn put(&self, mut request: Request, confirmations: usize) -> Result<bool, Request> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         // Invariant: a caller that gives up puts its undo here, too. So one that is sent again is not sent behind its undo.
         if !request.on_reply.is_wanted() {
             return Ok(false);
@@ -263,7 +264,7 @@ impl Inner {
 
     /// Writes what there is, unless somebody else does. What the socket does not take is left to the task.
     fn write_now(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.out.is_empty() || !matches!(state.writer, Writer::Nobody | Writer::Deferred) {
             return;
         }
@@ -276,7 +277,7 @@ impl Inner {
             // If it cannot be written now, the task will see why.
             let written = self.stream.try_write(&batch).unwrap_or(0);
             batch.drain(..written);
-            state = self.state();
+            state = self.state.lock();
             if !batch.is_empty() {
                 batch.append(&mut state.out);
                 state.out = batch;
@@ -293,7 +294,7 @@ impl Inner {
         let mut batch = Vec::new();
         loop {
             self.bell.notified().await;
-            while self.state().take(&mut batch) {
+            while self.state.lock().take(&mut batch) {
                 let mut rest = batch.as_slice();
                 while !rest.is_empty() {
                     match self.stream.try_write(rest) {
@@ -316,7 +317,7 @@ impl Inner {
             if let Err(error) = self.stream.readable().await {
                 return unavailable(&error);
             }
-            self.home.head_start(|| self.state().expected.len()).await;
+            self.home.head_start(|| self.state.lock().expected.len()).await;
             loop {
                 match self.take_in(&self.stream) {
                     Ok(true) => {}
@@ -330,7 +331,7 @@ impl Inner {
     /// Reads once and hands out; false if there was nothing.
     fn take_in(&self, stream: &Stream) -> Result<bool, Failure> {
         // Until everything is handed out: nobody else may hand out what comes after it.
-        let mut inbox = self.inbox.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inbox = self.inbox.lock();
         if !inbox.reader.read(stream)? {
             return Ok(false);
         }
@@ -356,7 +357,7 @@ impl Inner {
     fn assign(&self, inbox: &mut Inbox) -> Option<Failure> {
         let Inbox { reader, answers, pushes } = inbox;
         let mut failure = None;
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if reader.progress {
             state.heard = Some(now());
         }
@@ -438,7 +439,7 @@ impl Inner {
             if let Err(failure) = self.take_in(&self.stream) {
                 return failure;
             }
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let timeout = self.settings.options.response_timeout;
             let limit = state.doubt.take().map_or(timeout, |doubt| doubt.min(timeout));
             let late = |limit| Failure::Unavailable(format!("no answer within {limit:?}"));
@@ -463,14 +464,14 @@ impl Inner {
 
     /// When the silence has lasted too long, or the caller that has waited longest has.
     fn next_due(&self) -> Option<Instant> {
-        let state = self.state();
+        let state = self.state.lock();
         let awaited = state.expected.iter().find(|expected| expected.request.on_reply.is_awaited());
         let since = [state.silent_since(), awaited.map(|expected| expected.since)];
         since.into_iter().flatten().min()?.checked_add(self.settings.options.response_timeout)
     }
 
     fn end(&self, failure: &Failure) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.ended = true;
         let expected = std::mem::take(&mut state.expected);
         // What became of the first command of two is known.
@@ -483,10 +484,6 @@ impl Inner {
             request.replied(deleted.take().unwrap_or_else(lost));
         }
     }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Reads on the runtime of the callers where that is wanted, as long as the connection is there.
@@ -494,10 +491,10 @@ async fn read_on_callers_runtime(inner: Weak<Inner>) {
     let Some(stream) = inner.upgrade().and_then(|inner| inner.stream.twin()) else { return };
     while stream.readable().await.is_ok() {
         let Some(inner) = inner.upgrade() else { return };
-        if !inner.home.visit(|| inner.state().expected.len()) {
+        if !inner.home.visit(|| inner.state.lock().expected.len()) {
             stream.wait_for_more();
         } else if let Err(failure) = inner.take_in(&stream) {
-            inner.state().failure.get_or_insert(failure);
+            inner.state.lock().failure.get_or_insert(failure);
             inner.closed.notify_one();
             return;
         }

@@ -2,13 +2,14 @@
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use tokio::sync::Notify;
 
 use super::super::keys;
 use crate::engine::Kind;
 use crate::engine::remote::store::{Topic, Watch};
+use crate::mutex::Mutex;
 
 /// How many channels there is room for when few or none are needed.
 const SPARE: usize = 64;
@@ -41,7 +42,7 @@ impl Subscriptions {
     /// Wants the messages of a topic.
     pub(crate) fn add(&self, topic: &Topic) -> Watch {
         let name: Arc<str> = keys::waiting_channel(topic).into();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let channel = state.channels.entry(Arc::clone(&name)).or_default();
         channel.topics.push(topic.clone());
         if channel.subscribed {
@@ -57,7 +58,7 @@ impl Subscriptions {
     /// Does not want them any more.
     pub(crate) fn remove(&self, topic: &Topic) {
         let name: Arc<str> = keys::waiting_channel(topic).into();
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, touched, .. } = &mut *state;
         let Entry::Occupied(mut channel) = channels.entry(name) else { return };
         channel.get_mut().topics.retain(|other| other != topic);
@@ -81,14 +82,14 @@ impl Subscriptions {
 
     /// The topics that a message is about.
     pub(super) fn topics(&self, channel: &str, payload: &[u8]) -> Vec<Topic> {
-        let state = self.state();
+        let state = self.state.lock();
         let Some(channel) = state.channels.get(channel) else { return Vec::new() };
         channel.topics.iter().filter(|(target, _)| means_something(target.kind, payload)).cloned().collect()
     }
 
     /// What has to be subscribed, and what unsubscribed. Empties the list.
     pub(super) fn take_changes(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut touched = std::mem::take(&mut state.touched);
         touched.retain(|name| state.channels.get(name).is_none_or(|channel| !channel.subscribed));
         touched.into_iter().partition(|name| state.channels.contains_key(name))
@@ -96,7 +97,7 @@ impl Subscriptions {
 
     /// These are subscribed. The topics whose messages come from now on.
     pub(super) fn subscribed(&self, names: &[Arc<str>]) -> Vec<Topic> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let mut topics = Vec::new();
         for name in names {
             match state.channels.get_mut(name) {
@@ -113,7 +114,7 @@ impl Subscriptions {
 
     /// There is a connection. Nothing is subscribed on it yet.
     pub(super) fn link_up(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let State { channels, touched, is_down } = &mut *state;
         *is_down = false;
         touched.clear();
@@ -124,7 +125,7 @@ impl Subscriptions {
     }
 
     pub(super) fn link_down(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_down = true;
         for channel in state.channels.values_mut() {
             channel.subscribed = false;
@@ -133,11 +134,7 @@ impl Subscriptions {
 
     /// Whether no message is wanted.
     pub(super) fn is_empty(&self) -> bool {
-        self.state().channels.is_empty()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().channels.is_empty()
     }
 }
 
