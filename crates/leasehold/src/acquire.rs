@@ -129,8 +129,10 @@ impl Options {
     }
 
     fn queueing(&self, kind: Kind, wait: Option<Duration>) -> Option<Queueing> {
-        let wait = fair::queueing(wait).filter(|_| kind == Kind::Fair)?;
-        Some(Queueing { wait, watched: self.way.watcher.is_some() })
+        if kind != Kind::Fair {
+            return None;
+        }
+        Some(Queueing { wait: fair::queueing(wait)?, watched: self.way.watcher.is_some() })
     }
 }
 

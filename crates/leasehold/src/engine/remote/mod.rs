@@ -94,6 +94,8 @@ struct Inner<S> {
     undos: Undos,
     retries: Retries,
     sequence: Sequence,
+    /// Whether steps are sent one at a time.
+    is_sequenced: bool,
     shards: Shards,
     io: Io,
     /// Where it was made. A fork has no I/O thread, but a copy of everything else.
@@ -136,17 +138,22 @@ impl<S: Store> Inner<S> {
     fn new(io: Io, store: impl FnOnce(Weak<dyn Events>) -> S) -> Arc<Self> {
         let queues = Arc::<Queues>::default();
         let renewal = Arc::new(Renewal::new(Arc::clone(&queues)));
-        Arc::new_cyclic(|inner: &Weak<Self>| Self {
-            store: store(Weak::<Self>::clone(inner)),
-            handover: LocalHandover::new(Arc::clone(&queues), Arc::clone(&renewal), io.clone()),
-            queues,
-            renewal,
-            undos: Undos::default(),
-            retries: Retries::default(),
-            sequence: Sequence::default(),
-            shards: Shards::default(),
-            io,
-            process: std::process::id(),
+        Arc::new_cyclic(|inner: &Weak<Self>| {
+            let store = store(Weak::<Self>::clone(inner));
+            let traits = store.traits();
+            Self {
+                is_sequenced: !traits.ordered || traits.owners == By::Client,
+                store,
+                handover: LocalHandover::new(Arc::clone(&queues), Arc::clone(&renewal), io.clone()),
+                queues,
+                renewal,
+                undos: Undos::default(),
+                retries: Retries::default(),
+                sequence: Sequence::default(),
+                shards: Shards::default(),
+                io,
+                process: std::process::id(),
+            }
         })
     }
 
@@ -358,7 +365,7 @@ impl<S: Store> Engine for Remote<S> {
         {
             return Reply::now(Attempt::Busy(busy));
         }
-        if inner.is_sequenced() {
+        if inner.is_sequenced {
             return inner.attempt_in_turn(claim, turn, shard);
         }
         let grant = Grant::new(claim, shard, begun);
@@ -458,7 +465,7 @@ impl<S: Store> Engine for Remote<S> {
                 Err(error) => Err(effects.failed(shard, &of, error)),
             }
         });
-        if inner.is_sequenced() {
+        if inner.is_sequenced {
             let (inner, of) = (Arc::clone(inner), spot.clone());
             self.inner
                 .in_turn(spot, move |over| inner.store.give(&of, from, length, done.then(|| drop(over))));

@@ -77,12 +77,6 @@ impl<S: Store> Drop for Over<S> {
 }
 
 impl<S: Store> Inner<S> {
-    /// Whether steps are sent one at a time.
-    pub(super) fn is_sequenced(&self) -> bool {
-        let traits = self.store.traits();
-        !traits.ordered || traits.owners == By::Client
-    }
-
     /// Begins a step at this spot when those before it are over.
     pub(super) fn in_turn(self: &Arc<Self>, spot: &Spot, step: impl FnOnce(Over<S>) + Send + 'static) {
         let owner = (self.store.traits().owners == By::Server).then_some(spot.owner);

@@ -170,7 +170,7 @@ impl<S: Store> Inner<S> {
     /// before the way that this returns is dropped, so that no undo comes between.
     pub(super) fn clear_way(self: &Arc<Self>, spot: &Spot) -> Result<Way<'_>, Failure> {
         // Where steps are sent one at a time, none is while another one may have to be undone.
-        if self.undos.is_settled() || self.is_sequenced() || mutation!("undo-behind-next-step") {
+        if self.undos.is_settled() || self.is_sequenced || mutation!("undo-behind-next-step") {
             return Ok(Way(None));
         }
         let mut state = self.undos.state.lock();
@@ -276,7 +276,7 @@ impl<S: Store> Inner<S> {
         let (inner, number, of, begun) = (Arc::clone(self), *number, spot.clone(), env::now());
         let then = move |outcome: Result<Given, StoreError>| inner.undo_tried(&of, number, begun, &outcome);
         let done = Tried { is_current: Arc::clone(is_current), then };
-        if !self.is_sequenced() {
+        if !self.is_sequenced {
             return self.store.lower(spot, *to, done);
         }
         let (inner, of, to) = (Arc::clone(self), spot.clone(), *to);
