@@ -78,6 +78,7 @@ fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Option<Instant>) {
 /// What the blocked thread sleeps on. Not thread parking, whose one token per thread belongs to the user.
 #[derive(Default)]
 struct Bell {
+    // Invariant: true from a wake-up until the thread has seen it.
     rung: Mutex<bool>,
     changed: Condvar,
 }

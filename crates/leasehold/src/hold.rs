@@ -34,7 +34,8 @@ pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) spot: Spot,
     seat: tokio::sync::Mutex<Seat>,
-    /// Terms whose guard was dropped while somebody sat: whoever gets up gives them back.
+    // Invariant: a term is here only if its guard was dropped during a step. The task that ends the step gives it back, or the
+    // dropping thread does, if the step has ended meanwhile: each looks after the other.
     owed: Mutex<Option<Box<Owed>>>,
     /// Whether a caller was told the owner, and so can act in its name.
     owner_told: AtomicBool,

@@ -2,8 +2,8 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-/// A mutex whose state is whole whenever it is free: the library calls no foreign code while it holds one. So a panic elsewhere
-/// says nothing about the state, and callers of other threads go on.
+/// A mutex whose state is whole wherever foreign code, such as a waker, can panic. So one panic ends its own task, and other
+/// callers go on.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

@@ -20,6 +20,7 @@ pub(crate) struct Session {
     pub(crate) changed: Notify,
 }
 
+/// Invariant: once `lost` is set, neither field changes.
 #[derive(Debug)]
 struct State {
     deadline: Instant,

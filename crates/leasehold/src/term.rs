@@ -27,6 +27,7 @@ pub(crate) struct Term {
     changed: OnceLock<Box<Notify>>,
 }
 
+/// Invariant: once `end` is set, it stays, and `until` does not change. It is set no later than the first look after the deadline.
 #[derive(Debug)]
 struct State {
     until: Until,

@@ -33,6 +33,8 @@ pub(super) struct Members {
     changed: Notify,
 }
 
+/// Invariant: once `end` is set, it stays, and there are no members. Guards and requests that are taken out are dropped when the
+/// mutex is free again, because that wakes tasks.
 #[derive(Debug)]
 struct State {
     /// In the order of the servers, missing where there is none.

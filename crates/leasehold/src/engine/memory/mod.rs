@@ -48,6 +48,8 @@ use crate::term::Term;
 /// The memory engine.
 #[derive(Debug)]
 pub(crate) struct Memory {
+    // Invariant: the state and the queue of a name change together, under the mutex of its shard. Waiters are woken and terms
+    // are told of losses when it is free again.
     shards: [Mutex<Shard>; SHARDS],
     tickets: AtomicU64,
     sweeper: Sweeper,

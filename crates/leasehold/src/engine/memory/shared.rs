@@ -28,6 +28,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
 
 /// The engine of this name, made when the first client asks for it and gone with the last.
 pub(crate) fn shared(name: &str) -> Arc<Memory> {
+    // Invariant: at most one living engine for each name.
     static ENGINES: LazyLock<Mutex<HashMap<String, Weak<Memory>>>> = LazyLock::new(Mutex::default);
     let mut engines = ENGINES.lock();
     if let Some(engine) = engines.get(name).and_then(Weak::upgrade) {

@@ -64,7 +64,7 @@ impl<S: Store> Drop for Open<S> {
 struct Progress {
     /// Whether it was sent, or given up before it could be: the first to say so decides.
     sent: OnceLock<bool>,
-    /// Why the server could not, when it was last asked.
+    // Invariant: why the server refused the last try that had a reply; the caller reads it once, when its time is over.
     refusal: Mutex<Option<Failure>>,
 }
 

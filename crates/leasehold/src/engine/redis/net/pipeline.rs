@@ -47,6 +47,8 @@ struct Inner {
 }
 
 /// What has come, and lists that are filled and emptied again and again.
+///
+/// Invariant: replies are read and handed out under this mutex, in their order. Nothing that a reply does takes it.
 #[derive(Default)]
 struct Inbox {
     reader: Reader,
@@ -60,6 +62,8 @@ type Answer = Option<Reply>;
 /// Something that was not asked for.
 pub(crate) type Push = Vec<Value>;
 
+/// Invariant: `expected` has the requests of `out` at its end, `unsent` of them, in the order of their bytes. No reply is handled
+/// under this mutex.
 #[derive(Default)]
 struct State {
     /// What is to be written, and of how many commands.
