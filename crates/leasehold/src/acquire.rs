@@ -97,6 +97,7 @@ impl Options {
             access: self.access(&shared, target.kind),
             queue: self.queueing(target.kind, wait),
             rw,
+            fresh: self.owner.is_none(),
             ..Entry::new(lease)
         };
         let hold = match &self.owner {
@@ -110,7 +111,7 @@ impl Options {
             }
             None => Arc::new(Hold::fresh(shared, target)),
         };
-        Ok(Entering { hold, entry })
+        Ok(Entering::new(hold, entry))
     }
 
     fn access(&self, shared: &Shared, kind: Kind) -> Access {

@@ -39,6 +39,8 @@ pub(crate) struct Hold {
     owed: Mutex<Option<Box<Owed>>>,
     /// Whether a caller was told the owner, and so can act in its name.
     owner_told: AtomicBool,
+    /// A request of the owner may still be carried out, so that it is not to be used again.
+    spent: AtomicBool,
 }
 
 /// A note of a guard that was dropped, and those that were there before it.
@@ -58,6 +60,8 @@ pub(crate) struct Entry {
     /// Stand in the queue of a fair lock.
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
+    /// The owner was drawn for this acquire, so another one is as good.
+    pub(crate) fresh: bool,
 }
 
 impl Entry {
@@ -71,6 +75,7 @@ impl Entry {
             access: Access::Reentrant,
             queue: None,
             rw: RwOptions::default(),
+            fresh: false,
         }
     }
 }
@@ -118,7 +123,8 @@ impl Hold {
     fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
         let seat = Seat::new(Lease::Kept(shared.watchdog), named);
         let seat = tokio::sync::Mutex::new(seat);
-        Self { shared, spot, seat, owed: Mutex::default(), owner_told: AtomicBool::new(named) }
+        let (owner_told, spent) = (AtomicBool::new(named), AtomicBool::new(false));
+        Self { shared, spot, seat, owed: Mutex::default(), owner_told, spent }
     }
 
     /// Notes that a caller is told the owner: from now on the hold is not passed on to another task.
@@ -128,6 +134,21 @@ impl Hold {
 
     fn is_owner_told(&self) -> bool {
         self.owner_told.load(Ordering::SeqCst) && !mutation!("named-hold-passed-on")
+    }
+
+    /// Whether the last try found that the owner is not to be used again: a request of it may still be carried out.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.spent.load(Ordering::Relaxed)
+    }
+
+    /// A hold of the same target for another fresh owner.
+    pub(crate) fn another(&self) -> Result<Arc<Self>, Invalid> {
+        let Spot { target, amount, .. } = self.spot.clone();
+        if target.kind == Kind::Group {
+            let owner = OwnerId::fresh(self.shared.id, amount);
+            return self.shared.hold_of(Spot { target, owner, amount });
+        }
+        Ok(Arc::new(Self::of_parts(Arc::clone(&self.shared), target, amount)))
     }
 
     /// Tries once to enter, for the first time or again.
@@ -155,6 +176,10 @@ impl Hold {
                 Attempt::Misfit if entry.rw.upgrade => return Err(Loss::Gone.into()),
                 Attempt::Misfit => return Err(Invalid::OnlyReads.into()),
                 Attempt::NotAsked(failure) => return Err(failure.into()),
+                Attempt::OwnerSpent => {
+                    self.spent.store(true, Ordering::Relaxed);
+                    return Ok(Tried::Busy(Busy::default()));
+                }
                 Attempt::Gone if seat.count == 0 => {
                     self.abandon(0, seat.lapse(entry.lease));
                     let text = "the server still counts a hold of this owner that was given up";
@@ -188,7 +213,7 @@ impl Hold {
         match self.step_in(&mut seat, term, &entry, None).await? {
             Attempt::Granted(_, token) => Ok(Guard::new(Arc::clone(self), Arc::clone(term), token)),
             Attempt::NotAsked(failure) => Err(failure.into()),
-            Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) => {
+            Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) | Attempt::OwnerSpent => {
                 term.lose(Loss::Gone);
                 Err(term.loss().unwrap_or(Loss::Gone).into())
             }
@@ -238,6 +263,7 @@ impl Hold {
                 fenced: entry.fenced,
                 queue: entry.queue,
                 rw: RwOptions { prefer_writers, ..entry.rw },
+                fresh: entry.fresh,
                 term,
             };
             self.shared.engine.attempt(&claim, turn)

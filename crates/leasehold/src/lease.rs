@@ -45,7 +45,8 @@ impl Bounds {
     pub(crate) fn until(&self, begun: Instant, length: Duration) -> Until {
         let end = begun + if mutation!("wrong-deadline") { length + margin(length) * 2 } else { length };
         let loss = match self.lease {
-            _ if self.limit.is_some_and(|limit| limit <= end) => Loss::MaxHold,
+            // A renewal would move the end by less than the margin.
+            _ if self.limit.is_some_and(|limit| limit <= end + margin(length)) => Loss::MaxHold,
             Lease::Kept(_) => Loss::Unreachable,
             Lease::Fixed(_) => Loss::Expired,
         };
@@ -131,6 +132,26 @@ mod tests {
         assert_eq!(margin(20), Duration::from_millis(2));
         assert_eq!(margin(200), Duration::from_millis(2));
         assert_eq!(margin(30_000), Duration::from_millis(300));
+    }
+
+    #[cfg(feature = "remote")]
+    #[test]
+    fn what_ends_just_before_its_limit_ends_because_of_the_limit() {
+        let begun = crate::env::now();
+        let loss = |lease, before: u64| {
+            let length = Duration::from_millis(680);
+            let limit = Some(begun + length + Duration::from_millis(before));
+            match (Bounds { lease, limit }).until(begun, length) {
+                Until::Deadline(_, loss) => loss,
+                Until::Kept(_) => panic!("it ends"),
+            }
+        };
+        let second = Duration::from_secs(1);
+        assert_eq!(
+            [0, 6, 7].map(|before| loss(Lease::Kept(second), before)),
+            [Loss::MaxHold, Loss::MaxHold, Loss::Unreachable]
+        );
+        assert_eq!(loss(Lease::Fixed(second), 7), Loss::Expired);
     }
 
     #[test]

@@ -153,7 +153,7 @@ impl<G: Granted> AcquirePermits<G> {
         let (shared, target) = (Arc::clone(&self.counter.shared), self.counter.target.clone()?);
         let lease = G::lease(self.lease, shared.watchdog)?;
         let hold = Hold::of_parts(shared, target, checked(self.permits)?);
-        let entry = Entry { access: Access::Once, ..Entry::new(lease) };
+        let entry = Entry { access: Access::Once, fresh: true, ..Entry::new(lease) };
         Ok((Arc::new(hold), entry))
     }
 }
@@ -168,7 +168,7 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
                 return Ok(G::none()?);
             }
             let (hold, entry) = self.prepare()?;
-            wait(&Entering { hold, entry }, Patience::from_wait(self.wait), &Way::USUAL).await.map(G::some)
+            wait(&Entering::new(hold, entry), Patience::from_wait(self.wait), &Way::USUAL).await.map(G::some)
         })
     }
 }

@@ -19,7 +19,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -85,7 +85,24 @@ pub(crate) trait Awaited: Sync {
 /// A hold to be entered.
 pub(crate) struct Entering {
     pub(crate) hold: Arc<Hold>,
-    pub(crate) entry: Entry,
+    entry: Entry,
+    /// The same by another owner, once the one above is not to be used again.
+    next: OnceLock<Box<Self>>,
+}
+
+impl Entering {
+    pub(crate) fn new(hold: Arc<Hold>, entry: Entry) -> Self {
+        Self { hold, entry, next: OnceLock::new() }
+    }
+
+    /// By the owner that is in use.
+    fn newest(&self) -> &Self {
+        let mut newest = self;
+        while let Some(next) = newest.next.get() {
+            newest = next;
+        }
+        newest
+    }
 }
 
 impl Awaited for Entering {
@@ -96,7 +113,7 @@ impl Awaited for Entering {
     }
 
     fn spot(&self) -> &Spot {
-        &self.hold.spot
+        &self.newest().hold.spot
     }
 
     fn queues(&self) -> bool {
@@ -114,7 +131,15 @@ impl Awaited for Entering {
         {
             return Ok(Tried::Granted(guard));
         }
-        self.hold.enter(&self.entry, turn).await
+        let mut newest = self.newest();
+        loop {
+            let tried = newest.hold.enter(&newest.entry, turn).await?;
+            if !newest.hold.is_spent() {
+                return Ok(tried);
+            }
+            let hold = newest.hold.another()?;
+            newest = newest.next.get_or_init(|| Box::new(Self::new(hold, newest.entry)));
+        }
     }
 }
 
@@ -152,8 +177,11 @@ pub(crate) fn wait<'a, A: Awaited>(
                         awaited.shared().check_open()?;
                         return Err(over);
                     }
-                    if busy.position.is_none() && awaited.queues() {
-                        // It was not there when its turn came, and others have passed: the place is gone.
+                    let is_anothers = |turn: &Turn<'_>| turn.spot.owner != awaited.spot().owner;
+                    if awaited.queues() && (busy.position.is_none() || turn.as_ref().is_some_and(is_anothers))
+                    {
+                        // It was not there when its turn came, and others have passed: the place is gone. Or it was the
+                        // place of the owner before.
                         turn = None;
                     }
                     busy

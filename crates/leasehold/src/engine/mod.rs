@@ -183,6 +183,8 @@ pub(crate) struct Claim<'a> {
     /// Stand in the queue of a fair lock if it is not to be had now.
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
+    /// The owner was drawn for this acquire, so another one is as good.
+    pub(crate) fresh: bool,
     /// Whom to tell when the hold is lost.
     pub(crate) term: &'a Arc<Term>,
 }
@@ -200,6 +202,8 @@ pub(crate) enum Attempt {
     Misfit,
     /// There was no way to ask, so there is nothing to undo.
     NotAsked(Failure),
+    /// The server was not asked: a request of this fresh owner may still be carried out, and would end its next hold.
+    OwnerSpent,
 }
 
 #[derive(Debug, Clone)]

@@ -40,6 +40,7 @@ impl Hold {
                 fenced: entry.fenced,
                 queue: None,
                 rw: RwOptions::default(),
+                fresh: false,
                 term,
             });
             shared.engine.attempt_all(&claims.collect::<Vec<_>>(), turn)

@@ -225,3 +225,21 @@ async fn what_a_broken_connection_takes_after_its_waiter_has_given_up_is_undone(
         assert_eq!(simulation.names(), 0, "lock {kind}");
     }
 }
+
+/// The undo of a request is lost with the next connection, and carried out after its waiter has got the lock.
+#[tokio::test(start_paused = true)]
+async fn an_undo_that_is_carried_out_late_does_not_end_the_hold_that_its_waiter_has_got_since() {
+    for kind in 0..5 {
+        let (simulation, client) = start().await;
+        let elsewhere = locks(&connect(&simulation).await)[kind].clone();
+        let waiters = ask_twice(&simulation, kind, std::slice::from_ref(&client)).await;
+        // There is a new connection after 20 ms, on which the undo is sent first.
+        sleep(MILLISECOND * 20 + LATENCY / 2).await;
+        simulation.cut();
+        for waiter in waiters {
+            let guard = granted(waiter).await;
+            sleep(SECOND * 8).await;
+            assert!(guard.is_held() && elsewhere.is_locked().await.unwrap(), "lock {kind}");
+        }
+    }
+}

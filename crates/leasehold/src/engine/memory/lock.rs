@@ -276,6 +276,7 @@ mod tests {
             fenced: false,
             queue: None,
             rw: RwOptions::default(),
+            fresh: false,
             term,
         }
     }

@@ -135,6 +135,7 @@ impl OnRedis {
             fenced: false,
             queue: None,
             rw: RwOptions { upgrade: false, prefer_writers: true },
+            fresh: false,
             term: &Term::new(std::sync::Weak::new()),
         };
         self.ask(0, |redis| redis.attempt(&claim, turn))

@@ -360,6 +360,10 @@ impl<S: Store> Engine for Remote<S> {
         if let Err(failure) = inner.can_ask(shard) {
             return Reply::now(Attempt::NotAsked(failure));
         }
+        if claim.fresh && claim.held == 0 && inner.undos.haunts(claim.spot) && !mutation!("spent-owner-used")
+        {
+            return Reply::now(Attempt::OwnerSpent);
+        }
         if inner.queues_up(claim)
             && let Err(busy) = inner.queues.may_ask(claim.spot, turn, begun)
         {

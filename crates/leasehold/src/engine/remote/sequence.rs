@@ -150,13 +150,13 @@ struct Asked {
 
 impl Asked {
     fn new(claim: &Claim) -> Self {
-        let Claim { spot, held: _, lease, limit, steal, fenced, queue, rw, term } = *claim;
+        let Claim { spot, lease, limit, steal, fenced, queue, rw, term, .. } = *claim;
         Self { spot: spot.clone(), lease, limit, steal, fenced, queue, rw, term: Arc::clone(term) }
     }
 
     fn claim(&self) -> Claim<'_> {
         let Self { spot, lease, limit, steal, fenced, queue, rw, term } = self;
         let (lease, limit, steal, fenced, queue, rw) = (*lease, *limit, *steal, *fenced, *queue, *rw);
-        Claim { spot, held: 0, lease, limit, steal, fenced, queue, rw, term }
+        Claim { spot, held: 0, lease, limit, steal, fenced, queue, rw, fresh: false, term }
     }
 }

@@ -38,7 +38,7 @@ pub(super) struct State {
     pending: HashMap<Spot, Pending>,
     /// Steps of which it is not known whether they are carried out, since the last connection to their shard.
     doubtful: Vec<(Shard, Spot)>,
-    /// Holds whose last step may still be carried out, and until when: it had no reply on a connection that could not be
+    /// Holds of which a request may still be carried out, and until when: it had no reply on a connection that could not be
     /// ended.
     haunted: HashMap<Spot, Instant>,
     /// How many undos there were.
@@ -101,6 +101,12 @@ impl Undos {
     /// A step has an outcome that is not known.
     pub(super) fn doubt(&self, shard: Shard, spot: &Spot) {
         self.state.lock().doubtful.push((shard, spot.clone()));
+    }
+
+    /// Whether an earlier request about this hold may still be carried out.
+    pub(super) fn haunts(&self, spot: &Spot) -> bool {
+        self.is_haunted.load(Ordering::SeqCst)
+            && self.state.lock().haunted.get(&spot.of_hold()).is_some_and(|until| *until > env::now())
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -317,7 +323,12 @@ impl<S: Store> Inner<S> {
             // Rights can be given back, and a server that refuses may be the wrong one.
             Err(StoreError::Refused(Failure::Denied(_))) => (Some(AGAIN), false),
             Err(StoreError::Refused(_)) => (Some(jittered(BETWEEN_TRIES)), false),
-            Err(StoreError::NotSent(_) | StoreError::Unknown(_)) => (Some(jittered(BETWEEN_TRIES)), true),
+            Err(StoreError::NotSent(_)) => (Some(jittered(BETWEEN_TRIES)), true),
+            Err(StoreError::Unknown(_)) => {
+                // If it is carried out late, it ends the next hold of the same owner.
+                self.undos.doubt(self.store.shard(&spot.target), spot);
+                (Some(jittered(BETWEEN_TRIES)), true)
+            }
         };
         let hold = spot.of_hold();
         let mut state = self.undos.state.lock();

@@ -243,6 +243,7 @@ impl World<'_> {
             steal: how.steal,
             fenced: how.fenced && has_tokens,
             queue: tickets.map(|_| Queueing { wait: WAIT, watched: false }),
+            fresh: false,
             rw: RwOptions {
                 upgrade: kind == Kind::Write && held == 0 && how.upgrade,
                 // A writer that only looks bars nobody.

@@ -59,6 +59,7 @@ impl World<'_> {
             fenced: how.fenced,
             queue: None,
             rw: RwOptions::default(),
+            fresh: false,
             term: &terms[side as usize],
         });
         let claims: Vec<_> = claims.collect();

@@ -194,12 +194,14 @@ async fn back(server: Arc<SimServer>, mut replies: UnboundedReceiver<Back>, brok
             Back::Reply(job) => (job, None),
             Back::Refusal(job, refusal) => (job, Some(StoreError::Refused(refusal))),
             Back::Silence(job) => {
-                let broken = Arc::clone(&broken);
+                let silent = Arc::clone(&broken);
                 env::spawn(async move {
                     env::sleep_for(RESPONSE_TIMEOUT).await;
-                    broken.set();
-                    job.complete(Some(gone()));
+                    silent.set();
                 });
+                // Replies come in order: none behind it is read either.
+                broken.wait().await;
+                job.complete(Some(gone()));
                 continue;
             }
             Back::Gone(job) => {

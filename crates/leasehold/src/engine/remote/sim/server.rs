@@ -487,6 +487,7 @@ impl OwnedTake {
             fenced: *fenced,
             queue: *queue,
             rw: *rw,
+            fresh: false,
             term,
         }
     }
@@ -509,7 +510,7 @@ fn taken(attempt: &Attempt) -> Taken {
     match *attempt {
         Attempt::Granted(_, token) => Taken::Granted(token),
         Attempt::Busy(busy) => Taken::Busy(busy),
-        Attempt::Gone | Attempt::NotAsked(_) => Taken::CountDiffers,
+        Attempt::Gone | Attempt::NotAsked(_) | Attempt::OwnerSpent => Taken::CountDiffers,
         Attempt::Misfit => Taken::WouldWaitForItself,
     }
 }
