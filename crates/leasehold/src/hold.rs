@@ -188,6 +188,7 @@ impl Hold {
             Attempt::NotAsked(failure) => Err(failure.into()),
             Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) => {
                 term.lose(Loss::Gone);
+                seat.leave_lost_term();
                 Err(term.loss().unwrap_or(Loss::Gone).into())
             }
         }
@@ -315,6 +316,7 @@ impl Hold {
             }
             Released::NotHeld => {
                 term.lose(Loss::Gone);
+                seat.leave_lost_term();
                 Err(ReleaseError::NotHeld(Loss::Gone))
             }
         }
