@@ -24,6 +24,8 @@ pub(crate) struct SimFaults {
     pub(crate) message_outage: bool,
     /// Clients may not watch.
     pub(crate) watch_denied: bool,
+    /// What waits on a connection is carried in another order, as far as it is about different names.
+    pub(crate) is_reordered: bool,
     /// What was under way on a connection that breaks is carried out this much later, behind the back of its client.
     pub(crate) acts_late: Option<Duration>,
 }
