@@ -67,3 +67,24 @@ fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
     });
     is_done.recv_timeout(SECOND * 20).expect("the runtime is not blocked");
 }
+
+/// A place in the queue of a fair lock, and the flag of a writer that waits.
+#[tokio::test(start_paused = true)]
+async fn what_waiters_leave_on_the_server_is_counted() {
+    let (simulation, client) = start().await;
+    let fair = client.fair_lock(NAME);
+    let rw = client.rw_lock("m").prefer_writers();
+    let _held = (fair.acquire().await.unwrap(), rw.read().acquire().await.unwrap());
+    let queued = tokio::spawn(fair.acquire().into_future());
+    let flagged = tokio::spawn(rw.write().acquire().into_future());
+    sleep(SECOND / 10).await;
+    assert_eq!(simulation.names(), 2, "each name once");
+    assert!(simulation.lose_hold(NAME) && simulation.lose_hold("m"));
+    assert_eq!(simulation.names(), 2, "the waiters are not told");
+    queued.abort();
+    sleep(SECOND / 10).await;
+    assert_eq!(simulation.names(), 1);
+    flagged.abort();
+    sleep(SECOND / 10).await;
+    assert_eq!(simulation.names(), 0);
+}

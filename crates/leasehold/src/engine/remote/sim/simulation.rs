@@ -169,7 +169,7 @@ impl Simulation {
     /// How many names the server knows: zero when nothing is left behind.
     #[must_use]
     pub fn names(&self) -> usize {
-        self.server.memory().names()
+        self.server.names()
     }
 }
 
