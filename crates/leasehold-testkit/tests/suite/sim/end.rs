@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use leasehold::Client;
 use tokio::time::sleep;
 
-use super::{LATENCY, NAME, SECOND, begun, locks, start};
+use super::{LATENCY, NAME, SECOND, begun, connect, locks, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_dropped_with_undos_under_way_leaves_nothing() {
@@ -87,4 +87,20 @@ async fn what_waiters_leave_on_the_server_is_counted() {
     flagged.abort();
     sleep(SECOND / 10).await;
     assert_eq!(simulation.names(), 0);
+}
+
+/// They have no lease, and only their own client gives them back.
+#[tokio::test(start_paused = true)]
+async fn counted_permits_whose_client_goes_in_an_outage_stay_taken() {
+    let (simulation, client) = start().await;
+    let other = connect(&simulation).await;
+    let semaphore = other.semaphore(NAME);
+    assert!(semaphore.try_set_permits(2).await.unwrap());
+    let permit = client.semaphore(NAME).acquire(1).await.unwrap();
+    simulation.outage();
+    drop((permit, client));
+    sleep(SECOND).await;
+    simulation.clear();
+    sleep(SECOND * 60 * 60 * 25).await;
+    assert_eq!(semaphore.available().await.unwrap(), 1);
 }
