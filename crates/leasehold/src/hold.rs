@@ -215,6 +215,7 @@ impl Hold {
             Attempt::NotAsked(failure) => Err(failure.into()),
             Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) | Attempt::OwnerSpent => {
                 term.lose(Loss::Gone);
+                seat.leave_lost_term();
                 Err(term.loss().unwrap_or(Loss::Gone).into())
             }
         }
@@ -343,6 +344,7 @@ impl Hold {
             }
             Released::NotHeld => {
                 term.lose(Loss::Gone);
+                seat.leave_lost_term();
                 Err(ReleaseError::NotHeld(Loss::Gone))
             }
         }

@@ -25,6 +25,8 @@ enum Fault {
     LoseMessages(u64),
     /// Everything takes longer.
     Slow(Duration),
+    /// What waits on a connection overtakes what is about other names.
+    Reorder,
     /// It refuses everything.
     Deny,
     /// It removes what is held there.
@@ -39,7 +41,7 @@ impl Fault {
             let number = dice.index(NAMES as usize);
             Thing::new(dice.one_of(kinds), u32::try_from(number).expect("some names"))
         };
-        match dice.roll(14) {
+        match dice.roll(15) {
             0 | 1 => Self::Outage,
             2 | 3 => Self::OutageOf(thing(dice, Kind::ALL)),
             4..7 => Self::Cut,
@@ -48,6 +50,7 @@ impl Fault {
             10 => Self::Slow(dice.between(Duration::from_millis(10), Duration::from_millis(200))),
             11 => Self::Deny,
             12 => Self::LoseHold(thing(dice, &[Kind::Plain, Kind::SetNx, Kind::Write])),
+            13 => Self::Reorder,
             _ => Self::Restart,
         }
     }
@@ -61,6 +64,7 @@ impl Fault {
             Self::LoseReplies(number) => (0..number).for_each(|_| server.lose_reply()),
             Self::LoseMessages(number) => (0..number).for_each(|_| server.lose_message()),
             Self::Slow(latency) => server.latency(latency),
+            Self::Reorder => server.reorder(),
             Self::Deny => server.deny(),
             Self::LoseHold(thing) => {
                 world.checker.forgotten(Some(thing));

@@ -6,7 +6,7 @@ use std::sync::mpsc;
 use leasehold::Client;
 use tokio::time::sleep;
 
-use super::{LATENCY, NAME, SECOND, begun, locks, start};
+use super::{LATENCY, NAME, SECOND, begun, connect, locks, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_dropped_with_undos_under_way_leaves_nothing() {
@@ -66,4 +66,41 @@ fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
         done.send(()).unwrap();
     });
     is_done.recv_timeout(SECOND * 20).expect("the runtime is not blocked");
+}
+
+/// A place in the queue of a fair lock, and the flag of a writer that waits.
+#[tokio::test(start_paused = true)]
+async fn what_waiters_leave_on_the_server_is_counted() {
+    let (simulation, client) = start().await;
+    let fair = client.fair_lock(NAME);
+    let rw = client.rw_lock("m").prefer_writers();
+    let _held = (fair.acquire().await.unwrap(), rw.read().acquire().await.unwrap());
+    let queued = tokio::spawn(fair.acquire().into_future());
+    let flagged = tokio::spawn(rw.write().acquire().into_future());
+    sleep(SECOND / 10).await;
+    assert_eq!(simulation.names(), 2, "each name once");
+    assert!(simulation.lose_hold(NAME) && simulation.lose_hold("m"));
+    assert_eq!(simulation.names(), 2, "the waiters are not told");
+    queued.abort();
+    sleep(SECOND / 10).await;
+    assert_eq!(simulation.names(), 1);
+    flagged.abort();
+    sleep(SECOND / 10).await;
+    assert_eq!(simulation.names(), 0);
+}
+
+/// They have no lease, and only their own client gives them back.
+#[tokio::test(start_paused = true)]
+async fn counted_permits_whose_client_goes_in_an_outage_stay_taken() {
+    let (simulation, client) = start().await;
+    let other = connect(&simulation).await;
+    let semaphore = other.semaphore(NAME);
+    assert!(semaphore.try_set_permits(2).await.unwrap());
+    let permit = client.semaphore(NAME).acquire(1).await.unwrap();
+    simulation.outage();
+    drop((permit, client));
+    sleep(SECOND).await;
+    simulation.clear();
+    sleep(SECOND * 60 * 60 * 25).await;
+    assert_eq!(semaphore.available().await.unwrap(), 1);
 }

@@ -3,6 +3,7 @@
 use std::future::IntoFuture;
 
 use leasehold::{Client, Guard, Loss};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::sleep;
 
 use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, locks, soon, start};
@@ -151,4 +152,40 @@ async fn two_takeovers_at_once_leave_one_holder() {
             assert_eq!(simulation.names(), 0, "{lock:?}");
         }
     }
+}
+
+/// Acquires of these locks, asked for in this order: the names in the order of the replies.
+async fn replies(client: &Client, names: [&'static str; 3]) -> Vec<&'static str> {
+    let (told, mut tells) = unbounded_channel();
+    for name in names {
+        let (acquiring, told) = (begun(client.lock(name).acquire().into_future()), told.clone());
+        tokio::spawn(async move {
+            drop(acquiring.await.unwrap());
+            told.send(name).unwrap();
+        });
+    }
+    let mut order = Vec::new();
+    while order.len() < names.len() {
+        order.extend(soon("a reply", tells.recv()).await);
+    }
+    // Until all are given back.
+    sleep(SECOND).await;
+    order
+}
+
+/// All of them are on one part of the server.
+#[tokio::test(start_paused = true)]
+async fn requests_about_other_names_are_overtaken_where_a_test_wants_that() {
+    let (simulation, client) = start().await;
+    simulation.latency(LATENCY);
+    assert_eq!(replies(&client, ["b", "d", "f"]).await, ["b", "d", "f"]);
+    simulation.reorder();
+    assert_eq!(replies(&client, ["b", "d", "f"]).await, ["f", "d", "b"]);
+    // An undo does not overtake what it undoes.
+    drop(["b", "d", "f"].map(|name| begun(client.lock(name).acquire().lease(SECOND * 600).into_future())));
+    sleep(SECOND).await;
+    assert_eq!(simulation.names(), 0);
+    simulation.clear();
+    simulation.latency(LATENCY);
+    assert_eq!(replies(&client, ["b", "d", "f"]).await, ["b", "d", "f"]);
 }

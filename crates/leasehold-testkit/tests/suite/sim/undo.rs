@@ -3,7 +3,7 @@
 use std::future::IntoFuture;
 
 use leasehold::test::Simulation;
-use leasehold::{AcquireError, Client, Guard, Owner};
+use leasehold::{AcquireError, Client, Guard, Lock, Loss, Owner};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 
@@ -241,5 +241,102 @@ async fn an_undo_that_is_carried_out_late_does_not_end_the_hold_that_its_waiter_
             sleep(SECOND * 8).await;
             assert!(guard.is_held() && elsewhere.is_locked().await.unwrap(), "lock {kind}");
         }
+    }
+}
+
+/// The ways in which a client learns that its guard has lost the lock, before the guard goes.
+const LOSSES: [&str; 5] = ["force_unlock", "steal", "check", "re-entry", "release"];
+
+async fn loses(way: &str, simulation: &Simulation, lock: &Lock, guard: Guard) -> Option<Guard> {
+    match way {
+        "force_unlock" => assert!(lock.force_unlock().await.unwrap()),
+        "steal" => drop(lock.acquire().steal().await.unwrap()),
+        "check" => {
+            assert!(simulation.lose_hold(NAME));
+            simulation.cut();
+            assert_eq!(guard.lost().await, Loss::Gone);
+        }
+        "re-entry" => {
+            assert!(simulation.lose_hold(NAME));
+            guard.reenter().await.unwrap_err();
+        }
+        _ => {
+            assert!(simulation.lose_hold(NAME));
+            guard.release().await.unwrap_err();
+            return None;
+        }
+    }
+    Some(guard)
+}
+
+/// The waiter gets the lock under the same owner and loses it, all before that.
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_connection_takes_after_the_lock_was_lost_is_undone() {
+    for (kind, way) in (0..5).flat_map(|kind| LOSSES.map(|way| (kind, way))) {
+        let (simulation, client) = start().await;
+        let lock = locks(&client)[kind].clone();
+        if kind == 1 && way == "re-entry" {
+            // It has no count.
+            continue;
+        }
+        for waiter in ask_twice(&simulation, kind, std::slice::from_ref(&client)).await {
+            let guard = granted(waiter).await;
+            sleep(SECOND).await;
+            let guard = loses(way, &simulation, &lock, guard).await;
+            assert!(guard.as_ref().is_none_or(|guard| !guard.is_held()), "lock {kind}, {way}");
+            sleep(SECOND * 20).await;
+            assert_eq!(simulation.names(), 0, "lock {kind}, {way}: the guard is not gone yet");
+        }
+    }
+}
+
+/// A guard of owner 7 at a client, before whose request another one was lost, which is carried out five seconds later.
+async fn asked_twice(simulation: &Simulation, lock: &Lock, rival: &Lock) -> Guard {
+    simulation.latency(LATENCY);
+    let holder = rival.acquire().await.unwrap();
+    let waiter = tokio::spawn(lock.acquire().as_owner(&Owner::number(7)).into_future());
+    sleep(SECOND).await;
+    drop(holder);
+    sleep(LATENCY * 5 / 2).await;
+    simulation.act_late(SECOND * 5);
+    simulation.cut();
+    let guard = granted(waiter).await;
+    // Some are also asked for without a message, and may have been granted before.
+    sleep(SECOND).await;
+    guard
+}
+
+/// The reply to the release comes when the next request of its owner is under way.
+#[tokio::test(start_paused = true)]
+async fn what_is_undone_of_a_hold_before_does_not_end_the_next_hold_of_its_owner() {
+    for kind in 0..5 {
+        let (simulation, client) = start().await;
+        let (lock, owner) = (locks(&client)[kind].clone(), Owner::number(7));
+        let guard = asked_twice(&simulation, &lock, &locks(&connect(&simulation).await)[kind]).await;
+        drop(begun(guard.release()));
+        let guard = lock.acquire().as_owner(&owner).await.unwrap();
+        sleep(SECOND).await;
+        assert!(guard.is_held() && lock.is_held_by(&owner).await.unwrap(), "lock {kind}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_gives_up_does_not_end_what_another_one_of_its_owner_is_about_to_get() {
+    // Not in the queue of a fair lock, where both have one place.
+    for kind in [0, 1, 3, 4] {
+        let (simulation, client) = start().await;
+        let (lock, owner) = (locks(&client)[kind].clone(), Owner::number(7));
+        let rival = locks(&connect(&simulation).await)[kind].clone();
+        asked_twice(&simulation, &lock, &rival).await.release().await.unwrap();
+        let holder = rival.acquire().await.unwrap();
+        let [waiter, other] = [(); 2].map(|()| tokio::spawn(lock.acquire().as_owner(&owner).into_future()));
+        sleep(SECOND).await;
+        drop(holder);
+        // The release, the message and half of the way of the request.
+        sleep(LATENCY * 5 / 2).await;
+        other.abort();
+        let guard = granted(waiter).await;
+        sleep(SECOND).await;
+        assert!(guard.is_held() && lock.is_held_by(&owner).await.unwrap(), "lock {kind}");
     }
 }

@@ -95,6 +95,12 @@ impl Memory {
         self.shards.iter().map(used).sum()
     }
 
+    /// Whether the name of a target is held or waited for, as anything of its family.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn is_used(&self, target: &Target) -> bool {
+        self.with(target, |slot, _| (slot.waited().is_used(), Aftermath::default()))
+    }
+
     /// Looks at or changes the state of one target, which comes and goes as needed.
     fn with<T>(&self, target: &Target, change: impl FnOnce(&mut Slot, &Now) -> (T, Aftermath)) -> T {
         let now = Now::default();

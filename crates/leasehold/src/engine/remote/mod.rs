@@ -294,14 +294,14 @@ impl Grant {
     }
 
     /// It is granted, perhaps under a session. The term lasts from now on; if the reply came too late, this ends it.
-    fn enter(mut self, renewal: &Renewal, token: Option<u64>, session: Option<Arc<Session>>) {
+    fn enter<S: Store>(mut self, inner: &Arc<Inner<S>>, token: Option<u64>, session: Option<Arc<Session>>) {
         self.hold.token = token;
         if let Some(session) = session {
             self.hold.bind(session, self.begun);
         }
         let begun = if mutation!("grant-lasts-from-reply") { env::now() } else { self.begun };
         self.hold.term.lasts(self.hold.until(begun, self.length));
-        renewal.granted(self.hold, self.steal);
+        inner.granted(self.hold, self.steal);
     }
 }
 
@@ -313,7 +313,7 @@ fn take<'a>(claim: &Claim<'a>, length: Duration, turn: Option<Ticket>) -> Take<'
 impl<S: Store> Inner<S> {
     /// What the outcome of a try does, and what its caller is told.
     fn taken(
-        &self,
+        self: &Arc<Self>,
         grant: Grant,
         is_reentry: bool,
         is_cleared: bool,
@@ -338,7 +338,7 @@ impl<S: Store> Inner<S> {
         }
         let freed = grant.steal && grant.hold.spot.target.kind == Kind::Read;
         let freed = freed.then(|| grant.hold.spot.target.clone());
-        grant.enter(&self.renewal, token, session);
+        grant.enter(self, token, session);
         // After a takeover by a reader others can read, too, and need not have heard of it.
         freed.inspect(|target| self.queues.unheard(target));
         Ok(Attempt::Granted(None, token))
@@ -374,12 +374,20 @@ impl<S: Store> Engine for Remote<S> {
         }
         let grant = Grant::new(claim, shard, begun);
         let take = take(claim, grant.length, turn);
+        let haunted = inner.undos.asks(claim.spot);
         let way = match inner.clear_way(claim.spot) {
             Ok(way) => way,
-            Err(failure) => return Reply::now(Attempt::NotAsked(failure)),
+            Err(failure) => {
+                haunted.inspect(|hold| inner.undos.answered(hold));
+                return Reply::now(Attempt::NotAsked(failure));
+            }
         };
         let (is_reentry, is_cleared, effects) = (claim.held > 0, way.is_cleared(), Arc::clone(inner));
-        let (done, reply) = step(move |taken| effects.taken(grant, is_reentry, is_cleared, taken));
+        let (done, reply) = step(move |taken| {
+            let attempt = effects.taken(grant, is_reentry, is_cleared, taken);
+            haunted.inspect(|hold| effects.undos.answered(hold));
+            attempt
+        });
         inner.store.take(&take, done);
         drop(way);
         reply
@@ -414,7 +422,7 @@ impl<S: Store> Engine for Remote<S> {
         let (done, reply) = step(move |taken| match taken {
             Ok(TakenAll::Granted(tokens)) => {
                 for (grant, token) in grants.into_iter().zip(&tokens) {
-                    grant.enter(&effects.renewal, *token, None);
+                    grant.enter(&effects, *token, None);
                 }
                 Ok(AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect()))
             }
@@ -457,9 +465,6 @@ impl<S: Store> Engine for Remote<S> {
             effects.queues.released(&of, listeners, begun);
             match given {
                 Ok(Given { left: Some(left), .. }) => {
-                    if left == 0 {
-                        effects.given_back(&of);
-                    }
                     let until = hold.filter(|_| left > 0).map(|hold| hold.until(begun, length));
                     Ok(Released::Left(left, until))
                 }
@@ -473,6 +478,7 @@ impl<S: Store> Engine for Remote<S> {
             let (inner, of) = (Arc::clone(inner), spot.clone());
             self.inner
                 .in_turn(spot, move |over| inner.store.give(&of, from, length, done.then(|| drop(over))));
+            self.inner.given_back(spot);
             return reply;
         }
         let way = match inner.clear_way(spot) {
@@ -481,6 +487,8 @@ impl<S: Store> Engine for Remote<S> {
         };
         inner.store.give(spot, from, length, done);
         drop(way);
+        // Before the reply: when that is read, the next step of the same hold may be under way.
+        inner.given_back(spot);
         reply
     }
 
@@ -490,7 +498,7 @@ impl<S: Store> Engine for Remote<S> {
         let (done, reply) = caller(move |forced: Result<Forced, StoreError>| {
             let Forced { was_held, listeners } = forced.map_err(|error| effects.explained(shard, error))?;
             if was_held {
-                effects.renewal.lose(&freed, Loss::ForceUnlocked);
+                effects.lose(&freed, Loss::ForceUnlocked);
                 if listeners == Some(0) {
                     effects.queues.unheard(&freed);
                 }
@@ -672,8 +680,8 @@ impl<S: Store> Events for Inner<S> {
         self.queues.wake(spot);
     }
 
-    fn revoked(&self, target: &Target, loss: Loss) {
-        self.renewal.lose(target, loss);
+    fn revoked(self: Arc<Self>, target: &Target, loss: Loss) {
+        self.lose(target, loss);
     }
 
     fn session_lost(&self, session: &Arc<Session>, loss: Loss) {

@@ -56,16 +56,12 @@ impl Renewal {
         Self { state: Mutex::default(), changed: Notify::new(), room, queues }
     }
 
-    /// The server has granted a hold, and its term lasts as it should. To be called when the outcome is read, before the
-    /// caller is told: what the server does to the hold afterwards reaches its term in any case. Holds that cannot be there
-    /// beside it are lost.
-    pub(super) fn granted(&self, hold: Entry, taken_over: bool) {
+    /// Notes a hold. What cannot be there beside it is not looked after any more.
+    fn insert(&self, hold: Entry) -> Vec<Entry> {
         let (mut state, due) = (self.state.lock(), hold.due());
         let displaced = state.ledger.insert(hold);
         self.set_alarm(state, due);
-        for before in displaced.into_iter().filter(|_| !mutation!("displaced-hold-not-told")) {
-            before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
-        }
+        displaced
     }
 
     /// Looks after a hold that is entered again in time for a lease of `length`.
@@ -145,15 +141,6 @@ impl Renewal {
         self.state.lock().ledger.find(&spot.target.name, is_inside).is_some()
     }
 
-    /// What was held under the name of a target, by any owner, is gone.
-    pub(super) fn lose(&self, target: &Target, loss: Loss) {
-        let all = self.state.lock().ledger.remove_all(target);
-        for lost in all {
-            lost.term.lose(loss);
-            self.queues.wake(&lost.spot);
-        }
-    }
-
     /// A session is lost, and all that was held under it.
     pub(super) fn lose_session(&self, session: &Arc<Session>, loss: Loss) {
         let all = self.state.lock().ledger.remove_session(session);
@@ -197,41 +184,63 @@ impl Renewal {
         due
     }
 
-    /// What the server says of an entry. The hold may have been given back meanwhile, and another be in its place.
-    /// `length` is what it was renewed for, if it was.
-    fn judge(&self, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
-        match verdict {
-            Verdict::Held => {
-                let mut state = self.state.lock();
-                let Some(hold) = state.ledger.entry(id) else { return };
-                let is_renewed = !length.is_zero();
-                let begun = if mutation!("renewal-lasts-from-reply") { env::now() } else { begun };
-                let renewed = is_renewed.then(|| (Arc::clone(&hold.term), hold.until(begun, length)));
-                let pause = hold.pause(is_renewed);
-                state.ledger.put_off(id, begun + pause);
-                drop(state);
-                if let Some((term, until)) = renewed {
-                    // A renewal shortens nothing, so an extension stays.
-                    term.lasts_at_least(until);
-                }
-            }
-            Verdict::TakenOver => self.lose_one(id, Loss::TakenOver),
-            Verdict::Gone if mutation!("gone-hold-not-told") => {}
-            Verdict::Gone => self.lose_one(id, Loss::Gone),
-        }
-    }
-
-    fn lose_one(&self, id: Id, loss: Loss) {
-        let lost = self.state.lock().ledger.remove_entry(id);
-        if let Some(Entry { spot, term, .. }) = lost {
-            tracing::warn!(lock = %spot.target, %loss, "a held lock is lost");
-            term.lose(loss);
-            self.queues.wake(&spot);
+    /// The server says that an entry is held. `length` is what it was renewed for, if it was.
+    fn found_held(&self, id: Id, begun: Instant, length: Duration) {
+        let mut state = self.state.lock();
+        let Some(hold) = state.ledger.entry(id) else { return };
+        let is_renewed = !length.is_zero();
+        let begun = if mutation!("renewal-lasts-from-reply") { env::now() } else { begun };
+        let renewed = is_renewed.then(|| (Arc::clone(&hold.term), hold.until(begun, length)));
+        let pause = hold.pause(is_renewed);
+        state.ledger.put_off(id, begun + pause);
+        drop(state);
+        if let Some((term, until)) = renewed {
+            // A renewal shortens nothing, so an extension stays.
+            term.lasts_at_least(until);
         }
     }
 }
 
 impl<S: Store> Inner<S> {
+    /// The server has granted a hold, and its term lasts as it should. To be called when the outcome is read, before the
+    /// caller is told: what the server does to the hold afterwards reaches its term in any case. Holds that cannot be there
+    /// beside it are lost.
+    pub(super) fn granted(self: &Arc<Self>, hold: Entry, taken_over: bool) {
+        let displaced = self.renewal.insert(hold);
+        for before in displaced.into_iter().filter(|_| !mutation!("displaced-hold-not-told")) {
+            self.lost(&before);
+            before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
+        }
+    }
+
+    /// What was held under the name of a target, by any owner, is gone.
+    pub(super) fn lose(self: &Arc<Self>, target: &Target, loss: Loss) {
+        let all = self.renewal.state.lock().ledger.remove_all(target);
+        for hold in all {
+            self.lost(&hold);
+            hold.term.lose(loss);
+            self.queues.wake(&hold.spot);
+        }
+    }
+
+    /// What the server says of an entry. The hold may have been given back meanwhile, and another be in its place.
+    /// `length` is what it was renewed for, if it was.
+    fn judge(self: &Arc<Self>, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
+        let loss = match verdict {
+            Verdict::Held => return self.renewal.found_held(id, begun, length),
+            Verdict::TakenOver => Loss::TakenOver,
+            Verdict::Gone if mutation!("gone-hold-not-told") => return,
+            Verdict::Gone => Loss::Gone,
+        };
+        let lost = self.renewal.state.lock().ledger.remove_entry(id);
+        if let Some(hold) = lost {
+            tracing::warn!(lock = %hold.spot.target, %loss, "a held lock is lost");
+            self.lost(&hold);
+            hold.term.lose(loss);
+            self.queues.wake(&hold.spot);
+        }
+    }
+
     /// Renews and checks what is due, until the client is gone. On the I/O thread.
     pub(super) async fn keep_renewing(self: &Arc<Self>) {
         loop {
@@ -288,7 +297,7 @@ impl<S: Store> Inner<S> {
                         if verdict != Verdict::Held && mutation!("bad-member-fails-batch") {
                             break;
                         }
-                        inner.renewal.judge(id, begun, length, verdict);
+                        inner.judge(id, begun, length, verdict);
                     }
                 }
                 Err(StoreError::Refused(failure @ Failure::Denied(_))) => {

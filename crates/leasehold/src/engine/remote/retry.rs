@@ -181,9 +181,9 @@ impl<S: Store> Trying<S> {
 
 impl<S: Store> Inner<S> {
     /// What a change with this result does to what this client knows.
-    fn changed(&self, target: &Target, adjust: &Adjust, result: i64) {
+    fn changed(self: &Arc<Self>, target: &Target, adjust: &Adjust, result: i64) {
         if let Adjust::Delete = adjust {
-            self.renewal.lose(target, Loss::Gone);
+            self.lose(target, Loss::Gone);
         }
         if adjust.frees(result) {
             // The result does not say whether a message has told waiters of it.

@@ -301,7 +301,7 @@ pub(crate) trait Events: Send + Sync {
     fn look(&self, spot: &Spot);
 
     /// A hold was taken away, for this reason.
-    fn revoked(&self, target: &Target, loss: Loss);
+    fn revoked(self: Arc<Self>, target: &Target, loss: Loss);
 
     /// A session is lost, and all that was held under it.
     fn session_lost(&self, session: &Arc<Session>, loss: Loss);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::Inner;
+use super::ledger::Entry;
 use super::store::{By, Done, Given, Shard, Store, StoreError};
 use crate::engine::{Kind, Spot};
 use crate::env::{self, Instant, jittered};
@@ -38,11 +39,18 @@ pub(super) struct State {
     pending: HashMap<Spot, Pending>,
     /// Steps of which it is not known whether they are carried out, since the last connection to their shard.
     doubtful: Vec<(Shard, Spot)>,
-    /// Holds of which a request may still be carried out, and until when: it had no reply on a connection that could not be
-    /// ended.
-    haunted: HashMap<Spot, Instant>,
+    /// Holds of which a step may still be carried out that had no reply on a connection which could not be ended.
+    haunted: HashMap<Spot, Haunted>,
     /// How many undos there were.
     numbers: u64,
+}
+
+/// A hold of which a step may still be carried out.
+#[derive(Debug, Clone, Copy)]
+struct Haunted {
+    until: Instant,
+    /// How many requests for it are under way: what is sent behind them would undo them.
+    asked: u32,
 }
 
 /// An undo that is on its way or waits for its next try.
@@ -106,7 +114,30 @@ impl Undos {
     /// Whether an earlier request about this hold may still be carried out.
     pub(super) fn haunts(&self, spot: &Spot) -> bool {
         self.is_haunted.load(Ordering::SeqCst)
-            && self.state.lock().haunted.get(&spot.of_hold()).is_some_and(|until| *until > env::now())
+            && self
+                .state
+                .lock()
+                .haunted
+                .get(&spot.of_hold())
+                .is_some_and(|haunted| haunted.until > env::now())
+    }
+
+    /// A request for a hold is about to be sent. The hold, if it is haunted: it is to be told when the outcome has taken
+    /// effect.
+    pub(super) fn asks(&self, spot: &Spot) -> Option<Spot> {
+        if !self.is_haunted.load(Ordering::SeqCst) {
+            return None;
+        }
+        let hold = spot.of_hold();
+        self.state.lock().haunted.get_mut(&hold)?.asked += 1;
+        Some(hold)
+    }
+
+    /// The outcome of such a request has taken effect.
+    pub(super) fn answered(&self, hold: &Spot) {
+        if let Some(haunted) = self.state.lock().haunted.get_mut(hold) {
+            haunted.asked = haunted.asked.saturating_sub(1);
+        }
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -208,7 +239,10 @@ impl<S: Store> Inner<S> {
 
     /// Sees to it that a hold has at most `to` counts, now or later, but no later than it takes to end by itself.
     pub(super) fn undo(self: &Arc<Self>, spot: &Spot, to: u32, until: Instant) {
-        let mut state = self.undos.state.lock();
+        self.undo_in(&mut self.undos.state.lock(), spot, to, until);
+    }
+
+    fn undo_in(self: &Arc<Self>, state: &mut State, spot: &Spot, to: u32, until: Instant) {
         state.numbers += 1;
         let hold = spot.of_hold();
         let mut pending = Pending {
@@ -217,7 +251,7 @@ impl<S: Store> Inner<S> {
             shard: self.store.shard(&spot.target),
             to,
             until,
-            repeat: state.haunted.get(&hold).copied().filter(|_| !mutation!("undo-made-once")),
+            repeat: state.haunted.get(&hold).map(|of| of.until).filter(|_| !mutation!("undo-made-once")),
             waits: false,
             is_current: Arc::new(AtomicBool::new(true)),
         };
@@ -234,18 +268,29 @@ impl<S: Store> Inner<S> {
         }
         self.send_undo(&pending);
         state.pending.insert(hold, pending);
-        self.undos.changed(&state);
+        self.undos.changed(state);
     }
 
     /// A caller has given a hold back, or has given up to wait for it. What may still be carried out of a step before that is
     /// undone.
     pub(super) fn given_back(self: &Arc<Self>, spot: &Spot) {
+        self.undo_haunted(spot, || self.renewal.get(spot).is_none());
+    }
+
+    /// A hold is lost, and its term is not told yet. What may still be carried out of a step before that is undone, and not
+    /// only when the guard goes. If the term has ended by itself, the next step may be under way.
+    pub(super) fn lost(self: &Arc<Self>, hold: &Entry) {
+        self.undo_haunted(&hold.spot, || hold.term.is_held());
+    }
+
+    fn undo_haunted(self: &Arc<Self>, spot: &Spot, is_due: impl FnOnce() -> bool) {
         if !self.undos.is_haunted.load(Ordering::SeqCst) {
             return;
         }
-        let until = self.undos.state.lock().haunted.get(&spot.of_hold()).copied();
-        if let Some(until) = until.filter(|_| self.renewal.get(spot).is_none()) {
-            self.undo(spot, 0, until);
+        let mut state = self.undos.state.lock();
+        let haunted = state.haunted.get(&spot.of_hold()).filter(|haunted| haunted.asked == 0).copied();
+        if let Some(Haunted { until, .. }) = haunted.filter(|_| is_due()) {
+            self.undo_in(&mut state, spot, 0, until);
         }
     }
 
@@ -256,9 +301,10 @@ impl<S: Store> Inner<S> {
         let at_last = now + LONGEST_STALE;
         let mut state = self.undos.state.lock();
         let State { pending, doubtful, haunted, .. } = &mut *state;
-        haunted.retain(|_, until| *until > now);
-        let doubted = doubtful.extract_if(.., |(of, _)| *of == shard);
-        haunted.extend(doubted.filter(|_| stale).map(|(_, spot)| (spot.of_hold(), at_last)));
+        haunted.retain(|_, haunted| haunted.until > now);
+        for (_, spot) in doubtful.extract_if(.., |(of, _)| *of == shard).filter(|_| stale) {
+            haunted.entry(spot.of_hold()).or_insert(Haunted { until: at_last, asked: 0 }).until = at_last;
+        }
         self.undos.is_haunted.store(!haunted.is_empty(), Ordering::SeqCst);
         pending.retain(|_, pending| {
             if pending.shard == shard {

@@ -120,7 +120,7 @@ impl BoundStore {
                 Ok(false) => session.lose(Loss::Gone),
                 Err(_) => {}
             };
-            self.base.request_to(shard, beat, move |server| Ok(server.heartbeat(id)));
+            self.base.request_to(shard, Vec::new(), beat, move |server| Ok(server.heartbeat(id)));
         }
     }
 

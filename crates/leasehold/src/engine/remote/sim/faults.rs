@@ -7,6 +7,7 @@ use crate::error::Failure;
 
 /// What goes wrong from now on. Nothing, by default.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each fault is there or not, whatever the others are")]
 pub(crate) struct SimFaults {
     /// How long a request takes to the server, and a reply or a message back.
     pub(crate) latency: Duration,
@@ -24,6 +25,8 @@ pub(crate) struct SimFaults {
     pub(crate) message_outage: bool,
     /// Clients may not watch.
     pub(crate) watch_denied: bool,
+    /// What waits on a connection is carried in another order, as far as it is about different names.
+    pub(crate) is_reordered: bool,
     /// What was under way on a connection that breaks is carried out this much later, behind the back of its client.
     pub(crate) acts_late: Option<Duration>,
 }

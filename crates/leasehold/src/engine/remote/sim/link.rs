@@ -1,4 +1,5 @@
-//! One simulated connection: requests reach the server in order, and their replies come back in order.
+//! One simulated connection: requests reach the server in order, and their replies come back in order; or only those about
+//! one name do.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,12 +11,16 @@ use super::SimServer;
 use crate::engine::remote::store::{Done, StoreError};
 use crate::env;
 use crate::error::Failure;
+use crate::name::Name;
 
 /// How long a client waits for a reply before it replaces the connection.
 pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request on its way.
 pub(super) trait Job: Send {
+    /// What it is about; nothing is everything.
+    fn names(&self) -> &[Name];
+
     /// The server carries it out.
     fn execute(&mut self, server: &SimServer);
 
@@ -28,14 +33,15 @@ pub(super) trait Job: Send {
 
 /// A request that runs on the server.
 pub(super) struct Request<T, D, F> {
+    names: Vec<Name>,
     run: Option<F>,
     result: Option<Result<T, Failure>>,
     done: D,
 }
 
 impl<T, D, F> Request<T, D, F> {
-    pub(super) fn new(done: D, run: F) -> Self {
-        Self { run: Some(run), result: None, done }
+    pub(super) fn new(names: Vec<Name>, done: D, run: F) -> Self {
+        Self { names, run: Some(run), result: None, done }
     }
 }
 
@@ -45,6 +51,10 @@ where
     D: Done<T>,
     F: FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
 {
+    fn names(&self) -> &[Name] {
+        &self.names
+    }
+
     fn detach(&mut self) -> Box<dyn FnOnce(&SimServer) + Send> {
         let run = self.run.take();
         Box::new(move |server| drop(run.map(|run| run(server))))
@@ -144,18 +154,64 @@ enum Back {
     Gone(Box<dyn Job>),
 }
 
-/// Carries requests to the server, in order.
+impl Back {
+    fn job(&self) -> &dyn Job {
+        let (Self::Reply(job) | Self::Refusal(job, _) | Self::Silence(job) | Self::Gone(job)) = self;
+        job.as_ref()
+    }
+}
+
+/// One way of a connection.
+struct Way<T> {
+    comes: UnboundedReceiver<T>,
+    /// What waits there, the first one first.
+    waiting: Vec<T>,
+    names: fn(&T) -> &[Name],
+}
+
+impl<T> Way<T> {
+    fn new(comes: UnboundedReceiver<T>, names: fn(&T) -> &[Name]) -> Self {
+        Self { comes, waiting: Vec::new(), names }
+    }
+
+    /// What is carried next; nothing when nothing comes any more.
+    async fn next(&mut self, server: &SimServer) -> Option<T> {
+        if self.waiting.is_empty() {
+            self.waiting.push(self.comes.recv().await?);
+        }
+        let mut last = 0;
+        if server.faults().is_reordered {
+            // All that waits now is carried before what comes later, so nothing is overtaken for ever.
+            if self.waiting.len() == 1 {
+                self.waiting.extend(std::iter::from_fn(|| self.comes.try_recv().ok()));
+            }
+            let may_overtake = |at: &usize| {
+                let names = (self.names)(&self.waiting[*at]);
+                self.waiting[..*at].iter().all(|before| are_apart((self.names)(before), names))
+            };
+            last = (0..self.waiting.len()).rev().find(may_overtake).unwrap_or(0);
+        }
+        Some(self.waiting.remove(last))
+    }
+}
+
+fn are_apart(some: &[Name], others: &[Name]) -> bool {
+    !some.is_empty() && !others.is_empty() && !some.iter().any(|name| others.contains(name))
+}
+
+/// Carries requests to the server.
 async fn there(
     server: Arc<SimServer>,
-    mut requests: UnboundedReceiver<Box<dyn Job>>,
+    requests: UnboundedReceiver<Box<dyn Job>>,
     replies: UnboundedSender<Back>,
     broken: Arc<Broken>,
 ) {
+    let mut requests = Way::new(requests, |job| job.names());
     loop {
         let mut job = tokio::select! {
             biased;
             () = broken.wait() => break,
-            job = requests.recv() => match job {
+            job = requests.next(&server) => match job {
                 Some(job) => job,
                 None => return,
             },
@@ -181,15 +237,16 @@ async fn there(
         // The other way is there as long as this one.
         let _ = replies.send(reply);
     }
-    requests.close();
-    while let Some(job) = requests.recv().await {
+    requests.comes.close();
+    while let Some(job) = requests.next(&server).await {
         let _ = replies.send(lost(&server, job));
     }
 }
 
-/// Carries replies back, in order.
-async fn back(server: Arc<SimServer>, mut replies: UnboundedReceiver<Back>, broken: Arc<Broken>) {
-    while let Some(reply) = replies.recv().await {
+/// Carries replies back.
+async fn back(server: Arc<SimServer>, replies: UnboundedReceiver<Back>, broken: Arc<Broken>) {
+    let mut replies = Way::new(replies, |reply| reply.job().names());
+    while let Some(reply) = replies.next(&server).await {
         let (job, error) = match reply {
             Back::Reply(job) => (job, None),
             Back::Refusal(job, refusal) => (job, Some(StoreError::Refused(refusal))),

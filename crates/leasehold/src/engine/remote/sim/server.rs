@@ -1,6 +1,6 @@
 //! The server of a simulation: the state of all locks, and the clients that listen.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -123,6 +123,20 @@ impl SimServer {
     /// How many acquires of all clients wait for what has this name.
     pub(super) fn waiters(&self, name: &str) -> usize {
         self.clients().iter().map(|client| client.waiters(name)).sum()
+    }
+
+    /// How many names are held, or have waiters in the queue of a fair lock or a writer that waits and keeps readers out.
+    pub(super) fn names(&self) -> usize {
+        let now = env::now();
+        let is_alive = |seen: &Instant, limit| now.saturating_duration_since(*seen) < limit;
+        let state = self.state();
+        let queued =
+            state.queues.iter().filter(|(_, all)| all.iter().any(|(_, seen)| is_alive(seen, SILENT)));
+        let flagged = state.flags.iter().filter(|(_, seen)| is_alive(seen, BARRED));
+        let waited: BTreeSet<_> =
+            queued.map(|(target, _)| target).chain(flagged.map(|(spot, _)| &spot.target)).collect();
+        let memory = &state.memory;
+        memory.names() + waited.into_iter().filter(|target| !memory.is_used(target)).count()
     }
 
     /// The state of the locks, to look at.

@@ -112,6 +112,12 @@ impl Simulation {
         self.server.faults().doubled_messages = true;
     }
 
+    /// Of the requests that wait on a connection, and of the replies, the last one comes first from now on. Those about one
+    /// name stay in order: that is all that a client may count on.
+    pub fn reorder(&self) {
+        self.server.faults().is_reordered = true;
+    }
+
     /// Requests on their way to the server when their connection breaks are carried out this much later from now on. Their
     /// clients are told at once that the connection is closed.
     pub fn act_late(&self, delay: Duration) {
@@ -163,7 +169,7 @@ impl Simulation {
     /// How many names the server knows: zero when nothing is left behind.
     #[must_use]
     pub fn names(&self) -> usize {
-        self.server.memory().names()
+        self.server.names()
     }
 }
 

@@ -181,23 +181,25 @@ impl SimStore {
         done: impl Done<T>,
         run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
     ) {
-        self.request_to(self.shard(target), done, run);
+        self.request_to(self.shard(target), vec![target.name.clone()], done, run);
     }
 
     /// Completes a request that cannot be sent.
     pub(super) fn reject<T: Send + 'static>(&self, done: impl Done<T>) {
         let run = |_: &SimServer| Err(Failure::Unavailable("not connected".into()));
-        let _ = self.client.rejected.send(Box::new(Request::new(done, run)));
+        let _ = self.client.rejected.send(Box::new(Request::new(Vec::new(), done, run)));
     }
 
+    /// Sends a request about these names; without any it is about all.
     pub(super) fn request_to<T: Send + 'static>(
         &self,
         shard: Shard,
+        names: Vec<Name>,
         done: impl Done<T>,
         run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
     ) {
         let link = self.client.link(shard);
-        let job: Box<dyn Job> = Box::new(Request::new(done, run));
+        let job: Box<dyn Job> = Box::new(Request::new(names, done, run));
         let unsent = match link {
             Some(link) => link.send(job),
             None => Some(job),
@@ -319,7 +321,10 @@ impl SimStore {
                 let is_here =
                     |spot: &&Spot| spot.target.kind == Kind::Fair && self.shard(&spot.target) == shard;
                 let spots: Vec<_> = places.iter().filter(is_here).cloned().collect();
-                let Some(first) = spots.first() else { continue };
+                if spots.is_empty() {
+                    continue;
+                }
+                let names = spots.iter().map(|spot| spot.target.name.clone()).collect();
                 let (client, events) = (Arc::clone(&self.client), Weak::clone(&self.events));
                 let done = move |beaten: Result<Vec<(Spot, Option<usize>)>, StoreError>| {
                     for (spot, place) in beaten.unwrap_or_default() {
@@ -328,7 +333,7 @@ impl SimStore {
                         }
                     }
                 };
-                self.request(&first.target.clone(), done, move |server| Ok(server.beat(spots)));
+                self.request_to(shard, names, done, move |server| Ok(server.beat(spots)));
             }
         }
     }
@@ -411,9 +416,10 @@ impl Store for SimStore {
     }
 
     fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
-        let target = takes[0].spot.target.clone();
+        let shard = self.shard(&takes[0].spot.target);
+        let names = takes.iter().map(|take| take.spot.target.name.clone()).collect();
         let takes: Vec<_> = takes.iter().map(OwnedTake::new).collect();
-        self.request(&target, done, move |server| server.take_all(&takes));
+        self.request_to(shard, names, done, move |server| server.take_all(&takes));
     }
 
     fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>) {
@@ -429,14 +435,17 @@ impl Store for SimStore {
     fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
         let link = self.client.state().links.get(&self.shard(&spot.target)).cloned();
         let of = spot.clone();
-        let job = Request::new(self.lowered(spot, done), move |server: &SimServer| Ok(server.lower(&of, to)));
+        let run = move |server: &SimServer| Ok(server.lower(&of, to));
+        let job = Request::new(vec![spot.target.name.clone()], self.lowered(spot, done), run);
         link.is_some_and(|link| link.send(Box::new(job)).is_none())
     }
 
     fn renew(&self, _kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>) {
         let Some((first, _)) = holds.first() else { return };
+        let shard = self.shard(&first.target);
         let holds: Vec<_> = holds.iter().map(|(spot, length)| ((*spot).clone(), *length)).collect();
-        self.request(&first.target, done, move |server| {
+        let names = holds.iter().map(|(spot, _)| spot.target.name.clone()).collect();
+        self.request_to(shard, names, done, move |server| {
             holds.iter().map(|(spot, length)| server.renew(spot, *length)).collect()
         });
     }
