@@ -4,7 +4,7 @@
 //! later were held at that moment together; if they exclude each other, one of them was wrong. What is asked needs no
 //! pause and no clock for that.
 //!
-//! Two things are documented exceptions, and nothing else is:
+//! Three things are documented exceptions, and nothing else is:
 //!
 //! - A guard whose lock another client has stolen or forced learns of it at its next look: after a third of its lease, or
 //!   when its lease is over if it cannot look. The same holds for a lock that was granted and taken before the reply was
@@ -12,6 +12,8 @@
 //!   lease after its end; and for the rest of the round if the end is not known, because the operation failed or was
 //!   dropped, and may reach the server at any time. If it is of the guard's own client, the loss is known when the
 //!   operation returns.
+//! - A hold goes from task to task of a client for 50 ms since the server granted it. So a task may get one that was stolen
+//!   before it asked.
 //! - Guards of one identity re-enter. An identity is that of one plain acquire, or of one owner that was named. It is not
 //!   the owner as text: two plain acquires are never the same, whatever their guards say.
 
@@ -110,6 +112,8 @@ pub(super) struct Disturbing(usize);
 const LATE: Duration = Duration::from_millis(500);
 /// What has no outcome is carried out within this time, or never.
 const LATEST: Duration = Duration::from_secs(10);
+/// For how long a hold goes from task to task of its client.
+const HANDED_ON: Duration = Duration::from_millis(50);
 /// For how long a guard must be wrong about a loss: until then something may still be under way.
 const STUBBORN: Duration = Duration::from_millis(300);
 
@@ -283,8 +287,10 @@ impl Checker {
             let elsewhere = disturbance.who.is_none_or(|who| who.client != grant.who.client);
             // Permits that are only counted are never told.
             let is_told = |end| grant.thing.kind != Kind::Semaphore && now >= end + grant.lease() + LATE;
+            let is_handed_on = matches!(grant.thing.kind, Kind::Plain | Kind::SetNx);
+            let since = if is_handed_on { HANDED_ON } else { Duration::ZERO };
             disturbance.concerns(grant.thing)
-                && disturbance.end.is_none_or(|end| elsewhere && end >= grant.asked && !is_told(end))
+                && disturbance.end.is_none_or(|end| elsewhere && end + since >= grant.asked && !is_told(end))
         })
     }
 
