@@ -176,22 +176,20 @@ impl<T> Way<T> {
 
     /// What is carried next; nothing when nothing comes any more.
     async fn next(&mut self, server: &SimServer) -> Option<T> {
+        let is_reordered = || server.faults().is_reordered;
         if self.waiting.is_empty() {
             self.waiting.push(self.comes.recv().await?);
-        }
-        let mut last = 0;
-        if server.faults().is_reordered {
-            // All that waits now is carried before what comes later, so nothing is overtaken for ever.
-            if self.waiting.len() == 1 {
+            if is_reordered() {
+                // What comes later is carried after all of these, so nothing is overtaken for ever.
                 self.waiting.extend(std::iter::from_fn(|| self.comes.try_recv().ok()));
             }
-            let may_overtake = |at: &usize| {
-                let names = (self.names)(&self.waiting[*at]);
-                self.waiting[..*at].iter().all(|before| are_apart((self.names)(before), names))
-            };
-            last = (0..self.waiting.len()).rev().find(may_overtake).unwrap_or(0);
         }
-        Some(self.waiting.remove(last))
+        let may_overtake = |at: &usize| {
+            let names = (self.names)(&self.waiting[*at]);
+            self.waiting[..*at].iter().all(|before| are_apart((self.names)(before), names))
+        };
+        let first = if is_reordered() { (0..self.waiting.len()).rev().find(may_overtake) } else { None };
+        Some(self.waiting.remove(first.unwrap_or(0)))
     }
 }
 
