@@ -7,6 +7,7 @@ use crate::error::Failure;
 
 /// What goes wrong from now on. Nothing, by default.
 #[derive(Debug, Clone, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each fault is there or not, by itself")]
 pub(crate) struct SimFaults {
     /// How long a request takes to the server, and a reply or a message back.
     pub(crate) latency: Duration,
