@@ -1,6 +1,7 @@
 //! A step that is taken back is taken back for good, and nothing else is.
 
 use std::future::IntoFuture;
+use std::time::Duration;
 
 use leasehold::test::Simulation;
 use leasehold::{AcquireError, Client, Guard, Lock, Loss, Owner};
@@ -338,5 +339,27 @@ async fn a_waiter_that_gives_up_does_not_end_what_another_one_of_its_owner_is_ab
         let guard = granted(waiter).await;
         sleep(SECOND).await;
         assert!(guard.is_held() && lock.is_held_by(&owner).await.unwrap(), "lock {kind}");
+    }
+}
+
+/// A caller that does not stand in a queue tries once more for the same owner, and gives up.
+#[tokio::test(start_paused = true)]
+async fn what_a_broken_connection_takes_after_the_next_try_of_its_owner_is_undone() {
+    for kind in 0..6 {
+        let (simulation, client) = start().await;
+        simulation.latency(LATENCY);
+        let lock = locks(&client).get(kind).cloned().unwrap_or_else(|| client.spin_lock(NAME));
+        let holder = lock.acquire().await.unwrap();
+        let attempt = || lock.acquire().as_owner(&Owner::number(7)).wait(Duration::ZERO).lease(SECOND * 600);
+        let first = begun(attempt().into_future());
+        sleep(LATENCY / 2).await;
+        simulation.act_late(SECOND * 5);
+        simulation.cut();
+        first.await.unwrap_err();
+        sleep(SECOND).await;
+        attempt().await.unwrap_err();
+        holder.release().await.unwrap();
+        sleep(SECOND * 20).await;
+        assert_eq!(simulation.names(), 0, "lock {kind}");
     }
 }

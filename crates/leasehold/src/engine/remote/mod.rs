@@ -374,18 +374,24 @@ impl<S: Store> Engine for Remote<S> {
         }
         let grant = Grant::new(claim, shard, begun);
         let take = take(claim, grant.length, turn);
-        let haunted = inner.undos.asks(claim.spot);
+        let (haunted, has_turn) = (inner.undos.asks(claim.spot), turn.is_some());
         let way = match inner.clear_way(claim.spot) {
             Ok(way) => way,
             Err(failure) => {
-                haunted.inspect(|hold| inner.undos.answered(hold));
+                haunted.inspect(|spot| inner.undos.answered(spot));
                 return Reply::now(Attempt::NotAsked(failure));
             }
         };
         let (is_reentry, is_cleared, effects) = (claim.held > 0, way.is_cleared(), Arc::clone(inner));
         let (done, reply) = step(move |taken| {
             let attempt = effects.taken(grant, is_reentry, is_cleared, taken);
-            haunted.inspect(|hold| effects.undos.answered(hold));
+            if let Some(spot) = haunted {
+                effects.undos.answered(&spot);
+                if !has_turn && matches!(attempt, Ok(Attempt::Busy(_))) {
+                    // It has sent the undo of an earlier step before itself, and there may be no next one.
+                    effects.given_back(&spot);
+                }
+            }
             attempt
         });
         inner.store.take(&take, done);

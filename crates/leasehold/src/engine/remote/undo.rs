@@ -122,20 +122,19 @@ impl Undos {
                 .is_some_and(|haunted| haunted.until > env::now())
     }
 
-    /// A request for a hold is about to be sent. The hold, if it is haunted: it is to be told when the outcome has taken
-    /// effect.
+    /// A request at this spot is about to be sent. If its hold is haunted, the spot: it is to be told when the outcome has
+    /// taken effect.
     pub(super) fn asks(&self, spot: &Spot) -> Option<Spot> {
         if !self.is_haunted.load(Ordering::SeqCst) {
             return None;
         }
-        let hold = spot.of_hold();
-        self.state.lock().haunted.get_mut(&hold)?.asked += 1;
-        Some(hold)
+        self.state.lock().haunted.get_mut(&spot.of_hold())?.asked += 1;
+        Some(spot.clone())
     }
 
     /// The outcome of such a request has taken effect.
-    pub(super) fn answered(&self, hold: &Spot) {
-        if let Some(haunted) = self.state.lock().haunted.get_mut(hold) {
+    pub(super) fn answered(&self, spot: &Spot) {
+        if let Some(haunted) = self.state.lock().haunted.get_mut(&spot.of_hold()) {
             haunted.asked = haunted.asked.saturating_sub(1);
         }
     }
@@ -274,7 +273,7 @@ impl<S: Store> Inner<S> {
     /// A caller has given a hold back, or has given up to wait for it. What may still be carried out of a step before that is
     /// undone.
     pub(super) fn given_back(self: &Arc<Self>, spot: &Spot) {
-        self.undo_haunted(spot, || self.renewal.get(spot).is_none());
+        self.undo_haunted(spot, || self.renewal.term(spot).is_none());
     }
 
     /// A hold is lost, and its term is not told yet. What may still be carried out of a step before that is undone, and not

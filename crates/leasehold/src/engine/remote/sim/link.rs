@@ -1,6 +1,7 @@
 //! One simulated connection: requests reach the server in order, and their replies come back in order; or only those about
 //! one name do.
 
+use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -161,37 +162,36 @@ impl Back {
     }
 }
 
-/// One way of a connection.
+/// One way of a connection. What waits there when it is free is carried together: a long way is not a narrow one.
 struct Way<T> {
     comes: UnboundedReceiver<T>,
-    /// What waits there, the first one first.
-    waiting: Vec<T>,
+    /// What is carried together, the first one first.
+    together: VecDeque<T>,
     names: fn(&T) -> &[Name],
 }
 
 impl<T> Way<T> {
     fn new(comes: UnboundedReceiver<T>, names: fn(&T) -> &[Name]) -> Self {
-        Self { comes, waiting: Vec::new(), names }
+        Self { comes, together: VecDeque::new(), names }
     }
 
-    /// What is carried next; nothing when nothing comes any more.
-    async fn next(&mut self, server: &SimServer) -> Option<T> {
-        if self.waiting.is_empty() {
-            self.waiting.push(self.comes.recv().await?);
+    /// What arrives next, and whether it is the first of those that are carried together; nothing when nothing comes any more.
+    async fn next(&mut self, server: &SimServer) -> Option<(T, bool)> {
+        let is_first = self.together.is_empty();
+        if is_first {
+            self.together.push_back(self.comes.recv().await?);
+            self.together.extend(std::iter::from_fn(|| self.comes.try_recv().ok()));
         }
-        let mut last = 0;
-        if server.faults().is_reordered {
-            // All that waits now is carried before what comes later, so nothing is overtaken for ever.
-            if self.waiting.len() == 1 {
-                self.waiting.extend(std::iter::from_fn(|| self.comes.try_recv().ok()));
-            }
+        let next = if server.faults().is_reordered {
             let may_overtake = |at: &usize| {
-                let names = (self.names)(&self.waiting[*at]);
-                self.waiting[..*at].iter().all(|before| are_apart((self.names)(before), names))
+                let names = (self.names)(&self.together[*at]);
+                self.together.iter().take(*at).all(|before| are_apart((self.names)(before), names))
             };
-            last = (0..self.waiting.len()).rev().find(may_overtake).unwrap_or(0);
-        }
-        Some(self.waiting.remove(last))
+            (0..self.together.len()).rev().find(may_overtake).unwrap_or(0)
+        } else {
+            0
+        };
+        self.together.remove(next).map(|next| (next, is_first))
     }
 }
 
@@ -208,16 +208,16 @@ async fn there(
 ) {
     let mut requests = Way::new(requests, |job| job.names());
     loop {
-        let mut job = tokio::select! {
+        let (mut job, is_first) = tokio::select! {
             biased;
             () = broken.wait() => break,
-            job = requests.next(&server) => match job {
-                Some(job) => job,
+            next = requests.next(&server) => match next {
+                Some(next) => next,
                 None => return,
             },
         };
         let latency = server.faults().latency;
-        if !latency.is_zero() {
+        if is_first && !latency.is_zero() {
             tokio::select! {
                 biased;
                 () = broken.wait() => {
@@ -238,7 +238,7 @@ async fn there(
         let _ = replies.send(reply);
     }
     requests.comes.close();
-    while let Some(job) = requests.next(&server).await {
+    while let Some((job, _)) = requests.next(&server).await {
         let _ = replies.send(lost(&server, job));
     }
 }
@@ -246,7 +246,7 @@ async fn there(
 /// Carries replies back.
 async fn back(server: Arc<SimServer>, replies: UnboundedReceiver<Back>, broken: Arc<Broken>) {
     let mut replies = Way::new(replies, |reply| reply.job().names());
-    while let Some(reply) = replies.next(&server).await {
+    while let Some((reply, is_first)) = replies.next(&server).await {
         let (job, error) = match reply {
             Back::Reply(job) => (job, None),
             Back::Refusal(job, refusal) => (job, Some(StoreError::Refused(refusal))),
@@ -268,7 +268,7 @@ async fn back(server: Arc<SimServer>, replies: UnboundedReceiver<Back>, broken: 
         };
         let latency = server.faults().latency;
         let arrives = async {
-            if !latency.is_zero() {
+            if is_first && !latency.is_zero() {
                 env::sleep_for(latency).await;
             }
         };
