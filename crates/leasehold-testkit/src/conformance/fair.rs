@@ -228,3 +228,17 @@ pub async fn force_unlock_lets_the_next_in_the_queue_in(bench: &Bench) -> Outcom
     drop(soon(waiter).await??);
     Ok(())
 }
+
+pub async fn waiters_of_one_owner_all_get_the_lock(bench: &Bench) -> Outcome {
+    let (lock, me) = (fair_lock(bench).await, Owner::unique());
+    let held = fair_lock(bench).await.acquire().await?;
+    let waiters = [(); 2].map(|()| tokio::spawn(lock.acquire().as_owner(&me).into_future()));
+    while lock.queue().await?.is_empty() {
+        sleep(Duration::from_millis(2)).await;
+    }
+    held.release().await?;
+    for waiter in waiters {
+        drop(soon(waiter).await??);
+    }
+    Ok(())
+}

@@ -214,6 +214,7 @@ macro_rules! conformance_cases {
                 ["OWN-105"] => a_fair_lock_that_is_not_re_entered_says_so,
                 ["OWN-103"] => a_fair_and_a_plain_lock_of_one_name_are_one_lock,
                 ["OWN-104"] => force_unlock_lets_the_next_in_the_queue_in,
+                ["OWN-106"] => waiters_of_one_owner_all_get_the_lock,
             }
             multi {
                 ["ML-01", "ML-05", "ML-08"] => all_members_are_held_and_released_together,

@@ -5,9 +5,53 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use leasehold::Owner;
 use tokio::time::sleep;
 
 use super::{MILLISECOND, connect, granted, soon, start};
+
+/// Waits, and checks that futures are seldom polled meanwhile.
+async fn come_to_rest(polls: &AtomicUsize) {
+    polls.store(0, Ordering::SeqCst);
+    for _ in 0..1000 {
+        tokio::task::yield_now().await;
+    }
+    let polls = polls.load(Ordering::SeqCst);
+    assert!(polls < 50, "{polls} polls while nothing happens");
+}
+
+/// Both have the place of their owner in the queue on the server. Neither waits behind the other one, or it would join the
+/// queue again and again.
+#[tokio::test(start_paused = true)]
+async fn waiters_of_one_owner_for_a_fair_lock_come_to_rest() {
+    let (simulation, client) = start().await;
+    let held = connect(&simulation).await.fair_lock("a").acquire().await.unwrap();
+    let (owner, polls) = (Owner::number(7), Arc::new(AtomicUsize::new(0)));
+    let waiters = [(); 2].map(|()| {
+        let acquire = client.fair_lock("a").acquire().as_owner(&owner).into_future();
+        tokio::spawn(counted(acquire, &polls))
+    });
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
+    come_to_rest(&polls).await;
+    drop(held);
+    for waiter in waiters {
+        drop(granted(waiter).await);
+    }
+}
+
+/// Counts how often a future is polled.
+fn counted<F: Future + Unpin>(
+    mut future: F,
+    polls: &Arc<AtomicUsize>,
+) -> impl Future<Output = F::Output> + use<F> {
+    let polls = Arc::clone(polls);
+    poll_fn(move |context| {
+        polls.fetch_add(1, Ordering::SeqCst);
+        Pin::new(&mut future).poll(context)
+    })
+}
 
 /// The first lock becomes free while another waiter stands in line for the last one. Its line sends the waiters for all of
 /// them there, and the line of the first must not send them back: they would go round as long as the last one is held.
@@ -17,24 +61,13 @@ async fn waiters_for_several_locks_come_to_rest_in_the_line_of_one_that_is_held(
     let other = connect(&simulation).await;
     let (first, last) = (other.lock("a").acquire().await.unwrap(), other.lock("c").acquire().await.unwrap());
     let polls = Arc::new(AtomicUsize::new(0));
-    let waiters = [(); 2].map(|()| {
-        let (mut acquire, polls) =
-            (client.multi_lock(["a", "b", "c"]).acquire().into_future(), Arc::clone(&polls));
-        tokio::spawn(poll_fn(move |context| {
-            polls.fetch_add(1, Ordering::SeqCst);
-            Pin::new(&mut acquire).poll(context)
-        }))
-    });
+    let waiters = [(); 2]
+        .map(|()| tokio::spawn(counted(client.multi_lock(["a", "b", "c"]).acquire().into_future(), &polls)));
     sleep(MILLISECOND).await;
     let before_them = tokio::spawn(client.lock("c").acquire().into_future());
     sleep(MILLISECOND).await;
     drop(first);
-    polls.store(0, Ordering::SeqCst);
-    for _ in 0..1000 {
-        tokio::task::yield_now().await;
-    }
-    let polls = polls.load(Ordering::SeqCst);
-    assert!(polls < 50, "{polls} polls while nothing happens");
+    come_to_rest(&polls).await;
     drop(last);
     granted(before_them).await.release().await.unwrap();
     for waiter in waiters {

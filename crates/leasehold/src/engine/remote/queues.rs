@@ -199,7 +199,8 @@ impl Queues {
         if let Some(ticket) = ticket {
             line.came(ticket);
         }
-        if !line.may_take(ticket) {
+        // The waiters of one owner for a fair lock have one place on the server, which each of them may ask for.
+        if spot.target.kind != Kind::Fair && !line.may_take(ticket) {
             return Err(Busy::default());
         }
         let retry_in = fairness.as_ref().and_then(|fairness| fairness.left(now));

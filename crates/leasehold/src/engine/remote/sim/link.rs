@@ -155,44 +155,41 @@ enum Back {
     Gone(Box<dyn Job>),
 }
 
-impl Back {
-    fn job(&self) -> &dyn Job {
-        let (Self::Reply(job) | Self::Refusal(job, _) | Self::Silence(job) | Self::Gone(job)) = self;
-        job.as_ref()
-    }
-}
-
 /// One way of a connection. What waits there when it is free is carried together: a long way is not a narrow one.
 struct Way<T> {
     comes: UnboundedReceiver<T>,
     /// What is carried together, the first one first.
     together: VecDeque<T>,
-    names: fn(&T) -> &[Name],
 }
 
 impl<T> Way<T> {
-    fn new(comes: UnboundedReceiver<T>, names: fn(&T) -> &[Name]) -> Self {
-        Self { comes, together: VecDeque::new(), names }
+    fn new(comes: UnboundedReceiver<T>) -> Self {
+        Self { comes, together: VecDeque::new() }
     }
 
     /// What arrives next, and whether it is the first of those that are carried together; nothing when nothing comes any more.
-    async fn next(&mut self, server: &SimServer) -> Option<(T, bool)> {
+    /// `choose` says which of them is next.
+    async fn next(&mut self, choose: impl FnOnce(&VecDeque<T>) -> usize) -> Option<(T, bool)> {
         let is_first = self.together.is_empty();
         if is_first {
             self.together.push_back(self.comes.recv().await?);
             self.together.extend(std::iter::from_fn(|| self.comes.try_recv().ok()));
         }
-        let next = if server.faults().is_reordered {
-            let may_overtake = |at: &usize| {
-                let names = (self.names)(&self.together[*at]);
-                self.together.iter().take(*at).all(|before| are_apart((self.names)(before), names))
-            };
-            (0..self.together.len()).rev().find(may_overtake).unwrap_or(0)
-        } else {
-            0
-        };
+        let next = choose(&self.together);
         self.together.remove(next).map(|next| (next, is_first))
     }
+}
+
+/// Which request reaches the server next: the last one that may overtake those before it, if a test wants that.
+fn next_request(server: &SimServer, requests: &VecDeque<Box<dyn Job>>) -> usize {
+    if !server.faults().is_reordered {
+        return 0;
+    }
+    let may_overtake = |at: &usize| {
+        let mut before = requests.iter().take(*at);
+        before.all(|before| are_apart(before.names(), requests[*at].names()))
+    };
+    (0..requests.len()).rev().find(may_overtake).unwrap_or(0)
 }
 
 fn are_apart(some: &[Name], others: &[Name]) -> bool {
@@ -206,12 +203,12 @@ async fn there(
     replies: UnboundedSender<Back>,
     broken: Arc<Broken>,
 ) {
-    let mut requests = Way::new(requests, |job| job.names());
+    let mut requests = Way::new(requests);
     loop {
         let (mut job, is_first) = tokio::select! {
             biased;
             () = broken.wait() => break,
-            next = requests.next(&server) => match next {
+            next = requests.next(|requests| next_request(&server, requests)) => match next {
                 Some(next) => next,
                 None => return,
             },
@@ -238,15 +235,15 @@ async fn there(
         let _ = replies.send(reply);
     }
     requests.comes.close();
-    while let Some((job, _)) = requests.next(&server).await {
+    while let Some((job, _)) = requests.next(|_| 0).await {
         let _ = replies.send(lost(&server, job));
     }
 }
 
 /// Carries replies back.
 async fn back(server: Arc<SimServer>, replies: UnboundedReceiver<Back>, broken: Arc<Broken>) {
-    let mut replies = Way::new(replies, |reply| reply.job().names());
-    while let Some((reply, is_first)) = replies.next(&server).await {
+    let mut replies = Way::new(replies);
+    while let Some((reply, is_first)) = replies.next(|_| 0).await {
         let (job, error) = match reply {
             Back::Reply(job) => (job, None),
             Back::Refusal(job, refusal) => (job, Some(StoreError::Refused(refusal))),
