@@ -9,6 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::acquire::Way;
+use crate::apart::Apart;
 use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
@@ -307,17 +308,12 @@ pub(crate) struct Shared {
     pub(crate) watchdog: Duration,
     pub(crate) outage_limit: Duration,
     pub(crate) holds: HoldRegistry,
+    /// Apart, and with it the count of the handles of this: every guard changes both.
     guards: Apart<AtomicUsize>,
     closed: AtomicBool,
     /// Rings when the client closes, and when the last guard goes afterwards.
     changed: Notify,
 }
-
-/// In lines of the cache of its own, and with it the count of those who have a [`Shared`]. Every guard changes both, and
-/// whoever reads something else that is shared need not wait for that.
-#[derive(Default)]
-#[repr(align(128))]
-struct Apart<T>(T);
 
 impl fmt::Debug for Shared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

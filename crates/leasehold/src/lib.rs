@@ -10,6 +10,7 @@
 mod mutation;
 
 mod acquire;
+mod apart;
 mod back_off;
 mod block;
 mod client;
