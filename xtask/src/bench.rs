@@ -2,7 +2,7 @@
 
 mod checkout;
 mod forward;
-// The harness' own, so that there is one list of options, scenarios and contenders.
+// The harness' own module, so that there is one list of options, scenarios and contenders.
 #[expect(dead_code, unused_imports, reason = "most of it is for the harness alone")]
 #[path = "../../bench/harness/src/plan/mod.rs"]
 mod plan;
@@ -37,7 +37,7 @@ pub(crate) struct Args {
 }
 
 const TOOLS: &[Tool] = &[
-    // The first is needed for whatever is measured.
+    // The first is needed for every measurement.
     Tool { reason: "all contenders are measured on one server", ..tools::REDIS },
     Tool {
         name: "mariadbd",
@@ -63,7 +63,7 @@ const TOOLS: &[Tool] = &[
     Tool { reason: "redis-py gets a virtual environment of its own", ..tools::VENV },
 ];
 
-/// Each fetches what its lock file says, so only the first run takes long.
+/// Each fetches the versions of its lock file, so only the first run takes long.
 const BUILDS: &[(&str, &str)] = &[
     ("Rust", "cargo build --release --locked --manifest-path bench/Cargo.toml"),
     ("Go", "go build -C bench/go -o ../target/drivers/go/bench ."),
@@ -76,7 +76,7 @@ const BUILDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// What the library itself is measured with.
+/// The drivers that measure the library itself.
 const OWN_BUILDS: &[(&str, &str)] = &[(
     "new",
     "cargo build --release --locked --manifest-path bench/Cargo.toml --bin bench-harness --bin leasehold --bin memory",
@@ -90,8 +90,8 @@ const HARNESS: &str =
 ///
 /// # Errors
 ///
-/// When a scenario or a contender is not known, a tool is missing, something does not build, a target is missed, or the
-/// library is slower than the one of another checkout.
+/// When a scenario or a contender is unknown, a tool is missing, a build fails, a target is missed, or the library is slower
+/// than that of another checkout.
 pub(crate) fn run(Args { yes, list, against, options }: &Args) -> Result<(), String> {
     let is_against = against.is_some() || options.old.is_some();
     let plan = if is_against { plan::against(options)? } else { plan::plan(options)? };
@@ -103,7 +103,7 @@ pub(crate) fn run(Args { yes, list, against, options }: &Args) -> Result<(), Str
         }
         return Ok(());
     }
-    // The library is compared with itself by drivers in Rust alone.
+    // Only drivers in Rust compare the library with itself.
     let (tools, builds) = if is_against { (&TOOLS[..1], OWN_BUILDS) } else { (TOOLS, BUILDS) };
     setup::ensure(tools, *yes)?;
     let (mut steps, mut options) = (Steps::default(), options.clone());

@@ -13,7 +13,7 @@ const TOOLS: &[Tool] = &[Tool {
     source: Source::Crate { name: "cargo-deny", version: "0.20.2" },
 }];
 
-/// Runs every step even after one failed, so that one run shows all there is to mend.
+/// Runs every step even after one failed, so that one run shows all errors.
 ///
 /// # Errors
 ///

@@ -1,5 +1,4 @@
-//! Command lines, written as one would type them: words at spaces, `NAME=value` in front for the
-//! environment, no quoting.
+//! Command lines, written as in a shell: words at spaces, `NAME=value` in front for the environment, no quoting.
 
 use std::process::{Command, Stdio};
 
@@ -12,7 +11,7 @@ pub(crate) fn run(line: &str) -> Result<(), String> {
     run_with(line, &[])
 }
 
-/// Shows a command line with more words, which may have spaces in them, then runs it likewise.
+/// Shows a command line with more words, which may contain spaces, then runs it likewise.
 ///
 /// # Errors
 ///
@@ -25,7 +24,7 @@ pub(crate) fn run_with(line: &str, words: &[String]) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {status}")) }
 }
 
-/// Whether a command line starts and succeeds; nothing of it is shown.
+/// Whether a command line starts and succeeds; none of its output is shown.
 pub(crate) fn works(line: &str) -> bool {
     let quiet = parse(line).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).status();
     quiet.is_ok_and(|status| status.success())

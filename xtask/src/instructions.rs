@@ -1,8 +1,7 @@
 //! `cargo xtask instructions`: how many instructions a lock costs without a server, against a committed number.
 //!
-//! Times depend on the machine and on who else uses it; instructions hardly do. The memory engine runs on one thread
-//! under callgrind, once with few pairs and once with many, and the difference is that of the pairs alone: start and
-//! end cancel out.
+//! Times depend on the machine and its load; instructions hardly do. The memory engine runs on one thread under callgrind,
+//! once with few pairs and once with many, and the difference is that of the pairs alone: start and end cancel out.
 
 use std::fs;
 
@@ -24,15 +23,15 @@ const MANY: u64 = 11_000;
 /// The committed number: instructions for one pair.
 const NUMBER: &str = "crates/leasehold/examples/instructions.txt";
 
-/// The library asks the kernel for the time without the C library, in a page that valgrind does not let through. This
-/// has it ask through the C library, which valgrind knows.
+/// The library reads the time from the kernel without the C library, in a page that valgrind does not support. With this
+/// flag it uses the C library, which valgrind supports.
 const FLAGS: &str = "RUSTFLAGS=--cfg=rustix_use_libc";
 
-/// Where it is built, so that it is found whatever else is set.
+/// The target directory, so that the program is found with any other settings.
 const TARGET: &str = "target/instructions";
 
-/// How far a count may lie from the committed one, in per cent. Between runs of one build it differs by much less than
-/// that, through the random seeds of hash tables; compilers differ more.
+/// How far a count may lie from the committed one, in per cent. Between runs of one build it differs by much less than that,
+/// because of the random seeds of hash tables; compilers differ more.
 const TOLERANCE: f64 = 3.0;
 
 /// What `cargo xtask instructions` takes.
@@ -46,11 +45,11 @@ pub(crate) struct Args {
     bless: bool,
 }
 
-/// Counts, and compares or writes down.
+/// Counts, and compares or writes the number.
 ///
 /// # Errors
 ///
-/// When a pair takes more or fewer instructions than it did.
+/// When a pair takes more or fewer instructions than the committed number.
 pub(crate) fn run(Args { yes, bless }: &Args) -> Result<(), String> {
     setup::ensure(TOOLS, *yes)?;
     command::run(&format!(
@@ -75,13 +74,13 @@ pub(crate) fn run(Args { yes, bless }: &Args) -> Result<(), String> {
     ))
 }
 
-/// What one pair costs.
+/// The instructions of one pair.
 #[expect(clippy::cast_precision_loss, reason = "the counts are far below 2⁵²")]
 fn difference(few: u64, many: u64) -> f64 {
     many.saturating_sub(few) as f64 / (MANY - FEW) as f64
 }
 
-/// The instructions of the whole program with so many pairs.
+/// The instructions of the whole program with this many pairs.
 fn count(pairs: u64) -> Result<u64, String> {
     let out = format!("{TARGET}/callgrind.out");
     command::run(&format!(

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use crate::{command, setup, step::Steps, tools, watch};
 
-/// Several times what the slowest test takes.
+/// Several times the duration of the slowest test.
 const LIMIT: Duration = Duration::from_secs(180);
 /// The same with all turns.
 const FULL_LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// The project of the Java side, which says the versions of Redisson.
+/// The project of the Java side, which specifies the versions of Redisson.
 const POM: &str = include_str!("../../interop/java/pom.xml");
 
 /// What `cargo xtask interop` takes.
@@ -27,7 +27,7 @@ pub(crate) struct Args {
 ///
 /// # Errors
 ///
-/// When a tool is missing, something does not build, or a test fails.
+/// When a tool is missing, a build fails, or a test fails.
 pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
     setup::ensure(&[tools::REDIS, tools::JAVA, tools::MAVEN], yes)?;
     if full {
@@ -55,7 +55,7 @@ pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
     steps.finish()
 }
 
-/// Builds the Java side with this Redisson, where the tests look for it.
+/// Builds the Java side with this Redisson, where the tests expect it.
 ///
 /// # Errors
 ///
@@ -69,7 +69,7 @@ pub(crate) fn newest() -> &'static str {
     property("redisson.version")
 }
 
-/// The last one of the line before it.
+/// The last version of the previous release line.
 fn before() -> &'static str {
     property("redisson.before")
 }

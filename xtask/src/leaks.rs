@@ -14,7 +14,7 @@ pub(crate) struct Args {
     full: bool,
 }
 
-/// Runs the test of that name as it would run for users, optimised, and shows its figures.
+/// Runs the test of that name optimised, as in production, and shows its figures.
 ///
 /// # Errors
 ///

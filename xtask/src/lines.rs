@@ -13,7 +13,7 @@ use self::{blank::blank_comments, tests_only::blank_tests};
 
 /// The library's sources, in its repository.
 const SOURCES: &str = "crates/leasehold/src";
-/// A file or a folder of this name simulates a store, and is counted nowhere.
+/// A file or a folder of this name simulates a store, and is not counted.
 const SIMULATION: &str = "sim";
 
 /// What `cargo xtask lines` takes.
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     checkout: Option<PathBuf>,
 }
 
-/// The sources of a checkout, seen from where the command was called.
+/// The sources of a checkout, relative to the directory where the command was called.
 fn checkout(text: &str) -> Result<PathBuf, String> {
     let sources = Path::new(text).join(SOURCES);
     sources.canonicalize().map_err(|error| format!("{}: {error}", sources.display()))
@@ -32,7 +32,7 @@ fn checkout(text: &str) -> Result<PathBuf, String> {
 
 /// Counts the lines that have code on them, by top-level module.
 ///
-/// Comments, blank lines, what is only compiled for tests, files that are not Rust and simulations do not count.
+/// Comments, blank lines, items that are only compiled for tests, files that are not Rust and simulations do not count.
 ///
 /// # Errors
 ///
@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<(), String> {
     Ok(())
 }
 
-/// The Rust files of a folder by their path in it, with what stands in them.
+/// The Rust files of a folder by their path in it, with their text.
 fn files(folder: &Path) -> Result<BTreeMap<PathBuf, String>, String> {
     let mut files = BTreeMap::new();
     let mut folders = vec![folder.to_owned()];
@@ -88,7 +88,7 @@ fn count(files: &BTreeMap<PathBuf, String>) -> BTreeMap<String, usize> {
     lines
 }
 
-/// Where the modules are that a file declares.
+/// The folder of the modules that a file declares.
 fn folder_of_children(file: &Path) -> PathBuf {
     let folder = file.parent().unwrap_or(Path::new(""));
     match file.file_stem().and_then(|stem| stem.to_str()) {

@@ -56,7 +56,7 @@ struct Args {
 
 fn main() -> ExitCode {
     let xtask = Xtask::parse();
-    // Every command line below is written for the root, wherever in the workspace this was called.
+    // Every command line below is relative to the root, from any directory in the workspace.
     let done = env::set_current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
         .map_err(|error| format!("cannot enter the workspace: {error}"))
         .and_then(|()| match xtask {

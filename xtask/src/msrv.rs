@@ -1,4 +1,4 @@
-//! The minimum Rust version: what the workspace declares must be what its dependencies demand.
+//! The minimum Rust version: the workspace must declare the version that its dependencies demand.
 
 use serde::Deserialize;
 
@@ -7,7 +7,7 @@ use crate::command;
 /// The first Rust with edition 2024, which the workspace itself needs.
 const EDITION: &str = "1.85";
 
-/// The part of `cargo metadata` that is looked at.
+/// The part of `cargo metadata` that is used.
 #[derive(Deserialize)]
 struct Metadata {
     packages: Vec<Package>,
@@ -26,7 +26,7 @@ struct Package {
 ///
 /// # Errors
 ///
-/// When they differ; the error names the package that demands the most and says what to write.
+/// When they differ; the error names the package that demands the most and the version to declare.
 pub(crate) fn check() -> Result<(), String> {
     let json = command::output("cargo metadata --format-version 1 --all-features")?;
     let metadata = serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))?;

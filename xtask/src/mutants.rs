@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: whether the tests notice when the library is broken on purpose.
+//! `cargo xtask mutants`: whether the tests detect deliberate errors in the library.
 //!
-//! It is for a tree whose tests pass: a test that fails anyway notices nothing.
+//! It needs a tree whose tests pass: a test that fails anyway detects nothing.
 
 mod points;
 mod text;
@@ -36,7 +36,7 @@ pub(crate) fn run(Args { filters, all, text }: &Args) -> Result<(), String> {
     if *text { text::run(filters) } else { points::run(filters, *all) }
 }
 
-/// Longer than any of the tests takes. A mutant that makes one hang is noticed.
+/// Longer than any of the tests takes. A mutant that makes one hang is detected.
 const LIMIT: Duration = Duration::from_secs(150);
 
 /// How a run of tests ended.
@@ -44,7 +44,7 @@ const LIMIT: Duration = Duration::from_secs(150);
 enum Ended {
     Well,
     Badly,
-    /// It had to be, because of the limit.
+    /// The run exceeded the limit and was ended.
     Late,
 }
 

@@ -1,9 +1,9 @@
-//! `cargo xtask search`: seeds of the search for errors, as many as there is time for.
+//! `cargo xtask search`: plays seeds of the search for errors, as many as the time allows.
 
 use crate::{command, setup, tools};
 
 const TEST: &str = "cargo test -p leasehold-testkit --all-features --test search no_seed_finds_anything";
-/// The same on the simulated server: optimised, because it does nothing but compute.
+/// The same on the simulated server: optimised, because it only computes.
 pub(crate) const SIMULATED: &str =
     "cargo test --release -p leasehold-testkit --all-features --test simulated_search";
 
@@ -24,11 +24,11 @@ pub(crate) struct Args {
     sim: bool,
 }
 
-/// Runs the test of the gate with other seeds. It says which have found something, and what.
+/// Runs the test of the gate with other seeds. It prints the seeds that found errors, and the errors.
 ///
 /// # Errors
 ///
-/// When a server is missing, or a seed has found something.
+/// When a server is missing, or a seed has found an error.
 pub(crate) fn run(&Args { minutes, fresh, seed, sim }: &Args) -> Result<(), String> {
     if !sim {
         setup::ensure(&[tools::REDIS, tools::VENV, tools::VALKEY], false)?;
@@ -40,12 +40,12 @@ pub(crate) fn run(&Args { minutes, fresh, seed, sim }: &Args) -> Result<(), Stri
         seed.map(|seed| format!("LEASEHOLD_SEARCH_SEED={seed} ")),
     ];
     let settings: String = settings.into_iter().flatten().collect();
-    // Built as for the gate, so that a seed finds here what it finds there.
+    // Built as for the gate, so that a seed finds the same errors here as there.
     let test = if sim { format!("{SIMULATED} no_seed_finds_anything") } else { TEST.to_owned() };
     command::run(&format!("{settings}{test} -- --exact --nocapture"))
 }
 
-/// A seed that rises from one run to the next by more than a run can play.
+/// A seed that increases from one run to the next by more than a run can play.
 #[expect(clippy::disallowed_methods, reason = "no lease is judged by it")]
 fn unplayed() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);

@@ -1,4 +1,4 @@
-//! The programs that the commands need, and how a missing one gets installed.
+//! The programs that the commands need, and how missing ones are installed.
 
 use std::{
     env,
@@ -13,7 +13,7 @@ pub(crate) struct Tool {
     pub(crate) name: &'static str,
     /// A command line that succeeds where the program is usable.
     pub(crate) probe: &'static str,
-    /// What needs it.
+    /// Why it is needed.
     pub(crate) reason: &'static str,
     pub(crate) source: Source,
 }
@@ -24,20 +24,19 @@ pub(crate) enum Source {
     Debian(&'static str),
     /// A crate, at the version whose behaviour the project relies on.
     Crate { name: &'static str, version: &'static str },
-    /// A wheel of Python, at the version whose behaviour the project relies on, in a virtual environment of its
-    /// own at this path; with what it depends on, or without.
+    /// A wheel of Python, at the version whose behaviour the project relies on, in a virtual environment of its own at this
+    /// path; with its dependencies, or without.
     Wheel { name: &'static str, version: &'static str, environment: &'static str, dependencies: bool },
 }
 
 /// Makes sure that every tool is usable, by installing those that are missing.
 ///
-/// It installs without asking when `yes` is set or the environment says `CI=true`, and otherwise only after
-/// a yes on the terminal.
+/// It installs without asking when `yes` is set or the environment has `CI=true`, and otherwise only after a yes on the
+/// terminal.
 ///
 /// # Errors
 ///
-/// When a tool is missing in the end, whatever the cause: a test that cannot run must not look like one
-/// that passed.
+/// When a tool is missing in the end, whatever the cause: a test that cannot run must not look like one that passed.
 pub(crate) fn ensure(tools: &[Tool], yes: bool) -> Result<(), String> {
     let missing = unusable(tools);
     if missing.is_empty() {
@@ -85,7 +84,7 @@ fn unusable(tools: &[Tool]) -> Vec<&Tool> {
     tools.iter().filter(|tool| !command::works(tool.probe)).collect()
 }
 
-/// The command lines that install `missing`, or what to install by hand where there is no apt-get.
+/// The command lines that install `missing`, or a list to install by hand where there is no apt-get.
 ///
 /// Debian's packages come first, because the others may need them.
 fn install_commands(missing: &[&Tool]) -> Result<Vec<String>, String> {

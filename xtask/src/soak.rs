@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: the tests that look for rare events, with the numbers that find them.
+//! `cargo xtask soak`: the tests for rare events, with the numbers that find them.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use crate::{step::Steps, watch};
 /// They take some minutes.
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 
-/// A test with a greater number than the gate gives it.
+/// A test with a greater number than in the gate.
 struct Soak {
     name: &'static str,
-    /// What says the number.
+    /// The environment setting with the number.
     setting: &'static str,
     /// The package and the target that has it.
     of: &'static str,
@@ -70,7 +70,7 @@ const SOAKS: &[Soak] = &[
 pub(crate) fn run() -> Result<(), String> {
     let mut steps = Steps::default();
     for Soak { name, setting, of, test } in SOAKS {
-        // Optimised, because they are about how often, not about which line.
+        // Optimised, because the number of repetitions matters, not the line of a failure.
         let line =
             format!("{setting} cargo test --release --all-features -p {of} {test} -- --exact --nocapture");
         steps.run(name, || watch::run(&line, LIMIT));

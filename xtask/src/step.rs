@@ -15,9 +15,9 @@ struct Step {
 }
 
 impl Steps {
-    /// Runs one step, and says whether it succeeded.
+    /// Runs one step, and returns whether it succeeded.
     ///
-    /// A failure is shown and kept for [`finish`](Self::finish); what runs after it is the caller's choice.
+    /// A failure is shown and kept for [`finish`](Self::finish); the caller decides whether to run further steps.
     #[expect(clippy::disallowed_methods, reason = "these are times for people; no test clock runs here")]
     pub(crate) fn run(&mut self, name: &str, work: impl FnOnce() -> Result<(), String>) -> bool {
         println!("\n==> {name}");

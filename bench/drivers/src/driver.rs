@@ -1,4 +1,4 @@
-//! The conversation with the harness.
+//! The protocol between driver and harness.
 
 use std::io::{BufRead as _, Write as _, stdin, stdout};
 use std::process::ExitCode;
@@ -9,16 +9,16 @@ use crate::contender::Contender;
 use crate::jobs;
 use crate::outcome::Outcome;
 
-/// What is said to the harness, and heard from it.
+/// The messages to the harness and from it.
 #[derive(Debug)]
 pub struct Conversation;
 
 impl Conversation {
-    /// Says a word and waits until the harness says something.
+    /// Sends a word and waits for a line from the harness.
     ///
     /// # Errors
     ///
-    /// When the harness is gone.
+    /// When the harness has ended.
     pub fn say(word: &str) -> Result<(), Error> {
         println!("{word}");
         stdout().flush()?;
@@ -29,11 +29,11 @@ impl Conversation {
         Ok(())
     }
 
-    /// Says what came out, and stays until the harness has looked.
+    /// Sends the outcome, and stays until the harness has read the process' figures.
     ///
     /// # Errors
     ///
-    /// When the harness is gone.
+    /// When the harness has ended.
     pub fn end(outcome: &Outcome) -> Result<(), Error> {
         println!("{}", serde_json::to_string(outcome)?);
         stdout().flush()?;
@@ -43,7 +43,7 @@ impl Conversation {
     }
 }
 
-/// Connects a contender, and does with it what the command line says.
+/// Connects a contender, and runs the job of the command line with it.
 pub fn drive<C: Contender>(connect: impl AsyncFnOnce(&Args) -> Result<C, Error>) -> ExitCode {
     let done = Args::of_process().and_then(|args| {
         let mut runtime = match args.text("runtime") {

@@ -37,7 +37,7 @@ struct Shard {
 }
 
 impl Recorder {
-    /// One with several parts, so that tasks on different threads seldom meet.
+    /// A recorder with several parts, so that tasks on different threads rarely contend.
     #[must_use]
     pub fn new() -> Self {
         let shard = || Shard {
@@ -48,7 +48,7 @@ impl Recorder {
         Self { shards: (0..8).map(|_| shard()).collect() }
     }
 
-    /// Counts one, for the task of this number.
+    /// Counts one duration, for the task of this number.
     pub fn record(&self, task: usize, nanos: u64) {
         let shard = &self.shards[task % self.shards.len()];
         shard.counts[bucket(nanos)].fetch_add(1, Ordering::Relaxed);
@@ -56,7 +56,7 @@ impl Recorder {
         shard.max.fetch_max(nanos, Ordering::Relaxed);
     }
 
-    /// What was counted.
+    /// The counts so far.
     #[must_use]
     pub fn finish(&self) -> Histogram {
         let mut all = Histogram::default();
@@ -81,7 +81,7 @@ impl Default for Recorder {
     }
 }
 
-/// Durations in nanoseconds: how many fell into which bucket.
+/// Durations in nanoseconds: how many are in each bucket.
 #[derive(Debug, Clone, Default, serde::Serialize, serde::Deserialize)]
 pub struct Histogram {
     /// The buckets that are not empty, in order, and how many are in each.
@@ -93,7 +93,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// Adds what somebody else has counted.
+    /// Adds the counts of another histogram.
     pub fn merge(&mut self, other: &Self) {
         for &(bucket, count) in &other.buckets {
             match self.buckets.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {

@@ -14,10 +14,10 @@ use crate::histogram::Recorder;
 use crate::outcome::Outcome;
 use crate::witness::{Witness, unix_nanos};
 
-/// How many locks are asked for at once when many are to be held.
+/// How many locks are requested at once when many are to be held.
 const AT_ONCE: usize = 256;
 
-/// Warms up, says so, and does the job.
+/// Warms up, reports that, and does the job.
 pub(crate) async fn run<C: Contender>(contender: &Arc<C>, args: &Args) -> Result<(), Error> {
     let job = args.need("job")?;
     let (tasks, warm) = (args.number("tasks")?, args.millis("warm_ms")?);
@@ -58,7 +58,7 @@ fn nanos(since: Instant) -> u64 {
     since.elapsed().as_nanos() as u64
 }
 
-/// What went wrong in one of many tasks.
+/// The failures of many tasks.
 #[derive(Default)]
 struct Troubles {
     count: AtomicU64,
@@ -77,7 +77,7 @@ impl Troubles {
     }
 }
 
-/// Each task takes a lock of its own and gives it back, again and again; at least once.
+/// Each task acquires a lock of its own and releases it, repeatedly; at least once.
 async fn pairs<C: Contender>(
     contender: &Arc<C>,
     prefix: &str,
@@ -122,10 +122,10 @@ async fn pairs<C: Contender>(
     Ok(outcome)
 }
 
-/// What happens under contention.
+/// The parameters of a contended run.
 struct Plan {
     names: Vec<String>,
-    /// Which name is whose turn; nothing if there is only one.
+    /// The name of each turn; empty if there is only one.
     draws: Vec<u8>,
     process: u64,
     run: Duration,
@@ -133,7 +133,7 @@ struct Plan {
     turns: u64,
     /// How long the lock is held.
     work: Duration,
-    /// How long everybody rests after a turn.
+    /// How long each task rests after a turn.
     pause: Duration,
     witness: Witness,
 }
@@ -157,7 +157,7 @@ impl Plan {
         })
     }
 
-    /// Which name a task takes in its n-th turn: two bytes of the file of draws, which all contenders share.
+    /// The name that a task acquires in its n-th turn: two bytes of the file of draws, which all contenders share.
     fn draw(&self, task: usize, turn: u64) -> usize {
         let draws = self.draws.len() / 2;
         if draws == 0 {
@@ -169,7 +169,8 @@ impl Plan {
     }
 }
 
-/// All tasks want the same names. Whoever still waits when the time is over is served, but no longer counted.
+/// All tasks contend for the same names. Tasks that still wait when the time is over are served: their waits are recorded,
+/// their grants do not count for the rate.
 async fn contend<C: Contender>(contender: &Arc<C>, plan: &Arc<Plan>, tasks: usize) -> Result<Outcome, Error> {
     let (waits, handovers) = (Arc::new(Recorder::new()), Arc::new(Recorder::new()));
     let troubles = Arc::new(Troubles::default());
@@ -227,7 +228,7 @@ async fn contend<C: Contender>(contender: &Arc<C>, plan: &Arc<Plan>, tasks: usiz
     Ok(outcome)
 }
 
-/// Takes many locks and keeps them.
+/// Acquires many locks and keeps them.
 async fn hold<C: Contender>(contender: &Arc<C>, prefix: &str, count: usize) -> Result<Vec<C::Held>, Error> {
     let mut held = Vec::with_capacity(count);
     for first in (0..count).step_by(AT_ONCE) {
@@ -243,7 +244,7 @@ async fn hold<C: Contender>(contender: &Arc<C>, prefix: &str, count: usize) -> R
     Ok(held)
 }
 
-/// Waits for many locks that somebody else has, each by a task of its own, until all were granted.
+/// Waits for many locks that the harness holds, each by a task of its own, until all were granted.
 async fn wake<C: Contender>(contender: &Arc<C>, prefix: &str, count: usize) -> Result<Outcome, Error> {
     let waiters: Vec<_> = (0..count)
         .map(|name| {

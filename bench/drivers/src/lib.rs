@@ -1,10 +1,10 @@
-//! What the drivers in Rust share: the words between harness and driver, and the jobs.
+//! The common part of the drivers in Rust: the protocol between harness and driver, and the jobs.
 //!
-//! A driver is a small program for one contender. It is started with words of the form `key=value`, connects, warms
-//! up, and says `ready`. At the line `go` it does its job and prints one line of JSON, the [`Outcome`]. It stays
-//! until its input is closed, so that the harness can still look at its processor time and memory.
+//! A driver is a small program for one contender. It is started with words of the form `key=value`, connects, warms up, and
+//! prints `ready`. At the line `go` it does its job and prints one line of JSON, the [`Outcome`]. It runs until its input is
+//! closed, so that the harness can still read its processor time and memory.
 //!
-//! The drivers in other languages speak the same words.
+//! The drivers in other languages use the same protocol.
 
 mod args;
 mod contender;

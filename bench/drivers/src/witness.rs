@@ -1,8 +1,8 @@
-//! Whether two were ever inside at once: a file that everybody reads and writes without any precaution.
+//! A check for mutual exclusion: a file that all processes read and write without any synchronisation.
 //!
-//! Each name has a record of four numbers: who is inside, how often somebody was, when the last one left, and of
-//! which process it was. Whoever enters must find nobody inside; whoever leaves must find himself. The counts add
-//! up to all grants, unless two were inside at once and one of them overwrote the other's.
+//! Each name has a record of four numbers: the owner that is inside, how many grants there were, when the last owner left,
+//! and its process. An owner that enters must find the record empty; an owner that leaves must find itself. The counts add
+//! up to all grants, unless two owners were inside at once and one overwrote the count of the other.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -20,29 +20,29 @@ pub fn unix_nanos() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |now| now.as_nanos() as u64)
 }
 
-/// Looks whether somebody is inside.
+/// Checks whether another owner is inside.
 #[derive(Debug)]
 pub enum Witness {
     /// For several processes.
     File {
         /// The file, which the harness made.
         file: File,
-        /// Which process this is.
+        /// The number of this process.
         process: u64,
-        /// How often something was wrong.
+        /// How many violations were found.
         violations: AtomicU64,
     },
-    /// For one process that cannot bear the time a file takes.
+    /// For one process where a file would take too long.
     Memory {
-        /// Who is inside, for each name.
+        /// The owner that is inside, for each name.
         inside: Vec<AtomicU64>,
-        /// How often something was wrong.
+        /// How many violations were found.
         violations: AtomicU64,
     },
 }
 
 impl Witness {
-    /// The one in the file at `path`.
+    /// The witness in the file at `path`.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl Witness {
         Ok(Self::File { file, process, violations: AtomicU64::new(0) })
     }
 
-    /// One in memory.
+    /// A witness in memory.
     #[must_use]
     pub fn memory(names: usize) -> Self {
         let inside = (0..names).map(|_| AtomicU64::new(0)).collect();
@@ -61,14 +61,14 @@ impl Witness {
 
     fn record(file: &File, name: usize) -> [u64; 4] {
         let mut bytes = [0; RECORD];
-        // A record that cannot be read is all zeros, which is found out when its owner leaves.
+        // A record that cannot be read is all zeros, which is detected when its owner leaves.
         let _ = file.read_exact_at(&mut bytes, (name * RECORD) as u64);
         let number = |at: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[at * 8 + byte]));
         std::array::from_fn(number)
     }
 
-    /// Somebody has been granted the lock just now, after waiting since `since`. Tells how long ago somebody in
-    /// another process has let it go, if that was during the wait.
+    /// An owner has just been granted the lock, after waiting since `since`. Returns how long ago an owner in another
+    /// process released it, if that was during the wait.
     pub fn enter(&self, name: usize, who: u64, since: u64) -> Option<u64> {
         match self {
             Self::File { file, process, violations } => {
@@ -87,7 +87,7 @@ impl Witness {
         }
     }
 
-    /// Somebody is about to give the lock back.
+    /// An owner is about to release the lock.
     pub fn leave(&self, name: usize, who: u64) {
         match self {
             Self::File { file, process, violations } => {
@@ -104,7 +104,7 @@ impl Witness {
         }
     }
 
-    /// How often something was wrong.
+    /// How many violations were found.
     #[must_use]
     pub fn violations(&self) -> u64 {
         let (Self::File { violations, .. } | Self::Memory { violations, .. }) = self;

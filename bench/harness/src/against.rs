@@ -1,8 +1,8 @@
 //! An older checkout of the library against this one, by turns.
 //!
 //! In each turn the old one runs, then the new one, then the old one again. The new one is compared with the mean of the two
-//! runs around it, so that a machine that becomes slower and slower changes nothing. The two old runs are the same code:
-//! what is between them is noise.
+//! runs around it, so that a machine that becomes slower and slower changes nothing. The two old runs are the same code: the
+//! difference between them is noise.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,10 +14,10 @@ use crate::progress::Progress;
 use crate::ratio::Ratio;
 use crate::runner::Runner;
 
-/// Where an interval has to reach whatever the noise is: what costs less than three in a hundred is not looked for.
+/// The value that an interval has to reach with any noise: a slowdown of less than three per cent is ignored.
 const REACH: f64 = 0.97;
 
-/// Measures and says what came out; whether nothing has become slower.
+/// Measures and prints the results; returns whether nothing has become slower.
 ///
 /// # Errors
 ///
@@ -49,7 +49,7 @@ struct Comparison {
     /// New to old, and old to old, for each turn: 1 is the same, less is worse.
     new: Vec<f64>,
     noise: Vec<f64>,
-    /// What went wrong first, with the old one and with the new one.
+    /// The first failure, of the old one and of the new one.
     old_failure: Option<String>,
     new_failure: Option<String>,
 }
@@ -58,7 +58,7 @@ struct Comparison {
 enum Verdict {
     NotSlower,
     Slower,
-    /// There is nothing to judge, or the new one did not do its work.
+    /// There is nothing to judge, or the new one failed.
     Failed(String),
 }
 
@@ -67,7 +67,7 @@ impl Comparison {
         Self { step, new: Vec::new(), noise: Vec::new(), old_failure: None, new_failure: None }
     }
 
-    /// Takes in what came out of one turn. A turn in which a run has failed is left out.
+    /// Adds the results of one turn. A turn in which a run has failed is left out.
     fn add(
         &mut self,
         turn: usize,
@@ -80,14 +80,14 @@ impl Comparison {
         let between = noted(between, metric, &mut self.new_failure);
         let after = noted(after, metric, &mut self.old_failure);
         let (Some(before), Some(between), Some(after)) = (before, between, after) else { return };
-        // How good one figure is as a multiple of how good another is.
+        // How good one figure is as a multiple of another.
         let good = |one: f64, other: f64| if metric == "rate" { one / other } else { other / one };
         self.new.push(good(between, (before * after).sqrt()));
-        // Turned around every other time, so that a machine that becomes slower and slower does not look like noise.
+        // Reversed every other time, so that a machine that becomes slower and slower does not look like noise.
         self.noise.push(if turn.is_multiple_of(2) { good(after, before) } else { good(before, after) });
     }
 
-    /// What is compared: the figure that the chart of the scenario shows, and its title.
+    /// The figure that is compared: that of the scenario's chart, and its title.
     fn metric(&self) -> (&'static str, &'static str) {
         let column = &columns(&self.step.scenario)[0];
         (column.metric, column.title)
@@ -107,7 +107,7 @@ impl Comparison {
     }
 }
 
-/// The figure of a run, or nothing and why.
+/// The figure of a run; without one, the failure is noted.
 fn noted(run: &Result<Metrics, String>, metric: &str, failure: &mut Option<String>) -> Option<f64> {
     let reason = match run {
         Err(reason) => reason.clone(),
@@ -163,7 +163,7 @@ mod tests {
         Comparison::new(plan::against(&options).unwrap().remove(0))
     }
 
-    /// What `runs` says of each turn: old, new and old again.
+    /// A comparison with `runs` for each turn: old, new and old again.
     fn of(only: &str, metric: &'static str, runs: impl Fn(usize) -> [f64; 3]) -> Comparison {
         let mut comparison = comparison(only);
         for turn in 0..9 {

@@ -1,4 +1,4 @@
-//! A driver that runs.
+//! A running driver.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,7 @@ impl Places {
     }
 }
 
-/// A driver's process. It is ended when this goes.
+/// A driver's process. It is ended when this is dropped.
 pub(crate) struct Driver {
     child: Child,
     input: Option<ChildStdin>,
@@ -96,7 +96,7 @@ impl Driver {
         self.child.id()
     }
 
-    /// The next line. A driver that ends instead is asked what it had to complain about.
+    /// The next line. If the driver ends instead, the error has its standard error.
     pub(crate) fn hear(&mut self, limit: Duration) -> Result<String, String> {
         match self.lines.recv_timeout(limit) {
             Ok(line) => Ok(line),
@@ -132,7 +132,7 @@ impl Driver {
         machine::cpu(self.pid()).unwrap_or(0.0)
     }
 
-    /// The same for a job that costs little and ends no thread.
+    /// The same for a job with a low cost that ends no thread.
     pub(crate) fn fine_cpu(&self) -> f64 {
         machine::cpu_of_threads(self.pid()).unwrap_or(0.0)
     }
@@ -144,7 +144,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // What it holds is removed from the server anyway, so nobody waits for it to tidy up.
+        // Its keys are removed from the server anyway, so there is no need to wait for it to clean up.
         drop(self.input.take());
         let _ = self.child.kill();
         let _ = self.child.wait();

@@ -1,4 +1,4 @@
-//! On what machine, and against which versions.
+//! The machine and the versions of a run.
 
 use std::fs;
 use std::process::Command;
@@ -7,7 +7,7 @@ use crate::info;
 use crate::plan::Options;
 use crate::runner::Runner;
 
-/// What a figure means little without.
+/// The context without which a figure means little.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Facts {
     pub(crate) cores: usize,
@@ -19,9 +19,9 @@ pub(crate) struct Facts {
     pub(crate) seconds: f64,
     /// How many turns contender and baseline have in a round.
     pub(crate) turns: usize,
-    /// How long a run is there, in seconds.
+    /// The duration of a run by turns, in seconds.
     pub(crate) slice: f64,
-    /// How busy the machine was before anything ran: anything but nearly nothing spoils the figures.
+    /// The load of the machine before anything ran: more than nearly nothing spoils the figures.
     pub(crate) load: String,
 }
 

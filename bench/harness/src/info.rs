@@ -1,10 +1,10 @@
-//! What the server says about itself.
+//! The server's own statistics.
 //!
 //! *Commands sent.* `INFO commandstats` also counts the commands that scripts call, and so does
-//! `total_commands_processed`; the server does not tell them apart. So only those commands are added up that no script
-//! can call or none of the contender's does: calls of scripts, subscriptions and whatever else belongs to a connection,
-//! and the plain commands that [`Contender::plain`](crate::plan::Contender) names, as `MONITOR` shows them. A
-//! message that the server sends is not a command.
+//! `total_commands_processed`; the server does not distinguish them. So only those commands are added up that no script can
+//! call or none of the contender's does: calls of scripts, subscriptions and other commands of a connection, and the plain
+//! commands that [`Contender::plain`](crate::plan::Contender) names, as `MONITOR` shows them. A message that the server
+//! sends is not a command.
 
 use std::collections::HashMap;
 
@@ -37,14 +37,14 @@ const NEVER_IN_SCRIPTS: &[&str] = &[
     "watch",
 ];
 
-/// A moment in the life of a server.
+/// The statistics of a server at one moment.
 #[derive(Debug)]
 pub(crate) struct Info {
     calls: HashMap<String, f64>,
     /// Processor time in seconds.
     pub(crate) cpu: f64,
     pub(crate) connections: f64,
-    /// Commands of any kind, also those of scripts.
+    /// Commands of any kind, including those of scripts.
     pub(crate) commands: f64,
 }
 
@@ -83,7 +83,7 @@ impl Info {
     }
 }
 
-/// What a version line says, such as `redis_version:7.0.15`.
+/// The version in a line such as `redis_version:7.0.15`.
 pub(crate) fn version(connection: &mut Connection) -> String {
     let reply = connection.call(&["INFO", "server"]).unwrap_or(Value::Nil);
     let text = reply.as_str().unwrap_or_default();

@@ -1,8 +1,8 @@
-//! What a process costs, as Linux tells it.
+//! The cost of a process, as Linux reports it.
 
 use std::fs;
 
-/// Clock ticks a second in `/proc/PID/stat`: 100 on every Linux that there is.
+/// Clock ticks a second in `/proc/PID/stat`: 100 on every Linux.
 const TICKS: f64 = 100.0;
 
 /// The processor time of a process, in seconds, to the hundredth.
@@ -20,7 +20,7 @@ pub(crate) fn memory(pid: u32) -> Option<f64> {
     Some(line.trim().trim_end_matches(" kB").parse::<f64>().ok()? * 1024.0)
 }
 
-/// The processor time of the threads of a process that still live, in seconds, to the nanosecond.
+/// The processor time of the living threads of a process, in seconds, to the nanosecond.
 pub(crate) fn cpu_of_threads(pid: u32) -> Option<f64> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).ok()?.flatten();
     let nanos = threads.filter_map(|thread| {

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, thread};
 
-/// The server, its directory and its port. Nobody is asked for a password, and only this machine can ask.
+/// The server, its directory and its port. It has no password, and only this machine can connect.
 pub(crate) struct MariaDb {
     process: Child,
     directory: PathBuf,

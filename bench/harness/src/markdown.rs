@@ -1,4 +1,4 @@
-//! The report for people.
+//! The report in Markdown.
 
 use std::fmt::Write as _;
 
@@ -7,11 +7,11 @@ use crate::results::{Cell, Figure, Results};
 use crate::svg;
 use crate::targets::{self, Target};
 
-/// A figure, and what stands above it.
+/// A figure, and its heading.
 pub(crate) struct Column {
     pub(crate) metric: &'static str,
     pub(crate) title: &'static str,
-    /// What a figure is divided by to be readable.
+    /// The divisor that makes a figure readable.
     scale: f64,
 }
 
@@ -19,7 +19,7 @@ const fn column(metric: &'static str, title: &'static str, scale: f64) -> Column
     Column { metric, title, scale }
 }
 
-/// What is shown of a scenario; the first is drawn.
+/// The columns of a scenario; the first is drawn.
 pub(crate) fn columns(scenario: &Scenario) -> &'static [Column] {
     const U1: &[Column] = &[column("p50", "p50, µs", 1.0), column("p99", "p99, µs", 1.0)];
     const U2: &[Column] = &[
@@ -85,7 +85,7 @@ impl Column {
     }
 }
 
-/// A number with three digits that count, and thousands set apart.
+/// A number with three significant digits, and thousands separated.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         size if size >= 1000.0 => {
@@ -115,7 +115,7 @@ fn shown(figure: Figure) -> String {
     }
 }
 
-/// Tables, charts, targets, and on what machine.
+/// Tables, charts, targets, and the machine.
 pub(crate) fn report(results: &Results, targets: &[Target]) -> String {
     let facts = &results.facts;
     let mut text = format!(
@@ -164,7 +164,7 @@ pub(crate) fn report(results: &Results, targets: &[Target]) -> String {
     text
 }
 
-/// How those compare that took turns; nothing if none did.
+/// The ratios of contenders that took turns; nothing if none did.
 fn ratios(results: &Results, scenario: &Scenario, columns: &[Column]) -> String {
     let mut rows = String::new();
     for cell in results.cells.iter().filter(|cell| cell.scenario.id == scenario.id) {

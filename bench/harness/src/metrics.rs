@@ -1,11 +1,11 @@
-//! What one run has measured.
+//! The measurements of one run.
 
 use std::collections::BTreeMap;
 
 /// Figures by name. Times are in microseconds, memory is in bytes.
 pub(crate) type Metrics = BTreeMap<&'static str, f64>;
 
-/// Whether never two were inside at once.
+/// Whether no two tasks held the lock at once.
 pub(crate) fn is_exclusive(metrics: &Metrics) -> bool {
     ["violations", "lost"].iter().all(|name| metrics.get(name).is_none_or(|count| *count == 0.0))
 }

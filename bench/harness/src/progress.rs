@@ -1,4 +1,4 @@
-//! How far it is: a line that is written over on a terminal, lines one after the other elsewhere.
+//! The progress: a line that is overwritten on a terminal, lines one after the other elsewhere.
 
 use std::io::{IsTerminal as _, Write as _, stderr};
 use std::time::Instant;
@@ -17,7 +17,7 @@ impl Progress {
         Self { all, done: 0, began: Instant::now(), terminal: stderr().is_terminal() }
     }
 
-    /// Says what is being done.
+    /// Shows the current step.
     pub(crate) fn show(&self, what: &str) {
         let (done, all) = (self.done, self.all);
         if !self.terminal {

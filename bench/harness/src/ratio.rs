@@ -4,13 +4,13 @@ use std::fmt;
 
 use crate::markdown::number;
 
-/// Half of the chance that the true median lies outside of the interval.
+/// Half of the probability that the true median lies outside of the interval.
 const TAIL: f64 = 0.025;
 
 /// The median of the ratios of all pairs, and the interval in which the true one lies with 95 %.
 ///
-/// The interval is that of the sign test: from the k-th least to the k-th greatest ratio, for whatever way in which the
-/// ratios are spread. Fewer than six pairs do not tell so much; then it goes from the least to the greatest.
+/// The interval is that of the sign test: from the k-th least to the k-th greatest ratio, for any distribution of the
+/// ratios. Fewer than six pairs do not give this confidence; then it goes from the least to the greatest.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
@@ -19,7 +19,7 @@ pub(crate) struct Ratio {
 }
 
 impl Ratio {
-    /// That of these pairs' ratios; nothing if there are none.
+    /// The ratio of these pairs; nothing if there are none.
     pub(crate) fn of(ratios: impl IntoIterator<Item = f64>) -> Option<Self> {
         let mut ratios: Vec<f64> = ratios.into_iter().filter(|ratio| ratio.is_finite()).collect();
         ratios.sort_by(f64::total_cmp);
@@ -38,13 +38,13 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// How many ratios lie outside of the interval on each side. Each ratio is below the true median with a chance of one half,
-/// so that at most this many are with a chance of 2.5 % or less.
+/// How many ratios lie outside of the interval on each side. Each ratio is below the true median with a probability of one
+/// half, so that at most this many are with a probability of 2.5 % or less.
 fn cut(count: usize) -> usize {
     let mut chance = 0.5f64.powi(i32::try_from(count).unwrap_or(i32::MAX));
     let mut below = chance;
     let mut cut = 0;
-    // `below` is the chance that at most `cut` ratios are less than the true median.
+    // `below` is the probability that at most `cut` ratios are less than the true median.
     for outside in 1..count.div_ceil(2) {
         chance *= (count + 1 - outside) as f64 / outside as f64;
         below += chance;

@@ -1,4 +1,4 @@
-//! What came out of all rounds.
+//! The results of all rounds.
 
 use std::fs;
 use std::path::Path;
@@ -17,7 +17,7 @@ use crate::targets::Target;
 pub(crate) struct Cell {
     pub(crate) scenario: Scenario,
     pub(crate) contender: &'static Contender,
-    /// Those of all rounds. Where there are turns, the same place in two cells is the same turn.
+    /// The runs of all rounds. Where there are turns, the same index in two cells is the same turn.
     runs: Vec<Result<Metrics, String>>,
 }
 
@@ -45,7 +45,7 @@ impl Cell {
         self.runs.first().filter(|_| failed)?.as_ref().err().map(String::as_str)
     }
 
-    /// Whether two were inside at once, in any run.
+    /// Whether two tasks held the lock at once, in any run.
     pub(crate) fn is_wrong(&self) -> bool {
         !self.runs.iter().flatten().all(is_exclusive)
     }
@@ -83,7 +83,7 @@ impl Results {
         self.cell(scenario, contender)?.figure(metric).map(|figure| figure.median)
     }
 
-    /// How often one contender has what another has that took turns with it.
+    /// The ratio of a figure of one contender to that of another that took turns with it.
     pub(crate) fn ratio(&self, scenario: &str, metric: &str, over: &str, under: &str) -> Option<Ratio> {
         let (over, under) = (self.cell(scenario, over)?, self.cell(scenario, under)?);
         let pairs = over.runs.iter().zip(&under.runs);

@@ -17,10 +17,10 @@ use crate::metrics::{Metrics, jain};
 use crate::plan::{Contender, Contention, Family, Job, Options, Program, Scenario};
 use crate::{wake, zipf};
 
-/// How long a driver may take to come up, or to end after its time.
+/// How long a driver may take to start, or to end after its time.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// The server, and where things are. Clones share the server.
+/// The server and the paths. Clones share the server.
 #[derive(Clone)]
 pub(crate) struct Runner {
     pub(crate) places: Places,
@@ -60,7 +60,7 @@ impl Runner {
         Self { places: self.places.with_rust(drivers), is_of_this_checkout: false, ..self.clone() }
     }
 
-    /// What came out, or why nothing did.
+    /// The figures, or why there are none.
     pub(crate) fn run(&self, scenario: &Scenario, contender: &Contender) -> Result<Metrics, String> {
         if let Some(reason) = contender.cannot(scenario) {
             return Err(reason.into());
@@ -82,13 +82,13 @@ impl Runner {
     /// How long a driver warms up.
     fn warm_up(&self, contender: &Contender) -> Duration {
         match contender.program {
-            // What is compiled as it runs needs some time to be fast.
+            // A just-in-time compiler needs some time until the code is fast.
             Program::Java => self.warm_up * 4,
             _ => self.warm_up,
         }
     }
 
-    /// What every driver is told.
+    /// The arguments of every driver.
     pub(crate) fn words(&self, contender: &Contender, job: &str, prefix: &str, tasks: usize) -> Vec<String> {
         vec![
             format!("url={}", self.server.url()),
@@ -137,7 +137,7 @@ impl Runner {
         words.push(format!("pause_us={}", pause.as_micros()));
         words.push(format!("turns={turns}"));
         let files = Files::new(prefix, names)?;
-        // In memory a grant takes less time than a look into a file.
+        // In memory a grant takes less time than a read of a file.
         let watched = contender.family != Family::Memory;
         if watched {
             words.push(format!("witness={}", files.witness.display()));
@@ -171,7 +171,7 @@ impl Runner {
         let grants: u64 = outcomes.iter().map(|outcome| outcome.grants).sum();
         let mut metrics = costs.end(&drivers.iter().collect::<Vec<_>>(), connection, contender, grants)?;
         if let Some(database) = &database {
-            // Minus the question itself.
+            // Minus the query itself.
             let asked = database.questions()? - asked - 1.0;
             metrics.insert("commands", asked / grants as f64);
             metrics.remove("connections");
@@ -187,7 +187,7 @@ impl Runner {
     }
 }
 
-/// Says of somebody of whom nothing is heard whether there was anything to wait for.
+/// Adds to the error of a silent driver whether there was a lock to wait for.
 fn explained(error: String, connection: &mut Connection) -> String {
     match connection.call(&["DBSIZE"]) {
         Ok(Value::Int(0)) => format!("{error}, although nobody had the lock any more: waiters were stranded"),
@@ -232,7 +232,7 @@ fn quantiles(metrics: &mut Metrics, histogram: &Histogram, names: [&'static str;
     }
 }
 
-/// A contender that failed has no figures: what it did not do took no time.
+/// A contender that failed has no figures: a failed operation takes no time.
 fn failures(outcome: &Outcome) -> Result<(), String> {
     match &outcome.error {
         Some(error) if outcome.errors > 0 => Err(format!("failed {} times: {error}", outcome.errors)),
@@ -240,7 +240,7 @@ fn failures(outcome: &Outcome) -> Result<(), String> {
     }
 }
 
-/// Looks whether the library has sent the scripts that the baselines send: else they would be no baselines.
+/// Checks that the library has sent the scripts that the baselines send: else they would be no baselines.
 fn same_scripts(contender: &Contender, connection: &mut Connection) -> Result<(), String> {
     let setnx = match contender.id {
         "leasehold" => false,
@@ -258,7 +258,7 @@ fn same_scripts(contender: &Contender, connection: &mut Connection) -> Result<()
     }
 }
 
-/// What a run costs the client and the server.
+/// The cost of a run for the client and the server.
 struct Costs {
     client: f64,
     server: Info,
@@ -284,7 +284,7 @@ impl Costs {
             ("client_cpu", (client - self.client) * each),
             ("server_cpu", (server.cpu - self.server.cpu) * each),
             ("commands", server.sent_since(&self.server, contender.plain) / done.max(1) as f64),
-            // Ours does not count.
+            // The harness' own does not count.
             ("connections", server.connections - 1.0),
         ]))
     }
@@ -307,7 +307,7 @@ impl Files {
         wrote.map(|()| files).map_err(|error| format!("cannot write a file: {error}"))
     }
 
-    /// How often somebody was inside, of all names.
+    /// How many grants were recorded, over all names.
     fn counted(&self) -> Result<u64, String> {
         let bytes = fs::read(&self.witness).map_err(|error| error.to_string())?;
         let count = |record: &[u8]| u64::from_le_bytes(std::array::from_fn(|byte| record[8 + byte]));

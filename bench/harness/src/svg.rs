@@ -12,12 +12,12 @@ const LABELS: f64 = 110.0;
 const ROW: f64 = 24.0;
 const TOP: f64 = 44.0;
 
-/// What the chart of a scenario is called.
+/// The file name of the chart of a scenario.
 pub(crate) fn file(scenario: &Scenario) -> String {
     format!("{}.svg", scenario.id.to_lowercase())
 }
 
-/// The first figure of a scenario; nothing if nobody has one.
+/// The first figure of a scenario; nothing if no contender has one.
 pub(crate) fn chart(results: &Results, scenario: &Scenario) -> Option<String> {
     let column = columns(scenario).first()?;
     let bars: Vec<_> = results

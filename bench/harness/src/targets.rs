@@ -1,4 +1,4 @@
-//! What is aimed at, and whether it holds.
+//! The targets, and whether they hold.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use crate::plan::{CONTENDERS, Family};
 use crate::ratio::Ratio;
 use crate::results::Results;
 
-/// One target, with what was measured.
+/// One target, with the measured figure.
 pub(crate) struct Target {
     pub(crate) text: String,
     pub(crate) value: String,
@@ -15,7 +15,7 @@ pub(crate) struct Target {
     pub(crate) holds: Option<bool>,
 }
 
-/// Which way a figure has to lie.
+/// The direction in which a figure has to lie.
 #[derive(Clone, Copy)]
 enum Bound {
     AtLeast(f64),
@@ -29,7 +29,7 @@ const U2: [&str; 3] = ["U2-16", "U2-128", "U2-1024"];
 const W1: [&str; 3] = ["W1-1000", "W1-10000", "W1-100000"];
 const W2: [&str; 3] = ["W2-100", "W2-1000", "W2-10000"];
 
-/// How much more one of the many may cost than one of the few, where cost is to grow no faster than linearly.
+/// How much more one of many may cost than one of few, where cost must not grow faster than linearly.
 const GROWTH: f64 = 1.25;
 
 struct Judge<'a> {
@@ -42,7 +42,7 @@ impl Judge<'_> {
         self.add_with(text, value, bound, "");
     }
 
-    /// Judged by the median of the pairs; the interval stands beside it.
+    /// Judged by the median of the pairs; the interval is shown beside it.
     fn add_ratio(&mut self, text: impl Into<String>, ratio: Option<Ratio>, bound: Bound) {
         let interval = ratio.map(|ratio| format!(" ({} … {})", number(ratio.low), number(ratio.high)));
         self.add_with(text, ratio.map(|ratio| ratio.median), bound, &interval.unwrap_or_default());
@@ -65,12 +65,12 @@ impl Judge<'_> {
         self.results.median(scenario, contender, metric)
     }
 
-    /// How often one has what the other has that took turns with it.
+    /// The ratio of a figure of one contender to that of another that took turns with it.
     fn ratio(&self, scenario: &str, metric: &str, over: &str, under: &str) -> Option<Ratio> {
         self.results.ratio(scenario, metric, over, under)
     }
 
-    /// The best rate of the others of a family that exclude each other at all, and whose it is.
+    /// The best rate of the other contenders of a family that provide mutual exclusion, and the contender that has it.
     fn best(&self, scenarios: &[&str], family: Family) -> Option<(&'static str, f64)> {
         let others =
             CONTENDERS.iter().filter(|other| other.family == family && !other.id.starts_with("leasehold"));
@@ -101,8 +101,8 @@ impl Judge<'_> {
         self.add_with(format!("{text}, {ours} / best of its layout"), value, AtLeast(limit), &note);
     }
 
-    /// What one of many costs, against one of few. The smallest size is there to be looked at: what it costs is less
-    /// than what cannot be told from nothing.
+    /// The cost of one of many, against one of few. The smallest size is only shown: its cost cannot be distinguished from
+    /// zero.
     fn growth(&mut self, scenarios: [&str; 3], ours: &str, metric: &str, what: &str, times: f64) {
         let each = |at: usize| self.median(scenarios[at], ours, metric);
         let value = each(1).zip(each(2)).map(|(few, many)| many / few / times);

@@ -12,10 +12,10 @@ use crate::metrics::Metrics;
 use crate::plan::{Contender, Family, LEASE};
 use crate::runner::{PATIENCE, Runner};
 
-/// How many keys a request of ours is about.
+/// How many keys one request of the harness covers.
 const CHUNK: usize = 500;
 
-/// Has a driver hold many locks, and watches the time that is left on them.
+/// Makes a driver hold many locks, and watches their remaining time.
 pub(crate) fn hold(
     runner: &Runner,
     contender: &Contender,
@@ -65,7 +65,7 @@ pub(crate) fn hold(
     ]))
 }
 
-/// Has a driver wait for many locks that the harness holds, and lets all of them go at once.
+/// Makes a driver wait for many locks that the harness holds, and releases all of them at once.
 pub(crate) fn wake(
     runner: &Runner,
     contender: &Contender,
@@ -114,8 +114,7 @@ pub(crate) fn wake(
     ]))
 }
 
-/// Waits until everybody listens, where they do, and nothing happens any more; or for a while where somebody looks
-/// again and again.
+/// Waits until all waiters are subscribed, where they subscribe, and the server is idle; or for a while where waiters poll.
 fn settle(
     connection: &mut Connection,
     contender: &Contender,
@@ -143,7 +142,7 @@ fn settle(
     for _ in 0..50 {
         thread::sleep(Duration::from_millis(100));
         let now = Info::ask(connection)?;
-        // Our own questions are the few.
+        // The few are the harness' own requests.
         still = if now.commands - last.commands < 10.0 { still + 1 } else { 0 };
         if still == 3 {
             break;

@@ -1,9 +1,9 @@
 //! Names drawn by Zipf's law, the same for all contenders and in every run.
 
-/// How many draws there are; each task begins at another place.
+/// How many draws there are; each task begins at another position.
 const DRAWS: usize = 1 << 16;
 
-/// Two bytes for each draw, the lower first. The n-th name comes 1/n as often as the first.
+/// Two bytes for each draw, the lower first. The n-th name is drawn 1/n as often as the first.
 pub(crate) fn draws(names: usize) -> Vec<u8> {
     let weights: Vec<_> = (1..=names).map(|rank| 1.0 / rank as f64).collect();
     let all: f64 = weights.iter().sum();
@@ -14,7 +14,7 @@ pub(crate) fn draws(names: usize) -> Vec<u8> {
     });
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let draw = |_| {
-        // Xorshift: numbers that look random are enough, and these are always the same.
+        // Xorshift: pseudo-random numbers are enough, and these are always the same.
         random ^= random << 13;
         random ^= random >> 7;
         random ^= random << 17;

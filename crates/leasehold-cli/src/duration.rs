@@ -1,4 +1,4 @@
-//! Durations as people write and read them.
+//! Durations in human-readable form.
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ fn scaled(number: &str, scale: u64) -> Result<u64, &'static str> {
     whole.checked_mul(scale).and_then(|whole| whole.checked_add(parts)).ok_or(TOO_MUCH)
 }
 
-/// Writes a duration as [`parse`] reads it, in its two longest units. What is below a millisecond is left out.
+/// Writes a duration as [`parse`] reads it, in its two longest units. Fractions of a millisecond are left out.
 pub(crate) fn human(duration: Duration) -> String {
     if duration == Duration::MAX {
         return "ever".into();

@@ -1,4 +1,4 @@
-//! What can go wrong, and what the process ends with then.
+//! The errors of the command, and the exit code of each.
 
 use std::error::Error as _;
 use std::io;
@@ -11,16 +11,16 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is no engine at the URL, or none that we know.
+    /// There is no engine at the URL, or the kind of engine is unknown.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Child processes cannot share what lives inside one process.
+    /// Child processes cannot share an engine that is inside one process.
     #[error(
         "`memory:` lives inside one process: {processes} child processes would each have seats and a lock of \
          their own, and show nothing. Leave --processes out."
     )]
     MemoryIsNotShared {
-        /// How many were asked for.
+        /// How many processes were requested.
         processes: u32,
     },
     /// The count of the seats cannot be read or written.
@@ -29,21 +29,21 @@ pub enum Error {
     /// A user did not get the lock.
     #[error("a user could not get the lock")]
     Acquire(#[from] AcquireError),
-    /// A user had the lock, but not until the end.
+    /// A user acquired the lock, but lost it before the end.
     #[error("a user lost the lock while taking a seat")]
     Lost(#[from] Loss),
-    /// A user could not give the lock back.
+    /// A user could not release the lock.
     #[error("a user could not release the lock")]
     Release(#[from] ReleaseError),
-    /// The lock let in too many users, or too few.
+    /// The lock admitted too many users, or too few.
     #[error("the lock did not do its work: it let {joined} in where {expected} should have got in")]
     WrongCount {
-        /// How many got in.
+        /// How many users joined.
         joined: u32,
-        /// How many there should have been.
+        /// How many users should have joined.
         expected: u32,
     },
-    /// The own program, which the child processes run, was not found.
+    /// The path of this program, which the child processes run, was not found.
     #[error("cannot find the own program to start child processes")]
     OwnProgram(#[source] io::Error),
     /// A child process could not be started, or its pipes broke.
@@ -51,10 +51,10 @@ pub enum Error {
     Child {
         /// Which one, from 1.
         number: u32,
-        /// What the operating system says.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// A child process ended before its work was done. It has said why on the standard error.
+    /// A child process ended before its work was done. It has written the reason to the standard error.
     #[error("child process {number} failed: {status}")]
     ChildFailed {
         /// Which one, from 1.
@@ -62,22 +62,22 @@ pub enum Error {
         /// How it ended.
         status: ExitStatus,
     },
-    /// A child process said something else than agreed.
+    /// A child process broke the protocol.
     #[error("child process {number} gave an answer that makes no sense: {answer:?}")]
     ChildAnswer {
         /// Which one, from 1.
         number: u32,
-        /// What it said.
+        /// The line that it wrote.
         answer: String,
     },
-    /// A child process was not told to start.
+    /// A child process received no start signal.
     #[error("the start signal did not come: whoever should give it is gone")]
     NoStartSignal,
     /// The command of `run` did not run, or not to its end.
     #[cfg(unix)]
     #[error(transparent)]
     Run(#[from] crate::run::Failure),
-    /// There is no event loop to be had.
+    /// The event loop could not be started.
     #[error("cannot start: the system may be short of files or memory")]
     Runtime(#[source] io::Error),
     /// The standard input cannot be read.
@@ -89,7 +89,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// 2 if the options make no sense, as for what clap refuses; otherwise 1, but `run` has a code for everything.
+    /// 2 if the options are invalid, as for options that clap refuses; otherwise 1, but `run` has a code for every failure.
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {

@@ -22,11 +22,11 @@ pub use crate::options::{ExecOptions, IfBusy, RunOptions};
 pub use crate::output::complain;
 pub use crate::url::Url;
 
-/// Runs the subcommand that the options ask for, and tells what the process should end with.
+/// Runs the subcommand that the options select, and returns the exit code of the process.
 ///
 /// # Errors
 ///
-/// Whatever the subcommand could not do. [`Error::exit_code`] is what the process should end with then.
+/// When the subcommand fails. [`Error::exit_code`] is the exit code of the process then.
 pub fn run(cli: &Cli) -> Result<ExitCode, Error> {
     match &cli.command {
         Command::Demo(options) => runtime()?.block_on(demo::run(options))?,

@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command-line options.
 
 #[cfg(unix)]
 mod run;
@@ -113,7 +113,7 @@ pub struct WorkerOptions {
 #[derive(Debug, Args)]
 pub struct EngineOptions {
     /// URL of the engine.
-    // Its value may have a password in it, so help must not show what the environment says.
+    // Its value may contain a password, so the help must not show the value of the environment variable.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, default_value = "memory:")]
     pub url: Url,
 }

@@ -1,4 +1,4 @@
-//! The standard output, for what the user or the parent process asked for, and the standard error, for the rest.
+//! The standard output, for requested results, and the standard error, for everything else.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// Writes a text as a line of its own, at once.
 ///
-/// Unlike `println!` it does not panic when nobody reads any more.
+/// Unlike `println!` it does not panic when the reading end is closed.
 pub(crate) fn print(text: impl Display) -> Result<(), Error> {
     let mut stdout = io::stdout().lock();
     writeln!(stdout, "{text}").and_then(|()| stdout.flush()).map_err(Error::Output)
@@ -17,8 +17,8 @@ pub(crate) fn print(text: impl Display) -> Result<(), Error> {
 
 /// Writes a line of our own to the standard error.
 ///
-/// At once and in one piece, because others may write there too. Unlike `eprintln!` it does not panic when nobody
-/// reads any more: then there is nobody to tell that either, and the exit code says enough.
+/// At once and in one piece, because other processes may write there too. Unlike `eprintln!` it does not panic when the
+/// reading end is closed: then the exit code has to be enough.
 pub fn complain(text: impl Display) {
     let _ = io::stderr().write_all(format!("leasehold: {text}\n").as_bytes());
 }

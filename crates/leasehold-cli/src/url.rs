@@ -1,15 +1,15 @@
-//! The URL of an engine, which may have a password in it.
+//! The URL of an engine, which may contain a password.
 
 use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-/// The URL of an engine. Shown, logged or serialized, it is without everything that may be secret.
+/// The URL of an engine. Its displayed, logged and serialized forms leave out everything that may be secret.
 #[derive(Clone)]
 pub struct Url(String);
 
 impl Url {
-    /// The environment variable that stands in for `--url`.
+    /// The environment variable that replaces `--url`.
     pub const VARIABLE: &str = "LEASEHOLD_URL";
 
     /// The whole URL, with its password.
@@ -18,7 +18,7 @@ impl Url {
         &self.0
     }
 
-    /// Whether the engine lives inside the process that connects to it.
+    /// Whether the engine runs inside the process that connects to it.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         self.0.starts_with("memory:")
@@ -36,7 +36,7 @@ impl fmt::Display for Url {
         let Some((scheme, rest)) = self.0.split_once("://") else { return f.write_str(&self.0) };
         // The last `@`, not the first: a password that is not encoded may contain one, or a `/` or a `?`.
         let address = rest.rsplit_once('@').map_or(rest, |(_userinfo, address)| address);
-        // Some servers take a password as a parameter too.
+        // Some servers accept a password as a parameter too.
         let address = address.split(['?', '#']).next().unwrap_or_default();
         write!(f, "{scheme}://{address}")
     }

@@ -1,6 +1,6 @@
 //! Real servers for tests, and a plain way to talk to them.
 //!
-//! It knows nothing of Leasehold, so that the unit tests of the library can use it and still be built without features.
+//! It does not depend on Leasehold, so that the unit tests of the library can use it and still be built without features.
 
 pub mod port;
 pub mod resp;

@@ -5,12 +5,12 @@ use std::{
     net::{Ipv4Addr, TcpListener},
 };
 
-/// Below those that the system hands out for outgoing connections.
+/// Below those that the system assigns to outgoing connections.
 ///
-/// So no client can have taken a port when whoever listened there comes back to it.
+/// So no client can have taken a port when its former listener opens it again.
 const RANGE: std::ops::Range<u64> = 20_000..32_768;
 
-/// A listener on a port that nobody else listens on.
+/// A listener on a port that no other process listens on.
 ///
 /// # Panics
 ///
@@ -26,7 +26,7 @@ pub fn listen() -> TcpListener {
         .expect("one of a thousand ports is free")
 }
 
-/// A port that nobody listens on at this moment.
+/// A port that no process listens on at this moment.
 ///
 /// # Panics
 ///

@@ -1,16 +1,16 @@
-//! Chance that a seed fixes.
+//! Random choices determined by a seed.
 
 use std::time::Duration;
 
-/// Chance with a seed: Marsaglia's xorshift.
+/// A random generator with a seed: Marsaglia's xorshift.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
 impl Dice {
-    /// The chance of this seed.
+    /// The generator of this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
-        // Seeds that are next to each other must not begin alike, and none may be zero.
+        // Adjacent seeds must not begin alike, and none may be zero.
         let mut dice = Self(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
         for _ in 0..8 {
             dice.roll(1);
@@ -26,7 +26,7 @@ impl Dice {
         (self.0 >> 11) % sides
     }
 
-    /// An index into something of this length.
+    /// An index into a list of this length.
     ///
     /// # Panics
     ///
@@ -45,7 +45,7 @@ impl Dice {
         least + Duration::from_micros(self.roll(u64::try_from(span).expect("some seconds at most").max(1)))
     }
 
-    /// Whether one of so many chances has come.
+    /// True with a chance of one in `sides`.
     pub fn one_in(&mut self, sides: u64) -> bool {
         self.roll(sides) == 0
     }
@@ -59,7 +59,7 @@ impl Dice {
         all[self.index(all.len())]
     }
 
-    /// Another chance that this one fixes.
+    /// Another generator, seeded by this one.
     #[must_use]
     pub fn fork(&mut self) -> Self {
         Self::new(self.roll(u64::MAX))

@@ -1,19 +1,19 @@
-//! The real Redisson, in a Java process that locks as it is told.
+//! The real Redisson, in a Java process that locks on command.
 
 use std::{fs, path::Path, process::Command};
 
 use crate::{peer::Peer, server::Server};
 
-/// The project in which the program and the versions of Redisson stand.
+/// The project that has the program and the versions of Redisson.
 const POM: &str = include_str!("../../../interop/java/pom.xml");
 /// Where `cargo xtask interop` builds it.
 const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/interop");
 
-/// The Redisson that is tested unless told otherwise.
+/// The Redisson version that is tested by default.
 ///
 /// # Panics
 ///
-/// When the project does not say it.
+/// When the project does not specify it.
 #[must_use]
 pub fn newest() -> &'static str {
     let (_, rest) = POM.split_once("<redisson.version>").expect("the project says the version");
@@ -24,14 +24,14 @@ pub fn newest() -> &'static str {
 ///
 /// # Panics
 ///
-/// When it was not built, or does not start: a test that cannot run must not look like one that passed.
+/// When it was not built, or does not start: a test that cannot run must not pass.
 #[must_use]
 pub fn start(name: &str, version: &str, server: &Server) -> Peer {
     let built = Path::new(BUILT).join(format!("redisson-{version}"));
     let libraries = fs::read_to_string(built.join("classpath.txt")).unwrap_or_else(|_| missing(&built));
     let mut command = Command::new("java");
     command
-        // What it does is short, and there are several: a small heap, no threads for the collector, quick to start.
+        // Its work is short, and there are several processes: a small heap, no collector threads, a fast start.
         .args(["-Xmx64m", "-Xss512k", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData"])
         .arg("-cp")
         .arg(format!("{}:{}", built.join("classes").display(), libraries.trim()))

@@ -1,12 +1,12 @@
 //! What Leasehold's tests share: the conformance suite that every engine must pass.
 //!
-//! A behaviour is written once, in [`mod@conformance`], and runs on every engine that says so in one line:
+//! A behaviour is written once, in [`mod@conformance`], and runs on every engine that opts in with one line:
 //!
 //! ```
 //! leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }
 //! ```
 //!
-//! What an engine has to offer for that is a [`bench::Backend`].
+//! An engine provides a [`bench::Backend`] for that.
 
 pub mod bench;
 pub mod conformance;

@@ -1,4 +1,4 @@
-//! A process that locks as it is told, line by line.
+//! A process that locks on command, line by line.
 
 use std::{
     collections::HashMap,
@@ -14,13 +14,13 @@ use std::{
 
 use tokio::{sync::oneshot, time::timeout};
 
-/// How long an answer may take unless told otherwise: longer than a busy machine needs.
+/// The default time-out for a reply: longer than a busy machine needs.
 const LONG: Duration = Duration::from_secs(100);
 
-/// A process of its own that locks as it is told. It ends when this is dropped, and when this process ends.
+/// A separate process that locks on command. It ends when this is dropped, and when this process ends.
 ///
-/// A command goes to one of its threads, by name; each is an owner of its own, and does one thing after the other.
-/// `5000/a` is the thread `a` of a client whose watchdog time is 5 s; without a number it is 30 s.
+/// A command goes to one of its threads, by name; each is a separate owner, and runs its commands in order. `5000/a` is the
+/// thread `a` of a client whose watchdog time is 5 s; without a number it is 30 s.
 #[derive(Debug)]
 pub struct Peer {
     name: String,
@@ -31,19 +31,19 @@ pub struct Peer {
     complaints: Arc<Mutex<Vec<String>>>,
 }
 
-/// Who waits for which answer; nobody any more when the process has ended.
+/// The pending replies; none any more when the process has ended.
 type Answers = Option<HashMap<u64, oneshot::Sender<Answer>>>;
 
-/// How a command went.
+/// The outcome of a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It was done, with this result.
+    /// It succeeded, with this result.
     Ok(String),
-    /// It was not for whoever asked: not the owner, or not to be entered twice.
+    /// It was refused: the thread is not the owner, or the lock is not reentrant.
     Refused(String),
-    /// The library of the other side does not have that.
+    /// The other library does not support it.
     Unsupported(String),
-    /// It failed as nothing should.
+    /// An unexpected failure.
     Error(String),
 }
 
@@ -72,11 +72,11 @@ impl Peer {
                 for line in output {
                     if let Some((number, answer)) = parse(&line) {
                         let waiting = lock(&answers).as_mut().and_then(|waiting| waiting.remove(&number));
-                        // Nobody may be there any more: a test may have given up.
+                        // The receiver may be dropped: a test may have given up.
                         let _ = waiting.map(|waiting| waiting.send(answer));
                     }
                 }
-                // Whoever still waits is told by the end of its channel.
+                // The drop of the channels notifies the pending calls.
                 *lock(&answers) = None;
             }
         });
@@ -93,13 +93,13 @@ impl Peer {
         peer
     }
 
-    /// What it is called in messages.
+    /// Its name in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Gives a thread a command, and does not wait for it.
+    /// Sends a command to a thread, without waiting for it.
     pub fn tell(&self, thread: &str, command: &str) -> Pending {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
         let what = format!("{}, {thread}: {command}", self.name);
@@ -108,16 +108,16 @@ impl Peer {
             waiting.insert(number, sender);
         }
         let client = if thread.contains('/') { "" } else { "30000/" };
-        // If it has ended, the answer says so.
+        // If the process has ended, waiting for the reply reports that.
         let _ = writeln!(lock(&self.input), "{number} {client}{thread} {command}");
         Pending { what, answer, limit: LONG }
     }
 
-    /// Gives a thread a command, and waits until it is done.
+    /// Sends a command to a thread, and waits until it has succeeded.
     ///
     /// # Panics
     ///
-    /// When it is not.
+    /// When it does not succeed.
     pub async fn ask(&self, thread: &str, command: &str) -> String {
         self.tell(thread, command).ok().await
     }
@@ -133,7 +133,7 @@ impl Peer {
         process.wait().expect("it was started here");
     }
 
-    /// What it has said on its standard error.
+    /// Its standard error so far.
     #[must_use]
     pub fn complaints(&self) -> Vec<String> {
         lock(&self.complaints).clone()
@@ -148,7 +148,7 @@ impl Drop for Peer {
     }
 }
 
-/// A command that was given, and whose answer may still be missing.
+/// A command that was sent, and whose reply may be pending.
 #[derive(Debug)]
 #[must_use = "an answer may be a failure"]
 pub struct Pending {
@@ -158,23 +158,23 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Lets the answer take this long.
+    /// Sets the time-out for the reply.
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
 
-    /// Whether there is an answer already.
+    /// Whether the reply has arrived.
     #[must_use]
     pub fn is_answered(&self) -> bool {
         !self.answer.is_empty()
     }
 
-    /// Waits for the answer.
+    /// Waits for the reply.
     ///
     /// # Panics
     ///
-    /// When there is none in time, the process has ended, or the answer is a failure.
+    /// When there is none in time, the process has ended, or the reply is a failure.
     pub async fn answer(self) -> Answer {
         let Self { what, answer, limit } = self;
         let Ok(answered) = timeout(limit, answer).await else { panic!("{what}: no answer within {limit:?}") };
@@ -185,11 +185,11 @@ impl Pending {
         answer
     }
 
-    /// Waits until the command is done.
+    /// Waits until the command has succeeded.
     ///
     /// # Panics
     ///
-    /// When it is not.
+    /// When it does not succeed.
     pub async fn ok(self) -> String {
         let what = self.what.clone();
         match self.answer().await {
@@ -212,7 +212,7 @@ impl Pending {
     }
 }
 
-/// Reads `= NUMBER KIND TEXT`; anything else is not an answer.
+/// Parses `= NUMBER KIND TEXT`; any other line is not a reply.
 fn parse(line: &str) -> Option<(u64, Answer)> {
     let mut words = line.strip_prefix("= ")?.splitn(3, ' ');
     let number = words.next()?.parse().ok()?;
@@ -227,7 +227,7 @@ fn parse(line: &str) -> Option<(u64, Answer)> {
     Some((number, answer))
 }
 
-/// A panic of one test is no reason for the others to panic.
+/// A panic of one test must not make others panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,16 +1,16 @@
-//! Whatever one client at a time can have under a name, asked for in one way.
+//! All primitives that one client at a time can hold under a name, with one interface.
 
 use std::future::Future;
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Guard, LeasedPermits, Lock, Permits, ReleaseError};
 
-/// Which of them.
+/// The primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primitive {
     /// The plain lock.
     Plain,
-    /// The one by `SET … NX`.
+    /// The lock with `SET … NX`.
     SetNx,
     /// Two values of a group.
     Group,
@@ -23,7 +23,7 @@ pub enum Primitive {
 /// How many permits a semaphore has.
 pub const PERMITS: u32 = 3;
 
-/// What was got.
+/// A guard.
 #[derive(Debug)]
 pub enum Held {
     /// The guard of a lock.
@@ -35,7 +35,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// Gives it back.
+    /// Releases it.
     ///
     /// # Errors
     ///
@@ -54,14 +54,14 @@ impl Primitive {
     pub const ALL: &[Self] = &[Self::Plain, Self::SetNx, Self::Group, Self::Semaphore, Self::Leased];
     /// Those that are a lock.
     pub const LOCKS: &[Self] = &[Self::Plain, Self::SetNx, Self::Group];
-    /// Those that can be entered again.
+    /// Those that can be re-entered.
     pub const REENTRANT: &[Self] = &[Self::Plain, Self::Group];
 
-    /// The lock, where it is one.
+    /// The lock, if it is one.
     ///
     /// # Panics
     ///
-    /// Where it is not.
+    /// If it is not.
     #[must_use]
     pub fn lock(self, client: &Client, name: &str) -> Lock {
         match self {
@@ -72,11 +72,11 @@ impl Primitive {
         }
     }
 
-    /// Makes it, where it has to be made.
+    /// Creates it, where it has to be created.
     ///
     /// # Panics
     ///
-    /// If it is there already, or the server is not.
+    /// If it exists already, or the server cannot be reached.
     pub async fn create(self, client: &Client, name: &str) {
         let made = match self {
             Self::Plain | Self::SetNx | Self::Group => Ok(true),
@@ -86,11 +86,11 @@ impl Primitive {
         assert_eq!(made, Ok(true));
     }
 
-    /// Removes what was made.
+    /// Removes what `create` made.
     ///
     /// # Panics
     ///
-    /// If permits are missing, or the server is not there.
+    /// If permits are missing, or the server cannot be reached.
     pub async fn remove(self, client: &Client, name: &str) {
         let (free, removed) = match self {
             Self::Plain | Self::SetNx | Self::Group => return,
@@ -106,7 +106,7 @@ impl Primitive {
         assert_eq!((free, removed), (Ok(PERMITS.into()), Ok(true)), "{self:?}");
     }
 
-    /// Waits for it, as long as it takes or for so long.
+    /// Acquires it, without a limit or within this time.
     ///
     /// # Errors
     ///

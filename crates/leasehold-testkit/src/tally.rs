@@ -1,23 +1,23 @@
-//! A count that notices when two hold a lock at once.
+//! A count that detects when two owners hold a lock at once.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::time::sleep;
 
-/// A count kept by reading, waiting and writing, which loses an increment as soon as two do it together.
+/// A count kept by reading, waiting and writing: two concurrent additions lose an increment.
 #[derive(Debug, Default)]
 pub struct Tally {
-    /// Atomic only because Rust wants it: it is never changed in one step.
+    /// Atomic only because Rust requires it: it is never changed in one step.
     count: AtomicU64,
 }
 
 impl Tally {
-    /// Adds one, slowly enough that everybody else gets a chance to interfere.
+    /// Adds one, slowly enough that a concurrent addition would interfere.
     ///
     /// # Panics
     ///
-    /// If somebody did.
+    /// If one did.
     pub async fn add(&self) {
         let seen = self.count();
         sleep(MEANWHILE).await;

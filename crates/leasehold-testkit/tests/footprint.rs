@@ -1,4 +1,4 @@
-//! Nothing is left behind by names that come and go: alone in its process, because it measures the process.
+//! Short-lived names leave nothing behind: alone in its process, because it measures the process.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 

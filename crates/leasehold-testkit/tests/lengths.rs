@@ -1,5 +1,5 @@
-//! Every length that a caller can give may be as long or as short as a length can be. Nothing panics, not even in a drop
-//! or on a thread of the library: what is longer than a clock counts is never, or refused.
+//! Every duration that a caller can give may have any length that the type allows. Nothing panics, not even in a drop or on
+//! a thread of the library: a duration that the clock cannot count is unlimited, or refused.
 //!
 //! A binary of its own, because it watches all panics of the process.
 
@@ -46,7 +46,7 @@ async fn soon<T>(what: &str, work: impl IntoFuture<Output = T>) -> T {
     timeout(Duration::from_secs(10), work).await.unwrap_or_else(|_| panic!("not within 10 s: {what}"))
 }
 
-/// Something that waits.
+/// A waiting operation.
 async fn waits<T: Send + 'static>(
     what: &str,
     work: impl Future<Output = T> + Send + 'static,
@@ -65,7 +65,7 @@ fn too_long<T>(acquired: Result<T, AcquireError>) {
 /// Waits for a held lock, by a task and by a thread, until it is free.
 async fn wait_by_all_means(name: &str, client: &Client, guard: Guard, wait: Duration) {
     let lock = client.lock(name);
-    // Each gives it back at once, whichever of them is the first.
+    // Each releases at once, whichever of them is the first.
     let (asked, blocked) = (lock.acquire().wait(wait), lock.acquire().wait(wait));
     let task = waits(name, async move { asked.await.map(drop) }).await;
     let thread = spawn_blocking(move || blocked.block().map(drop));
@@ -104,7 +104,7 @@ async fn locks(client: &Client, long: Duration) {
     drop(soon("the group", group.acquire().wait(long)).await.unwrap());
 }
 
-/// Pauses that never end are ended by the wait, and by a shutdown.
+/// Endless pauses are ended by the wait limit, and by a shutdown.
 async fn spins(connect: &Connect, long: Duration) {
     let client = connect.clone().await.unwrap();
     let guard = client.lock("spin").acquire().await.unwrap();
@@ -204,7 +204,7 @@ async fn every_length(connect: Connect) {
         several(&client, long).await;
         counters(&client, long).await;
         spins(&connect, long).await;
-        // With a release that is still on its way.
+        // With a release that is still in flight.
         drop(client.lock("last").acquire().await.unwrap());
         let begun = Instant::now();
         drop(client);

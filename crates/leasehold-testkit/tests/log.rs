@@ -1,4 +1,5 @@
-//! What is logged about connections, at every level. The log is one for the whole process, hence a test program of its own.
+//! The log messages about connections, at every level. There is one log for the whole process, hence a test program of its
+//! own.
 
 use std::fmt::{self, Write as _};
 use std::io::{Read as _, Write as _};
@@ -17,7 +18,7 @@ use tracing::{Event, Level, Metadata, Subscriber};
 
 static LOG: Mutex<Vec<(Level, String)>> = Mutex::new(Vec::new());
 
-/// Writes down everything.
+/// Records everything.
 struct Recorder;
 
 impl Subscriber for Recorder {
@@ -62,7 +63,7 @@ fn logged() -> Vec<(Level, String)> {
 #[tokio::test]
 async fn a_password_is_at_no_level_of_the_log() {
     record();
-    // A server of before Redis 6, which repeats what it does not know, once the real one is gone.
+    // A server older than Redis 6, which repeats unknown commands, once the real one is gone.
     let server = Server::builder(Flavour::Redis).password("hunter2secret").start();
     let proxy = Proxy::start(server.port());
     let url = proxy.url().replace("redis://", "redis://:hunter2secret@");
@@ -76,7 +77,7 @@ async fn a_password_is_at_no_level_of_the_log() {
             let _ = client.write_all(
                 b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `default`, `hunter2secret`, \r\n",
             );
-            // Until the client closes: what is closed with something unread takes the reply along.
+            // Until the client closes: closing a socket with unread input discards the reply.
             let _ = client.read_to_end(&mut Vec::new());
         }
     });

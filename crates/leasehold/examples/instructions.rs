@@ -1,7 +1,6 @@
-//! Takes and gives back a lock in memory, as often as it is told: what `cargo xtask instructions` counts.
+//! Acquires and releases a lock in memory a given number of times: the program that `cargo xtask instructions` measures.
 //!
-//! Everything happens on one thread and without a runtime, so that two runs differ by nothing but the seeds of the
-//! hash tables.
+//! It runs on one thread and without a runtime, so that two runs differ only by the seeds of the hash tables.
 
 use std::error::Error;
 

@@ -1,4 +1,4 @@
-//! How a lock is asked for.
+//! Requests for a lock, and their options.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -20,7 +20,7 @@ use crate::owner::{Owner, OwnerId};
 use crate::rw_lock::WriteGuard;
 use crate::waiting::{Entering, Patience, wait};
 
-/// What both ways of asking have in common.
+/// The common part of both kinds of request.
 #[derive(Debug, Clone)]
 struct Request {
     shared: Arc<Shared>,
@@ -28,7 +28,7 @@ struct Request {
     options: Options,
 }
 
-/// How it is asked.
+/// The options of a request.
 #[derive(Debug, Clone)]
 struct Options {
     lease: Option<Duration>,
@@ -39,17 +39,17 @@ struct Options {
     way: Way,
 }
 
-/// What a handle says about how its lock is taken.
+/// The settings of a handle for acquiring its lock.
 #[derive(Clone)]
 pub(crate) struct Way {
     pub(crate) reentrant: bool,
-    /// Try again after a pause instead of standing in line.
+    /// Retry after a pause instead of joining the wait queue.
     pub(crate) spin: Option<BackOff>,
-    /// Whom to tell about the place in the queue.
+    /// The callback for the position in the queue.
     pub(crate) watcher: Option<Watcher>,
-    /// Writers that wait bar new readers.
+    /// Waiting writers block new readers.
     pub(crate) prefer_writers: bool,
-    /// Whether it goes from one to the next inside this client where it can.
+    /// Whether the lock may be handed over between waiters inside this client.
     pub(crate) local_handover: bool,
 }
 
@@ -115,7 +115,7 @@ impl Options {
     }
 
     fn access(&self, shared: &Shared, kind: Kind) -> Access {
-        // What is held under an owner that somebody chose, until some time, or with a token, is nobody else's.
+        // A hold with an owner chosen by the caller, a time limit or a token is not handed over.
         let is_plain = self.owner.is_none() && self.lease.is_none() && self.max_hold.is_none();
         let relays = is_plain
             && (kind == Kind::SetNx || (kind == Kind::Lock && self.way.reentrant))
@@ -137,7 +137,7 @@ impl Options {
     }
 }
 
-/// What a granted lock is handed out as.
+/// A guard type for a granted lock.
 pub(crate) trait Granted: Sized + Send + 'static {
     fn from_guard(guard: Guard) -> Self;
 }
@@ -155,17 +155,17 @@ impl Granted for Guard {
 /// # Errors
 ///
 /// [`AcquireError::Timeout`] if the lock stayed busy for the whole [`wait`](Acquire::wait);
-/// [`AcquireError::Failure`] if there was no server to ask; [`AcquireError::Invalid`] if an option or the name
-/// cannot be, or the client is shut down.
+/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name
+/// is invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point leaves nothing behind: no hold, no place in the line, and no wake-up that
-/// somebody else should have had. A new call waits at the end of the line.
+/// Dropping the future at any point leaves nothing behind: no hold, no position in the wait queue, and no consumed
+/// wake-up that another waiter needs. A new call waits at the end of the queue.
 ///
 /// # When the server is unreachable
 ///
-/// The first attempt fails at once. A waiter that has seen the lock busy rides through an outage until its wait
+/// The first attempt fails at once. A waiter that has seen the lock busy retries through an outage until its wait
 /// is over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
 ///
 /// ```
@@ -195,7 +195,7 @@ impl Acquire {
 }
 
 impl Acquire<WriteGuard> {
-    /// Takes a fencing token with the lock, which [`Guard::token`] tells: a number that rises with every such
+    /// Takes a fencing token with the lock, which [`Guard::token`] returns: a number that rises with every such
     /// acquisition of this name. See [`FencedGuard`].
     pub fn fenced(mut self) -> Self {
         self.request.options.fenced = true;
@@ -210,7 +210,7 @@ impl<G> Acquire<G> {
         Self { request: Request { shared, target, options }, wait: None, gives: PhantomData }
     }
 
-    /// The same, handed out as something else.
+    /// The same with another guard type.
     fn giving<H>(self) -> Acquire<H> {
         Acquire { request: self.request, wait: self.wait, gives: PhantomData }
     }
@@ -233,14 +233,14 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Acquires in the name of `owner`. If that owner holds the lock already, it is entered once more.
+    /// Acquires in the name of `owner`. If that owner holds the lock already, it re-enters the lock.
     pub fn as_owner(mut self, owner: &Owner) -> Self {
         self.request.options.owner = Some(owner.clone());
         self
     }
 
-    /// Calls `watcher` whenever the place in the queue of a [fair lock](crate::Client::fair_lock) is another one than
-    /// before. Other locks have no queue, and never call it.
+    /// Calls `watcher` whenever the position in the queue of a [fair lock](crate::Client::fair_lock) changes. Other locks
+    /// have no such queue, and never call it.
     ///
     /// It is called where the acquire is awaited, so it should be quick.
     pub fn on_queue(mut self, watcher: impl Fn(Queued) + Send + Sync + 'static) -> Self {
@@ -248,10 +248,10 @@ impl<G> Acquire<G> {
         self
     }
 
-    /// Takes the lock over from whoever holds it, at once.
+    /// Takes the lock over from the current holder, at once.
     ///
-    /// The guards of the victim are lost with [`Loss::TakenOver`](crate::Loss::TakenOver). Its work may still be
-    /// running: this is for an operator who knows better, not for code in a hurry.
+    /// The guards of that holder are lost with [`Loss::TakenOver`](crate::Loss::TakenOver). Its work may still be
+    /// running: this is a tool for operators, not for ordinary code.
     pub fn steal(mut self) -> Self {
         self.request.options.steal = true;
         self
@@ -269,7 +269,7 @@ impl<G: Granted> Acquire<G> {
         self.into_future().block()
     }
 
-    /// Waits, and tells what came of it in the words of whoever asked, who may learn from it who holds the lock.
+    /// Waits, and converts the result with `told`. `names_holder`: an error of the result may name the holder.
     fn begin<T: 'static>(
         self,
         names_holder: bool,
@@ -278,13 +278,13 @@ impl<G: Granted> Acquire<G> {
         let Request { target, options, .. } = &self.request;
         let is_group = target.as_ref().is_ok_and(|target| target.kind == Kind::Group);
         if options.owner.is_some() || is_group {
-            // Which hold is meant, and whether it can be, is seen when it is awaited.
+            // The hold is found and checked when the operation is awaited.
             return Operation::new(async move { self.ready(names_holder, told).await });
         }
         self.ready(names_holder, told)
     }
 
-    /// The same for a hold that can be made ready now, before the future that enters it: so that has no room for options.
+    /// The same for a hold that can be prepared now, before the future that enters it: so the future stores no options.
     fn ready<T>(
         self,
         names_holder: bool,
@@ -294,7 +294,7 @@ impl<G: Granted> Acquire<G> {
         let entering = options.prepare(shared, target, self.wait);
         let (patience, way) = (Patience::from_wait(self.wait), options.way);
         Operation::new(async move {
-            // Borrowed: what is moved out of a future's beginning is in it twice.
+            // Borrowed: a value moved out of the captured state takes room in the future twice.
             let granted = match &entering {
                 Ok(entering) => {
                     let granted = wait(entering, patience, &way).await;
@@ -333,12 +333,12 @@ impl<G> fmt::Debug for Acquire<G> {
 
 /// One attempt at a lock: options first, then `.await` or [`block`](TryAcquire::block).
 ///
-/// Gives `None` if somebody else holds the lock or is next in line for it.
+/// Gives `None` if another owner holds the lock or is next in its wait queue.
 ///
 /// # Errors
 ///
-/// [`AcquireError::Failure`] if there was no server to ask; [`AcquireError::Invalid`] if an option or the name
-/// cannot be, or the client is shut down.
+/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name
+/// is invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///
@@ -365,7 +365,7 @@ impl TryAcquire {
 }
 
 impl TryAcquire<WriteGuard> {
-    /// Takes a fencing token with the lock, which [`Guard::token`] tells: a number that rises with every such
+    /// Takes a fencing token with the lock, which [`Guard::token`] returns: a number that rises with every such
     /// acquisition of this name. See [`FencedGuard`].
     pub fn fenced(self) -> Self {
         Self(self.0.fenced())
@@ -389,7 +389,7 @@ impl<G> TryAcquire<G> {
         self
     }
 
-    /// Acquires in the name of `owner`. If that owner holds the lock already, it is entered once more.
+    /// Acquires in the name of `owner`. If that owner holds the lock already, it re-enters the lock.
     pub fn as_owner(mut self, owner: &Owner) -> Self {
         self.0.request.options.owner = Some(owner.clone());
         self

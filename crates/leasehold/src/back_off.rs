@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::env::random_below;
 
-/// The pauses of somebody who tries again and again, as [`spin_lock`](crate::Client::spin_lock) does.
+/// The pauses between retries, as [`spin_lock`](crate::Client::spin_lock) uses them.
 ///
 /// ```
 /// use std::time::Duration;
@@ -29,8 +29,8 @@ impl BackOff {
         Self { first: pause, longest: pause, factor: 1 }
     }
 
-    /// Pauses that double from `first` until they reach `longest`, with some chance added lest several waiters keep
-    /// step.
+    /// Pauses that double from `first` until they reach `longest`, with added jitter so that several waiters do not retry at
+    /// the same time.
     #[must_use]
     pub const fn exponential(first: Duration, longest: Duration) -> Self {
         Self { first, longest, factor: 2 }
@@ -43,11 +43,11 @@ impl BackOff {
         self
     }
 
-    /// The pause after so many failed tries beyond the first. At least a millisecond: nobody spins at full speed.
+    /// The pause after so many failed tries beyond the first. At least a millisecond: no waiter spins at full speed.
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
         let grown = self.first.saturating_mul(self.factor.saturating_pow(failures)).min(self.longest);
-        // Chance in whole milliseconds, and more of it the longer it takes.
+        // Jitter in whole milliseconds, which grows with the number of failures.
         let chance = if self.factor > 1 { random_below(u64::from(failures) + 1) } else { 0 };
         grown.saturating_add(Duration::from_millis(chance)).max(Duration::from_millis(1))
     }

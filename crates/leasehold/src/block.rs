@@ -10,12 +10,12 @@ use crate::env::{self, Instant};
 
 /// Blocks the calling thread until `future` is done.
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    // The thread's own, unless it is in use further up or the thread is ending. An old waker may still ring it: then
+    // The thread's own, unless an outer call uses it or the thread is ending. An old waker may still wake it: then
     // the future is polled once more than needed.
     let bell = BELL.try_with(Cell::take).ok().flatten().unwrap_or_default();
     let waker = Waker::from(Arc::clone(&bell));
     let mut context = Context::from_waker(&waker);
-    // Inside a task of tokio's, its budget for that task would run out, and never be renewed while we block.
+    // Inside a tokio task, the budget of that task would run out, and never be renewed while the thread blocks.
     let mut future = pin!(tokio::task::unconstrained(future));
     loop {
         let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
@@ -30,12 +30,12 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 }
 
 thread_local! {
-    /// What this thread sleeps on while it blocks, kept for the next time.
+    /// The condition variable of this thread for blocking, kept for the next call.
     static BELL: Cell<Option<Arc<Bell>>> = const { Cell::new(None) };
     static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NotBlocking) };
 }
 
-/// Whether this thread is polling a blocking future, and when a sleep inside it wants to be polled again.
+/// Whether this thread is polling a blocking future, and when a sleep inside it must be polled again.
 #[derive(Clone, Copy)]
 enum Alarm {
     NotBlocking,
@@ -43,12 +43,12 @@ enum Alarm {
     At(Instant),
 }
 
-/// Whether this thread is blocking on what it polls.
+/// Whether this thread blocks on the future that it polls.
 pub(crate) fn is_blocking() -> bool {
     !matches!(ALARM.get(), Alarm::NotBlocking)
 }
 
-/// Asks the thread that is blocking here to poll again at `at`.
+/// Makes the thread that is blocking here poll again at `at`.
 pub(crate) fn set_alarm(at: Instant) {
     match ALARM.get() {
         Alarm::NotBlocking => {}
@@ -57,7 +57,7 @@ pub(crate) fn set_alarm(at: Instant) {
     }
 }
 
-/// Runs `poll` and tells which alarm was set in it. What stood before is put back: blocking calls nest.
+/// Runs `poll` and returns the alarm that was set in it. The outer alarm is restored, because blocking calls nest.
 fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Option<Instant>) {
     struct PutBack(Alarm);
     impl Drop for PutBack {
@@ -75,7 +75,7 @@ fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Option<Instant>) {
     (polled, alarm)
 }
 
-/// What the blocked thread sleeps on. Not thread parking, whose one token per thread belongs to the user.
+/// The condition variable of a blocked thread. Not thread parking, whose one token per thread belongs to the user.
 #[derive(Default)]
 struct Bell {
     // Invariant: true from a wake-up until the thread has seen it.

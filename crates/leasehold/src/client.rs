@@ -1,4 +1,4 @@
-//! The client: where locks come from.
+//! The client, from which all locks are made.
 
 use std::fmt;
 use std::pin::pin;
@@ -49,16 +49,16 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the engine that `url` names. Options are set on what it returns, before `.await` or `.block()`.
+    /// Connects to the engine that `url` names. Options are set on the returned [`Connect`], before `.await` or `.block()`.
     ///
     /// | URL | Engine |
     /// |---|---|
     /// | `memory:` | inside this process, for this client alone |
-    /// | `memory:NAME` | inside this process, shared by all clients that say the same name |
+    /// | `memory:NAME` | inside this process, shared by all clients that use the same name |
     /// | `redis://[user:password@]host[:port][/db]`, `valkey://…` | a Redis or Valkey server (feature `redis`) |
     /// | `redis+unix:///path[?db=…&user=…&pass=…]` | the same, by its socket on this machine (feature `redis`) |
     ///
-    /// The server has to know RESP3 and be a primary: Redis from 6.0.6 on, or Valkey, outside of a cluster.
+    /// The server must support RESP3 and be a primary: Redis from 6.0.6 on, or Valkey, outside of a cluster.
     pub fn connect(url: impl Into<String>) -> Connect {
         Connect::new(url.into())
     }
@@ -69,8 +69,8 @@ impl Client {
 
     /// The lock of this name: plain and re-entrant, Redisson's `RLock`.
     ///
-    /// It costs nothing to make and nothing to drop. A name that no engine can take is refused by the first
-    /// operation on it, before anything is sent.
+    /// The handle costs nothing to make or to drop. An invalid name is refused by the first operation on the lock, before
+    /// anything is sent.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         self.lock_of(Kind::Lock, name.as_ref(), Way::USUAL)
     }
@@ -82,16 +82,16 @@ impl Client {
         FencedLock::new(self.lock(name))
     }
 
-    /// The lock of this name, granted in the order in which its waiters came: Redisson's fair lock.
+    /// The lock of this name, granted to its waiters in FIFO order: Redisson's fair lock.
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
         FairLock::new(self.lock_of(Kind::Fair, name.as_ref(), Way::USUAL))
     }
 
-    /// The lock of this name, waited for by trying again and again: Redisson's spin lock.
+    /// The lock of this name, waited for by retrying after pauses: Redisson's spin lock.
     ///
-    /// It is the same lock as [`lock`](Client::lock) of that name, but nobody is told when it is released: it costs no
-    /// subscription, and suits locks that are held for a moment by many who seldom meet. Waiters are served in no
-    /// order. The pauses are Redisson's unless [`back_off`](Lock::back_off) says otherwise.
+    /// It is the same lock as [`lock`](Client::lock) of that name, but its waiters are not notified of a release. It costs no
+    /// subscription, and suits locks that many clients hold for a moment with little contention. Waiters are served in no
+    /// order. The pauses are Redisson's unless [`back_off`](Lock::back_off) sets others.
     pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
         let way = Way { spin: Some(BackOff::default()), ..Way::USUAL };
         self.lock_of(Kind::Spin, name.as_ref(), way)
@@ -108,22 +108,23 @@ impl Client {
     ///
     /// Two sets of one group exclude each other if they have a value in common, and do not otherwise. It suits a shop that
     /// sells several things at once, or a transfer between accounts: however many values there are, on a server the whole
-    /// group is one key, and each step one request. Everything else is that of [`Lock`]; but
+    /// group is one key, and each step one request. It behaves as [`Lock`] does, except that
     ///
-    /// - [`is_locked`](Lock::is_locked) tells whether *any* of the values is held, [`holder`](Lock::holder) by whom the
-    ///   first that is; [`is_held_by`](Lock::is_held_by) and [`hold_count`](Lock::hold_count) count an owner that has *all*
-    ///   of them.
-    /// - [`force_unlock`](Lock::force_unlock) and [`steal`](crate::Acquire::steal) take these values from whoever has them.
-    ///   The guards that had some are lost; what else they had is free when they are dropped or have run out.
-    /// - Waiters for the same set are served in the order in which they came. Among different sets there is no order: who
-    ///   wants many values may wait long while others have some of them by turns.
+    /// - [`is_locked`](Lock::is_locked) is true if *any* of the values is held, and [`holder`](Lock::holder) returns the
+    ///   holder of the first held value; [`is_held_by`](Lock::is_held_by) and [`hold_count`](Lock::hold_count) count an owner
+    ///   that holds *all* of them.
+    /// - [`force_unlock`](Lock::force_unlock) and [`steal`](crate::Acquire::steal) take these values from their holders.
+    ///   Guards that held some of them are lost; their other values become free when those guards are dropped or expire.
+    /// - Waiters for the same set are served in FIFO order. Among different sets there is no order: a waiter for many values
+    ///   may wait long while other owners hold some of them in turn.
     /// - Sets that one [owner](crate::Acquire::as_owner) holds are the same or have nothing in common; anything else is
     ///   [`Invalid::SetsOverlap`].
-    /// - Entering again never shortens the lease: the longer one stays.
+    /// - Re-entering never shortens the lease: the longer one stays.
     /// - Tokens count the whole group.
     ///
-    /// The order of the values does not matter. None at all, more than [`Invalid::MOST_VALUES`], and one that is there
-    /// twice, are refused by the first operation, as a name that cannot be. For Redisson to see the same values, its codec has to be the `StringCodec`.
+    /// The order of the values does not matter. An empty set, more than [`Invalid::MOST_VALUES`] values, and a value given
+    /// twice are refused by the first operation, like an invalid name. For Redisson to see the same values, its codec must be
+    /// the `StringCodec`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -147,15 +148,15 @@ impl Client {
 
     /// The lock of this name as most other libraries write it: one `SET name value NX PX lease`.
     ///
-    /// It contends with redis-py's `Lock`, with Lettuce, Spring's `setIfAbsent`, bsm/redislock and whatever else writes
-    /// such a key; and is the cheapest lock there is: one plain command to take it, one to give it back. What it lacks:
+    /// It contends with redis-py's `Lock`, Lettuce, Spring's `setIfAbsent`, bsm/redislock and all other programs that write
+    /// such a key. It is the cheapest lock: one plain command to acquire it, one to release it. Its limits:
     ///
     /// - It is not re-entrant: the key has no count. A second acquire by the same owner, and
     ///   [`Guard::reenter`](crate::Guard::reenter), fail with [`Invalid::NotReentrant`].
-    /// - Others who release it tell nobody. Our own releases wake our waiters; besides that the first waiter of a client
-    ///   looks five to ten times a second, and when the time to live that it saw is over.
-    /// - It is another lock than [`lock`](Client::lock) of that name: on a server both want the same key, and whoever comes
-    ///   second is told [`Failure::NotALock`](crate::Failure::NotALock).
+    /// - Other libraries publish nothing when they release it. Our own releases wake our waiters; besides that the front waiter
+    ///   of a client polls five to ten times a second, and when the time to live that it saw is over.
+    /// - It is another lock than [`lock`](Client::lock) of that name: on a server both use the same key, and the second
+    ///   request fails with [`Failure::NotALock`](crate::Failure::NotALock).
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -170,18 +171,18 @@ impl Client {
         self.lock_of(Kind::SetNx, name.as_ref(), Way { reentrant: false, ..Way::USUAL })
     }
 
-    /// Writes a value on the same Redis unless somebody with a greater fencing token has: both in one step there.
+    /// Writes a value to the same Redis unless it was written with a greater fencing token. Check and write are one step there.
     ///
-    /// The value is an ordinary string that everybody can read; beside it stands the greatest token it was written with,
-    /// for good. The same token may write again. The key is one of yours, so the client's namespace is not put before it.
+    /// The value is an ordinary string that any client can read. The greatest token it was written with is stored beside it
+    /// and never expires. The same token may write again. The client's namespace is not prepended to the key, which is yours.
     ///
     /// It refuses a holder that was paused past its lease, but only if every writer of that key writes like this, with
     /// tokens of one lock.
     ///
     /// # Errors
     ///
-    /// [`WriteError::Stale`] with both tokens: nothing was written. [`WriteError::Failure`] if there was no answer; it is
-    /// safe to write again with the same token. [`Invalid::Unsupported`] on an engine that keeps no values: in memory, use
+    /// [`WriteError::Stale`] with both tokens: nothing was written. [`WriteError::Failure`] if there was no reply; it is
+    /// safe to write again with the same token. [`Invalid::Unsupported`] on an engine that stores no values: in memory, use
     /// a [`Fence`](crate::Fence).
     ///
     /// # Cancel safety
@@ -227,8 +228,8 @@ impl Client {
         Semaphore::new(Arc::clone(&self.shared), self.target(Kind::Semaphore, name.as_ref()))
     }
 
-    /// The semaphore of this name whose permits have a lease: Redisson's `RPermitExpirableSemaphore`, and the one to
-    /// choose.
+    /// The semaphore of this name whose permits have a lease: Redisson's `RPermitExpirableSemaphore`. Prefer it to
+    /// [`semaphore`](Client::semaphore).
     pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
         LeasedSemaphore::new(Arc::clone(&self.shared), self.target(Kind::Permits, name.as_ref()))
     }
@@ -246,13 +247,13 @@ impl Client {
         self.named(kind, name).map(|name| Target::new(kind, name))
     }
 
-    /// A name for what the engine has.
+    /// The full name, if the engine supports this kind.
     fn named(&self, kind: Kind, name: &str) -> Result<Name, Invalid> {
         self.shared.check(Feature::Kind(kind))?;
         Name::new(&self.shared.namespace, name)
     }
 
-    /// The id of this client, the first half of the owners it draws.
+    /// The id of this client, the first half of the owners it creates.
     #[must_use]
     pub fn id(&self) -> String {
         self.shared.id.to_string()
@@ -264,14 +265,14 @@ impl Client {
         &self.shared.label
     }
 
-    /// Shuts the client down: refuses new locks, waits up to `grace` for the guards that are out, then stops.
+    /// Shuts the client down: refuses new locks, waits up to `grace` for the live guards, then stops.
     ///
-    /// Whoever waits for a lock is told at once. Guards that end within `grace` are released as ever. Those that
-    /// do not are never released under running work: they are told [`Loss::Shutdown`](crate::Loss::Shutdown),
-    /// are no longer renewed, and their locks run out, or are released when the work ends first.
+    /// Waiters fail at once. Guards that end within `grace` are released as usual. The locks of other guards are never
+    /// released under running work: the guards are lost with [`Loss::Shutdown`](crate::Loss::Shutdown) and no longer
+    /// renewed, and their locks expire, or are released if the work ends first.
     ///
-    /// Whatever takes nothing goes on: questions such as [`is_locked`](Lock::is_locked), by which one can see when a lock
-    /// that was left behind has run out, releases, and [`force_unlock`](Lock::force_unlock).
+    /// Operations that acquire nothing still work: queries such as [`is_locked`](Lock::is_locked), which shows when a lock
+    /// that was left behind has expired, releases, and [`force_unlock`](Lock::force_unlock).
     ///
     /// # Cancel safety
     ///
@@ -295,11 +296,11 @@ impl fmt::Debug for Client {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Shutdown {
-    /// How many locks were still held at the end of the grace, and now run out by themselves.
+    /// How many locks were still held at the end of the grace period, and now expire by themselves.
     pub left_to_expire: usize,
 }
 
-/// What all clones of a client, its locks and its guards share.
+/// The state that all clones of a client, its locks and its guards share.
 pub(crate) struct Shared {
     pub(crate) id: ClientId,
     pub(crate) engine: Arc<dyn Engine>,
@@ -308,10 +309,10 @@ pub(crate) struct Shared {
     pub(crate) watchdog: Duration,
     pub(crate) outage_limit: Duration,
     pub(crate) holds: HoldRegistry,
-    /// Apart, and with it the count of the handles of this: every guard changes both.
+    /// In its own cache lines, and so is the reference count of this struct: every guard changes both.
     guards: Apart<AtomicUsize>,
     closed: AtomicBool,
-    /// Rings when the client closes, and when the last guard goes afterwards.
+    /// Notified when the client closes, and when the last guard is dropped afterwards.
     changed: Notify,
 }
 
@@ -343,8 +344,8 @@ impl Shared {
         }
     }
 
-    /// Notes that a caller is told who holds a target: if it is an owner of this client, its hold is not passed on to
-    /// another task under the same owner.
+    /// Records that a caller learns the holder of a target: if it is an owner of this client, its hold is not handed over
+    /// to another task under the same owner.
     pub(crate) fn tell_owner(&self, target: &Target, owner: OwnerId) {
         if owner.client == self.id && self.engine.handover().is_some() {
             self.drawn_hold(&Spot { target: target.clone(), owner, amount: 1 });
@@ -358,26 +359,26 @@ impl Shared {
         }
     }
 
-    /// The hold of an owner that we drew, which is in the hands of its guard: the engine knows it.
+    /// The hold of an owner that this client created, which only its guard refers to: found through the engine.
     fn drawn_hold(&self, spot: &Spot) -> Option<Arc<Hold>> {
         let hold = self.engine.term(spot).and_then(|term| term.hold());
         hold.inspect(|hold| hold.tell_owner())
     }
 
-    /// The hold of an owner, if it can have one there.
+    /// The hold of an owner, if the owner may have one there.
     pub(crate) fn hold_of(self: &Arc<Self>, spot: Spot) -> Result<Arc<Hold>, Invalid> {
-        // Those of a group are all in the registry.
+        // The holds of groups are all in the registry.
         let drawn = if spot.target.kind == Kind::Group { None } else { self.drawn_hold(&spot) };
         drawn.map_or_else(|| self.holds.hold(self, spot), Ok)
     }
 
-    /// The owner as the engine sees it, if it is one of this client's.
+    /// The owner in its engine form, if it belongs to this client.
     pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, Invalid> {
         let owner = owner.at(self.id);
         if owner.client == self.id { Ok(owner) } else { Err(Invalid::ForeignOwner(owner.into())) }
     }
 
-    /// Checks that the engine has this.
+    /// Checks that the engine has this feature.
     pub(crate) fn check(&self, feature: Feature) -> Result<(), Invalid> {
         self.engine.profile().check(feature)
     }
@@ -386,7 +387,7 @@ impl Shared {
         if self.closed.load(Ordering::SeqCst) { Err(Invalid::ShutDown) } else { Ok(()) }
     }
 
-    /// Resolves when the client has been told to shut down.
+    /// Resolves when a shutdown has begun.
     pub(crate) async fn closed(&self) {
         loop {
             let changed = self.changed.notified();

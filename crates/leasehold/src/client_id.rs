@@ -6,8 +6,8 @@ use crate::env;
 
 /// A random version 4 UUID, in the lower-case text form that Redisson's clients use.
 ///
-/// It is part of every owner, and those are in everything that is kept of a hold. As one number it would be aligned to 16
-/// bytes, and so would they.
+/// It is part of every owner, and owners are in all records of a hold. As one number it would be aligned to 16 bytes, and
+/// so would these records.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ClientId {
     first_half: u64,
@@ -43,7 +43,7 @@ impl ClientId {
 
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // It goes out with every command, and formatting numbers one by one takes much of the time.
+        // It is sent with every command, and formatting numbers one by one takes much of the time.
         let mut text = [b'-'; 36];
         let places = (0..36).filter(|place| ![8, 13, 18, 23].contains(place));
         for (digit, place) in places.enumerate() {

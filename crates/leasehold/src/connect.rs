@@ -1,4 +1,4 @@
-//! How a client is made.
+//! The connection of a client to its engine, and its options.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -11,16 +11,16 @@ use crate::error::{ConnectError, Invalid};
 use crate::lease;
 use crate::operation::Operation;
 
-/// A client to be made: options first, then `.await` or [`block`](Connect::block).
+/// A client to be connected: options first, then `.await` or [`block`](Connect::block).
 ///
-/// A client of a server that is made on a tokio runtime reads its sockets there as long as that runtime has the time, which
-/// saves waking another thread. So the runtime needs its sockets, too: `enable_all`, as `#[tokio::main]` does. On a runtime
-/// without them tokio reports a panic for each connection, because it has no way to be asked; the panic is caught, and the
-/// client's own thread reads alone. A program that aborts on panics ends there.
+/// A server client that is created on a tokio runtime reads its sockets there as long as that runtime has the time, which
+/// saves waking another thread. So the runtime needs the I/O driver, too: `enable_all`, as `#[tokio::main]` does. On a
+/// runtime without it tokio reports a panic for each connection, because tokio has no way to check for the driver; the
+/// panic is caught, and the client's own thread reads alone. A program that aborts on panics ends there.
 ///
-/// A server lives by the real clock. Under tokio's paused clock, which jumps to the next timer while a reply is on its way,
-/// waits and leases of a client of a server are over at once: such tests are for `memory:` and for
-/// the simulated server of the feature `test-util`.
+/// A server uses the real clock. Under tokio's paused clock, which jumps to the next timer while a reply is pending,
+/// waits and leases of a server client end at once: use that clock only with `memory:` and the simulated server of the
+/// feature `test-util`.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), leasehold::ConnectError> {
@@ -63,64 +63,63 @@ impl Connect {
     }
 
     /// How long a lock without a [`lease`](crate::Acquire::lease) stays held after its process has died. 30 s
-    /// unless set; on a server it is renewed every third of it while the guard lives.
+    /// by default; on a server the lock is renewed every third of it while the guard lives.
     pub fn watchdog(mut self, timeout: Duration) -> Self {
         self.watchdog = timeout;
         self
     }
 
-    /// Put before every name, so that applications that share an engine do not meet. None unless set.
+    /// A prefix for every name, so that applications that share an engine do not conflict. None by default.
     pub fn namespace(mut self, prefix: impl Into<String>) -> Self {
         self.namespace = prefix.into();
         self
     }
 
-    /// What this client is called in logs and, later, in the server's list of clients. None unless set.
+    /// The name of this client in logs and, later, in the server's list of clients. None by default.
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
     }
 
-    /// How long an acquire without [`wait`](crate::Acquire::wait) rides through an outage of the server that
-    /// begins while it waits. 30 s unless set.
+    /// How long an acquire without [`wait`](crate::Acquire::wait) retries through an outage of the server that
+    /// begins while it waits. 30 s by default.
     pub fn outage_limit(mut self, limit: Duration) -> Self {
         self.outage_limit = limit;
         self
     }
 
-    /// How long to wait for a connection to the server. 2 s unless set.
+    /// How long to wait for a connection to the server. 2 s by default.
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self
     }
 
-    /// How long to wait for an answer of the server before the connection is replaced. 2 s unless set.
+    /// How long to wait for a reply of the server before the connection is replaced. 2 s by default.
     ///
-    /// It is replaced earlier if a renewal gets no answer and too little of its lease would be left: after half of what is
-    /// left, but not before half a second of silence.
+    /// It is replaced earlier if a renewal gets no reply and too little of its lease would be left: after half of the
+    /// remaining lease, but not before half a second without a reply.
     pub fn response_timeout(mut self, limit: Duration) -> Self {
         self.response_timeout = limit;
         self
     }
 
-    /// How long the last handle of the client waits, when it is dropped, for releases that are still on their way.
-    /// 250 ms unless set.
+    /// How long the drop of the client's last handle waits for releases that are still pending. 250 ms by default.
     pub fn linger(mut self, limit: Duration) -> Self {
         self.linger = limit;
         self
     }
 
-    /// The client on an engine that is there.
+    /// The client on an open engine.
     pub(crate) fn client(self, engine: Arc<dyn Engine>) -> Result<Client, Invalid> {
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         Ok(Client::new(Shared::new(engine, self.namespace, self.label, watchdog, self.outage_limit)))
     }
 
-    /// Makes the client from a plain thread.
+    /// Connects from a plain thread.
     ///
     /// # Errors
     ///
-    /// As for `.await`: a URL that is not known, or an option out of its range.
+    /// As for `.await`: a URL that is not supported, an option out of its range, or a failure of the server.
     pub fn block(self) -> Result<Client, ConnectError> {
         self.into_future().block()
     }

@@ -9,7 +9,7 @@ use crate::error::{ChangeError, Failure, Invalid, QueryError};
 use crate::operation::Operation;
 use crate::owner::OwnerId;
 
-/// The count of one target, in the hands of one client.
+/// A client's handle of the count of one target.
 #[derive(Clone)]
 pub(crate) struct Counter {
     pub(crate) shared: Arc<Shared>,
@@ -17,7 +17,7 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// Changes the count, once, however often it has to be sent.
+    /// Changes the count exactly once, however often the request must be sent.
     pub(crate) fn change<T>(
         &self,
         adjust: Result<Adjust, Invalid>,
@@ -33,7 +33,7 @@ impl Counter {
         })
     }
 
-    /// Asks for a number.
+    /// Queries a number.
     pub(crate) fn ask<T>(
         &self,
         question: Adjust,

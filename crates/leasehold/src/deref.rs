@@ -1,4 +1,4 @@
-//! Handles and guards that can do all that the one inside them can.
+//! Handles and guards that dereference to the one inside them.
 
 /// Makes a type dereference to one of its fields.
 macro_rules! derefs_to {

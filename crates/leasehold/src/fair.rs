@@ -1,4 +1,4 @@
-//! The fair lock: first come, first served, over all processes.
+//! The fair lock: FIFO over all processes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::owner::Owner;
 
-/// A lock that is granted in the order in which the server saw its waiters come: Redisson's fair lock.
+/// A lock that is granted in the order in which its waiters arrived at the server: Redisson's fair lock.
 ///
-/// Everything else is that of [`Lock`], to which this dereferences. [`Acquire::on_queue`](crate::Acquire::on_queue) tells
-/// a waiter its place.
+/// It dereferences to [`Lock`], which has all other methods. [`Acquire::on_queue`](crate::Acquire::on_queue) reports the
+/// position of a waiter.
 ///
 /// The order is kept among waiters that stay alive and connected. A waiter that times out or is dropped leaves the queue.
-/// One whose process dies delays the queue by at most five seconds; a waiter of Redisson that dies delays it until its
-/// own time in the queue is over, which is minutes unless configured otherwise. One that was silent for that long, and
-/// still lives, stands at the end of the queue again. [`try_acquire`](Lock::try_acquire) never overtakes anybody, and
-/// never queues. A [plain lock](crate::Client::lock) of the same name is the same lock, and does not care about the queue.
+/// A waiter whose process dies delays the queue by at most five seconds; a waiter of Redisson that dies delays it until its
+/// own time in the queue is over, which is minutes by default. A live waiter that was silent for that long is queued again
+/// at the end. [`try_acquire`](Lock::try_acquire) never overtakes a waiter, and never joins the queue. A
+/// [plain lock](crate::Client::lock) of the same name is the same lock, and ignores the queue.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -44,13 +44,13 @@ impl FairLock {
         Self { lock }
     }
 
-    /// The same lock, in a handle by which an owner that holds it does not enter again. See [`Lock::non_reentrant`].
+    /// The same lock, in a handle that does not allow its owner to re-enter. See [`Lock::non_reentrant`].
     #[must_use]
     pub fn non_reentrant(self) -> Self {
         Self { lock: self.lock.non_reentrant() }
     }
 
-    /// Who stands in the queue, the next one first: waiters of all processes, of Redisson too.
+    /// The owners in the queue, the front waiter first: those of all processes, including Redisson's.
     ///
     /// # Errors
     ///
@@ -63,21 +63,21 @@ impl FairLock {
 
 derefs_to!(FairLock, lock: Lock);
 
-/// A place in the queue of a [`FairLock`].
+/// A position in the queue of a [`FairLock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Queued {
-    /// From one, for whoever is next.
+    /// The position; the front waiter has one.
     pub position: usize,
-    /// Whether it is further back than before, because we were silent for too long.
+    /// Whether it is further back than before, because the waiter was silent for too long.
     pub requeued: bool,
 }
 
 pub(crate) type Watcher = Arc<dyn Fn(Queued) + Send + Sync>;
 
-/// For how long a waiter that may wait so long is thought to be alive by those who know nothing else of it.
+/// For how long clients without other information assume that a waiter with this limit is alive.
 ///
-/// Redisson's rule, and its `fairLockWaitTimeout`. One who does not wait does not queue.
+/// Redisson's rule, and its `fairLockWaitTimeout`. A single attempt does not join the queue.
 pub(crate) fn queueing(wait: Option<Duration>) -> Option<Duration> {
     match wait {
         None => Some(Duration::from_secs(300)),

@@ -1,4 +1,4 @@
-//! Fencing at the resource: who checks the tokens, and what a late one is told.
+//! Fencing at the resource: the check of tokens, and the error for a stale one.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,13 +6,13 @@ use thiserror::Error;
 
 /// The greatest fencing token that a resource inside this process has seen.
 ///
-/// A lease can end while its holder is paused, and the holder cannot know it in time. The resource can: it refuses every
-/// token below the greatest it has seen. The mark only rises, and any number of threads may share it.
+/// A lease can end while its holder is paused, and the holder cannot detect it in time. The resource can: it refuses every
+/// token below the greatest it has seen. That number only rises, and any number of threads may share it.
 ///
 /// That protects only if every writer has a token (see [`FencedGuard`](crate::FencedGuard)), and commits before it
-/// releases the lock. [`check`](Fence::check) and the write belong together: keep the fence behind the same mutex as the
-/// data, or let a database do both in one statement, as `examples/fencing` does. A mark in memory is forgotten when the
-/// process ends; [`starting_at`](Fence::starting_at) takes up one that was stored.
+/// releases the lock. [`check`](Fence::check) and the write must be atomic: keep the fence behind the same mutex as the
+/// data, or let a database do both in one statement, as `examples/fencing` does. A fence in memory is gone when the
+/// process ends; [`starting_at`](Fence::starting_at) restores a stored token.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -57,11 +57,11 @@ impl Fence {
         Self { highest: AtomicU64::new(token) }
     }
 
-    /// Lets a token pass unless a greater one has been here before. The same one may come again.
+    /// Accepts a token unless a greater one was checked before. The same token is accepted again.
     ///
     /// # Errors
     ///
-    /// [`Stale`] with both numbers: whoever has this token lost its lock to somebody who has written already.
+    /// [`Stale`] with both numbers: the holder of this token has lost its lock to a holder that has written already.
     pub fn check(&self, token: u64) -> Result<(), Stale> {
         let highest = self.highest.fetch_max(token, Ordering::SeqCst);
         if token < highest { Err(Stale { token, highest }) } else { Ok(()) }
@@ -74,14 +74,14 @@ impl Fence {
     }
 }
 
-/// A fencing token that came after a greater one: the lock it stands for has been somebody else's since.
+/// A fencing token that arrived after a greater one: another holder has had the lock since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the fencing token {token} is stale: {highest} has been here before")]
 #[non_exhaustive]
 pub struct Stale {
-    /// The one that came.
+    /// The refused token.
     pub token: u64,
-    /// The greatest one seen before it.
+    /// The greatest token seen before it.
     pub highest: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Locks whose every acquisition has a number, and guards that know it.
+//! Locks with a fencing token for every acquisition, and their guards.
 
 use crate::acquire::{Acquire, Granted, TryAcquire};
 use crate::deref::derefs_to;
@@ -9,7 +9,7 @@ use crate::operation::Operation;
 
 /// A lock with a fencing token for every acquisition: Redisson's `RFencedLock`.
 ///
-/// Everything else is that of [`Lock`], to which this dereferences.
+/// It dereferences to [`Lock`], which has all other methods.
 #[derive(Debug, Clone)]
 pub struct FencedLock {
     lock: Lock,
@@ -25,7 +25,7 @@ impl FencedLock {
         self.lock.acquire().fenced()
     }
 
-    /// Tries once: `None` when somebody else has it. See [`TryAcquire`] for the options.
+    /// Tries once: `None` when another owner holds it or is next. See [`TryAcquire`] for the options.
     pub fn try_acquire(&self) -> TryAcquire<FencedGuard> {
         self.lock.try_acquire().fenced()
     }
@@ -33,13 +33,13 @@ impl FencedLock {
 
 derefs_to!(FencedLock, lock: Lock);
 
-/// A guard with a fencing token. Everything else is that of [`Guard`], to which this dereferences.
+/// A guard with a fencing token. It dereferences to [`Guard`], which has all other methods.
 ///
-/// The token is minted in the same step that takes the lock, and is greater than every token of this name before. A
-/// holder that was paused past its lease does not know it, but its token does: let the place that is written to remember
-/// the greatest token it has seen and refuse smaller ones, and a late write does no harm. That holds only if every
-/// writer has a token, and commits before it releases. [`Fence`](crate::Fence) remembers it inside a process,
-/// [`fenced_write`](crate::Client::fenced_write) with a value on Redis, and a column with a row of a database.
+/// The token is issued in the same step that acquires the lock, and is greater than every earlier token of this name. A
+/// holder that was paused past its lease cannot detect that, but its token is stale: let the resource store the greatest
+/// token it has seen and refuse smaller ones, and a late write does no harm. That holds only if every writer has a token,
+/// and commits before it releases. [`Fence`](crate::Fence) stores the token inside a process,
+/// [`fenced_write`](crate::Client::fenced_write) beside a value on Redis, and a column beside a row of a database.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -66,7 +66,7 @@ impl FencedGuard {
         self.token
     }
 
-    /// Enters the lock once more, with a token of its own. See [`Guard::reenter`].
+    /// Re-enters the lock, with a new token. See [`Guard::reenter`].
     ///
     /// # Errors
     ///
@@ -76,7 +76,7 @@ impl FencedGuard {
         Operation::new(async move { reenter.await.map(Self::from_guard) })
     }
 
-    /// Releases the lock and tells how it went. See [`Guard::release`].
+    /// Releases the lock and returns the result. See [`Guard::release`].
     ///
     /// # Errors
     ///

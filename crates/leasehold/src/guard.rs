@@ -1,4 +1,4 @@
-//! The proof that a lock is held, while it is.
+//! The guard of a held lock.
 
 use std::fmt;
 use std::future::Future;
@@ -19,12 +19,12 @@ use crate::term::Term;
 
 /// A held lock.
 ///
-/// It never lies: [`is_held`](Guard::is_held), [`remaining`](Guard::remaining) and [`run`](Guard::run) ask the
-/// clock, not a flag, so loss is noticed no later than the engine could give the lock to somebody else, whatever
-/// the network does. [`lost`](Guard::lost) tells it as an event, with the cause.
+/// [`is_held`](Guard::is_held), [`remaining`](Guard::remaining) and [`run`](Guard::run) check the clock, not a flag, so
+/// a loss is detected no later than the engine could grant the lock to another owner, whatever the network does.
+/// [`lost`](Guard::lost) reports a loss as an event, with the cause.
 ///
 /// Dropping a guard releases the lock in the background, inside a runtime and outside.
-/// [`release`](Guard::release) does the same and tells how it went.
+/// [`release`](Guard::release) does the same and returns the result.
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct Guard {
     hold: Arc<Hold>,
@@ -39,14 +39,14 @@ impl Guard {
         Self { hold, term, token, armed: true }
     }
 
-    /// Releases the lock and tells how it went.
+    /// Releases the lock and returns the result.
     ///
     /// A lock that was entered several times is free when the last of its guards is released.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::NotHeld`] with the cause if the lock was lost before: what ran under it may have run
-    /// unprotected. [`ReleaseError::Unknown`] if the server gave no answer: the release goes on in the background.
+    /// [`ReleaseError::NotHeld`] with the cause if the lock was lost before: the critical section may have run
+    /// unprotected. [`ReleaseError::Unknown`] if the server gave no reply: the release continues in the background.
     ///
     /// # Cancel safety
     ///
@@ -64,7 +64,7 @@ impl Guard {
     /// ```
     pub fn release(mut self) -> Operation<Result<Released, ReleaseError>> {
         Operation::new(async move {
-            // The guard itself stays until the lock is released: a shutdown waits for it.
+            // The guard itself lives until the lock is released: a shutdown waits for it.
             let Self { hold, term, armed, .. } = &mut self;
             hold.release(term, armed).await.map(|holds_left| Released { holds_left })
         })
@@ -72,7 +72,7 @@ impl Guard {
 
     /// Resolves with the cause when the lock is lost.
     ///
-    /// The future is independent of the guard. It resolves at once if the loss happened before anybody listened,
+    /// The future is independent of the guard. It resolves at once if the loss happened before the first poll,
     /// and never after a normal release.
     ///
     /// ```
@@ -97,9 +97,9 @@ impl Guard {
         self.term.is_held()
     }
 
-    /// How long the lock is sure to be held if nothing renews it from now on; zero once it is lost.
+    /// How long the lock is certainly held if nothing renews it from now on; zero once it is lost.
     ///
-    /// For a lock without a lease, which is kept as long as the guard lives, it hovers below the watchdog time-out.
+    /// For a lock without a lease, which is renewed as long as the guard lives, it stays just below the watchdog time-out.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
@@ -107,17 +107,17 @@ impl Guard {
 
     /// Makes the lease last at least `length` from now, and returns the time that is left then.
     ///
-    /// It never shortens anything, and never passes [`max_hold`](crate::Acquire::max_hold). A lock without a lease
-    /// is kept anyway.
+    /// It never shortens the lease, and never passes [`max_hold`](crate::Acquire::max_hold). A lock without a lease
+    /// is renewed anyway.
     ///
     /// # Errors
     ///
-    /// [`ExtendError::NotHeld`] if the lock is lost: it does not come back. After any other error the lock is held
+    /// [`ExtendError::NotHeld`] if the lock is lost: a loss is final. After any other error the lock is held
     /// at least as long as before.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the lease as it was, or extended; the guard trusts only what it was told.
+    /// Dropping the future leaves the lease as it was, or extended; the guard relies only on replies it received.
     pub fn extend(&self, length: Duration) -> Operation<Result<Duration, ExtendError>> {
         let hold = Arc::clone(&self.hold);
         let term = Arc::clone(&self.term);
@@ -154,14 +154,14 @@ impl Guard {
         }
     }
 
-    /// Enters the lock once more, for a part of the work that wants a guard of its own.
+    /// Re-enters the lock, for a part of the work that needs its own guard.
     ///
-    /// It never waits for anybody. All guards of a lock share one lease and one loss.
+    /// It never waits for another owner. All guards of a lock share one lease and one loss.
     ///
     /// # Errors
     ///
     /// [`AcquireError::Lost`] if the lock is lost; a failure of the server; [`AcquireError::Invalid`] if the client is
-    /// shut down, or the lock was taken by a handle that is not re-entrant.
+    /// shut down, or the lock was acquired by a handle that is not re-entrant.
     ///
     /// # Cancel safety
     ///
@@ -175,10 +175,10 @@ impl Guard {
         })
     }
 
-    /// Under which owner the lock is held. Good for logs, and to re-enter from elsewhere by
+    /// The owner that holds the lock. Use it in logs, and to re-enter from elsewhere by
     /// [`as_owner`](crate::Acquire::as_owner).
     ///
-    /// No later guard has this owner, which `Debug` tells, too. So a hold whose owner was asked for is not
+    /// No later guard has this owner, which `Debug` prints, too. So once this was called, the hold is not
     /// [handed over](crate::Lock::local_handover) to another task of this client: the lock is released at the server.
     #[must_use]
     pub fn owner(&self) -> Owner {
@@ -186,7 +186,7 @@ impl Guard {
         self.hold.spot.owner.into()
     }
 
-    /// The fencing token of this hold, if one was asked for by [`fenced`](crate::Acquire::fenced).
+    /// The fencing token of this hold, if [`fenced`](crate::Acquire::fenced) requested one.
     #[must_use]
     pub fn token(&self) -> Option<u64> {
         self.token
@@ -198,8 +198,8 @@ impl Guard {
         self.hold.spot.target.name.as_str()
     }
 
-    /// Enters the other half of a read-write lock as the same owner, until this ends at the latest. The inner error is
-    /// somebody else who is in the way.
+    /// Enters the other half of a read-write lock as the same owner, until this hold ends at the latest. The inner error is
+    /// the owner that prevents it.
     pub(crate) fn enter_beside(
         &self,
         kind: Kind,
@@ -233,22 +233,22 @@ impl Guard {
         Arc::ptr_eq(&self.hold, hold)
     }
 
-    /// How much of what it guards.
+    /// The number of permits that it guards.
     pub(crate) fn amount(&self) -> u32 {
         self.hold.spot.amount
     }
 
-    /// The ids of what it guards, if that has ids.
+    /// The ids of the permits that it guards, if they have ids.
     pub(crate) fn permit_ids(&self) -> Vec<PermitId> {
         PermitId::of(self.hold.spot.owner, self.hold.spot.amount).collect()
     }
 
-    /// Leaves what it guards as it is, for whoever gives it back otherwise.
+    /// Stops tracking this hold; it must be released by other means.
     pub(crate) fn let_go(self) {
         Arc::clone(&self.hold).let_go(self);
     }
 
-    /// Makes the guard forget its hold, for somebody who gives it back otherwise.
+    /// Detaches the guard from its hold, which the caller releases by other means.
     pub(crate) fn disarm(&mut self) -> Arc<Term> {
         self.armed = false;
         Arc::clone(&self.term)
@@ -274,10 +274,10 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// A release that went well.
+/// A successful release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Released {
-    /// How often its owner still holds the lock: zero when it is free.
+    /// The hold count that the owner has left: zero when the lock is free.
     pub holds_left: u32,
 }

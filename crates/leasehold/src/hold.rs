@@ -25,25 +25,25 @@ use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 use crate::term::Term;
 
-/// One owner of one target, as this client knows it.
+/// One owner of one target, as tracked by this client.
 ///
-/// The engine counts how often the lock was entered, and a count is told to it as a step from `k` to `k ± 1`, so
-/// that a step whose answer is missing can be taken back exactly. That works only if steps do not overlap: each
-/// is made from the [`Seat`], and there is one.
+/// The engine counts how often the lock was entered. A request changes the count by a step from `k` to `k ± 1`, so that
+/// a step whose reply is missing can be rolled back exactly. That works only if steps do not overlap: each is made
+/// under the step lock, the [`Seat`].
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) spot: Spot,
     seat: tokio::sync::Mutex<Seat>,
-    // Invariant: a term is here only if its guard was dropped during a step. The task that ends the step gives it back, or the
-    // dropping thread does, if the step has ended meanwhile: each looks after the other.
+    // Invariant: a term is here only if its guard was dropped during a step. The task that ends the step releases it, or the
+    // dropping thread does if the step has ended meanwhile: both check for it.
     owed: Mutex<Option<Box<Owed>>>,
-    /// Whether a caller was told the owner, and so can act in its name.
+    /// Whether a caller has received the owner, and so can act in its name.
     owner_told: AtomicBool,
-    /// A request of the owner may still be carried out, so that it is not to be used again.
+    /// A request of the owner may still be executed, so the owner must not be used again.
     spent: AtomicBool,
 }
 
-/// A note of a guard that was dropped, and those that were there before it.
+/// The deferred release of a dropped guard, and those before it.
 struct Owed {
     term: Arc<Term>,
     before: Option<Box<Self>>,
@@ -57,10 +57,10 @@ pub(crate) struct Entry {
     pub(crate) steal: bool,
     pub(crate) fenced: bool,
     pub(crate) access: Access,
-    /// Stand in the queue of a fair lock.
+    /// Join the queue of a fair lock.
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
-    /// The owner was drawn for this acquire, so another one is as good.
+    /// The owner was created for this acquire, and may be replaced by another fresh one.
     pub(crate) fresh: bool,
 }
 
@@ -80,18 +80,18 @@ impl Entry {
     }
 }
 
-/// Who may have a hold beside the one who enters it.
+/// Which tasks may enter a hold besides the first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
-    /// Nobody: an owner that holds it may not enter again.
+    /// None: an owner that holds it may not re-enter.
     Once,
-    /// The same owner, again.
+    /// The same owner may re-enter.
     Reentrant,
-    /// Besides, others of this client before and after, without the engine's hearing of it.
+    /// Besides, the hold may be handed over between tasks of this client without a request to the engine.
     Relayed,
 }
 
-/// What one try came to.
+/// The result of one try.
 #[derive(Debug)]
 pub(crate) enum Tried<T = Guard> {
     Granted(T),
@@ -104,17 +104,17 @@ impl Hold {
         Self::new(shared, spot, true)
     }
 
-    /// A hold of an owner that nobody else is.
+    /// A hold of a fresh, unique owner.
     pub(crate) fn fresh(shared: Arc<Shared>, target: Target) -> Self {
         Self::of_parts(shared, target, 1)
     }
 
-    /// A hold of an owner that was drawn for several.
+    /// A hold of an owner that was created for several holds.
     pub(crate) fn drawn(shared: Arc<Shared>, target: Target, owner: OwnerId) -> Self {
         Self::new(shared, Spot { target, owner, amount: 1 }, false)
     }
 
-    /// The same for so many parts of a target.
+    /// A hold of a fresh owner for so many permits of a target.
     pub(crate) fn of_parts(shared: Arc<Shared>, target: Target, amount: u32) -> Self {
         let owner = OwnerId::fresh(shared.id, amount);
         Self::new(shared, Spot { target, owner, amount }, false)
@@ -127,7 +127,7 @@ impl Hold {
         Self { shared, spot, seat, owed: Mutex::default(), owner_told, spent }
     }
 
-    /// Notes that a caller is told the owner: from now on the hold is not passed on to another task.
+    /// Records that a caller receives the owner: from now on the hold is not handed over to another task.
     pub(crate) fn tell_owner(&self) {
         self.owner_told.store(true, Ordering::SeqCst);
     }
@@ -136,7 +136,7 @@ impl Hold {
         self.owner_told.load(Ordering::SeqCst) && !mutation!("named-hold-passed-on")
     }
 
-    /// Whether the last try found that the owner is not to be used again: a request of it may still be carried out.
+    /// Whether the last try found that the owner must not be used again: a request of it may still be executed.
     pub(crate) fn is_spent(&self) -> bool {
         self.spent.load(Ordering::Relaxed)
     }
@@ -185,7 +185,7 @@ impl Hold {
                     let text = "the server still counts a hold of this owner that was given up";
                     return Err(Failure::Unavailable(text.into()).into());
                 }
-                // What we meant to re-enter is not there any more: enter as if for the first time.
+                // The hold to be re-entered is gone: enter as if for the first time.
                 Attempt::Gone => {
                     term.lose(Loss::Gone);
                     seat.vacate();
@@ -205,7 +205,7 @@ impl Hold {
         }
         let lease = match seat.lease {
             Lease::Fixed(_) if mutation!("extension-taken-back") => seat.lease,
-            // Nothing that was extended is taken back.
+            // An extension is never shortened.
             Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
             kept @ Lease::Kept(_) => kept,
         };
@@ -221,7 +221,7 @@ impl Hold {
         }
     }
 
-    /// Asks the engine for one more count. Until the answer is here, dropping this future takes the step back.
+    /// Requests one more count from the engine. Until the reply arrives, dropping this future rolls the step back.
     async fn step_in(
         &self,
         seat: &mut Seated<'_>,
@@ -233,7 +233,7 @@ impl Hold {
         let is_timed = seat.term.is_some() || entry.max_hold.is_some() || entry.access == Access::Relayed;
         let begun = is_timed.then(env::now);
         if let (Some(term), Some(begun)) = (&seat.term, begun) {
-            // The engine is about to shorten the hold, perhaps without our hearing of it.
+            // The engine is about to shorten the hold, perhaps without a reply.
             let end = |length| begun + length - margin(length);
             match lease {
                 Lease::Fixed(length) => term.lasts_at_most(end(length), Loss::Expired),
@@ -248,12 +248,12 @@ impl Hold {
         }
         let limit = begun.zip(entry.max_hold).and_then(|(begun, length)| begun.checked_add(length));
         let limit = [seat.limit.filter(|_| seat.count > 0), limit].into_iter().flatten().min();
-        // A writer that only looks bars nobody.
+        // A writer that is not queued does not block readers.
         let is_serious = turn.is_some() || self.spot.target.kind == Kind::Read;
         let prefer_writers = entry.rw.prefer_writers && is_serious;
         let (count, lapse) = (seat.count, seat.lapse(lease));
         let undo = Undo { hold: self, count, lapse, begins: Some(&**term).filter(|_| count == 0) };
-        // In a block of its own: nothing of the claim is kept while we wait.
+        // In its own block: the claim is not stored in the future during the wait.
         let asked = {
             let claim = Claim {
                 spot: &self.spot,
@@ -278,7 +278,7 @@ impl Hold {
                 (None, _) => {}
             }
             match term.claim(Bounds { lease, limit }) {
-                // A caller that takes the lock by force has had it, and is told by its guard that it is lost again.
+                // A caller that steals the lock has had it, and its guard reports that it is lost again.
                 Some(Loss::TakenOver | Loss::ForceUnlocked) if entry.steal => {}
                 Some(_) if mutation!("lost-grant-taken") => {}
                 Some(loss) => return unseen(loss).map(Attempt::Busy),
@@ -290,8 +290,8 @@ impl Hold {
         Ok(attempt)
     }
 
-    /// Gives back what the guard of `term` holds, and tells how often the hold is still entered. From where this begins
-    /// to do so, dropping the guard does not.
+    /// Releases one count for the guard of `term`, and returns the count that is left. Once `armed` is cleared, dropping the
+    /// guard does not release it again.
     pub(crate) async fn release(&self, term: &Arc<Term>, armed: &mut bool) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
         *armed = false;
@@ -305,7 +305,7 @@ impl Hold {
         self.step_out(&mut seat, term, Term::release).await
     }
 
-    /// Gives back one count in the owner's name, whoever has the guard.
+    /// Releases one count in the owner's name, without its guard.
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
         let Some(term) = seat.term.clone() else {
@@ -313,12 +313,13 @@ impl Hold {
         };
         match seat.loss_of(&term) {
             Some(loss) => Err(ReleaseError::NotHeld(loss)),
-            // A guard that is still out protects nothing any more.
+            // A guard that still exists protects nothing any more.
             None => self.step_out(&mut seat, &term, |term| term.lose(Loss::Gone)).await,
         }
     }
 
-    /// Takes one count away, here first. What is dropped or unanswered from then on goes on without us.
+    /// Removes one count, locally first. If the future is dropped or the reply is missing, the release continues in the
+    /// background.
     async fn step_out(
         &self,
         seat: &mut Seated<'_>,
@@ -350,13 +351,13 @@ impl Hold {
         }
     }
 
-    /// Leaves what is held to whoever gives it back otherwise.
+    /// Stops tracking this hold; it must be released by other means.
     pub(crate) fn let_go(&self, mut guard: Guard) {
         guard.disarm().release();
         self.shared.engine.let_go(&self.spot);
     }
 
-    /// Gives back what a dropped guard held, without waiting for anything.
+    /// Releases the count of a dropped guard, without waiting.
     pub(crate) fn give_back(&self, term: &Arc<Term>) {
         if let Some(mut seat) = self.try_sit() {
             return seat.give_back(term);
@@ -364,13 +365,13 @@ impl Hold {
         let mut owed = self.owed.lock();
         *owed = Some(Box::new(Owed { term: Arc::clone(term), before: owed.take() }));
         drop(owed);
-        // Whoever sat may have got up before it was there.
+        // The step may have ended before the deferred release was recorded.
         self.settle();
     }
 
     fn settle(&self) {
         while self.owed.lock().is_some() {
-            // Whoever sits settles when getting up.
+            // A step is in progress, and settles when it ends.
             let Some(mut seat) = self.try_sit() else { return };
             let mut owed = self.owed.lock().take();
             while let Some(note) = owed {
@@ -382,9 +383,9 @@ impl Hold {
 
     /// Makes the lease last at least `length` from now.
     pub(crate) async fn extend(&self, term: &Arc<Term>, length: Duration) -> Result<Duration, ExtendError> {
-        // In turn with the other steps: a late answer must not undo what a later one said.
+        // One step at a time: a late reply must not override a later one.
         let mut seat = self.sit().await;
-        // The guard may be gone by now, and the hold another task's.
+        // The guard may be gone by now, and the hold handed over to another task.
         if let Some(loss) = seat.loss_of(term) {
             return Err(ExtendError::NotHeld(loss));
         }
@@ -396,12 +397,12 @@ impl Hold {
             Renewed::Gone => term.lose(Loss::Gone),
         }
         let Some(loss) = term.loss() else { return Ok(term.remaining()) };
-        // The engine may have extended what is lost here already.
+        // The engine may have extended a hold that is already lost here.
         seat.leave_lost_term();
         Err(ExtendError::NotHeld(loss))
     }
 
-    /// How to enter the other half of a read-write lock so that it ends when what the guard of `term` holds does.
+    /// The entry for the other half of a read-write lock that ends together with the hold of `term`.
     pub(crate) async fn entry_beside(&self, term: &Arc<Term>) -> Result<Entry, Loss> {
         let seat = self.sit().await;
         if let Some(loss) = seat.loss_of(term) {
@@ -420,11 +421,11 @@ impl Hold {
     }
 
     async fn sit(&self) -> Seated<'_> {
-        // There before the seat is: a future that is given the seat and then dropped has to settle too.
+        // Created before the lock is taken: a future that gets the step lock and is then dropped must settle, too.
         let mut seated = Seated { hold: self, seat: None };
         seated.seat = Some(match self.seat.try_lock() {
             Ok(seat) => seat,
-            // Seldom: all who wait would have to be large enough for it.
+            // Boxed because it is rare: otherwise every waiter's future would have room for it.
             Err(_) => Box::pin(self.seat.lock()).await,
         });
         seated
@@ -435,8 +436,8 @@ impl Hold {
     }
 }
 
-/// What a grant comes to whose caller found it lost: it has done nothing under it, and can go on waiting if another
-/// caller ended it. A reply that took longer than the lease says nothing about the lock.
+/// The result of a grant that was lost before its caller received it: nothing ran under it, and the caller can keep
+/// waiting if another caller ended it. A reply that took longer than the lease leaves the state of the lock unknown.
 fn unseen(loss: Loss) -> Result<Busy, Failure> {
     match loss {
         Loss::TakenOver | Loss::ForceUnlocked | Loss::Gone | Loss::Shutdown => Ok(Busy::default()),

@@ -1,4 +1,4 @@
-//! Which hold an owner has.
+//! The registry of holds by owner.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -11,15 +11,15 @@ use crate::mutex::Mutex;
 use crate::name::Name;
 use crate::owner::OwnerId;
 
-/// The holds that more than one caller can ask for: those of owners that callers name, and all of groups. Others belong to
-/// their guards alone.
+/// The holds that more than one caller can request: those of owners that callers name, and all holds of groups. Others
+/// belong to their guards alone.
 ///
 /// An engine counts an owner for each value of a group by itself, and a hold counts for all of its values at once. Both agree
 /// only if two holds of one owner have no value in common.
 #[derive(Debug, Default)]
 pub(crate) struct HoldRegistry {
     // Invariant: at most one hold for each target of an owner. A hold that is upgraded here is dropped when the mutex is free
-    // again: it may be the last to go, and leaves the registry then.
+    // again: it may be the last reference, and then leaves the registry.
     holds: Mutex<HashMap<(Name, OwnerId), Vec<Entry>>>,
 }
 
@@ -30,18 +30,18 @@ struct Entry {
 }
 
 impl HoldRegistry {
-    /// The hold of an owner, the same for all callers that ask for it while one of them has it.
+    /// The hold of an owner, the same for all callers that request it while one of them has it.
     ///
     /// # Errors
     ///
-    /// [`Invalid::SetsOverlap`] if the owner has to do with some of the same values of a group.
+    /// [`Invalid::SetsOverlap`] if the owner uses another set with some of the same values of a group.
     pub(crate) fn hold(&self, shared: &Arc<Shared>, spot: Spot) -> Result<Arc<Hold>, Invalid> {
         let target = spot.of_hold().target;
         let mut holds = self.holds.lock();
         let entries = holds.entry((target.name.clone(), spot.owner)).or_default();
         let mut known = None;
         for entry in entries.iter().filter(|entry| entry.concerns(&target)) {
-            // One that is just being dropped still has to give back what it holds.
+            // A hold that is just being dropped must still be released.
             match entry.hold.upgrade() {
                 Some(hold) if entry.target == target => known = Some(hold),
                 Some(hold) => {
@@ -60,7 +60,7 @@ impl HoldRegistry {
         Ok(hold)
     }
 
-    /// Forgets the holds of an owner under a name that no caller has any more.
+    /// Removes the holds of an owner under a name that no caller has any more.
     pub(crate) fn forget(&self, spot: &Spot) {
         let mut holds = self.holds.lock();
         let key = (spot.target.name.clone(), spot.owner);
@@ -74,7 +74,7 @@ impl HoldRegistry {
 }
 
 impl Entry {
-    /// Whether it is the same hold, or one that cannot be beside it.
+    /// Whether it is the same hold, or one that must not exist beside it.
     fn concerns(&self, target: &Target) -> bool {
         self.target == *target || (target.kind == Kind::Group && self.target.overlaps(target))
     }

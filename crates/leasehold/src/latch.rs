@@ -14,17 +14,17 @@ use crate::operation::Operation;
 use crate::owner::OwnerId;
 use crate::waiting::{Awaited, Patience, wait};
 
-/// A count by name that goes down to zero, and those who wait for that. Redisson's `RCountDownLatch`.
+/// A count-down latch by name: waiters are released when its count is zero. Redisson's `RCountDownLatch`.
 ///
-/// It is open when it is at zero, was never set, or was deleted; whoever waits then goes on at once. It can be set again
-/// when it has been opened.
+/// It is open when its count is zero, was never set, or was deleted; then waiters continue at once. It can be set again
+/// after it was opened.
 ///
 /// | Redisson | here |
 /// |---|---|
 /// | `trySetCount(n)` | `try_set_count(n)` |
 /// | `countDown()`, `getCount()` | `count_down()`, `count()` |
 /// | `await()`, `await(limit)` | `wait()`, `wait().within(limit)` |
-/// | `delete()` | `delete()`, which here lets those go on who wait |
+/// | `delete()` | `delete()`, which here releases the waiters |
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -55,19 +55,19 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// [`ChangeError::Unknown`] if there was no answer for the client's
+    /// [`ChangeError::Unknown`] if there was no reply for the client's
     /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
     /// was changed.
     ///
     /// # Cancel safety
     ///
-    /// Once begun, it is carried out even if the future is dropped, and never twice. The same holds for every change
+    /// Once begun, it is executed even if the future is dropped, and never twice. The same holds for every change
     /// below.
     pub fn try_set_count(&self, count: u32) -> Operation<Result<bool, ChangeError>> {
         self.counter.change(Ok(Adjust::TrySet { count, ttl: None }), |set| set != 0)
     }
 
-    /// Counts down by one, and returns what is left. At zero all who wait go on. Below zero it never goes.
+    /// Counts down by one, and returns the new count. At zero all waiters are released; it never goes below zero.
     ///
     /// # Errors
     ///
@@ -80,11 +80,11 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no answer; [`QueryError::Invalid`] for a name that cannot be.
+    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid.
     ///
     /// # Cancel safety
     ///
-    /// A question changes nothing.
+    /// A query changes nothing.
     pub fn count(&self) -> Operation<Result<u64, QueryError>> {
         self.counter.ask(Adjust::Count, |count| u64::try_from(count).unwrap_or(0))
     }
@@ -94,7 +94,7 @@ impl Latch {
         LatchWait { counter: self.counter.clone(), limit: None }
     }
 
-    /// Removes the latch; false if there was none. All who wait here go on; waiters of Redisson do not.
+    /// Removes the latch; false if there was none. All waiters of this library are released; waiters of Redisson are not.
     ///
     /// # Errors
     ///
@@ -108,8 +108,8 @@ impl Latch {
 ///
 /// # Errors
 ///
-/// [`WaitError::Timeout`] if it was not opened [`within`](LatchWait::within) the limit; [`WaitError::Failure`] if there
-/// was no server to ask; [`WaitError::Invalid`] if the name cannot be, or the client is shut down.
+/// [`WaitError::Timeout`] if it was not opened [`within`](LatchWait::within) the limit; [`WaitError::Failure`] if the
+/// server gave no usable reply; [`WaitError::Invalid`] if the name is invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///
@@ -117,7 +117,7 @@ impl Latch {
 ///
 /// # When the server is unreachable
 ///
-/// The first look fails at once. A waiter that has seen the latch closed rides through an outage until its limit is
+/// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its limit is
 /// over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is waited for until this is awaited or `.block()` is called"]
@@ -127,7 +127,7 @@ pub struct LatchWait {
 }
 
 impl LatchWait {
-    /// Waits at most this long, then gives up with [`WaitError::Timeout`]. Zero: one look.
+    /// Waits at most this long, then gives up with [`WaitError::Timeout`]. Zero: one check.
     pub fn within(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self

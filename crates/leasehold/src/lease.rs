@@ -1,4 +1,4 @@
-//! How long a hold lasts, and how much earlier we stop trusting it.
+//! How long a hold lasts, and the safety margin before its end.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ impl Bounds {
         let loss = if self.limit == Some(end) { Loss::MaxHold } else { Loss::Expired };
         let left = end.saturating_duration_since(now);
         let length = match self.lease {
-            // As on a server, where what is kept is renewed for one watchdog time-out at a time.
+            // As on a server, where such a hold is renewed for one watchdog time-out at a time.
             Lease::Kept(length) => length.min(left),
             Lease::Fixed(_) => left,
         };
@@ -66,7 +66,7 @@ impl Bounds {
     }
 }
 
-/// When an engine forgets a hold by itself: after its lease, or when an extension of it is over.
+/// When a hold expires at its engine: after its lease, or at the end of an extension.
 #[derive(Clone, Copy, Debug)]
 #[cfg_attr(
     not(feature = "remote"),
@@ -96,22 +96,22 @@ impl From<Lease> for Lapse {
     }
 }
 
-/// The lease of permits that are only counted: how long their record outlives a client that is gone.
+/// The lease of permits that are only counted: how long their record outlives a dead client.
 pub(crate) const COUNTED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The lease of a permit that has none: so many ms are written where others have the time of their end.
+/// The lease of a permit that has none: this number of ms is stored in place of its expiry time.
 pub(crate) const PERMANENT: Duration = Duration::from_millis(922_337_203_685_477);
 
-/// How long before the engine's expiry a guard calls itself lost.
+/// How long before the engine's expiry a guard counts as lost.
 ///
-/// It covers what our clock and the engine's may drift apart during that time.
+/// It covers the drift between our clock and the engine's during that time.
 pub(crate) fn margin(length: Duration) -> Duration {
     if mutation!("no-margin") { Duration::ZERO } else { (length / 100).max(SMALLEST_MARGIN) }
 }
 
 const SMALLEST_MARGIN: Duration = Duration::from_millis(2);
 
-/// Checks a length a caller gave, and cuts it to whole milliseconds, which is what every engine counts in.
+/// Checks a length from a caller, and truncates it to whole milliseconds, the unit of every engine.
 pub(crate) fn checked(what: &'static str, length: Duration) -> Result<Duration, Invalid> {
     if length < Invalid::SHORTEST_LEASE {
         return Err(Invalid::TooShort { what, given: length });

@@ -15,16 +15,15 @@ use crate::operation::Operation;
 use crate::permit_id::PermitId;
 use crate::permits::{AcquirePermits, Granted, TryAcquirePermits};
 
-/// A number of permits by name, each of which is taken for a lease. Redisson's `RPermitExpirableSemaphore`.
+/// A semaphore by name whose permits have a lease. Redisson's `RPermitExpirableSemaphore`.
 ///
-/// This is the semaphore to choose: what a holder that died has taken comes back when its lease is over, once. Waiters
-/// of one process are served in the order in which they came, so one who wants many is not starved by those behind it
-/// who want few.
+/// Prefer this semaphore: the permits of a holder that died become free when their lease is over, exactly once. Waiters
+/// of one process are served in FIFO order, so a request for many permits is not starved by later requests for few.
 ///
-/// Permits are held by a guard, [`LeasedPermits`], which renews them while it lives or keeps to the
-/// [`lease`](AcquirePermits::lease) that was given, and knows when they are lost. Each has an id, by which anybody
-/// can release it or change its lease. Do not use a [`Semaphore`](crate::Semaphore) of the same name: both count in the
-/// same place, and only one knows of leases.
+/// Permits are held by a guard, [`LeasedPermits`], which renews them while it lives or uses the given
+/// [`lease`](AcquirePermits::lease), and reports their loss. Each permit has an id, by which any client can release it or
+/// change its lease. Do not use a [`Semaphore`](crate::Semaphore) of the same name: both use the same count, and only
+/// this one has leases.
 ///
 /// | Redisson | here |
 /// |---|---|
@@ -59,36 +58,36 @@ impl LeasedSemaphore {
         Self { counter: Counter { shared, target } }
     }
 
-    /// Waits for so many permits, all at once. See [`AcquirePermits`] for the options.
+    /// Waits for this number of permits, all at once. See [`AcquirePermits`] for the options.
     pub fn acquire(&self, permits: u32) -> AcquirePermits<LeasedPermits> {
         AcquirePermits::new(self.counter.clone(), permits)
     }
 
-    /// Tries once to take so many permits: `None` when there are fewer, or others are before us.
+    /// Tries once to acquire this number of permits: `None` when fewer are free, or earlier waiters are queued.
     pub fn try_acquire(&self, permits: u32) -> TryAcquirePermits<LeasedPermits> {
         TryAcquirePermits::new(self.acquire(permits))
     }
 
-    /// Begins with so many permits; false if there is such a semaphore already.
+    /// Creates the semaphore with this number of permits; false if it exists already.
     ///
     /// # Errors
     ///
-    /// [`ChangeError::Unknown`] if there was no answer for the client's
+    /// [`ChangeError::Unknown`] if there was no reply for the client's
     /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
     /// was changed.
     ///
     /// # Cancel safety
     ///
-    /// Once begun, it is carried out even if the future is dropped, and never twice. The same holds for every change
+    /// Once begun, it is executed even if the future is dropped, and never twice. The same holds for every change
     /// below.
     pub fn try_set_permits(&self, permits: u32) -> Operation<Result<bool, ChangeError>> {
         let adjust = checked(permits).map(|count| Adjust::TrySet { count, ttl: None });
         self.counter.change(adjust, |set| set != 0)
     }
 
-    /// Makes it so many permits altogether, free and taken ones.
+    /// Sets the total number of permits, free and acquired ones.
     ///
-    /// If more are taken, the number of free ones is less than zero until enough were given back.
+    /// If more are acquired, the number of free ones is negative until enough are released.
     ///
     /// # Errors
     ///
@@ -97,7 +96,7 @@ impl LeasedSemaphore {
         self.counter.change(checked(permits).map(Adjust::Set), drop)
     }
 
-    /// Changes the number of free permits, and returns what it is then. It may become less than zero.
+    /// Adds `permits` to the number of free permits, and returns the new number. It may become negative.
     ///
     /// # Errors
     ///
@@ -106,21 +105,21 @@ impl LeasedSemaphore {
         self.counter.change(Ok(Adjust::Add(permits)), |free| free)
     }
 
-    /// How many permits are free. Those whose lease is over are.
+    /// How many permits are free, including those whose lease is over.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no answer; [`QueryError::Invalid`] for a name that cannot be. The same holds
-    /// for every question below.
+    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid. The same holds
+    /// for every query below.
     ///
     /// # Cancel safety
     ///
-    /// A question changes nothing.
+    /// A query changes nothing.
     pub fn available(&self) -> Operation<Result<i64, QueryError>> {
         self.counter.ask(Adjust::Count, |free| free)
     }
 
-    /// How many permits are taken.
+    /// How many permits are acquired.
     ///
     /// # Errors
     ///
@@ -129,7 +128,7 @@ impl LeasedSemaphore {
         self.counter.ask(Adjust::Taken, |taken| taken)
     }
 
-    /// How many permits there are, free and taken ones; zero if there is no such semaphore.
+    /// How many permits there are, free and acquired ones; zero if there is no such semaphore.
     ///
     /// # Errors
     ///
@@ -138,20 +137,20 @@ impl LeasedSemaphore {
         self.counter.ask(Adjust::Total, |total| total)
     }
 
-    /// Gives back permits by their ids, whoever took them: all of them, or none.
+    /// Releases permits by their ids, whichever client acquired them: all of them, or none.
     ///
-    /// A guard of theirs that is still out is lost.
+    /// A guard that still holds them is lost.
     ///
     /// # Errors
     ///
-    /// [`ChangeError::NotTaken`] if one of them is not taken, or its lease is over: nothing was given back. Otherwise as
+    /// [`ChangeError::NotTaken`] if one of them is not acquired, or its lease is over: nothing was released. Otherwise as
     /// for [`try_set_permits`](LeasedSemaphore::try_set_permits).
     pub fn release(&self, ids: impl IntoIterator<Item = PermitId>) -> Operation<Result<(), ChangeError>> {
         let released = self.try_release(ids);
         Operation::new(async move { if released.await? { Ok(()) } else { Err(ChangeError::NotTaken) } })
     }
 
-    /// The same; false if one of them is not taken, or its lease is over.
+    /// The same; false if one of them is not acquired, or its lease is over.
     ///
     /// # Errors
     ///
@@ -167,10 +166,10 @@ impl LeasedSemaphore {
         self.counter.change(Ok(Adjust::GiveIds(ids.into_iter().collect())), |given| given != 0)
     }
 
-    /// Lets the lease of a permit end this long from now; false if it is not taken, or its lease is over.
+    /// Sets the lease of a permit to end this long from now; false if it is not acquired, or its lease is over.
     ///
-    /// For those who hold it by its id: a guard has [`extend`](Guard::extend), and notices at its next look if the
-    /// lease was made shorter than it knows.
+    /// For permits held by id: a guard has [`extend`](Guard::extend), and detects at its next check if the lease became
+    /// shorter than it expects.
     ///
     /// # Errors
     ///
@@ -180,7 +179,7 @@ impl LeasedSemaphore {
         self.counter.change(length.map(|length| Adjust::SetLease(id, Some(length))), |done| done != 0)
     }
 
-    /// Takes the lease of a permit away, so that it stays taken until somebody releases it.
+    /// Removes the lease of a permit, so that it stays acquired until it is released.
     ///
     /// # Errors
     ///
@@ -189,8 +188,8 @@ impl LeasedSemaphore {
         self.counter.change(Ok(Adjust::SetLease(id, None)), |done| done != 0)
     }
 
-    /// How long a permit stays taken if nobody does anything: [`Duration::MAX`] without a lease, `None` if it is not
-    /// taken.
+    /// How long a permit stays acquired if it is not renewed or released: [`Duration::MAX`] without a lease, `None` if it is
+    /// not acquired.
     ///
     /// # Errors
     ///
@@ -202,7 +201,7 @@ impl LeasedSemaphore {
         })
     }
 
-    /// Removes the semaphore; false if there was none. Permits that are out are lost.
+    /// Removes the semaphore; false if there was none. Permits that are still held are lost.
     ///
     /// # Errors
     ///
@@ -212,7 +211,8 @@ impl LeasedSemaphore {
     }
 }
 
-/// Permits of a [`LeasedSemaphore`]. Everything about their lease is that of [`Guard`], to which this dereferences.
+/// Permits of a [`LeasedSemaphore`], released when dropped. It dereferences to [`Guard`], which has the methods for the
+/// lease.
 #[derive(Debug)]
 #[must_use = "the permits are given back when this is dropped"]
 pub struct LeasedPermits {
@@ -220,35 +220,35 @@ pub struct LeasedPermits {
 }
 
 impl LeasedPermits {
-    /// How many they are.
+    /// The number of permits.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.guard.amount()
     }
 
-    /// The id of each of them.
+    /// The ids of the permits.
     #[must_use]
     pub fn ids(&self) -> Vec<PermitId> {
         self.guard.permit_ids()
     }
 
-    /// Gives them back and tells how it went.
+    /// Releases the permits and returns the result.
     ///
     /// # Errors
     ///
     /// [`ReleaseError::NotHeld`] with the cause if one of them was lost before. [`ReleaseError::Unknown`] if the server
-    /// gave no answer: it goes on in the background.
+    /// gave no reply: the release continues in the background.
     ///
     /// # Cancel safety
     ///
-    /// The permits are given back even if the future is dropped, before or after its first poll, and never twice.
+    /// The permits are released even if the future is dropped, before or after its first poll, and never twice.
     pub fn release(self) -> Operation<Result<(), ReleaseError>> {
         Operation::new(async move { self.guard.release().await.map(drop) })
     }
 
-    /// Keeps them taken without a guard, until their lease is over or somebody releases them by their ids.
+    /// Keeps the permits acquired without a guard, until their lease is over or they are released by their ids.
     ///
-    /// Nobody renews them from now on. To keep them longer, see [`LeasedSemaphore::make_permanent`].
+    /// They are not renewed from now on. To keep them longer, see [`LeasedSemaphore::make_permanent`].
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn forget(self) -> Vec<PermitId> {
         let ids = self.ids();
@@ -266,7 +266,7 @@ impl AcquirePermits<LeasedPermits> {
         self
     }
 
-    /// Takes them without a lease and without a guard, as ids: somebody has to release them.
+    /// Acquires the permits without a lease and without a guard, as ids: they must be released by id.
     pub fn permanent(self) -> AcquirePermits<Vec<PermitId>> {
         self.giving()
     }
@@ -278,7 +278,7 @@ impl TryAcquirePermits<LeasedPermits> {
         Self(self.0.lease(length))
     }
 
-    /// Takes them without a lease and without a guard, as ids: somebody has to release them.
+    /// Acquires the permits without a lease and without a guard, as ids: they must be released by id.
     pub fn permanent(self) -> TryAcquirePermits<Vec<PermitId>> {
         TryAcquirePermits(self.0.permanent())
     }

@@ -15,9 +15,9 @@ use crate::owner::{Owner, OwnerId};
 
 /// A lock by name: exclusive, re-entrant by owner, with a lease. Redisson's `RLock`.
 ///
-/// At most one owner holds it at a time. Waiters of one process are served in the order in which they came.
-/// Whoever needs the lock twice re-enters by [`Guard::reenter`](crate::Guard::reenter) or
-/// [`as_owner`](Acquire::as_owner): two plain acquires in one task wait for each other for ever.
+/// At most one owner holds it at a time. Waiters of one process are served in FIFO order.
+/// A task that needs the lock twice re-enters it by [`Guard::reenter`](crate::Guard::reenter) or
+/// [`as_owner`](Acquire::as_owner): two plain acquires in one task deadlock.
 ///
 /// | Redisson | here |
 /// |---|---|
@@ -38,10 +38,10 @@ impl Lock {
         Self { shared, target, way }
     }
 
-    /// The same lock, in a handle by which an owner that holds it does not enter again.
+    /// The same lock, in a handle that does not allow its owner to re-enter.
     ///
     /// A second acquire by the same owner fails with [`Invalid::NotReentrant`] at once, instead of counting, or of
-    /// waiting for itself; and so does [`Guard::reenter`](crate::Guard::reenter) of a guard it gave. Redisson's
+    /// waiting for itself. So does [`Guard::reenter`](crate::Guard::reenter) of a guard from this handle. Redisson's
     /// `getNonReentrantLock`.
     ///
     /// ```
@@ -62,27 +62,28 @@ impl Lock {
         self
     }
 
-    /// The same lock, in a handle that does not stand in line but tries again after these pauses.
+    /// The same lock, in a handle that does not join the wait queue but retries after these pauses.
     #[must_use]
     pub fn back_off(mut self, back_off: BackOff) -> Self {
         self.way.spin = Some(back_off);
         self
     }
 
-    /// Whether the lock goes from one waiter to the next inside this client without the server's hearing of it. On unless
-    /// said otherwise.
+    /// Whether the lock may be handed over from one waiter to the next inside this client without a request to the server.
+    /// On by default.
     ///
-    /// When many tasks of one process want the same lock, asking the server for each turn is what takes the time. So the
-    /// hold of a plain [`acquire`](Lock::acquire) is given to the next task that waits for one here, for at most 50 ms since
-    /// the server last gave it and for a limited number of turns; at the server its owner stays the same. Then it is released, and if others listen, they come first. It is the same for
-    /// [`setnx_lock`](crate::Client::setnx_lock); but libraries that do not listen, and look from time to time instead,
-    /// seldom find such a lock free while many tasks here want it. Acquisitions with a lease, a token, an owner of their
-    /// own, or `max_hold`, and those of other locks, always ask the server; and a hold whose owner a caller was told, by
+    /// When many tasks of one process contend for the same lock, the request to the server for each turn takes most of the
+    /// time. So the hold of a plain [`acquire`](Lock::acquire) is handed over to the next local waiter, for at most 50 ms
+    /// since the server last granted it and for a limited number of turns; at the server its owner stays the same. Then it
+    /// is released, and waiters of other clients that are subscribed come first. The same applies to
+    /// [`setnx_lock`](crate::Client::setnx_lock); but libraries that poll instead of subscribing seldom find such a lock free
+    /// while many local tasks contend for it. Acquisitions with a lease, a token, their own owner or `max_hold`, and those of
+    /// other locks, always send a request to the server. A hold whose owner a caller has received, by
     /// [`Guard::owner`](crate::Guard::owner), [`holder`](Lock::holder) or an error of this client, is always released
-    /// there: no two guards have an owner in common that this client has told. Another client that asks sees the hold, under
-    /// the owner that the server has, whichever task has it.
+    /// there: no two guards share an owner that this client has returned. A query by another client returns the hold under
+    /// the owner that the server has, whichever task holds it.
     ///
-    /// Off, every acquisition has an owner of its own, and everybody at the server sees each of them.
+    /// Off, every acquisition has its own owner, and is visible at the server.
     #[must_use]
     pub fn local_handover(mut self, on: bool) -> Self {
         self.way.local_handover = on;
@@ -103,27 +104,27 @@ impl Lock {
         Acquire::new(Arc::clone(&self.shared), self.target.clone(), self.way.clone())
     }
 
-    /// Tries once: `None` when somebody else has it. See [`TryAcquire`] for the options.
+    /// Tries once: `None` when another owner holds it or is next. See [`TryAcquire`] for the options.
     pub fn try_acquire(&self) -> TryAcquire {
         TryAcquire::new(self.acquire())
     }
 
-    /// The lock in the hands of an owner, for those who have no guard.
+    /// The lock as seen by `owner`, for code that has no guard.
     #[must_use]
     pub fn as_owner(&self, owner: &Owner) -> OwnedLock {
         OwnedLock { lock: self.clone(), owner: owner.clone() }
     }
 
-    /// Who holds the lock, how often and for how long; `None` if it is free.
+    /// The holder of the lock, with its hold count and remaining time; `None` if the lock is free.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no answer; [`QueryError::Invalid`] for a name that cannot be. The
-    /// same holds for every question below.
+    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid. The
+    /// same holds for every query below.
     ///
     /// # Cancel safety
     ///
-    /// A question changes nothing.
+    /// A query changes nothing.
     pub fn holder(&self) -> Operation<Result<Option<Holder>, QueryError>> {
         let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
         Operation::new(async move {
@@ -136,7 +137,7 @@ impl Lock {
         })
     }
 
-    /// Whether anybody holds the lock.
+    /// Whether the lock is held.
     ///
     /// # Errors
     ///
@@ -155,7 +156,7 @@ impl Lock {
         self.ask(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
     }
 
-    /// How often `owner` holds the lock: zero if it does not.
+    /// The hold count of `owner`: zero if it does not hold the lock.
     ///
     /// # Errors
     ///
@@ -167,7 +168,7 @@ impl Lock {
         })
     }
 
-    /// How long the engine keeps the lock from now on if nobody renews or releases it; `None` if it is free.
+    /// How long until the lock expires if it is not renewed or released; `None` if it is free.
     ///
     /// # Errors
     ///
@@ -176,7 +177,7 @@ impl Lock {
         self.ask(None, |holding| holding.map(|holding| holding.remaining))
     }
 
-    /// The last fencing token that was minted for this name, by whomever; zero if none was.
+    /// The last fencing token that was issued for this name, to any client; zero if none was.
     ///
     /// # Errors
     ///
@@ -190,10 +191,10 @@ impl Lock {
         })
     }
 
-    /// Frees the lock, whoever holds it; false if nobody did.
+    /// Frees the lock in place of its holder; false if it had none.
     ///
-    /// The work of the holder may still be running: this is for an operator who knows better. Guards of the victim
-    /// in this process are lost with [`Loss::ForceUnlocked`](crate::Loss::ForceUnlocked).
+    /// The work of the holder may still be running: this is a tool for operators. Guards of that holder in this process
+    /// are lost with [`Loss::ForceUnlocked`](crate::Loss::ForceUnlocked).
     ///
     /// # Errors
     ///
@@ -231,7 +232,7 @@ impl fmt::Debug for Lock {
     }
 }
 
-/// A lock in the hands of one owner, as [`Lock::as_owner`] gives it.
+/// A lock as seen by one owner, from [`Lock::as_owner`].
 #[derive(Debug, Clone)]
 pub struct OwnedLock {
     lock: Lock,
@@ -239,9 +240,9 @@ pub struct OwnedLock {
 }
 
 impl OwnedLock {
-    /// Gives back one of the owner's holds. Redisson's `unlock`.
+    /// Releases one count of the owner's hold. Redisson's `unlock`.
     ///
-    /// A guard of that hold that is still out is lost with [`Loss::Gone`](crate::Loss::Gone) when it was the last.
+    /// Guards of that hold that still exist are lost with [`Loss::Gone`](crate::Loss::Gone) when it was the last count.
     ///
     /// # Errors
     ///
@@ -250,7 +251,7 @@ impl OwnedLock {
     ///
     /// # Cancel safety
     ///
-    /// Once begun, the hold is given back even if the future is dropped.
+    /// Once begun, the count is released even if the future is dropped.
     pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
         let (shared, target) = (Arc::clone(&self.lock.shared), self.lock.target.clone());
         let owner = shared.own(&self.owner);
@@ -261,16 +262,16 @@ impl OwnedLock {
     }
 }
 
-/// Who holds a lock.
+/// The holder of a lock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// Under which owner; `None` if it is no client of ours or of Redisson's, as can be with a
+    /// The owner; `None` if the holder is not a client of this library or of Redisson, which is possible for a
     /// [`setnx_lock`](crate::Client::setnx_lock).
     pub owner: Option<Owner>,
-    /// How often it was entered.
+    /// The hold count.
     pub holds: u32,
-    /// How long it stays held if nobody renews or releases it.
+    /// How long until it expires if it is not renewed or released.
     pub remaining: Duration,
 }
 

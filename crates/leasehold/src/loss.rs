@@ -1,15 +1,15 @@
-//! How a hold can end that nobody released.
+//! How a hold can end without a release.
 
 use thiserror::Error;
 
-/// Why a lock is no longer held. It is final: a lost hold never comes back.
+/// Why a lock is no longer held. It is final: a lost hold is never restored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Error)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its lease ran out, by our own clock.
+    /// Its lease expired, by our own clock.
     #[error("the lease has run out")]
     Expired,
-    /// Somebody took it over on purpose, as [`steal`](crate::Acquire::steal) does.
+    /// Another owner took it over on purpose, as [`steal`](crate::Acquire::steal) does.
     #[error("the lock was taken over")]
     TakenOver,
     /// It was removed before its time: by hand, by eviction, by a restart without data, or by a release in its owner's name.
@@ -24,7 +24,7 @@ pub enum Loss {
     /// The client was shut down while the guard was still alive.
     #[error("the client was shut down")]
     Shutdown,
-    /// Somebody removed it by [`force_unlock`](crate::Lock::force_unlock): on a server this client, in memory any.
+    /// A client removed it by [`force_unlock`](crate::Lock::force_unlock): on a server this client, in memory any.
     #[error("the lock was unlocked by force")]
     ForceUnlocked,
 }

@@ -21,18 +21,18 @@ use crate::race::{First, all, first, race};
 
 /// Several locks that are held together or not at all: Redisson's `getMultiLock(locks)`.
 ///
-/// The members may be locks of any kind and of any client. They are taken in the order of their names, whatever the order
-/// in which they were given, so that those who want some of the same locks do not wait for each other in a circle. A
-/// member that cannot be had in time gives all the others back, and so does dropping the future in the middle. All members
-/// are held in the name of one owner.
+/// The members may be locks of any kind and of any client. They are acquired in the order of their names, whatever the
+/// order in which they were given, so that requests for some of the same locks do not deadlock. If a member times out, all
+/// the others are released, and so they are if the future is dropped midway. All members are held in the name of one
+/// owner.
 ///
-/// Members of the same name on different clients are taken in the order in which they were given: say them in the same
-/// order everywhere.
+/// Members of the same name on different clients are acquired in the order in which they were given: use the same order
+/// everywhere.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = leasehold::Client::connect("memory:").await?;
-/// // Move money between two accounts, whoever else moves some.
+/// // Move money between two accounts while other tasks move some, too.
 /// let both = client.multi_lock(["account:7", "account:3"]);
 /// let guard = both.acquire().await?;
 /// assert!(client.lock("account:3").is_locked().await?);
@@ -64,7 +64,7 @@ impl MultiLock {
         AcquireAll { locks, wait: None, lease: None, max_hold: None, fenced: false, owner: None }
     }
 
-    /// Tries once: `None` when somebody else has one of them.
+    /// Tries once: `None` when another owner holds one of them or is next.
     pub fn try_acquire(&self) -> Operation<Result<Option<MultiGuard>, AcquireError>> {
         let acquire = self.acquire().wait(Duration::ZERO);
         Operation::new(async move { unless_busy(acquire.await) })
@@ -81,11 +81,11 @@ impl fmt::Debug for MultiLock {
 ///
 /// # Errors
 ///
-/// As for [`Acquire`]; [`AcquireError::Invalid`] also if there is no member, or one is there twice.
+/// As for [`Acquire`]; [`AcquireError::Invalid`] also if there is no member, or one is given twice.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point gives back what was taken, and leaves nothing behind.
+/// Dropping the future at any point releases the acquired members, and leaves nothing behind.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
 pub struct AcquireAll {
@@ -104,7 +104,7 @@ impl AcquireAll {
         self
     }
 
-    /// Holds all of them at least this long from the moment when the last is there, and does not renew them.
+    /// Holds all of them at least this long from the moment when the last is acquired, and does not renew them.
     pub fn lease(mut self, length: Duration) -> Self {
         self.lease = Some(length);
         self
@@ -151,7 +151,7 @@ impl AcquireAll {
         for lock in self.locks.iter() {
             match self.take(lock, &owner, deadline, &guards).await {
                 Ok(guard) => guards.push(guard),
-                // Not only for this member.
+                // The whole wait, not only that for this member.
                 Err(AcquireError::Timeout { holder, .. }) => {
                     let waited = env::now().saturating_duration_since(begun);
                     return Err(AcquireError::Timeout { waited, holder });
@@ -163,7 +163,7 @@ impl AcquireAll {
         Ok(MultiGuard { guards })
     }
 
-    /// Waits for one more member while those before it are held.
+    /// Waits for one more member while the earlier members are held.
     async fn take(
         &self,
         lock: &Lock,
@@ -173,7 +173,7 @@ impl AcquireAll {
     ) -> Result<Guard, AcquireError> {
         loop {
             let left = deadline.map(|deadline| deadline.saturating_duration_since(env::now()));
-            // Leases that are not renewed must not run out while we wait: look after them in between.
+            // Leases that are not renewed must not expire during the wait: extend them in between.
             let slice = self.lease.filter(|_| !held.is_empty()).map(|lease| lease / 3);
             let wait = match (self.wait, left) {
                 (Some(Duration::ZERO), _) => Some(Duration::ZERO),
@@ -210,7 +210,7 @@ impl AcquireAll {
         Operation::new(async move { fenced.await.map(crate::fenced::FencedGuard::into_guard) })
     }
 
-    /// Lets all leases that are not renewed last as long as the one that was taken last.
+    /// Extends all leases that are not renewed to the end of the last acquired one.
     async fn even_out(&self, guards: &[Guard]) -> Result<(), AcquireError> {
         let Some(lease) = self.lease else { return Ok(()) };
         for extended in all(guards.iter().map(|guard| guard.extend(lease))).await {
@@ -253,7 +253,7 @@ impl IntoFuture for AcquireAll {
 
 /// Several locks held together. It is lost as soon as one of them is.
 ///
-/// Dropping it gives all of them back, as [`release`](MultiGuard::release) does.
+/// Dropping it releases all of them, as [`release`](MultiGuard::release) does.
 #[derive(Debug)]
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
@@ -261,11 +261,11 @@ pub struct MultiGuard {
 }
 
 impl MultiGuard {
-    /// Releases all of the locks and tells how it went.
+    /// Releases all of the locks and returns the result.
     ///
     /// # Errors
     ///
-    /// What [`Guard::release`] says of the first member that was not released as it should. All others are released
+    /// The error of [`Guard::release`] for the first member whose release failed. All others are released
     /// nevertheless.
     ///
     /// # Cancel safety
@@ -284,7 +284,7 @@ impl MultiGuard {
         self.guards.iter().all(Guard::is_held)
     }
 
-    /// How long all locks are sure to be held if nothing renews them from now on; zero once one is lost.
+    /// How long all locks are certainly held if nothing renews them from now on; zero once one is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(Guard::remaining).min().unwrap_or_default()
@@ -320,7 +320,7 @@ impl MultiGuard {
     pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
         match race(self.lost(), pin!(work)).await {
             First::Left(loss) => Err(loss),
-            // The work may have kept the thread busy past a deadline: ask each once more.
+            // The work may have kept the thread busy past a deadline: check each once more.
             First::Right(output) => match self.guards.iter().find(|guard| !guard.is_held()) {
                 Some(lost) => Err(lost.lost().await),
                 None => Ok(output),
@@ -328,7 +328,7 @@ impl MultiGuard {
         }
     }
 
-    /// The fencing token of each member with its name, if they were asked for by [`fenced`](AcquireAll::fenced).
+    /// The fencing token of each member with its name, if [`fenced`](AcquireAll::fenced) requested them.
     pub fn tokens(&self) -> impl Iterator<Item = (&str, u64)> {
         self.guards.iter().filter_map(|guard| guard.token().map(|token| (guard.name(), token)))
     }

@@ -1,7 +1,7 @@
-//! Mistakes that are made on purpose, to see whether the tests find them: `cargo xtask mutants`.
+//! Deliberate defects, to check whether the tests find them: `cargo xtask mutants`.
 
-/// Whether the mistake of this name is to be made here: never, and known so when it is compiled, except in a build with
-/// `--cfg leasehold_mutations`. There the environment variable `LEASEHOLD_MUTATION` says which one is.
+/// Whether the defect of this name is active: always false, at compile time, except in a build with
+/// `--cfg leasehold_mutations`. There the environment variable `LEASEHOLD_MUTATION` selects one.
 macro_rules! mutation {
     ($name:literal) => {
         cfg!(leasehold_mutations) && crate::mutation::is_chosen($name)

@@ -2,8 +2,8 @@
 
 use std::sync::{MutexGuard, PoisonError};
 
-/// A mutex whose state is whole wherever foreign code, such as a waker, can panic. So one panic ends its own task, and other
-/// callers go on.
+/// A mutex whose state is consistent wherever foreign code, such as a waker, can panic. So one panic ends its own task, and
+/// other callers continue.
 #[derive(Debug, Default)]
 pub(crate) struct Mutex<T>(std::sync::Mutex<T>);
 

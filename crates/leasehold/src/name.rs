@@ -1,4 +1,4 @@
-//! Lock names: what a name may be, and why some are refused.
+//! Lock names: which names are valid, and why some are refused.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -7,7 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use crate::error::Invalid;
 
-/// The full name of a lock, namespace included. Cheap to clone, to compare and to look up: its hash is worked out once.
+/// The full name of a lock, namespace included. Cheap to clone, to compare and to look up: its hash is computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Name {
     // The first to be compared.
@@ -15,8 +15,8 @@ pub(crate) struct Name {
     text: Arc<str>,
 }
 
-/// The same for all names of a process, and another in each: nobody can choose names that all hash alike. So the order of a
-/// table differs, too: nothing that can be seen follows it.
+/// The same for all names of a process, and different in each process: no caller can choose names that collide. So the
+/// order of a table differs, too: no visible behaviour depends on it.
 #[expect(clippy::disallowed_methods, reason = "see above")]
 static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
@@ -66,7 +66,7 @@ impl Ord for Name {
     }
 }
 
-/// For tables whose keys are names: takes their hash as it is.
+/// For tables whose keys are names: uses their stored hash.
 pub(crate) type ByName = BuildHasherDefault<AsItIs>;
 
 /// The hasher of [`ByName`].
@@ -74,7 +74,7 @@ pub(crate) type ByName = BuildHasherDefault<AsItIs>;
 pub(crate) struct AsItIs(u64);
 
 impl Hasher for AsItIs {
-    /// A name gives its hash, which is a number. Anything else is mixed in.
+    /// A name writes its hash as a number. Other bytes are mixed in.
     fn write(&mut self, bytes: &[u8]) {
         self.0 = bytes.iter().fold(self.0, |hash, byte| hash.rotate_left(8) ^ u64::from(*byte));
     }
@@ -94,7 +94,7 @@ impl fmt::Display for Name {
     }
 }
 
-/// Refuses a name whose braces would set derived keys apart, or make them those of another name.
+/// Refuses a name whose braces would put derived keys into different slots, or make them those of another name.
 fn check_braces(name: &str) -> Result<(), Invalid> {
     if splits_slots(name) {
         return Err(Invalid::NameSplitsSlots { name: name.chars().take(80).collect() });
@@ -108,13 +108,13 @@ fn check_braces(name: &str) -> Result<(), Invalid> {
 /// Whether the key of this name and the channel derived from it would hash to different cluster slots.
 ///
 /// Redisson wraps a name in braces to derive other names from it, unless the name contains an opening brace
-/// already. The slot comes from what stands between the first `{` and the next `}`, if that is not empty.
+/// already. The slot is computed from the text between the first `{` and the next `}`, if that is not empty.
 fn splits_slots(name: &str) -> bool {
     if name.contains('{') { hash_tag(name).is_none() } else { name.contains('}') }
 }
 
-/// The tag of a name that has nothing else. What is derived from `{x}` is what is derived from `x`, and from no other
-/// name: one with a brace is its own tag.
+/// The tag of a name that is only a tag. The names derived from `{x}` are those derived from `x`, and from no other
+/// name: a name with a brace is its own tag.
 fn only_tag(name: &str) -> Option<&str> {
     let tag = name.strip_prefix('{')?.strip_suffix('}')?;
     (!tag.contains(['{', '}'])).then_some(tag)

@@ -1,4 +1,4 @@
-//! What every call that may wait returns.
+//! The return type of every call that may wait.
 
 use std::fmt;
 use std::future::Future;
@@ -31,7 +31,7 @@ impl<T> Operation<T> {
     /// Runs the operation on this thread and blocks until it is done.
     ///
     /// For plain threads and `spawn_blocking`. It needs no runtime and starts none; in async code it would
-    /// keep the executor's thread from everything else, so use `.await` there.
+    /// block the executor's thread, so use `.await` there.
     #[expect(clippy::must_use_candidate, reason = "what must be used says so itself")]
     pub fn block(self) -> T {
         block_on(self)

@@ -7,7 +7,8 @@ use thiserror::Error;
 
 use crate::owner::OwnerId;
 
-/// The id of one taken permit of a [`LeasedSemaphore`](crate::LeasedSemaphore): whoever knows it can release the permit.
+/// The id of one acquired permit of a [`LeasedSemaphore`](crate::LeasedSemaphore): any client that has it can release the
+/// permit.
 ///
 /// Printed and parsed as 32 hexadecimal digits, as in Redisson.
 ///
@@ -20,7 +21,7 @@ use crate::owner::OwnerId;
 pub struct PermitId(u128);
 
 impl PermitId {
-    /// The ids of a hold of so many permits: one for each number that was drawn for it.
+    /// The ids of a hold of so many permits: one for each number that was reserved for it.
     pub(crate) fn of(owner: OwnerId, amount: u32) -> impl Iterator<Item = Self> {
         let client = u128::from(owner.client.first_half()) << 64;
         (0..amount).map(move |n| Self(client | u128::from(owner.number + u64::from(n))))

@@ -1,4 +1,4 @@
-//! Permits of a semaphore, and how they are asked for.
+//! Permits of a semaphore, and the requests for them.
 
 use std::fmt;
 use std::future::IntoFuture;
@@ -15,35 +15,35 @@ use crate::lease::{COUNTED, Lease};
 use crate::operation::Operation;
 use crate::waiting::{Entering, Patience, wait};
 
-/// Permits of a [`Semaphore`](crate::Semaphore), given back when dropped.
+/// Permits of a [`Semaphore`](crate::Semaphore), released when dropped.
 ///
-/// They have no lease: if the process dies, nobody gives them back.
+/// They have no lease: if the process dies, they are never released.
 #[derive(Debug)]
 #[must_use = "the permits are given back when this is dropped"]
 pub struct Permits {
-    /// None for no permits at all.
+    /// None for zero permits.
     guard: Option<Guard>,
     count: u32,
 }
 
 impl Permits {
-    /// How many they are.
+    /// The number of permits.
     #[must_use]
     pub fn count(&self) -> u32 {
         self.count
     }
 
-    /// Gives them back and tells how it went.
+    /// Releases the permits and returns the result.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::NotHeld`] if the semaphore was deleted or its time was over since: there is nothing to give back,
-    /// and a semaphore that was set anew under that name gets nothing.
-    /// [`ReleaseError::Unknown`] if the server gave no answer: it goes on in the background.
+    /// [`ReleaseError::NotHeld`] if the semaphore was deleted or has expired since: there is nothing to release, and a new
+    /// semaphore of that name does not receive the permits.
+    /// [`ReleaseError::Unknown`] if the server gave no reply: the release continues in the background.
     ///
     /// # Cancel safety
     ///
-    /// The permits are given back even if the future is dropped, before or after its first poll, and never twice.
+    /// The permits are released even if the future is dropped, before or after its first poll, and never twice.
     pub fn release(self) -> Operation<Result<(), ReleaseError>> {
         Operation::new(async move {
             match self.guard {
@@ -53,8 +53,8 @@ impl Permits {
         })
     }
 
-    /// Keeps them taken without a guard, and returns how many they are: for somebody, perhaps elsewhere, who gives them
-    /// back by [`Semaphore::release`](crate::Semaphore::release).
+    /// Keeps the permits acquired without a guard, and returns their number. They must be released, from any client, by
+    /// [`Semaphore::release`](crate::Semaphore::release).
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn forget(self) -> u32 {
         if let Some(guard) = self.guard {
@@ -64,12 +64,12 @@ impl Permits {
     }
 }
 
-/// What granted permits are handed out as.
+/// A result type for granted permits.
 pub(crate) trait Granted: Sized + Send + 'static {
     /// How long they are held.
     fn lease(given: Option<Duration>, watchdog: Duration) -> Result<Lease, Invalid>;
 
-    /// What somebody gets who wants none.
+    /// The result for zero permits.
     fn none() -> Result<Self, Invalid>;
 
     fn some(guard: Guard) -> Self;
@@ -91,24 +91,24 @@ impl Granted for Permits {
 
 /// Permits to be waited for: options first, then `.await` or [`block`](AcquirePermits::block).
 ///
-/// Without options it waits as long as it takes, and the permits are held as long as their guard lives. Nothing is taken
-/// before there are enough for the whole number. No permits at all are had at once, and nobody is asked for them; where
-/// permits have ids they are refused.
+/// Without options it waits as long as it takes, and the permits are held as long as their guard lives. The permits are
+/// acquired all at once, when enough are free. Zero permits are granted at once without a request; where permits have
+/// ids, zero is refused.
 ///
 /// # Errors
 ///
-/// [`AcquireError::Timeout`] if there were not enough for the whole [`wait`](AcquirePermits::wait);
-/// [`AcquireError::Failure`] if there was no server to ask; [`AcquireError::Invalid`] if an option or the name cannot
-/// be, or the client is shut down.
+/// [`AcquireError::Timeout`] if too few were free for the whole [`wait`](AcquirePermits::wait);
+/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name is
+/// invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point leaves nothing behind: no permit, no place in the line, and no wake-up that somebody
-/// else should have had. A new call waits at the end of the line.
+/// Dropping the future at any point leaves nothing behind: no permit, no position in the wait queue, and no consumed
+/// wake-up that another waiter needs. A new call waits at the end of the queue.
 ///
 /// # When the server is unreachable
 ///
-/// The first attempt fails at once. A waiter that has seen too few permits rides through an outage until its wait is
+/// The first attempt fails at once. A waiter that has seen too few permits retries through an outage until its wait is
 /// over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
 pub struct AcquirePermits<G = Permits> {
@@ -124,7 +124,7 @@ impl<G> AcquirePermits<G> {
         Self { counter, permits, lease: None, wait: None, gives: PhantomData }
     }
 
-    /// The same, handed out as something else.
+    /// The same with another result type.
     pub(crate) fn giving<H>(self) -> AcquirePermits<H> {
         let Self { counter, permits, lease, wait, .. } = self;
         AcquirePermits { counter, permits, lease, wait, gives: PhantomData }
@@ -192,12 +192,12 @@ impl<G> fmt::Debug for AcquirePermits<G> {
 
 /// One attempt at permits: options first, then `.await` or [`block`](TryAcquirePermits::block).
 ///
-/// Gives `None` if there are not enough, or others are before us in the line.
+/// Gives `None` if too few are free, or earlier waiters are queued.
 ///
 /// # Errors
 ///
-/// [`AcquireError::Failure`] if there was no server to ask; [`AcquireError::Invalid`] if an option or the name cannot
-/// be, or the client is shut down.
+/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name is
+/// invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///

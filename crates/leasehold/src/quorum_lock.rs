@@ -1,4 +1,4 @@
-//! One lock on several independent servers: whoever has most of them has it.
+//! One lock on several independent servers, held by the owner that has a majority of them.
 
 mod guard;
 mod members;
@@ -18,18 +18,18 @@ use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::lock::Lock;
 use crate::operation::Operation;
 
-/// A lock on several independent servers, held by whoever holds it on most of them: Redlock.
+/// A lock on several independent servers, held by the owner that holds it on a majority of them: Redlock.
 ///
-/// It goes on while a minority of the servers is down, slow or restarting, and is for those who have several servers that
-/// know nothing of each other. Each server is asked at the same time and with a short limit; fewer than a majority is
-/// nothing, and is given back. While the guard lives, its members are renewed, and those that were missing are taken as
-/// soon as they can be had.
+/// It works while a minority of the servers is down, slow or restarting, and is for several independent servers without
+/// replication between them. Requests go to all servers at the same time and with a short limit; votes of fewer than a
+/// majority are released. While the guard lives, its members are renewed, and missing members are acquired as soon as
+/// possible.
 ///
-/// **What it does not promise.** A server that restarts without its data within one lease has forgotten its vote, and may
-/// give it to somebody else: three such servers out of five, or one if no more than three had voted, and two can hold the
-/// lock at once. Start a server that has lost its data no sooner than one lease later, or let
-/// [`rejoin_delay`](QuorumLock::rejoin_delay) see to it. Clocks must run at about the same speed. There is no fencing
-/// token: no number rises on all servers together. Nobody is told when it is free: waiters look again after a pause, in no
+/// **What it does not promise.** A server that restarts without its data within one lease has lost its vote, and may
+/// grant it to another owner: with three such servers out of five, or one if no more than three had voted, two owners can
+/// hold the lock at once. Start a server that has lost its data no sooner than one lease later, or set
+/// [`rejoin_delay`](QuorumLock::rejoin_delay). Clocks must run at about the same speed. There is no fencing
+/// token: no number rises on all servers together. Waiters are not notified of a release: they retry after a pause, in no
 /// order.
 /// If one server with a replica is enough for you, a [`fenced_lock`](Client::fenced_lock) there is simpler and safer.
 ///
@@ -53,17 +53,18 @@ pub struct QuorumLock {
     rejoin_delay: Option<Duration>,
 }
 
-/// How long a server may take to answer unless set.
+/// How long a server may take to reply by default.
 const LIMIT: Duration = Duration::from_millis(200);
 
 impl QuorumLock {
-    /// The lock of this name on all of these servers, each by a client of its own.
+    /// The lock of this name on all of these servers, each through its own client.
     pub fn new<'a>(servers: impl IntoIterator<Item = &'a Client>, name: impl AsRef<str>) -> Self {
         let members = servers.into_iter().map(|client| client.lock(name.as_ref())).collect();
         Self { members, limit: LIMIT, rejoin_delay: None }
     }
 
-    /// How long each server may take to answer before it counts as missing. 200 ms unless set; short against the lease.
+    /// How long each server may take to reply before it counts as missing. 200 ms by default; keep it short compared to the
+    /// lease.
     #[must_use]
     pub fn member_limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -72,16 +73,16 @@ impl QuorumLock {
 
     /// Does not count the vote of a server that has been up for less than this: it may have restarted without its data.
     ///
-    /// Give the longest lease that anybody uses for this lock, which without [`lease`](AcquireQuorum::lease) is the
-    /// watchdog time-out; and let all who contend for it say the same. It costs one more request to each server, which
-    /// asks for `INFO server`. None unless set.
+    /// Give the longest lease that any client uses for this lock, which without [`lease`](AcquireQuorum::lease) is the
+    /// watchdog time-out; and use the same value in all clients that contend for it. It costs one more request to each
+    /// server, `INFO server`. None by default.
     #[must_use]
     pub fn rejoin_delay(mut self, delay: Duration) -> Self {
         self.rejoin_delay = Some(delay);
         self
     }
 
-    /// On how many servers it has to be held.
+    /// The number of servers on which it must be held.
     #[must_use]
     pub fn quorum(&self) -> usize {
         self.members.len() / 2 + 1
@@ -92,7 +93,7 @@ impl QuorumLock {
         AcquireQuorum { lock: self.clone(), wait: None, lease: None }
     }
 
-    /// Tries once: `None` when others have it on too many servers.
+    /// Tries once: `None` when other owners hold it on too many servers.
     pub fn try_acquire(&self) -> Operation<Result<Option<QuorumGuard>, AcquireError>> {
         let acquire = self.acquire().wait(Duration::ZERO);
         Operation::new(async move { unless_busy(acquire.await) })
@@ -109,12 +110,12 @@ impl fmt::Debug for QuorumLock {
 ///
 /// # Errors
 ///
-/// [`AcquireError::Timeout`] if others had it on too many servers all the time; [`AcquireError::Failure`] if too many
-/// servers gave no answer, with what one of them said.
+/// [`AcquireError::Timeout`] if other owners held it on too many servers all the time; [`AcquireError::Failure`] if too
+/// many servers gave no usable reply, with the failure of one of them.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point gives back what was taken on each server.
+/// Dropping the future at any point releases the lock on each server.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
 pub struct AcquireQuorum {
@@ -130,7 +131,7 @@ impl AcquireQuorum {
         self
     }
 
-    /// Holds the lock for this long and no longer: nothing is renewed, and nothing that is missing is taken later.
+    /// Holds the lock for this long and no longer: members are not renewed, and missing members are not acquired later.
     pub fn lease(mut self, length: Duration) -> Self {
         self.lease = Some(length);
         self
@@ -152,7 +153,7 @@ impl AcquireQuorum {
         }
         let begun = env::now();
         let deadline = wait.and_then(|wait| begun.checked_add(wait));
-        // Those who failed together must not come back together, or nobody ever gets a majority.
+        // Waiters that failed together must not retry together, or none ever gets a majority.
         let back_off = BackOff::exponential(Duration::from_millis(10), Duration::from_millis(250));
         let mut failures = 0_u32;
         loop {

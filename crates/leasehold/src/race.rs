@@ -10,9 +10,9 @@ pub(crate) enum First<A, B> {
     Right(B),
 }
 
-/// Polls both and drops the slower one; the left one is asked first.
+/// Polls both and drops the slower one; the left one is polled first.
 ///
-/// What has to be pinned is pinned by the caller, in whose future it stays: moved into this one, it would be there twice.
+/// The caller pins futures that need it, and keeps them in its own future: moved into this one, they would be stored twice.
 pub(crate) fn race<A, B>(
     mut left: A,
     mut right: B,
@@ -29,7 +29,7 @@ where
     })
 }
 
-/// The output of whichever is done first.
+/// The output of the future that is done first.
 pub(crate) async fn first<F: Future + Unpin>(mut futures: Vec<F>) -> F::Output {
     poll_fn(|context| {
         let ready = futures.iter_mut().find_map(|future| match Pin::new(future).poll(context) {

@@ -1,4 +1,4 @@
-//! Runs what the page for those who come from Redisson shows.
+//! Runs the examples of the page for users of Redisson.
 
 #[doc = include_str!("../../../docs/redisson.md")]
 struct Page;

@@ -9,20 +9,21 @@ use crate::lock::Lock;
 use crate::loss::Loss;
 use crate::operation::Operation;
 
-/// A lock that many may read or one may write: Redisson's `RReadWriteLock`.
+/// A lock with many readers or one writer: Redisson's `RReadWriteLock`.
 ///
-/// [`read`](RwLock::read) and [`write`](RwLock::write) are its halves, and each is taken like a plain lock. Every reader
-/// has a lease of its own; one that dies frees nothing but itself. When a writer leaves, all readers that wait come in
-/// together.
+/// [`read`](RwLock::read) and [`write`](RwLock::write) are its halves, and each is acquired like a plain lock. Every
+/// reader has its own lease; the expiry of one reader does not affect the others. When a writer releases the lock, all
+/// waiting readers acquire it together.
 ///
-/// - Two acquires in one task are two owners: a read and a write, or two writes, wait for each other for ever. Whoever
-///   needs both takes the write lock, and reads under it with [`as_owner`](Acquire::as_owner) or after
+/// - Two acquires in one task are two owners: a read and a write, or two writes, deadlock. A task that needs both
+///   acquires the write lock, and reads under it with [`as_owner`](Acquire::as_owner) or after
 ///   [`downgrade`](WriteGuard::downgrade).
-/// - An owner that writes may read, too. One that only reads cannot wait for the write lock, because it would wait for
-///   itself: that is [`Invalid::OnlyReads`](crate::Invalid::OnlyReads), at once. See [`ReadGuard::try_upgrade`].
-/// - As with Redisson, readers come in as long as others read, so that a writer may wait for long. See
+/// - An owner that holds the write lock may also acquire the read lock. An owner with only the read lock cannot wait for
+///   the write lock, because it would wait for itself: the acquire fails at once with
+///   [`Invalid::OnlyReads`](crate::Invalid::OnlyReads). See [`ReadGuard::try_upgrade`].
+/// - As with Redisson, new readers are admitted while other readers hold the lock, so a writer may wait for long. See
 ///   [`prefer_writers`](RwLock::prefer_writers).
-/// - A hold that is entered again keeps the longer one of both leases.
+/// - A hold that is re-entered keeps the longer one of both leases.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -52,11 +53,11 @@ impl RwLock {
         Self { read, write }
     }
 
-    /// The same lock, in a handle whose waiting writers keep its new readers out.
+    /// The same lock, in a handle whose waiting writers block its new readers.
     ///
-    /// Only handles with this option take part: a writer without it bars nobody, and readers without it, and those of
-    /// Redisson, come in past it. Whoever reads already reads on and may enter again, and so may the writer. A writer
-    /// that dies while it waits bars readers for at most two seconds.
+    /// The option applies only among handles that set it: a waiting writer without it does not block readers, and readers
+    /// without it, and those of Redisson, are not blocked. Current readers keep the lock and may re-enter, and so may the
+    /// writer. A writer that dies while it waits blocks readers for at most two seconds.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -78,36 +79,37 @@ impl RwLock {
         Self { read: self.read.with_way(way.clone()), write: self.write.with_way(way) }
     }
 
-    /// The half that many can have at once.
+    /// The shared half: many readers at once.
     #[must_use]
     pub fn read(&self) -> ReadLock {
         ReadLock { lock: self.read.clone() }
     }
 
-    /// The half that one has alone.
+    /// The exclusive half: one writer.
     #[must_use]
     pub fn write(&self) -> WriteLock {
         WriteLock { lock: self.write.clone() }
     }
 }
 
-/// The read half of a [`RwLock`]. Everything else is that of [`Lock`], to which this dereferences.
+/// The read half of a [`RwLock`]. It dereferences to [`Lock`], which has all other methods.
 ///
-/// Of the many who may hold it, [`holder`](Lock::holder) tells one; [`is_held_by`](Lock::is_held_by) and
-/// [`hold_count`](Lock::hold_count) know all. [`remain_time_to_live`](Lock::remain_time_to_live) is that of the one who
-/// has the most left. [`force_unlock`](Lock::force_unlock) frees what is read, and leaves a writer alone.
+/// [`holder`](Lock::holder) returns one of the readers; [`is_held_by`](Lock::is_held_by) and
+/// [`hold_count`](Lock::hold_count) cover all of them. [`remain_time_to_live`](Lock::remain_time_to_live) is that of the
+/// reader with the most time left. [`force_unlock`](Lock::force_unlock) frees the lock if it has only readers, and does
+/// nothing to a writer.
 #[derive(Debug, Clone)]
 pub struct ReadLock {
     lock: Lock,
 }
 
 impl ReadLock {
-    /// Waits until nobody else writes. See [`Acquire`] for the options.
+    /// Waits until there is no other writer. See [`Acquire`] for the options.
     pub fn acquire(&self) -> Acquire<ReadGuard> {
         self.lock.acquire_as()
     }
 
-    /// Tries once: `None` when somebody else writes. See [`TryAcquire`] for the options.
+    /// Tries once: `None` when there is another writer. See [`TryAcquire`] for the options.
     pub fn try_acquire(&self) -> TryAcquire<ReadGuard> {
         TryAcquire::new(self.acquire())
     }
@@ -115,21 +117,21 @@ impl ReadLock {
 
 derefs_to!(ReadLock, lock: Lock);
 
-/// The write half of a [`RwLock`]. Everything else is that of [`Lock`], to which this dereferences.
+/// The write half of a [`RwLock`]. It dereferences to [`Lock`], which has all other methods.
 ///
-/// [`force_unlock`](Lock::force_unlock) frees what is written, and leaves readers alone.
+/// [`force_unlock`](Lock::force_unlock) frees the lock if it has a writer, and does nothing to other readers.
 #[derive(Debug, Clone)]
 pub struct WriteLock {
     lock: Lock,
 }
 
 impl WriteLock {
-    /// Waits until nobody else reads or writes. See [`Acquire`] for the options.
+    /// Waits until there is no other reader or writer. See [`Acquire`] for the options.
     pub fn acquire(&self) -> Acquire<WriteGuard> {
         self.lock.acquire_as()
     }
 
-    /// Tries once: `None` when somebody else reads or writes. See [`TryAcquire`] for the options.
+    /// Tries once: `None` when there is another reader or writer. See [`TryAcquire`] for the options.
     pub fn try_acquire(&self) -> TryAcquire<WriteGuard> {
         TryAcquire::new(self.acquire())
     }
@@ -137,7 +139,7 @@ impl WriteLock {
 
 derefs_to!(WriteLock, lock: Lock);
 
-/// A held read lock. Everything else is that of [`Guard`], to which this dereferences.
+/// A held read lock. It dereferences to [`Guard`], which has all other methods.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct ReadGuard {
@@ -145,14 +147,14 @@ pub struct ReadGuard {
 }
 
 impl ReadGuard {
-    /// Takes the write lock, too, if nobody else reads. It never waits.
+    /// Acquires the write lock, too, if there is no other reader. It never waits.
     ///
-    /// When the write guard goes, this one still reads, and nobody has written in between. A lease or `max_hold` of this
-    /// one ends the write lock, too. It has no fencing token.
+    /// When the write guard ends, this guard still holds the read lock, and no other owner has written in between. A lease or
+    /// `max_hold` of this guard ends the write lock, too. The write lock has no fencing token.
     ///
     /// # Errors
     ///
-    /// [`AcquireError::OtherReaders`] if there are others: two who waited to upgrade would wait for each other for ever.
+    /// [`AcquireError::OtherReaders`] if there are other readers: two readers that wait to upgrade would deadlock.
     /// [`AcquireError::Lost`] if this guard is lost; a failure of the server; [`AcquireError::Invalid`] if the client is
     /// shut down.
     ///
@@ -185,7 +187,7 @@ impl ReadGuard {
         })
     }
 
-    /// Enters the read lock once more. See [`Guard::reenter`].
+    /// Re-enters the read lock. See [`Guard::reenter`].
     ///
     /// # Errors
     ///
@@ -195,7 +197,7 @@ impl ReadGuard {
         Operation::new(async move { reenter.await.map(Self::from_guard) })
     }
 
-    /// Releases the lock and tells how it went. See [`Guard::release`].
+    /// Releases the lock and returns the result. See [`Guard::release`].
     ///
     /// # Errors
     ///
@@ -213,7 +215,7 @@ impl Granted for ReadGuard {
 
 derefs_to!(ReadGuard, guard: Guard);
 
-/// A held write lock. Everything else is that of [`Guard`], to which this dereferences.
+/// A held write lock. It dereferences to [`Guard`], which has all other methods.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct WriteGuard {
@@ -221,10 +223,10 @@ pub struct WriteGuard {
 }
 
 impl WriteGuard {
-    /// Turns the write lock into a read lock of the same owner: other readers come in, and no writer gets in between.
+    /// Turns the write lock into a read lock of the same owner: other readers are admitted, and no writer in between.
     ///
     /// It never waits. The read lock ends when the write lock would have. If the write lock was entered several times,
-    /// others come in when the last of its guards is gone.
+    /// other readers are admitted when the last of its guards is gone.
     ///
     /// # Errors
     ///
@@ -235,11 +237,11 @@ impl WriteGuard {
     /// Dropping the future releases the lock.
     pub fn downgrade(self) -> Operation<Result<ReadGuard, AcquireError>> {
         Operation::new(async move {
-            // An owner that writes may read. It does both for a moment, so that there is no gap.
+            // The writer may also read. It holds both for a moment, so that there is no gap.
             let reads = self.guard.enter_beside(Kind::Read, false).await?;
             let guard = reads.map_err(|_| Loss::Gone)?;
             match self.guard.release().await {
-                // What is not known goes on in the background.
+                // A release without a reply continues in the background.
                 Ok(_) | Err(ReleaseError::Unknown(_)) => Ok(ReadGuard { guard }),
                 Err(ReleaseError::NotHeld(loss)) => Err(loss.into()),
                 Err(ReleaseError::NotOwner(_)) => Err(Loss::Gone.into()),
@@ -248,7 +250,7 @@ impl WriteGuard {
         })
     }
 
-    /// Enters the write lock once more. See [`Guard::reenter`].
+    /// Re-enters the write lock. See [`Guard::reenter`].
     ///
     /// # Errors
     ///
@@ -258,9 +260,9 @@ impl WriteGuard {
         Operation::new(async move { reenter.await.map(Self::from_guard) })
     }
 
-    /// Releases the lock and tells how it went. See [`Guard::release`].
+    /// Releases the lock and returns the result. See [`Guard::release`].
     ///
-    /// If the same owner also reads, it still does, and other readers come in.
+    /// If the same owner also holds the read lock, it keeps it, and other readers are admitted.
     ///
     /// # Errors
     ///

@@ -12,17 +12,17 @@ use crate::lease;
 use crate::operation::Operation;
 use crate::permits::{AcquirePermits, TryAcquirePermits};
 
-/// A number of permits by name, of which anybody can take and give back some. Redisson's `RSemaphore`.
+/// A counting semaphore by name: any client can acquire and release its permits. Redisson's `RSemaphore`.
 ///
-/// Never more permits are out than there are. Waiters of one process are served in the order in which they came, so one
-/// who wants many is not starved by those behind it who want few.
+/// Never more permits are acquired than exist. Waiters of one process are served in FIFO order, so a request for many
+/// permits is not starved by later requests for few.
 ///
-/// **Permits of a holder that dies are not given back**, as in Redisson: nothing but a number stands on the server.
-/// Prefer [`LeasedSemaphore`](crate::LeasedSemaphore), whose permits have a lease, unless others on the server use this
-/// kind.
+/// **Permits of a holder that dies are not released**, as in Redisson: the server stores only a number.
+/// Prefer [`LeasedSemaphore`](crate::LeasedSemaphore), whose permits have a lease, unless other programs on the server use
+/// this kind.
 ///
-/// Permits can be held as a guard, [`Permits`](crate::Permits), which gives them back when dropped; or, after
-/// [`forget`](crate::Permits::forget), as a bare number that anybody gives back by [`release`](Semaphore::release).
+/// Permits can be held by a guard, [`Permits`](crate::Permits), which releases them when dropped; or, after
+/// [`forget`](crate::Permits::forget), as a bare number that any client can [`release`](Semaphore::release).
 ///
 /// | Redisson | here |
 /// |---|---|
@@ -54,43 +54,43 @@ impl Semaphore {
         Self { counter: Counter { shared, target } }
     }
 
-    /// Waits for so many permits, all at once. See [`AcquirePermits`] for the options.
+    /// Waits for this number of permits, all at once. See [`AcquirePermits`] for the options.
     pub fn acquire(&self, permits: u32) -> AcquirePermits {
         AcquirePermits::new(self.counter.clone(), permits)
     }
 
-    /// Tries once to take so many permits: `None` when there are fewer, or others are before us.
+    /// Tries once to acquire this number of permits: `None` when fewer are free, or earlier waiters are queued.
     pub fn try_acquire(&self, permits: u32) -> TryAcquirePermits {
         TryAcquirePermits::new(self.acquire(permits))
     }
 
-    /// Begins with so many permits; false if there is such a semaphore already. See [`TrySetPermits`].
+    /// Creates the semaphore with this number of permits; false if it exists already. See [`TrySetPermits`].
     pub fn try_set_permits(&self, permits: u32) -> TrySetPermits {
         TrySetPermits { counter: self.counter.clone(), permits, ttl: None }
     }
 
-    /// Changes the number of free permits, and returns what it is then.
+    /// Adds `permits` to the number of free permits, and returns the new number.
     ///
-    /// It can take away more than are free: the number is less than zero then, until enough were given back. A
-    /// [`ttl`](TrySetPermits::ttl) that the semaphore had is over.
+    /// It can remove more permits than are free: the number is then negative, until enough are released. It removes a
+    /// [`ttl`](TrySetPermits::ttl) of the semaphore.
     ///
     /// # Errors
     ///
-    /// [`ChangeError::Unknown`] if there was no answer for the client's
+    /// [`ChangeError::Unknown`] if there was no reply for the client's
     /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
     /// was changed.
     ///
     /// # Cancel safety
     ///
-    /// Once begun, it is carried out even if the future is dropped, and never twice. The same holds for every change
+    /// Once begun, it is executed even if the future is dropped, and never twice. The same holds for every change
     /// below.
     pub fn add_permits(&self, permits: i32) -> Operation<Result<i64, ChangeError>> {
         self.counter.change(Ok(Adjust::Add(permits)), |free| free)
     }
 
-    /// Takes all free permits away, and returns how many there were.
+    /// Removes all free permits, and returns their number.
     ///
-    /// A [`ttl`](TrySetPermits::ttl) that the semaphore had is over.
+    /// It removes a [`ttl`](TrySetPermits::ttl) of the semaphore, too.
     ///
     /// # Errors
     ///
@@ -99,9 +99,9 @@ impl Semaphore {
         self.counter.change(Ok(Adjust::Drain), |free| free)
     }
 
-    /// Gives back so many permits that nobody has a guard for, or adds them: nobody checks who took them.
+    /// Releases this number of permits without a guard, or adds new ones: it is not checked whether they were acquired.
     ///
-    /// Where there is no semaphore, there is one then.
+    /// It creates the semaphore if there is none.
     ///
     /// # Errors
     ///
@@ -111,7 +111,7 @@ impl Semaphore {
         Operation::new(async move { given.await.map(drop) })
     }
 
-    /// The same where there is such a semaphore; false where there is none.
+    /// The same if the semaphore exists; false if there is none.
     ///
     /// # Errors
     ///
@@ -128,20 +128,20 @@ impl Semaphore {
         self.counter.change(adjust, |done| done != 0)
     }
 
-    /// How many permits are free: zero where there is no semaphore, and less if more were taken away than were free.
+    /// How many permits are free: zero if there is no semaphore, and negative if more were removed than were free.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no answer; [`QueryError::Invalid`] for a name that cannot be.
+    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid.
     ///
     /// # Cancel safety
     ///
-    /// A question changes nothing.
+    /// A query changes nothing.
     pub fn available(&self) -> Operation<Result<i64, QueryError>> {
         self.counter.ask(Adjust::Count, |free| free)
     }
 
-    /// Removes the semaphore; false if there was none. Permits that are out are not given back any more.
+    /// Removes the semaphore; false if there was none. Permits that are still held are not released any more.
     ///
     /// # Errors
     ///
@@ -151,7 +151,7 @@ impl Semaphore {
     }
 }
 
-/// The beginning of a semaphore: options first, then `.await` or [`block`](TrySetPermits::block).
+/// The creation of a semaphore: options first, then `.await` or [`block`](TrySetPermits::block).
 ///
 /// # Errors
 ///
@@ -159,7 +159,7 @@ impl Semaphore {
 ///
 /// # Cancel safety
 ///
-/// Once begun, it is carried out even if the future is dropped.
+/// Once begun, it is executed even if the future is dropped.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is set until this is awaited or `.block()` is called"]
 pub struct TrySetPermits {
@@ -169,13 +169,13 @@ pub struct TrySetPermits {
 }
 
 impl TrySetPermits {
-    /// Lets the semaphore be forgotten after this long, whoever has permits of it: they are given back to no other one.
+    /// Lets the semaphore expire after this long, even if permits are held: they are not released to a later semaphore.
     pub fn ttl(mut self, length: Duration) -> Self {
         self.ttl = Some(length);
         self
     }
 
-    /// Sets them from a plain thread.
+    /// Sets the permits from a plain thread.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! The session of a client with a server: what is held under it lasts as long as the session does.
+//! The session of a client with a server: the holds under it last as long as the session does.
 
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -11,12 +11,12 @@ use crate::mutex::Mutex;
 
 /// One session: a lease that many holds share, or a connection to which they are bound.
 ///
-/// A heartbeat that is answered moves the deadline of all its holds at once. Like a [`Term`](crate::term::Term) it promises
-/// that loss is final and comes by our own clock: an answer that comes after the deadline revives nothing.
+/// The reply to a heartbeat moves the deadline of all its holds at once. Like a [`Term`](crate::term::Term) it guarantees
+/// that a loss is final and follows our own clock: a reply that arrives after the deadline revives nothing.
 #[derive(Debug)]
 pub(crate) struct Session {
     state: Mutex<State>,
-    /// Rings when the session is lost or its deadline moves.
+    /// Notified when the session is lost or its deadline moves.
     pub(crate) changed: Notify,
 }
 
@@ -28,12 +28,12 @@ struct State {
 }
 
 impl Session {
-    /// A session that lasts until `deadline` if no heartbeat is answered.
+    /// A session that lasts until `deadline` if no heartbeat gets a reply.
     pub(crate) fn new(deadline: Instant) -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(State { deadline, lost: None }), changed: Notify::new() })
     }
 
-    /// A heartbeat was answered: the session lasts until `deadline`, unless it is lost already.
+    /// A heartbeat got a reply: the session lasts until `deadline`, unless it is lost already.
     pub(crate) fn lasts(&self, deadline: Instant) {
         let mut state = self.judged();
         if state.lost.is_none() && deadline > state.deadline {
@@ -43,7 +43,7 @@ impl Session {
         }
     }
 
-    /// The session is over, and with it all that was held under it.
+    /// The session is over, and so are all holds under it.
     pub(crate) fn lose(&self, loss: Loss) {
         self.judged().lost.get_or_insert(loss);
         self.changed.notify_waiters();
@@ -63,7 +63,7 @@ impl Session {
         self.deadline().saturating_duration_since(env::now())
     }
 
-    /// The state after a look at the clock.
+    /// The state after a check of the clock.
     fn judged(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if state.lost.is_none() && env::now() >= state.deadline {

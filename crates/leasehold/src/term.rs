@@ -14,34 +14,34 @@ use crate::mutex::Mutex;
 use crate::race::race;
 use crate::session::Session;
 
-/// The term of one outermost hold, shared by all its guards and by whoever may end it.
+/// The term of one outermost hold, shared by all its guards and by every task that may end it.
 ///
-/// It promises that loss is final and comes by our own clock: whoever looks after the deadline finds the term
-/// lost, and nothing that arrives later revives it.
+/// It guarantees that a loss is final and follows our own clock: every check after the deadline finds the term
+/// lost, and no later reply revives it.
 #[derive(Debug)]
 pub(crate) struct Term {
-    /// Whose term it is.
+    /// The hold that the term belongs to.
     hold: Weak<Hold>,
     state: Mutex<State>,
-    /// Rings when the term ends or its deadline moves. There from when somebody first listens, which few do.
+    /// Notified when the term ends or its deadline moves. Created for the first listener, since most terms have none.
     changed: OnceLock<Box<Notify>>,
 }
 
-/// Invariant: once `end` is set, it stays, and `until` does not change. It is set no later than the first look after the deadline.
+/// Invariant: once `end` is set, it and `until` do not change. It is set no later than the first check after the deadline.
 #[derive(Debug)]
 struct State {
     until: Until,
     end: Option<End>,
-    /// How long it may last by what the caller asked for that has taken the grant last. Nothing before a caller has: a grant
-    /// whose future is never polled again must not be renewed.
+    /// The bounds of the request that last claimed the grant. None before that: a grant whose future is never polled again must
+    /// not be renewed.
     claimed: Option<Bounds>,
-    /// The session that it needs besides, if the engine binds holds to one.
+    /// The session that it also depends on, if the engine binds holds to one.
     #[cfg(feature = "remote")]
     session: Option<Arc<Session>>,
 }
 
 impl State {
-    /// The session that the term needs, if any. Memory has none: a build without servers does not look.
+    /// The session that the term depends on, if any. Memory has none: a build without servers does not check.
     fn session(&self) -> Option<&Arc<Session>> {
         #[cfg(feature = "remote")]
         return self.session.as_ref();
@@ -53,7 +53,7 @@ impl State {
 /// Until when a term lasts if nothing happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Until {
-    /// As long as its guards live; a question for the time left is answered with this.
+    /// As long as its guards live; `remaining` returns this duration.
     Kept(Duration),
     /// Up to this moment, then it is lost for this reason.
     Deadline(Instant, Loss),
@@ -66,7 +66,7 @@ enum End {
 }
 
 impl Term {
-    /// A term that has not begun: it lasts until somebody says until when.
+    /// A term that has not begun: it has no deadline until one is set.
     pub(crate) fn new(hold: Weak<Hold>) -> Arc<Self> {
         let state = State {
             until: Until::Kept(Duration::ZERO),
@@ -78,7 +78,7 @@ impl Term {
         Arc::new(Self { hold, state: Mutex::new(state), changed: OnceLock::new() })
     }
 
-    /// The term of whoever has the hold after this one: it lasts as long.
+    /// The term of the next local waiter that the hold is handed over to: it lasts as long.
     #[cfg(feature = "remote")]
     pub(crate) fn next(&self) -> Arc<Self> {
         let next = Self::new(self.hold.clone());
@@ -93,7 +93,7 @@ impl Term {
         next
     }
 
-    /// Binds the term to a session: it is lost when that is.
+    /// Binds the term to a session: it is lost when the session is.
     #[cfg(feature = "remote")]
     pub(crate) fn bind(&self, session: Arc<Session>) {
         self.judged().session = Some(session);
@@ -122,13 +122,13 @@ impl Term {
         if state.end.is_none() {
             state.until = until;
             drop(state);
-            // A sleeper that aims at a later deadline has to aim again.
+            // A listener that sleeps until a later deadline must set its timer again.
             self.announce();
         }
     }
 
-    /// Moves the deadline to `until` if that is later. For what never shortens a hold: its reply may be older than an
-    /// extension that the term knows of.
+    /// Moves the deadline to `until` if that is later. For requests that never shorten a hold: their reply may be older than
+    /// an extension that is already recorded.
     pub(crate) fn lasts_at_least(&self, until: Until) {
         let is_later = match (self.judged().until, until) {
             (Until::Deadline(before, _), Until::Deadline(after, _)) => after > before,
@@ -151,14 +151,14 @@ impl Term {
         }
     }
 
-    /// Notes that a caller has taken the grant, and tells why it is lost if it is already.
+    /// Records that a caller has claimed the grant, and returns the loss if there is one already.
     pub(crate) fn claim(&self, bounds: Bounds) -> Option<Loss> {
         let mut state = self.judged();
         state.claimed = Some(bounds);
         state.end.map(|end| if let End::Lost(loss) = end { loss } else { Loss::Gone })
     }
 
-    /// How long it may last by what the caller asked for that has taken the grant, if one has.
+    /// The bounds of the request that claimed the grant, if one has.
     #[cfg(feature = "remote")]
     pub(crate) fn claimed(&self) -> Option<Bounds> {
         self.judged().claimed
@@ -176,16 +176,16 @@ impl Term {
         self.announce();
     }
 
-    /// Ends the term because the lock is lost, and leaves it to the caller to [`announce`](Self::announce) it.
+    /// Ends the term because the lock is lost. The caller must [`announce`](Self::announce) it.
     ///
-    /// For callers that hold a mutex: waking runs foreign code, which may want that mutex.
+    /// For callers that hold a mutex: waking runs foreign code, which may lock that mutex.
     pub(crate) fn condemn(&self, loss: Loss) {
         self.end(End::Lost(loss));
     }
 
-    /// Wakes those who listen for the end.
+    /// Wakes the listeners for the end.
     pub(crate) fn announce(&self) {
-        // Whoever begins to listen later than this looks at the state later, too.
+        // A task that subscribes after this reads the state after this, too.
         if let Some(changed) = self.changed.get().filter(|_| !mutation!("loss-not-announced")) {
             changed.notify_waiters();
         }
@@ -209,7 +209,7 @@ impl Term {
         }
     }
 
-    /// How long the lock is held from now on if nothing happens; nothing once it has ended.
+    /// How long the lock is held from now on if nothing happens; zero once the term has ended.
     pub(crate) fn remaining(&self) -> Duration {
         let state = self.judged();
         let left = match (state.end, state.until) {
@@ -258,14 +258,14 @@ impl Term {
         }
     }
 
-    /// The state after the clock has been looked at: a passed deadline is a loss, whoever notices it first.
+    /// The state after a check of the clock: a passed deadline is a loss, whichever check finds it first.
     fn judged(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
             && env::now() >= at
             && !mutation!("passed-deadline-no-loss")
         {
-            // Nobody needs to be told: whoever listens sleeps until this very deadline.
+            // No wake-up is needed: every listener sleeps until this same deadline.
             state.end = Some(End::Lost(loss));
         }
         if let (None, Some(session)) = (state.end, state.session()) {

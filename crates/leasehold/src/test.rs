@@ -1,8 +1,8 @@
 //! A simulated server with faults on demand, to test code that uses locks.
 //!
-//! What a lock can do to your code in production, it can do here: be refused, be slow, answer too late, be lost in the middle
-//! of the work. Under tokio's paused clock such a test takes no time. That clock is for a [`Simulation`] and for the engine
-//! inside the process: a real server does not know of it.
+//! The faults of production can be simulated here: a request is refused, a server is slow, a reply arrives too late, a lock is
+//! lost during the work. Under tokio's paused clock such a test takes no time. That clock works with a [`Simulation`] and with
+//! the engine inside the process, not with a real server.
 //!
 //! ```
 //! use std::time::Duration;
@@ -31,7 +31,7 @@
 //! }
 //! ```
 //!
-//! Code that is tested on the engine inside the process (`memory:`) needs no handle; [`Embedded`] looks into that engine.
+//! Code that is tested on the engine inside the process (`memory:`) needs no handle; [`Embedded`] inspects that engine.
 
 pub use crate::engine::remote::sim::{Embedded, Simulation, Takeover};
 pub use crate::env::sim::{Host, Schedule, Task, Trace};

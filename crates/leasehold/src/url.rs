@@ -1,27 +1,27 @@
-//! What is wrong with a URL.
+//! Errors of URLs.
 
 use thiserror::Error;
 
 use crate::engine::schemes::usage;
 
-/// The URL is not one we know.
+/// The URL is not supported.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UrlError {
     /// There is no `scheme:` at the beginning.
     #[error("the URL has no scheme; known are {known}", known = usage())]
     NoScheme,
-    /// Nothing here speaks that scheme.
+    /// No engine of this build supports that scheme.
     #[error("the URL scheme `{0}:` is not known; known are {known}", known = usage())]
     UnknownScheme(String),
     /// A memory engine has a name, not a host or a path.
     #[error("a memory engine has no host and no path; known are {known}", known = usage())]
     MemoryPath,
-    /// The part behind `redis:` or `valkey:` is not what it should be.
+    /// The part after `redis:` or `valkey:` is malformed.
     #[cfg(feature = "redis")]
     #[error("the address of the Redis server cannot be read; known are {known}", known = usage())]
     BrokenRedis,
-    /// Behind the question mark stands a key that is not known there. Its value is not repeated.
+    /// A key after the question mark is unknown. Its value is not repeated.
     #[cfg(feature = "redis")]
     #[error("the URL says `{0}` behind its question mark, which is not known there; known are {known}", known = usage())]
     UnknownQuery(String),

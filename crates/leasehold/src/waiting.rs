@@ -1,21 +1,20 @@
-//! The one waiting loop: try, join the queue, try again, sleep, try again.
+//! The one waiting loop: try, join the wait queue, try again, sleep, try again.
 //!
-//! A wait has three states. *Trying*: one attempt is with the engine, and its undo exists before the request does; the loop
-//! goes on when the attempt is answered, or ends when the time is over. *Joining*: the attempt was told that the lock is busy;
-//! the waiter takes the last place in the queue of its name, and tries once more as soon as the engine can wake it, because
-//! what happened before was not announced to it. *Sleeping*: the waiter is woken when the lock may be free and it is at the
-//! front of its queue; when the lease that it saw is over; when its own time is over; when an outage begins or ends; and when
-//! the client shuts down.
+//! A wait has three states. *Trying*: the engine has one attempt, whose undo exists before the request is sent; the loop
+//! continues at the reply, or ends at the deadline. *Joining*: the reply was that the lock is busy; the waiter joins the end
+//! of the queue of its name, and retries once as soon as the engine can wake it, because it received no wake-ups before.
+//! *Sleeping*: the waiter is woken when the lock may be free and it is the front waiter of its queue; when the lease that it
+//! saw is over; at its own deadline; when an outage begins or ends; and when the client shuts down.
 //!
-//! A wake-up is only a hint. It may be late, doubled or missing: no waiter sleeps past the time that the engine told it or its
-//! own deadline, and the sweep of its engine wakes every waiter now and then.
+//! A wake-up guarantees nothing. It may be late, doubled or missing: no waiter sleeps past the retry time of the engine's reply
+//! or its own deadline, and the sweep of its engine wakes every waiter from time to time.
 //!
-//! Dropping the future ends the wait in every state: an attempt that is under way is undone, the place in the queue is given
-//! up, and a wake-up that was meant for this waiter goes to the next one. A grant ends it, too: the place is given up after
-//! the hold is in hand, so the next waiter is woken and sees how long that may take.
+//! Dropping the future ends the wait in every state: a pending attempt is rolled back, the waiter leaves the queue, and a
+//! wake-up that was meant for it goes to the next one. A grant ends it, too: the waiter leaves the queue after it has the
+//! hold, so the next waiter is woken and reads the time that the hold may last.
 //!
-//! An attempt that fails is an outage. The first attempt of a wait fails at once; a waiter that has seen the lock busy goes on
-//! trying with growing pauses until its time, or without one the client's limit for outages, is over.
+//! A failed attempt is an outage. The first attempt of a wait fails at once; a waiter that has seen the lock busy keeps
+//! retrying with growing pauses until its deadline, or without one until the client's limit for outages is over.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -37,7 +36,7 @@ use crate::race::{First, race};
 /// How long to wait for a lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Patience {
-    /// Try once and see.
+    /// Try once.
     OneTry,
     Limited(Duration),
     Unlimited,
@@ -53,24 +52,24 @@ impl Patience {
     }
 }
 
-/// A wait may be shorter than a round trip. Only an answer that takes longer than this is missing.
+/// A wait may be shorter than a round trip. Only a reply that takes longer than this counts as missing.
 const SLOW: Duration = Duration::from_millis(500);
 
-/// What somebody waits for.
+/// The goal of a wait: a hold, a set of holds or an open latch.
 pub(crate) trait Awaited: Sync {
     type Got: Send;
 
     fn shared(&self) -> &Shared;
 
-    /// Whose place in which line.
+    /// The owner that waits, and the target in whose queue.
     fn spot(&self) -> &Spot;
 
-    /// Whether it has a queue that everybody stands in.
+    /// Whether the engine keeps one queue for the waiters of all clients.
     fn queues(&self) -> bool {
         false
     }
 
-    /// Whether it can come from others of this client as they have it.
+    /// Whether another task of this client may hand over its hold.
     fn relays(&self) -> bool {
         false
     }
@@ -86,7 +85,7 @@ pub(crate) trait Awaited: Sync {
 pub(crate) struct Entering {
     pub(crate) hold: Arc<Hold>,
     entry: Entry,
-    /// The same by another owner, once the one above is not to be used again.
+    /// The same with another owner, once the owner above must not be used again.
     next: OnceLock<Box<Self>>,
 }
 
@@ -95,7 +94,7 @@ impl Entering {
         Self { hold, entry, next: OnceLock::new() }
     }
 
-    /// By the owner that is in use.
+    /// The entry whose owner is in use.
     fn newest(&self) -> &Self {
         let mut newest = self;
         while let Some(next) = newest.next.get() {
@@ -143,10 +142,10 @@ impl Awaited for Entering {
     }
 }
 
-/// Waits for anything, and leaves nothing behind when dropped.
+/// Waits for `awaited`, and leaves nothing behind when dropped.
 ///
-/// A waiter is as large as what it keeps while it sleeps. What is seldom there or soon over is in boxes; but not a try, which
-/// everybody makes: with a thousand of them under way, a box is one more place that is in no cache when the answer comes.
+/// The size of a waiter is the size of its state while it sleeps. Rare or short-lived parts are boxed. An attempt is not,
+/// since every waiter makes one: with a thousand of them pending, a box is one more cache miss at the reply.
 pub(crate) fn wait<'a, A: Awaited>(
     awaited: &'a A,
     patience: Patience,
@@ -162,26 +161,26 @@ pub(crate) fn wait<'a, A: Awaited>(
             let ticket = turn.as_ref().map(|turn| turn.ticket);
             let told = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
                 Ok(Tried::Granted(got)) => {
-                    // Whoever shuts down may have looked for guards before this one was there.
+                    // A shutdown may have checked for guards before this one existed.
                     awaited.shared().check_open()?;
                     return Ok(got);
                 }
                 Ok(Tried::Busy(busy)) => {
                     if let Err(over) = wait.busy(busy) {
                         if awaited.queues() {
-                            // Whoever was queued by its first try has a place to give up, too.
+                            // A waiter that its first attempt has queued must leave the queue, too.
                             let nobody = &mut Context::from_waker(Waker::noop());
                             drop(turn.unwrap_or_else(|| Turn::take(awaited, nobody).0));
                         }
-                        // What a client that shuts down takes back was not another holder's.
+                        // A grant that a shutdown has taken back is not contention.
                         awaited.shared().check_open()?;
                         return Err(over);
                     }
                     let is_anothers = |turn: &Turn<'_>| turn.spot.owner != awaited.spot().owner;
                     if awaited.queues() && (busy.position.is_none() || turn.as_ref().is_some_and(is_anothers))
                     {
-                        // It was not there when its turn came, and others have passed: the place is gone. Or it was the
-                        // place of the owner before.
+                        // It missed its turn, and later waiters have passed it: its position is gone. Or the position
+                        // was that of the previous owner.
                         turn = None;
                     }
                     busy
@@ -206,7 +205,7 @@ pub(crate) fn wait<'a, A: Awaited>(
             } else {
                 let longest = awaited.shared().engine.longest_sleep(place.spot, place.ticket);
                 let length = [told.retry_in, longest].into_iter().flatten().min();
-                // The hint is asked first: if it is there, nobody need look at the clock.
+                // The wake-up is polled first: if it is there, the clock is not read.
                 let awoken = rest.of(race(place.hint(next), wait.timer(length))).await;
                 wait.awake(&awoken)?;
             }
@@ -214,15 +213,15 @@ pub(crate) fn wait<'a, A: Awaited>(
     }
 }
 
-/// What a waiter does between two tries. Every way round its loop leads through here, so no defect elsewhere can make
-/// it spin: a waiter whose rests are over before they begin lets the other tasks of its thread run, too.
+/// The pause of a waiter between two tries. Every iteration of its loop passes through here, so no defect elsewhere can
+/// make it spin: a waiter whose pauses end at once still yields to the other tasks of its thread.
 #[derive(Default)]
 struct Rest {
-    /// How many rests in a row were over at once.
+    /// How many pauses in a row ended at once.
     restless: u8,
 }
 
-/// So many tries without a rest are ordinary: a hint that has come already, a look before the first sleep.
+/// So many tries without a pause are ordinary: a wake-up that has arrived already, a retry before the first sleep.
 const RESTLESS: u8 = 4;
 
 impl Rest {
@@ -246,7 +245,7 @@ impl Rest {
             if self.restless <= RESTLESS {
                 return Poll::Ready(output);
             }
-            // Once it is over, and not before: a place in line that was just taken is only good if it is polled at once.
+            // Only after the pause: a waiter that has just joined the queue must be polled at once.
             (has_rested, over) = (true, Some(output));
             context.waker().wake_by_ref();
             Poll::Pending
@@ -254,27 +253,27 @@ impl Rest {
     }
 }
 
-/// One waiter's clock and what it has seen.
+/// The times of one waiter, and the last replies it received.
 struct Wait<'a> {
     shared: &'a Shared,
     spot: &'a Spot,
-    /// When it began, unless it goes on until it has what it waits for.
+    /// When it began, unless it has no limit.
     start: Option<Instant>,
-    /// When to give up; the far future counts as never.
+    /// When to time out; the far future counts as never.
     deadline: Option<Instant>,
     one_try: bool,
-    /// Whether the engine has told us that the lock is busy.
+    /// Whether the engine has replied that the lock is busy.
     seen_busy: bool,
-    /// Who had it then.
+    /// The holder in that reply.
     holder: Option<OwnerId>,
-    /// Boxed because there seldom is one.
+    /// Boxed because it is rare.
     outage: Option<Box<Outage>>,
-    /// Where in the queue of a fair lock we stood when we last looked.
+    /// The last known position in the queue of a fair lock.
     position: Option<usize>,
     watcher: Option<&'a Watcher>,
 }
 
-/// A server that was there and is not.
+/// A server that replied before and does not now.
 struct Outage {
     since: Instant,
     pause: Duration,
@@ -295,7 +294,7 @@ impl<'a> Wait<'a> {
         Self { shared, spot, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
     }
 
-    /// Runs one try, but not past the deadline: a server that has not answered for a while by then is not there.
+    /// Runs one try, but not past the deadline: a server that has not replied for a while by then is unavailable.
     async fn bounded<T>(&self, work: impl Future<Output = T> + Unpin) -> Result<T, AcquireError> {
         let asked = self.deadline.map(|_| env::now());
         match race(work, env::sleep_until_or_forever(self.deadline)).await {
@@ -307,7 +306,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// The lock is somebody else's. Goes on unless the time is over.
+    /// Another owner holds the lock. Continues unless the deadline has passed.
     fn busy(&mut self, busy: Busy) -> Result<(), AcquireError> {
         self.outage = None;
         self.seen_busy = true;
@@ -316,7 +315,7 @@ impl<'a> Wait<'a> {
         if self.one_try || self.is_over() { Err(self.timed_out()) } else { Ok(()) }
     }
 
-    /// Tells whoever wants to know where in the queue we stand.
+    /// Reports a changed position in the queue to the watcher.
     fn tell(&mut self, position: Option<usize>) {
         let Some(position) = position.filter(|position| Some(*position) != self.position) else { return };
         let requeued = self.position.is_some_and(|before| before < position);
@@ -329,7 +328,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// There was no answer. Goes on, after the returned pause, only if this is an outage that began while we waited.
+    /// There was no reply. Continues, after the returned pause, only if this is an outage that began during the wait.
     fn failed(&mut self, failure: Failure) -> Result<Duration, AcquireError> {
         let now = env::now();
         let outage = self.outage.get_or_insert_with(|| Box::new(Outage { since: now, pause: FIRST_PAUSE }));
@@ -345,7 +344,7 @@ impl<'a> Wait<'a> {
         Ok(pause.min(limit))
     }
 
-    /// Waits until hints can come, so that nothing is missed between the next try and the sleep after it.
+    /// Waits until wake-ups can arrive, so that none is missed between the next try and the sleep after it.
     async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
         let closed = pin!(self.shared.closed());
         let over = race(closed, env::sleep_until_or_forever(self.deadline));
@@ -356,7 +355,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Goes on after a sleep that was ended by a hint or by the [`timer`](Self::timer), unless the time is over or the
+    /// Continues after a sleep that a wake-up or the [`timer`](Self::timer) has ended, unless the deadline has passed or the
     /// client closes.
     fn awake(&self, by: &First<(), ()>) -> Result<(), AcquireError> {
         match by {
@@ -366,7 +365,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Sleeps for `length` without standing in any line.
+    /// Sleeps for `length` without being queued.
     async fn pause(&self, length: Duration) -> Result<(), AcquireError> {
         match race(pin!(self.shared.closed()), self.timer(Some(length))).await {
             First::Left(()) => Err(Invalid::ShutDown.into()),
@@ -375,7 +374,7 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Rings after `length`, if there is one, or when the time is over.
+    /// Resolves after `length`, if there is one, or at the deadline.
     fn timer(&self, length: Option<Duration>) -> Sleep {
         match (length, self.deadline) {
             (Some(length), None) => env::sleep_for(length),
@@ -403,7 +402,7 @@ impl<'a> Wait<'a> {
     }
 }
 
-/// How long ago that was, if it was.
+/// The time since `at`; zero without one.
 fn since(at: Option<Instant>) -> Duration {
     at.map_or(Duration::ZERO, |at| env::now().saturating_duration_since(at))
 }
@@ -413,17 +412,17 @@ const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// … to here.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// What somebody in line does next.
+/// The next step of a queued waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Look once more before the first sleep.
+    /// Retry once before the first sleep.
     Look,
     Sleep,
-    /// The same in the very poll in which the place was taken: whoever hints knows already whom to wake.
+    /// Sleep in the same poll in which the waiter joined the queue: its waker is registered already.
     SleepAtOnce,
 }
 
-/// A place in the line, given up when dropped.
+/// A position in the wait queue, left when dropped.
 struct Turn<'a> {
     shared: &'a Shared,
     spot: &'a Spot,
@@ -431,14 +430,14 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Takes a place after a try that was told that the lock is busy.
+    /// Joins the queue after a try that found the lock busy.
     fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> (Self, Next) {
         let (shared, spot) = (awaited.shared(), awaited.spot());
         let (ticket, looks) = shared.engine.join(spot, awaited.relays(), context);
         (Self { shared, spot, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
     }
 
-    /// Resolves when it may be our turn, and when the client closes: then everybody in a line is hinted.
+    /// Resolves when it may be this waiter's turn, and when the client closes, which wakes all queued waiters.
     fn hint(&self, mut next: Next) -> impl Future<Output = ()> + Unpin {
         poll_fn(move |context| {
             let is_known = std::mem::replace(&mut next, Next::Sleep) == Next::SleepAtOnce;
@@ -448,7 +447,7 @@ impl<'a> Turn<'a> {
                 self.shared.engine.poll_hint(self.spot, self.ticket, context)
             };
             match polled {
-                // Whoever closed may have looked for us before we could be found.
+                // A shutdown may have woken the queue before this waiter was in it.
                 Poll::Pending if self.shared.check_open().is_err() => Poll::Ready(()),
                 polled => polled,
             }

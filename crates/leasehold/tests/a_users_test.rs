@@ -1,4 +1,4 @@
-//! How a service that uses locks is tested: its own code, a lock that misbehaves, and no time passing.
+//! How a service that uses locks is tested: its own code, a lock with faults, and a paused clock.
 
 #![expect(clippy::disallowed_methods, reason = "tests may use the clock and the tasks of their runtime")]
 
@@ -57,7 +57,7 @@ async fn an_outage_is_not_contention() {
     assert_eq!(issue_coupon(&client, &mut 5).await, Ok(4));
 }
 
-/// Loses the lock in the middle of the work, and tells what became of the work.
+/// Loses the lock in the middle of the work, and returns the result of the work.
 async fn lost<T>(lose: impl FnOnce(&Simulation) -> T) -> (Result<u32, AcquireError>, u32) {
     let (simulation, client) = start().await;
     let work = tokio::spawn(async move {

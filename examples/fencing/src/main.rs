@@ -1,4 +1,4 @@
-//! A holder is stopped past its lease and then writes: an update is lost. With a fencing token it is refused.
+//! A holder is stopped past its lease and then writes: an update is lost. With a fencing token the write is refused.
 //!
 //!     cargo run -p fencing
 //!     cargo run -p fencing -- redis://127.0.0.1
@@ -13,7 +13,7 @@ use std::time::Duration;
 use leasehold::{Client, FencedGuard};
 use rusqlite::{Connection, params};
 
-/// How long each holds the lock at most.
+/// How long each holder has the lock at most.
 const LEASE: Duration = Duration::from_millis(300);
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -30,10 +30,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Writes a balance in the name of a token; false if it was refused.
+/// Writes a balance with a token; false if it was refused.
 type Write = fn(&Connection, token: u64, balance: i64) -> rusqlite::Result<bool>;
 
-/// Ann deposits 100 and is stopped in the middle; Bob deposits 50 meanwhile. Returns what is in the account then.
+/// Ann deposits 100 and is stopped in the middle; Bob deposits 50 meanwhile. Returns the resulting balance.
 fn two_deposits(client: &Client, write: Write) -> Result<i64, Box<dyn Error>> {
     let database = Connection::open_in_memory()?;
     database.execute_batch(
@@ -46,7 +46,7 @@ fn two_deposits(client: &Client, write: Write) -> Result<i64, Box<dyn Error>> {
     let ann = take()?;
     let seen_by_ann = balance(&database)?;
     report("Ann", &ann, &format!("reads {seen_by_ann}"));
-    // Anything may stop a process here: a collector, a suspended machine, a debugger. It looked a moment ago.
+    // Anything may stop a process here: a garbage collector, a suspended machine, a debugger. The check was a moment ago.
     assert!(ann.is_held());
     std::thread::sleep(LEASE * 2);
 
@@ -73,12 +73,12 @@ fn deposit(
     Ok(())
 }
 
-/// As most programs write: whoever comes last wins.
+/// As most programs write: the last writer wins.
 fn write_anyway(database: &Connection, _token: u64, balance: i64) -> rusqlite::Result<bool> {
     database.execute("UPDATE account SET balance = ?1 WHERE id = 7", params![balance]).map(|rows| rows == 1)
 }
 
-/// The row remembers the greatest token, and lets no smaller one write.
+/// The row stores the greatest token, and refuses smaller ones.
 fn write_fenced(database: &Connection, token: u64, balance: i64) -> rusqlite::Result<bool> {
     let token = i64::try_from(token).expect("tokens count from one");
     let statement = "UPDATE account SET balance = ?1, fence = ?2 WHERE id = 7 AND fence <= ?2";

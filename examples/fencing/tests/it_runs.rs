@@ -1,4 +1,4 @@
-//! The example shows what it says.
+//! The example has the documented output.
 
 use std::process::Command;
 

@@ -17,7 +17,7 @@ pub(crate) enum Checkout {
 }
 
 impl Checkout {
-    /// A folder if there is one of this name, seen from where the command was called.
+    /// A folder if there is one of this name, relative to the directory where the command was called.
     ///
     /// # Errors
     ///
@@ -36,7 +36,7 @@ impl Checkout {
         }
     }
 
-    /// Looks for a revision, so that one which is not there is refused before anything is built.
+    /// Resolves a revision, so that an unknown one is refused before anything is built.
     ///
     /// # Errors
     ///
@@ -59,7 +59,7 @@ impl Checkout {
             Self::Folder(folder) => build(folder)?,
             Self::Revision(commit) => {
                 let remove = format!("git worktree remove --force {TREE}");
-                // One may be left of a run that was interrupted.
+                // One may be left over from an interrupted run.
                 command::works(&remove);
                 command::run(&format!("git worktree add --quiet --detach {TREE} {commit}"))?;
                 let built = build(Path::new(TREE));

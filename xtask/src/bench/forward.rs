@@ -2,9 +2,9 @@
 
 use super::plan::Options;
 
-/// What the harness parses as these very options. Words may have spaces in them.
+/// The words that the harness parses as these options. Words may contain spaces.
 pub(crate) fn words(options: &Options) -> Vec<String> {
-    // Taken apart whole, so that an option that is not passed on does not compile.
+    // Destructured as a whole, so that an option that is not passed on does not compile.
     let Options { quick, only, contenders, rounds, turns, seconds, warm_up, out, rust, old, drivers } =
         options;
     let given = |name: &str, value: Option<String>| value.map(|value| format!("--{name}={value}"));

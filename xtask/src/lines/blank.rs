@@ -1,7 +1,7 @@
 //! Rust without its comments.
 
-/// The text with spaces instead of comments, and quotation marks instead of what stands in literals, line by line: what is
-/// left has code on the lines that had, and no bracket that is not code.
+/// The text with spaces instead of comments, and quotation marks instead of the contents of literals, line by line: the
+/// result has code on the same lines as before, and brackets only in code.
 pub(super) fn blank_comments(text: &str) -> String {
     let mut left = Vec::new();
     let text: Vec<char> = text.chars().collect();
@@ -26,7 +26,7 @@ enum Kind {
     Comment,
 }
 
-/// Where the comment, the literal, the name or the single sign ends that begins here, and which of them it is.
+/// The end and the kind of the comment, literal, name or single character that begins here.
 fn part(text: &[char], at: usize) -> (usize, Kind) {
     let rest = &text[at..];
     let until = |length: Option<usize>| length.map_or(text.len(), |length| at + length);
@@ -55,7 +55,7 @@ fn is_of_name(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// The length of a block comment, which may have others in it.
+/// The length of a block comment, which may contain others.
 fn block(text: &[char]) -> Option<usize> {
     let (mut depth, mut at) = (0, 0);
     loop {
@@ -82,7 +82,7 @@ fn string(text: &[char]) -> Option<usize> {
     }
 }
 
-/// The length of what follows the `r` of a raw string; nothing if it is none.
+/// The length of the rest of a raw string after its `r`; nothing if it is none.
 fn raw_string(text: &[char]) -> Option<usize> {
     let hashes = text.iter().position(|letter| *letter != '#')?;
     if text[hashes] != '"' {

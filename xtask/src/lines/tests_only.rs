@@ -1,4 +1,4 @@
-//! Rust without what is only compiled for tests.
+//! Rust without the items that are only compiled for tests.
 
 /// The text with spaces instead of items under `#[cfg(test)]`, or under `#[cfg(all(test, …))]`; and the names of the modules
 /// among them that are files of their own. Takes text without comments.
@@ -57,7 +57,7 @@ fn item(text: &str) -> usize {
             ';' => return at + 1,
             '{' => {
                 let end = at + group(&text[at..]);
-                // A list of imports has its end behind the brackets.
+                // A list of imports ends after the brackets.
                 return end + usize::from(text[end..].starts_with(';'));
             }
             '(' | '[' => at += group(&text[at..]),

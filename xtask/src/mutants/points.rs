@@ -1,6 +1,6 @@
 //! Mutations that are marked in the code: `mutation!("lost-undo")`.
 //!
-//! The tests are built once with all of them. The environment says which one a run makes.
+//! The tests are built once with all of them. The environment selects the one for a run.
 
 use std::{
     collections::BTreeSet,
@@ -12,13 +12,13 @@ use std::{
 use super::{Ended, LIMIT, ended, start};
 use crate::command;
 
-/// Where they are built.
+/// Where the tests are built.
 const TARGET: &str = "target/mutations";
 const BUILD: &str =
     "cargo test -p leasehold -p leasehold-testkit --all-features --target-dir target/mutations";
 const SOURCES: &str = "crates/leasehold/src";
 
-/// Those of the gate.
+/// The mutations of the gate.
 const GATE: [&str; 6] = [
     "lost-undo",
     "lost-wake-up",
@@ -28,19 +28,20 @@ const GATE: [&str; 6] = [
     "bad-member-fails-batch",
 ];
 
-/// What looks for a mistake, one after the other until one has found it: the random search, the unit tests, and the tests of
-/// the whole client on the simulated server, which take long to build and are for those that are not in the gate.
+/// The tests that search for an error, one after the other until one finds it: the random search, the unit tests, and the
+/// tests of the whole client on the simulated server, which take long to build and are for the mutations outside of the
+/// gate.
 const FINDERS: [&str; 3] = [
     "--release --test simulated_search -- no_seed_finds_anything --nocapture",
     "--release --lib -- --skip engine::model --skip engine::redis",
     "--test suite -- sim:: --skip cancellation",
 ];
 
-/// Builds once, then makes each mutation in turn, and says what has found it and after how long.
+/// Builds once, then makes each mutation in turn, and prints which tests found it and after how long.
 ///
 /// # Errors
 ///
-/// When one is not found, when there is none of that name, or when the tests do not build.
+/// When a mutation is not found, when there is none of that name, or when the tests do not build.
 pub(super) fn run(filters: &[String], all: bool) -> Result<(), String> {
     let marked = marked()?;
     let is_chosen = |name: &String| match filters {
@@ -57,7 +58,7 @@ pub(super) fn run(filters: &[String], all: bool) -> Result<(), String> {
     fs::create_dir_all(TARGET).map_err(|error| format!("{TARGET}: {error}"))?;
     println!("building with {} mutations …", chosen.len());
     let is_gate = chosen.iter().all(|name| GATE.contains(&name.as_str()));
-    // Apart, so that no build is taken for a test that hangs.
+    // Separately, so that no build is taken for a test that hangs.
     let builds = ["--release --lib --test simulated_search --no-run", "--test suite --no-run"];
     for build in &builds[..if is_gate { 1 } else { 2 }] {
         if let Some(why) = found("none", build, Duration::MAX)? {
@@ -102,7 +103,7 @@ fn marked() -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// What a run of some tests with a mutation has found, if anything.
+/// The finding of some tests with a mutation, if any.
 fn found(mutation: &str, tests: &str, limit: Duration) -> Result<Option<String>, String> {
     let file = format!("{TARGET}/{mutation}.txt");
     let mut cargo = command::parse(&format!("{BUILD} {tests}"));

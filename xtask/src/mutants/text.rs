@@ -1,7 +1,7 @@
-//! Mutations of texts: what stands on a server, and the scripts that change it.
+//! Mutations of texts: the keys on a server, and the scripts that change them.
 //!
-//! Every mutation of `xtask/mutants.txt` is made alone in a copy of the tree, and the tests that should notice it are run
-//! there. The tree itself is never changed.
+//! Every mutation of `xtask/mutants.txt` is made alone in a copy of the tree, and the tests that should detect it run there.
+//! The tree itself is never changed.
 
 use std::{
     fs,
@@ -15,14 +15,14 @@ use crate::{command, step::Steps};
 const LIST: &str = "xtask/mutants.txt";
 /// The copy, with a target directory of its own.
 const COPY: &str = "target/mutants";
-/// One way to break the library, and the tests that should notice it.
+/// One way to break the library, and the tests that should detect it.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Mutation {
     name: String,
     file: String,
     from: String,
     to: String,
-    /// What follows `cargo test --all-features`.
+    /// The arguments after `cargo test --all-features`.
     test: String,
 }
 
@@ -30,7 +30,7 @@ struct Mutation {
 ///
 /// # Errors
 ///
-/// When a mutant survives its tests, does not build, or cannot be made because its text is not there any more.
+/// When a mutant survives its tests, does not build, or cannot be made because its text no longer exists.
 pub(super) fn run(filters: &[String]) -> Result<(), String> {
     let list = fs::read_to_string(LIST).map_err(|error| format!("{LIST}: {error}"))?;
     let mut mutations = parse(&list)?;
@@ -38,7 +38,7 @@ pub(super) fn run(filters: &[String]) -> Result<(), String> {
         let is_in = |text: &str| filters.iter().any(|filter| text.contains(filter.as_str()));
         mutations.retain(|mutation| is_in(&mutation.name) || is_in(&mutation.file));
     }
-    // Before anything is built: a list that does not fit is mended first.
+    // Before anything is built: an outdated list is fixed first.
     let stale: Vec<_> = mutations.iter().filter_map(|mutation| mutation.apply().err()).collect();
     if !stale.is_empty() {
         return Err(stale.join("\n"));
@@ -75,7 +75,7 @@ impl Mutation {
     }
 }
 
-/// Whether these tests pass in the copy within their time.
+/// Whether these tests pass in the copy within the time limit.
 fn passes(test: &str) -> Result<bool, String> {
     let (build, filter) = test.split_once(" -- ").unwrap_or((test, ""));
     let cargo = |words: &str, limit| {
@@ -89,7 +89,7 @@ fn passes(test: &str) -> Result<bool, String> {
     Ok(cargo(&format!("{build} -- {filter}"), LIMIT)? == Ended::Well)
 }
 
-/// Brings the copy in step with the tree. What has not changed is not touched, so that it is not built anew.
+/// Synchronises the copy with the tree. Unchanged files are not touched, so that they are not rebuilt.
 fn copy_tree() -> Result<(), String> {
     let copy = |file: &str| -> std::io::Result<()> {
         let to = Path::new(COPY).join(file);
@@ -109,7 +109,7 @@ fn copy_tree() -> Result<(), String> {
     for file in files.iter().filter(|file| Path::new(file).is_file()) {
         copy(file).map_err(|error| format!("{file} cannot be copied: {error}"))?;
     }
-    // The tests look for the servers and the Java side there.
+    // The tests expect the servers and the Java side there.
     let root = std::env::current_dir().map_err(|error| format!("no current directory: {error}"))?;
     for name in ["tools", "interop"] {
         let link = PathBuf::from(COPY).join("target").join(name);

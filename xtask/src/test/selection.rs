@@ -1,16 +1,16 @@
 //! Which tests run: all of them, those that need no server, or those about one engine.
 //!
-//! All are selected from the same builds, so that one selection after the other builds nothing anew.
+//! All are selected from the same builds, so that another selection needs no new build.
 
 use crate::{setup::Tool, tools};
 
-/// A part of the tests, and what it needs.
+/// A part of the tests, and its requirements.
 #[derive(Clone)]
 pub(super) struct Selection {
     pub(super) tools: &'static [Tool],
     /// Whether Redisson runs beside the library.
     pub(super) redisson: bool,
-    /// Names and command lines. They come first and apart, so that the time of a suite is the time of its tests.
+    /// Names and command lines. They run first and separately, so that the time of a suite is the time of its tests.
     pub(super) builds: &'static [(&'static str, &'static str)],
     pub(super) suites: &'static [Suite],
     /// Whether a million steps of simulated rounds are played: about a minute, besides a build of its own.
@@ -21,11 +21,11 @@ pub(super) struct Selection {
 #[derive(Clone, Copy)]
 pub(super) struct Suite {
     pub(super) name: &'static str,
-    /// Which packages and targets.
+    /// The packages and targets.
     targets: &'static str,
-    /// Only tests whose path has this in it.
+    /// Only tests whose path contains this.
     only: &'static str,
-    /// No tests whose path has one of these in it.
+    /// No tests whose path contains one of these.
     skip: &'static [&'static str],
 }
 
@@ -83,7 +83,7 @@ const UNIT_WITH_SERVER: &[&str] = &[
 const SIMULATED: Suite =
     Suite { name: "simulated server", only: "sim::", skip: &["conformance::"], ..CONFORMANCE };
 
-/// What needs no server and no other program.
+/// The tests that need no server and no other program.
 pub(super) const FAST: Selection = Selection {
     tools: &[],
     redisson: false,
@@ -146,7 +146,7 @@ const ENGINES: &[Engine] = &[
     },
 ];
 
-/// What the engines on servers have in common.
+/// The common part of the engines on servers.
 const ON_SERVERS: Selection = Selection {
     tools: &[],
     redisson: false,
@@ -159,7 +159,7 @@ const ON_SERVERS: Selection = Selection {
 };
 
 impl Suite {
-    /// Its command line; `filter` is instead of what the suite chooses by itself.
+    /// Its command line; `filter` replaces the suite's own choice.
     pub(super) fn line(&self, filter: Option<&str>) -> String {
         let mut words = vec![filter.unwrap_or(self.only)];
         words.extend(self.skip.iter().flat_map(|skip| ["--skip", skip]));
@@ -170,7 +170,7 @@ impl Suite {
 }
 
 impl Engine {
-    /// The one of this name.
+    /// The engine of this name.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ mod tests {
         assert!(memory[1].ends_with(" --test suite --no-fail-fast -- conformance::memory::"), "{memory:?}");
     }
 
-    /// A skipped test that has another name by now would run, and find no server where there is none.
+    /// A skipped test that was renamed would run, and fail without a server.
     #[test]
     fn what_is_skipped_is_there() {
         let calls = include_str!("../../../crates/leasehold/src/engine/redis/mod.rs");

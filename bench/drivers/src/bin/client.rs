@@ -1,9 +1,10 @@
-//! The baseline without lock logic on the same runtime: the Redis client crate as it comes, with two connections that
-//! take turns, and the very commands that the library sends.
+//! The baseline without lock logic on the same runtime: the plain Redis client crate, with two connections that take turns,
+//! and the same commands that the library sends.
 //!
 //! For the hand-over between processes it takes the same steps as the library, written by hand for one task: try,
 //! subscribe, try again, wait for a message, try again. Then one connection is for commands and one for messages.
-//! With `sockets=apart` they live on a thread of their own, as the library's do: what is left is what the library adds.
+//! With `sockets=apart` they are on a thread of their own, as the library's are: the remaining difference is the library's
+//! cost.
 
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ struct Baseline {
     setnx: bool,
     acquire: String,
     release: String,
-    /// Where messages come from, where there is contention; and the channel that is subscribed.
+    /// The source of messages, where there is contention; and the channel that is subscribed.
     messages: Option<Mutex<Messages>>,
 }
 
@@ -107,7 +108,7 @@ impl Contender for Baseline {
     async fn release(&self, mut held: Held) -> Result<(), Error> {
         let command = self.release_command(&held);
         match held.connection.send_packed_command(&command).await? {
-            // Freed; one less for each who listened.
+            // Freed; one less for each subscriber.
             Value::Int(..=-2) => Ok(()),
             other => Err(format!("{other:?} is not an answer to a release").into()),
         }

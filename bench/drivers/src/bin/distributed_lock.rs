@@ -1,7 +1,7 @@
-//! distributed-lock-redis, with one server and what its builder sets: a lease of 30 s, renewed every 10 s.
+//! distributed-lock-redis, with one server and the defaults of its builder: a lease of 30 s, renewed every 10 s.
 //!
-//! A run with another lease scales the other times with it, as they stand to each other by default. Each acquire makes
-//! a lock of its own, because a lock has one id, and two tasks with one id would not exclude each other.
+//! A run with another lease scales the other times with it, in the proportions of the defaults. Each acquire makes a lock of
+//! its own, because a lock has one id, and two tasks with one id would not exclude each other.
 
 use std::process::ExitCode;
 

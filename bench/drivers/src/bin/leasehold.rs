@@ -1,7 +1,7 @@
 //! Leasehold itself: `layout=hash` is `client.lock`, `layout=setnx` is `client.setnx_lock`.
 //!
-//! No setting is touched but the watchdog time, which the run about renewals sets for all contenders alike. A handle
-//! is made for every acquire, as a program does that learns the name with the request.
+//! All settings are the defaults but the watchdog time, which the run about renewals sets for all contenders alike. A handle
+//! is made for every acquire, as in a program that gets the name with the request.
 
 use std::process::ExitCode;
 

@@ -1,6 +1,6 @@
-//! `GET_LOCK` of `MariaDB`, as in the named lock of many tutorials: the lock belongs to a session, so every task that
-//! waits has a connection of its own. Statements are sent as text, which is one request each; a statement that is
-//! prepared first is two for whoever needs it once.
+//! `GET_LOCK` of `MariaDB`, as in the named lock of many tutorials: the lock belongs to a session, so every task that waits
+//! has a connection of its own. Statements are sent as text, which is one request each; a prepared statement that is used
+//! once is two.
 
 use std::process::ExitCode;
 
@@ -40,7 +40,7 @@ impl Contender for MariaDb {
 
 async fn connect(args: &Args) -> Result<MariaDb, Error> {
     let tasks: usize = args.number("tasks")?;
-    // A pool of exactly as many sessions as there are tasks. That one is not reset for the next task saves a request.
+    // A pool of exactly as many sessions as there are tasks. Skipping the reset for the next task saves a request.
     let constraints = PoolConstraints::new(tasks, tasks).ok_or("a pool needs connections")?;
     let options = mysql_async::OptsBuilder::from_opts(Opts::from_url(args.need("url")?)?)
         .pool_opts(PoolOpts::default().with_constraints(constraints).with_reset_connection(false));

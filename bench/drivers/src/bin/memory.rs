@@ -51,7 +51,7 @@ impl Contender for Memory {
             Held::Leasehold(guard) => drop(guard.release().await?),
             Held::Tokio(guard) => drop(guard),
         }
-        // Neither of them ever waits for a server, so nothing else would let the other tasks run.
+        // Neither of them ever waits for a server, so nothing else would allow the other tasks to run.
         tokio::task::consume_budget().await;
         Ok(())
     }

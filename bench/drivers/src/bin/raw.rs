@@ -1,8 +1,8 @@
 //! The limit: one thread that sends the library's commands on pipelined sockets and does nothing else.
 //!
-//! Each task is a counter: when the answer to its acquire comes, its release is sent, and so on. All answers that
-//! have come are worked off before anything is written, so that one system call carries many commands. With more than
-//! one task there are two sockets by turns: while the server works on the one, this works on the other.
+//! Each task is a counter: when the reply to its acquire arrives, its release is sent, and so on. All replies that have
+//! arrived are processed before anything is written, so that one system call carries many commands. With more than one task
+//! there are two sockets by turns: while the server works on one, this works on the other.
 
 use std::fmt::Write as _;
 use std::io::{Read as _, Write as _};
@@ -40,7 +40,7 @@ fn run() -> Result<(), Error> {
     Conversation::end(&outcome)
 }
 
-/// One task: what it sends next, and what is counted of it.
+/// One task: its next command, and its counts.
 struct Task {
     number: usize,
     name: String,
@@ -51,7 +51,7 @@ struct Task {
     pairs: u64,
 }
 
-/// One connection with its tasks, and the order in which they wait for answers.
+/// One connection with its tasks, in the order in which they wait for replies.
 struct Socket {
     stream: TcpStream,
     tasks: Vec<Task>,
@@ -104,7 +104,7 @@ impl Socket {
     fn load(&mut self, script: &str) -> Result<String, Error> {
         command(&mut self.out, &["SCRIPT", "LOAD", script]);
         self.flush()?;
-        // `$40`, the hash, each with the end of a line.
+        // `$40`, the hash, each with a line break.
         while self.received.len() < 47 {
             self.receive()?;
         }
@@ -128,7 +128,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Writes down what a task sends next.
+    /// Appends the next command of a task.
     fn push(&mut self, index: usize) {
         let task = &mut self.tasks[index];
         let mut owner = String::with_capacity(64);
@@ -153,13 +153,13 @@ impl Socket {
         self.waiting.push_back(index);
     }
 
-    /// Waits for answers, and has every task that has one go on, unless it is through and the time is over.
+    /// Waits for replies, and makes every task that has one continue, unless it is done and the time is over.
     fn answer(&mut self, latency: &Recorder, over: bool) -> Result<(), Error> {
         self.receive()?;
         let mut at = 0;
-        // Every answer here is one line.
+        // Every reply here is one line.
         while let Some(length) = self.received[at..].iter().position(|byte| *byte == b'\n') {
-            // Taken; or freed, and nobody listened.
+            // Acquired; or freed, without a subscriber.
             let good: [&[u8]; 2] = [if self.setnx { b"+OK" } else { b":1" }, b":-2"];
             let line = &self.received[at..=at + length];
             if !good.iter().any(|start| line.starts_with(start)) {

@@ -1,4 +1,4 @@
-//! Who is measured, how its driver is started, and what it cannot do.
+//! The contenders, how their drivers are started, and what they do not support.
 
 use super::scenarios::{Job, Scenario};
 
@@ -8,23 +8,23 @@ pub(crate) struct Contender {
     pub(crate) id: &'static str,
     pub(crate) family: Family,
     pub(crate) program: Program,
-    /// What its driver is told besides the job.
+    /// The arguments of its driver besides the job.
     pub(crate) words: &'static [&'static str],
     /// How its keys begin.
     pub(crate) key_prefix: &'static str,
-    /// Where its waiters listen, by what comes before the name in braces; nothing if they look or are told by others.
+    /// The channel of its waiters, by the part before the name in braces; nothing if they poll or are woken in another way.
     pub(crate) channel: Option<&'static str>,
     /// Plain commands that its client sends, and which share of their calls is not from its scripts; see `info.rs`.
     pub(crate) plain: &'static [(&'static str, f64)],
-    /// What it is measured by turns with, where the scenario has it.
+    /// The baselines that take turns with it, where the scenario has them.
     pub(crate) baselines: &'static [&'static str],
-    /// Why it does not keep a lock alive, if it does not.
+    /// Why it does not renew a lock, if it does not.
     keeps_none: Option<&'static str>,
     /// Why it does not wait for a lock, if it does not.
     waits_not: Option<&'static str>,
 }
 
-/// Who is compared with whom.
+/// The groups that are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Family {
     /// No lock logic.
@@ -39,7 +39,7 @@ pub(crate) enum Family {
     Memory,
 }
 
-/// What is started.
+/// The program that is started.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Program {
     Rust(&'static str),
@@ -132,7 +132,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         family: Family::Hash,
         program: Program::Java,
         words: &["contender=redisson"],
-        // For each release, one in the script and one that is sent behind it.
+        // For each release, one in the script and one that is sent after it.
         plain: &[("del", 0.5)],
         channel: Some("redisson_lock__channel:"),
         ..USUAL
@@ -203,7 +203,7 @@ pub(crate) const CONTENDERS: &[Contender] = &[
 ];
 
 impl Contender {
-    /// Why it cannot do what a scenario asks for, if it cannot.
+    /// Why it does not support a scenario, if it does not.
     pub(crate) fn cannot(&self, scenario: &Scenario) -> Option<&'static str> {
         match scenario.job {
             Job::Hold { .. } => self.keeps_none,

@@ -1,6 +1,6 @@
-//! What the command line asks for: which contenders do what, how long and how often.
+//! The plan of a run: which contenders do what, how long and how often.
 //!
-//! `cargo xtask bench` compiles this module, too, to refuse what it does not know before anything is built.
+//! `cargo xtask bench` compiles this module, too, to refuse unknown names before anything is built.
 
 mod contenders;
 mod options;
@@ -15,7 +15,7 @@ use self::scenarios::scenarios;
 /// How the ids of the library's own contenders begin.
 const OURS: &str = "leasehold";
 
-/// What runs before the next thing begins: a contender alone, or one and its baselines by turns.
+/// One unit of work: a contender alone, or one and its baselines by turns.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
     pub(crate) scenario: Scenario,
@@ -24,12 +24,12 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// Whether there is something to take turns with.
+    /// Whether there are baselines to take turns with.
     pub(crate) fn is_by_turns(&self) -> bool {
         self.contenders.len() > 1
     }
 
-    /// Who runs in a turn, in this order: the other way round every other time, so that no contender is always first.
+    /// The contenders of a turn, in order: reversed every other time, so that no contender is always first.
     pub(crate) fn turn(&self, turn: usize) -> Vec<&'static Contender> {
         let mut contenders = self.contenders.clone();
         if turn % 2 == 1 {
@@ -39,11 +39,11 @@ impl Step {
     }
 }
 
-/// What runs in each round, in this order.
+/// The steps of each round, in order.
 ///
 /// # Errors
 ///
-/// When there is no scenario or no contender of a name that is asked for.
+/// When a requested scenario or contender does not exist.
 pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, String> {
     let Options { only, contenders, .. } = options;
     let scenarios = scenarios();
@@ -74,11 +74,11 @@ pub(crate) fn plan(options: &Options) -> Result<Vec<Step>, String> {
     Ok(plan)
 }
 
-/// What an older library is compared in: one contender a step.
+/// The steps in which an older library is compared: one contender a step.
 ///
 /// # Errors
 ///
-/// When a scenario or a contender is asked for that is not there, or not for that.
+/// When a requested scenario or contender does not exist, or is not for this comparison.
 pub(crate) fn against(options: &Options) -> Result<Vec<Step>, String> {
     let Options { only, contenders, .. } = options;
     let plan = plan(options)?;

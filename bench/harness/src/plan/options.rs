@@ -41,7 +41,7 @@ pub(crate) struct Options {
     pub(crate) drivers: PathBuf,
 }
 
-/// A length that a run can have.
+/// A valid duration of a run.
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse() {
         Ok(seconds @ 0.0..=3600.0) => Ok(seconds),
@@ -54,7 +54,7 @@ impl Options {
         self.rounds.unwrap_or(if self.quick { 1 } else { 3 })
     }
 
-    /// How long a run is that has a time.
+    /// The duration of a run with a time limit.
     pub(crate) fn run(&self) -> Duration {
         Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.6 } else { 3.0 }))
     }
@@ -69,22 +69,22 @@ impl Options {
         self.turns.map_or(if self.quick { 5 } else { 3 }, usize::from)
     }
 
-    /// How many turns an old and a new one have.
+    /// How many turns the old and the new library have.
     pub(crate) fn turns_against(&self) -> usize {
         self.turns.map_or(if self.quick { 3 } else { 9 }, usize::from)
     }
 
-    /// How long a run is where there are turns: short, so that a machine that becomes slower does so for both.
+    /// The duration of a run by turns: short, so that a machine that becomes slower does so for both.
     pub(crate) fn slice(&self) -> Duration {
         self.run().min(Duration::from_secs(1))
     }
 
-    /// How long a driver warms up there.
+    /// How long a driver warms up for such a run.
     pub(crate) fn slice_warm_up(&self) -> Duration {
         self.warm_up().min(Duration::from_millis(500))
     }
 
-    /// How long the waiters that are left when the time is over may take until each has had its last turn.
+    /// How long the remaining waiters may take after the time is over until each has had its last turn.
     pub(crate) fn last_turns(&self) -> Duration {
         Duration::from_secs(if self.quick { 6 } else { 15 })
     }

@@ -1,10 +1,10 @@
-//! What is measured.
+//! The scenarios that are measured.
 
 use std::time::Duration;
 
 use super::contenders::{Contender, Family};
 
-/// One line of work for all contenders.
+/// One scenario for all contenders.
 #[derive(Debug, Clone)]
 pub(crate) struct Scenario {
     /// Its letter and number, and its size where it has several.
@@ -17,16 +17,16 @@ pub(crate) struct Scenario {
     growth: bool,
 }
 
-/// What the drivers do.
+/// The job of the drivers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Job {
     /// Each task has a name of its own.
     Pairs { tasks: usize },
-    /// All want the same names.
+    /// All tasks contend for the same names.
     Contend(Contention),
     /// Many locks are held and renewed.
     Hold { count: usize },
-    /// Many wait, all are released at once.
+    /// Many tasks wait, all locks are released at once.
     Wake { count: usize },
 }
 
@@ -77,7 +77,7 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     let zipf =
         Contention { processes: 4, tasks: 64, names: 1000, work: Duration::from_millis(1), ..contended };
     all.push(one("C3", "1 000 names by Zipf, 4 processes × 64 tasks, 1 ms of work", Job::Contend(zipf)));
-    // Each rests long enough that the other gets the lock, and holds it so much longer that the other sleeps by then.
+    // Each rests long enough that the other gets the lock, and holds it so long that the other sleeps by then.
     let (work, pause) = (Duration::from_millis(4), Duration::from_millis(1));
     let pair = Contention { processes: 2, tasks: 1, work, pause, ..contended };
     all.push(one("H", "release in one process to grant in another", Job::Contend(pair)));
@@ -97,13 +97,13 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
 }
 
 impl Scenario {
-    /// Whether somebody who asks for `name` means this one.
+    /// Whether `name` selects this one.
     pub(crate) fn is(&self, name: &str) -> bool {
         self.id.eq_ignore_ascii_case(name) || self.group.eq_ignore_ascii_case(name)
     }
 
-    /// Whether an older library is compared in this one. The others are judged by their targets: what they are about is
-    /// not how fast something is, or takes too long to be done nine times.
+    /// Whether an older library is compared in this one. The others are judged by their targets: they are not about speed,
+    /// or take too long to be repeated nine times.
     pub(crate) fn is_for_old_and_new(&self) -> bool {
         match self.group {
             "U2" => ["U2-128", "U2-1024"].contains(&self.id.as_str()),
@@ -111,7 +111,7 @@ impl Scenario {
         }
     }
 
-    /// Whether a contender is asked at all. One that is asked and cannot is shown with the reason.
+    /// Whether a contender takes part at all. One that takes part and is not able to is shown with the reason.
     pub(crate) fn is_for(&self, contender: &Contender) -> bool {
         let ours = contender.id.starts_with("leasehold");
         match (self.group, contender.family) {
@@ -122,7 +122,7 @@ impl Scenario {
             }
             (_, Family::Database) => false,
             ("H", Family::Baseline) => true,
-            // What a thread of its own costs shows where a thread has to be woken.
+            // The cost of a separate thread shows where a thread has to be woken.
             (_, Family::Baseline) => {
                 matches!(self.group, "U1" | "U2") && !contender.id.starts_with("client-apart")
             }

@@ -18,7 +18,7 @@ use crate::url::Url;
 
 /// Child processes that run one phase together.
 ///
-/// Each is told to start when all are ready. When the parent fails, those that are left are killed.
+/// The parent starts all of them once all are ready. When the parent fails, the remaining children are killed.
 #[derive(Debug)]
 pub struct Children<'a> {
     /// The `leasehold` program.
@@ -31,18 +31,18 @@ pub struct Children<'a> {
     pub seats: u32,
     /// The engine that keeps the lock.
     pub url: &'a Url,
-    /// What the users want to join.
+    /// The gathering that the users join.
     pub gathering: &'a Gathering,
     /// With the lock, or without.
     pub phase: Phase,
 }
 
 impl Children<'_> {
-    /// Runs the phase, and adds up what the children counted.
+    /// Runs the phase, and adds up the counts of the children.
     ///
     /// # Errors
     ///
-    /// When a child could not be started, failed, or said something else than its count.
+    /// When a child could not be started, failed, or wrote something else than its count.
     ///
     /// # Cancel safety
     ///
@@ -77,7 +77,7 @@ impl Children<'_> {
             .args(["--seats", &self.seats.to_string()])
             .args(["--phase", self.phase.option()])
             .args(["--gathering", self.gathering.lock()])
-            // Not as an argument: the list of processes shows those to everybody, password included.
+            // Not as an argument: the process list shows arguments to every user, password included.
             .env(Url::VARIABLE, self.url.secret())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -126,7 +126,7 @@ impl Worker {
         Ok(tally)
     }
 
-    /// The next line that the child says.
+    /// The next line that the child writes.
     async fn line(&mut self) -> Result<String, Error> {
         let number = self.number;
         if let Some(line) = self.stdout.next_line().await.map_err(|source| Error::Child { number, source })? {

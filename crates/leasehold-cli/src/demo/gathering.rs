@@ -1,4 +1,4 @@
-//! What the users want to join.
+//! The gathering that the users join.
 
 /// The name of one gathering: every phase of every run has its own, so that no two disturb each other.
 #[derive(Debug, Clone)]

@@ -23,14 +23,14 @@ use crate::error::Error;
 use crate::options::DemoOptions;
 use crate::output;
 
-/// Runs both phases and prints how they went.
+/// Runs both phases and prints their results.
 ///
 /// # Errors
 ///
-/// When the engine or a child process failed, and when the lock did not let in exactly as many as it should have.
+/// When the engine or a child process failed, and when the lock did not admit exactly as many users as it should have.
 pub async fn run(options: &DemoOptions) -> Result<(), Error> {
     let url = &options.engine.url;
-    // Also where child processes do the work: what is wrong with the URL is said once, not by each of them.
+    // Also where child processes do the work: an error in the URL is reported once, not by each of them.
     let client = Client::connect(url.secret()).await?;
     if options.processes > 1 && url.is_memory() {
         return Err(Error::MemoryIsNotShared { processes: options.processes });

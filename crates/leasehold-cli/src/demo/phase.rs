@@ -16,21 +16,21 @@ use super::progress::Progress;
 use super::seats::Seats;
 use crate::error::Error;
 
-/// How long a user hesitates between reading the count and writing it. Without the lock this makes overbooking
-/// certain, because meanwhile the other users read the same count.
+/// How long a user pauses between reading the count and writing it. Without the lock this makes overbooking certain, because
+/// meanwhile the other users read the same count.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// One of the two halves of the demo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Phase {
-    /// Everybody for themselves.
+    /// All users at once, without the lock.
     Unlocked,
-    /// One after the other.
+    /// One user at a time, under the lock.
     Locked,
 }
 
 impl Phase {
-    /// What the phase is called where people read it.
+    /// The name of the phase in human-readable output.
     #[must_use]
     pub fn label(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl Phase {
         }
     }
 
-    /// The `--phase` that a child process is given.
+    /// The value of `--phase` for a child process.
     #[must_use]
     pub fn option(self) -> &'static str {
         match self {
@@ -49,12 +49,12 @@ impl Phase {
     }
 }
 
-/// How many were told that they are in, and how many that the gathering is full.
+/// How many users joined, and how many were refused because the gathering was full.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Those who are in.
+    /// Users that joined.
     pub joined: u32,
-    /// Those who are not.
+    /// Users that were refused.
     pub refused: u32,
 }
 
@@ -67,7 +67,7 @@ impl Tally {
         }
     }
 
-    /// Adds what another process counted.
+    /// Adds the counts of another process.
     pub(crate) fn add(&mut self, other: Self) {
         self.joined += other.joined;
         self.refused += other.refused;
@@ -77,10 +77,10 @@ impl Tally {
 /// How a phase ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Outcome {
-    /// What the users were told.
+    /// The counts of the users.
     #[serde(flatten)]
     pub tally: Tally,
-    /// The milliseconds from the common start to the answer for the last user.
+    /// The milliseconds from the common start until the last user was done.
     pub ms: u64,
 }
 
@@ -90,7 +90,7 @@ impl Outcome {
     }
 }
 
-/// Lets all users loose on the seats of a gathering, and waits until each knows whether they are in.
+/// Starts all users on the seats of a gathering, and waits until each has joined or was refused.
 pub(crate) async fn rush(
     phase: Phase,
     client: &Client,
@@ -102,7 +102,7 @@ pub(crate) async fn rush(
 ) -> Result<Outcome, Error> {
     let seats = Arc::new(seats);
     let lock = client.lock(gathering.lock());
-    // One more than users: who measures the time starts with them.
+    // One more than users: the task that measures the time starts with them.
     let start = Arc::new(Barrier::new(users as usize + 1));
     let mut rush = JoinSet::new();
     for _ in 0..users {
@@ -127,7 +127,7 @@ pub(crate) async fn rush(
     Ok(Outcome::since(start, tally))
 }
 
-/// What every user does, and what goes wrong when two do it at once. False if the gathering is full.
+/// The step of every user; two such steps at once lose an update. False if the gathering is full.
 async fn take_seat(seats: &Seats, limit: u32) -> Result<bool, Error> {
     let taken = seats.taken().await?;
     if taken >= limit {

@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 
 use super::phase::Phase;
 
-/// How many users already know whether they are in. It disappears when dropped, done or not.
+/// How many users are done: joined or refused. The bar disappears when dropped, complete or not.
 #[derive(Debug)]
 pub struct Progress(ProgressBar);
 
@@ -17,12 +17,12 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(users.into()), ProgressDrawTarget::stderr())
             .with_style(style)
             .with_prefix(phase.label())
-            // The summary that follows says it all.
+            // The summary that follows has all the figures.
             .with_finish(ProgressFinish::AndClear);
         Self(bar)
     }
 
-    /// No bar, whatever the standard error is.
+    /// No bar, even if the standard error is a terminal.
     #[must_use]
     pub fn hidden() -> Self {
         Self(ProgressBar::hidden())

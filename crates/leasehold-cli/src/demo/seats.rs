@@ -1,4 +1,4 @@
-//! The count that everybody fights for.
+//! The counter that all users contend for.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -11,20 +11,19 @@ use crate::url::Url;
 
 /// How many seats of the gathering are taken, as the engine's store keeps it.
 ///
-/// It can be read and it can be written, and nothing more: what happens between the two is for the lock to
-/// protect.
+/// It can only be read and written: the lock has to protect the time between the two.
 pub(crate) enum Seats {
-    /// For `memory:` a value in memory. Relaxed, because the lock has to order it, and nothing here may help.
+    /// For `memory:` a value in memory. Relaxed, so that the lock alone orders the accesses.
     Memory(AtomicU32),
     /// On a server a plain key.
     Server { connection: MultiplexedConnection, key: String },
 }
 
-/// If the demo is killed, nothing of it stays on the server for longer than this.
+/// If the demo is killed, its keys stay on the server for no longer than this.
 const KEPT_SECONDS: u64 = 600;
 
 impl Seats {
-    /// The seats of a gathering, as they are.
+    /// The seats of a gathering, unchanged.
     pub(crate) async fn open(url: &Url, gathering: &Gathering) -> Result<Self, Error> {
         if url.is_memory() {
             return Ok(Self::Memory(AtomicU32::new(0)));
@@ -55,7 +54,7 @@ impl Seats {
         Ok(())
     }
 
-    /// Leaves nothing behind.
+    /// Removes the key from the server.
     pub(crate) async fn remove(&self) -> Result<(), Error> {
         match self {
             Self::Memory(value) => value.store(0, Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! What the demo showed, for people and for programs.
+//! The result of the demo, as text and as JSON.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use super::phase::{Outcome, Phase};
 use crate::error::Error;
 use crate::url::Url;
 
-/// Both phases and what they ran with. Displayed it is the summary, serialized it is what `--json` prints.
+/// Both phases and their parameters. Its display form is the summary, its serialized form the output of `--json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
     /// How many users wanted to join.
@@ -27,7 +27,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Checks that the lock let in as many as it should have.
+    /// Checks that the lock admitted as many users as it should have.
     ///
     /// # Errors
     ///
@@ -37,7 +37,7 @@ impl Report {
         if joined == expected { Ok(()) } else { Err(Error::WrongCount { joined, expected }) }
     }
 
-    /// How many should get in.
+    /// How many users should join.
     fn expected(&self) -> u32 {
         self.users.min(self.seats)
     }
@@ -102,7 +102,7 @@ mod tests {
     use super::super::phase::Tally;
     use super::*;
 
-    /// A report of so many users and seats, of whom so many got in without and with the lock.
+    /// A report with these numbers of users and seats, and of users that joined without and with the lock.
     fn report(users: u32, seats: u32, unlocked: u32, locked: u32) -> Report {
         let outcome = |joined| Outcome { tally: Tally { joined, refused: users - joined }, ms: 7 };
         Report {

@@ -1,7 +1,7 @@
 //! `leasehold demo-worker`: one child process of the demo. The other side is [`children`](super::children).
 //!
-//! It connects and says [`READY`], waits for [`START`] on the standard input, lets its users loose, and prints
-//! its [`Tally`](super::Tally) as one line of JSON.
+//! It connects and prints [`READY`], waits for [`START`] on the standard input, starts its users, and prints its
+//! [`Tally`](super::Tally) as one line of JSON.
 
 use std::{io, panic};
 
@@ -14,17 +14,17 @@ use crate::error::Error;
 use crate::options::WorkerOptions;
 use crate::output;
 
-/// What a child says when it has connected and could start.
+/// A child prints this when it has connected and is ready to start.
 pub const READY: &str = "ready";
 
-/// What a child is told when all are ready.
+/// The parent sends this to each child when all are ready.
 pub const START: &str = "start\n";
 
 /// Runs a child's share of one phase.
 ///
 /// # Errors
 ///
-/// When the engine failed, or the parent is gone before the start.
+/// When the engine fails, or the parent ends before the start.
 pub async fn run(options: &WorkerOptions) -> Result<(), Error> {
     let url = &options.engine.url;
     let client = Client::connect(url.secret()).await?;
@@ -42,6 +42,6 @@ pub async fn run(options: &WorkerOptions) -> Result<(), Error> {
 fn wait_for_start() -> Result<(), Error> {
     let mut line = String::new();
     io::stdin().read_line(&mut line).map_err(Error::Input)?;
-    // The end of the input comes without a line break: the parent is gone.
+    // The end of the input has no line break: the parent has ended.
     if line == START { Ok(()) } else { Err(Error::NoStartSignal) }
 }

@@ -52,7 +52,7 @@ pub struct RunOptions {
     ///
     /// Such as redis://host:port. A password in it is better kept in the
     /// environment, where others cannot see it.
-    // Its value may have a password in it, so help must not show what the environment says.
+    // Its value may contain a password, so the help must not show the value of the environment variable.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
     pub url: Option<Url>,
     /// When it is busy: wait, fail or skip

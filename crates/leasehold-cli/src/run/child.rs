@@ -22,7 +22,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts the command as a member of `group`, unless it is later than `until` when it comes to that.
+    /// Starts the command as a member of `group`, unless `until` has passed by then.
     ///
     /// Call it on the main thread: the kernel kills the command when the thread ends that has started it, not only
     /// when the process does. The main thread is the one that lives as long as the process.
@@ -45,16 +45,16 @@ impl Child {
         Ok(Self { process, group })
     }
 
-    /// Waits for the end of the command, not of what it may have left behind.
+    /// Waits for the end of the command, not of processes that it may have left behind.
     pub(super) async fn ended(&mut self) -> io::Result<ExitStatus> {
         self.process.wait().await
     }
 
-    /// Sends a signal to the command and to what it has started.
+    /// Sends a signal to the command and to the processes that it has started.
     pub(super) fn signal(&self, signal: Signal) {
-        // Whoever does not get it has ended, or become another user's.
+        // A process that does not get it has ended, or belongs to another user now.
         let _ = killpg(self.group, signal);
-        // The command may have left the group, but until it is waited for its number is its own.
+        // The command may have left the group, but its process id is not reused until it is waited for.
         if let Some(id) = self.id()
             && getpgid(Some(id)) != Ok(self.group)
         {
@@ -62,18 +62,18 @@ impl Child {
         }
     }
 
-    /// Asks the command to end by a signal.
+    /// Requests the command to end by a signal.
     pub(super) fn ask_to_end(&self, signal: Signal) {
         self.signal(signal);
-        // Whoever is stopped does not hear anything.
+        // A stopped process does not handle signals.
         self.signal(Signal::SIGCONT);
     }
 
-    /// By what the command was stopped, if it was since the last look.
+    /// The signal that stopped the command, if it was stopped since the last call.
     #[cfg(target_os = "linux")]
     pub(super) fn stopped_by(&self) -> Option<Signal> {
         use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
-        // Asks for nothing else, so it does not take the end away from `ended`.
+        // Waits for stops only, so it does not take the exit status away from `ended`.
         let flags = WaitPidFlag::WSTOPPED | WaitPidFlag::WNOHANG;
         match waitid(Id::Pid(self.id()?), flags) {
             Ok(WaitStatus::Stopped(_, signal)) => Some(signal),
@@ -81,13 +81,13 @@ impl Child {
         }
     }
 
-    /// Where one cannot ask for that alone, nobody asks.
+    /// Where stops cannot be queried alone, they are not queried.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn stopped_by(&self) -> Option<Signal> {
         None
     }
 
-    /// The number of the command, until it is waited for.
+    /// The process id of the command, until it is waited for.
     fn id(&self) -> Option<Pid> {
         self.process.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }

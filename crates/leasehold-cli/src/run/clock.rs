@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use nix::time::{ClockId, clock_gettime};
 
-/// The time since the machine started, on the clock by which the guard judges itself.
+/// The time since the machine started, on the clock that the guard uses for its deadline.
 ///
 /// On Linux it counts the time that the machine was suspended, as the server's clock does.
 pub(super) fn since_boot() -> Duration {
@@ -12,6 +12,6 @@ pub(super) fn since_boot() -> Duration {
     let clock = ClockId::CLOCK_BOOTTIME;
     #[cfg(not(target_os = "linux"))]
     let clock = ClockId::CLOCK_MONOTONIC;
-    // Both clocks exist wherever this compiles. If not: the far future, at which every lock is over.
+    // Both clocks exist wherever this compiles. If not: the far future, when every lock has expired.
     clock_gettime(clock).map_or(Duration::MAX, Duration::from)
 }

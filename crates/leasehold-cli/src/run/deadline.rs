@@ -1,4 +1,4 @@
-//! When the command has to end, so that it is dead before anybody else can have the lock.
+//! When the command has to end, so that it is dead before another owner can acquire the lock.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::clock;
 
-/// The plan for a lock that is not renewed any more: a request to end, then a kill, then the deadline.
+/// The plan for a lock that is no longer renewed: a request to end, then a kill, then the deadline.
 ///
 /// All times count back from the guard's own deadline, which already lies a safety margin before the server's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,18 +16,18 @@ pub(super) struct Plan {
     pub(super) term: Duration,
     /// SIGKILL when no more than this is left: the time that killing and dying take, even on a busy machine.
     pub(super) kill: Duration,
-    /// The second line, in case we do not get to kill ourselves. See [`Warden`](super::warden::Warden).
+    /// The deadline of the warden, in case we cannot kill the command ourselves. See [`Warden`](super::warden::Warden).
     pub(super) last: Duration,
-    /// How often to look whether the deadline has moved.
+    /// How often to check whether the deadline has moved.
     pub(super) look: Duration,
-    /// What a deadline by `max_hold` may lie before the moment that we would expect: the safety margin, and the time
-    /// from the request for the lock to our hearing that it was granted.
+    /// How much earlier than expected a deadline by `max_hold` may be: the safety margin, and the time from the request for
+    /// the lock to the reply that grants it.
     pub(super) slack: Duration,
 }
 
-/// What is left for dying, at least, unless the lease is too short for that.
+/// The least time between the kill and the deadline, unless the lease is too short for that.
 const SHORTEST_DEATH: Duration = Duration::from_millis(100);
-/// Between two looks, at most.
+/// The longest time between two checks.
 const LONGEST_LOOK: Duration = Duration::from_secs(1);
 
 impl Plan {
@@ -38,7 +38,7 @@ impl Plan {
 
     pub(super) fn new(lease: Duration, max_hold: Option<Duration>, grace: Duration) -> Self {
         let shortest = shortest(lease, max_hold);
-        // A healthy lease never falls below two thirds, so that being early costs nothing but patience in an outage.
+        // A healthy lease never falls below two thirds, so an early kill costs time only in an outage.
         let kill = (shortest / 30).max(SHORTEST_DEATH).min(shortest / 6);
         let term = grace.min(longest_grace(lease, max_hold));
         Self { term, kill, last: kill / 2, look: (lease / 6).min(LONGEST_LOOK), slack: lease / 3 }
@@ -51,7 +51,7 @@ impl Plan {
         now.saturating_add(guard.remaining().saturating_sub(self.last))
     }
 
-    /// Whether the command is asked to end before it is killed.
+    /// Whether the command receives SIGTERM before it is killed.
     pub(super) fn asks_first(&self) -> bool {
         self.term > self.kill
     }
@@ -67,10 +67,10 @@ fn shortest(lease: Duration, max_hold: Option<Duration>) -> Duration {
     max_hold.map_or(lease, |max_hold| lease.min(max_hold))
 }
 
-/// Resolves when the guard has more than half of what it could have, at once if so already, or has lost the lock.
+/// Resolves when the guard has more than half of the longest possible time left, or has lost the lock.
 ///
-/// A lock that was granted in answer to an old request is not sure to be held for long until it is renewed, which
-/// happens at once. A command that began before that would be ended for nothing.
+/// A lock that was granted by a late reply may have little time left until it is renewed, which happens at once. A command
+/// that began before that would be ended needlessly.
 pub(super) async fn fresh(guard: &Guard, lease: Duration, max_hold: Option<Duration>) {
     let half = shortest(lease, max_hold) / 2;
     while guard.is_held() && guard.remaining() < half {
@@ -78,9 +78,9 @@ pub(super) async fn fresh(guard: &Guard, lease: Duration, max_hold: Option<Durat
     }
 }
 
-/// Resolves when the guard has no more than `limit` left, at once if so already.
+/// Resolves when the guard has no more than `limit` left, at once if it already has no more.
 ///
-/// Renewals move the deadline while we sleep, so it looks again and again.
+/// Renewals move the deadline during the sleep, so it checks again after each sleep.
 pub(super) async fn falls_to(guard: &Guard, limit: Duration) {
     loop {
         let left = guard.remaining().saturating_sub(limit);

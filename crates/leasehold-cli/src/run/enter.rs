@@ -1,4 +1,4 @@
-//! Getting the lock.
+//! Acquiring the lock.
 
 use std::future::IntoFuture as _;
 
@@ -11,12 +11,12 @@ use super::waiting;
 use crate::options::{IfBusy, RunOptions};
 use crate::url::Url;
 
-/// Connects, and gets the lock or tells why not. `None` if it is busy and that is fine. The lock itself comes with its guard,
-/// to be asked about later.
+/// Connects, and acquires the lock or returns the reason why not. `None` if it is busy and the options allow that. The lock
+/// is returned with its guard, for later queries.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future leaves no lock behind.
+/// Dropping the future leaves no hold behind.
 pub(super) async fn enter(
     options: &RunOptions,
     url: &Url,
@@ -77,7 +77,7 @@ async fn wait(options: &RunOptions, lock: &Lock, notices: &Notices) -> Result<Gu
     }
 }
 
-/// An error that is newer than this command. No lock anyway.
+/// An error that is newer than this command. The lock was not acquired in any case.
 fn unknown(url: &Url, error: &impl ToString) -> Failure {
     Failure::Server { url: url.clone(), cause: leasehold::Failure::Denied(error.to_string()) }
 }

@@ -1,4 +1,4 @@
-//! `leasehold __exec`: what the child is before it becomes the command.
+//! `leasehold __exec`: the child process before it becomes the command.
 
 use std::io;
 use std::os::unix::process::CommandExt as _;
@@ -12,12 +12,11 @@ use super::failure::Failure;
 use crate::error::Error;
 use crate::options::ExecOptions;
 
-/// Becomes the command, once it is sure that it does not outlive its parent or its lock.
+/// Becomes the command, once it is certain not to outlive its parent or its lock.
 ///
 /// # Errors
 ///
-/// When the command was not found or cannot be executed, or the lock is over already. If all goes well it does not
-/// return.
+/// When the command was not found or cannot be executed, or the lock has already expired. On success it does not return.
 pub fn run(options: &ExecOptions) -> Result<(), Error> {
     die_with_parent(Pid::from_raw(options.parent))?;
     if clock::since_boot() >= Duration::from_nanos(options.until) {
@@ -35,16 +34,16 @@ pub fn run(options: &ExecOptions) -> Result<(), Error> {
     .into())
 }
 
-/// Has the kernel kill this process when the parent ends, however that happens. The command inherits it.
+/// Makes the kernel kill this process when the parent ends, for any reason. The command inherits this setting.
 #[cfg(target_os = "linux")]
 fn die_with_parent(parent: Pid) -> Result<(), Failure> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
         .map_err(|error| Failure::Start(error.into()))?;
-    // It may have ended before the kernel was told. Then somebody else has adopted us.
+    // The parent may have ended before the call. Then this process has another parent by now.
     if getppid() == parent { Ok(()) } else { Err(Failure::Orphaned) }
 }
 
-/// Elsewhere the [warden](super::warden) has to do it alone.
+/// On other systems only the [warden](super::warden) does this.
 #[cfg(not(target_os = "linux"))]
 fn die_with_parent(parent: Pid) -> Result<(), Failure> {
     if getppid() == parent { Ok(()) } else { Err(Failure::Orphaned) }

@@ -1,4 +1,4 @@
-//! Why the command did not run, or not to its end, and what to do about it.
+//! Why the command did not run, or not to its end, and how to fix it.
 
 use std::io;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::duration::human;
 use crate::options::IfBusy;
 use crate::url::Url;
 
-/// What to do about a server that refuses, as a literal that can be a part of others.
+/// How to fix a refusal by the server, as a literal that other literals can include.
 macro_rules! check_access {
     () => {
         "check the user and the password in the URL, which server it leads to, and what that user may do"
@@ -24,10 +24,10 @@ macro_rules! check_access {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum Failure {
-    /// Nobody said where the lock is.
+    /// No URL of a lock server was given.
     #[error("no lock server is given: say --url redis://host:port, or set {}", Url::VARIABLE)]
     NoUrl,
-    /// An engine that nobody else can reach.
+    /// An engine that no other process can reach.
     #[error(
         "`memory:` lives and dies with this one process, so its lock would keep nobody out: give the --url of a \
          server, such as redis://host:port"
@@ -36,29 +36,29 @@ pub enum Failure {
     /// Two options that contradict each other.
     #[error("--wait limits the waiting, and --if-busy {} does not wait: leave one of them out", .0.option())]
     NothingToLimit(IfBusy),
-    /// The URL is not one we know.
+    /// The URL is unknown.
     #[error(transparent)]
     Url(UrlError),
-    /// The name or an option cannot be.
+    /// The name or an option is invalid.
     #[error(transparent)]
     Invalid(Invalid),
-    /// The server is not there, or refuses.
+    /// The server is unreachable, or refuses.
     #[error("no lock from {url}: {cause}{}", advice(.cause))]
     Server {
-        /// Which server.
+        /// The URL of the server.
         url: Url,
-        /// What it says, or does not say.
+        /// The failure, as the client reports it.
         cause: leasehold::Failure,
     },
-    /// Somebody else has the lock, and we were not to wait.
+    /// Another owner holds the lock, and `run` is not to wait.
     #[error("the lock {name:?} is busy{held}: try again later, or wait with --if-busy wait")]
     Busy {
         /// Its name.
         name: String,
-        /// Who has it, as `held` says it.
+        /// The holder, as text from `held`.
         held: String,
     },
-    /// Somebody else has had the lock for all the time that we were to wait.
+    /// Another owner held the lock during the whole wait.
     #[error(
         "the lock {name:?} stayed busy for {}{held}: try again later, or wait longer with --wait",
         human(*.waited)
@@ -66,17 +66,17 @@ pub enum Failure {
     TimedOut {
         /// Its name.
         name: String,
-        /// How long it was waited for.
+        /// How long `run` waited.
         waited: Duration,
-        /// Who has it, as `held` says it.
+        /// The holder, as text from `held`.
         held: String,
     },
-    /// We were told to end while we waited.
+    /// A signal ended the wait.
     #[error("ended by {} while waiting for the lock {name:?}: the command was not started", .signal.as_str())]
     Interrupted {
         /// The name of the lock.
         name: String,
-        /// By what.
+        /// The signal.
         signal: Signal,
     },
     /// The lock was lost, or about to be, and the command ended because of that.
@@ -88,9 +88,9 @@ pub enum Failure {
     Lost {
         /// The name of the lock.
         name: String,
-        /// How.
+        /// The cause of the loss.
         cause: Cause,
-        /// What the client says of the server, if that could not be reached.
+        /// The client's report about the server, if that was unreachable.
         reason: Option<leasehold::Failure>,
     },
     /// The command does not exist.
@@ -104,16 +104,16 @@ pub enum Failure {
     NotExecutable {
         /// Its name.
         command: String,
-        /// What the operating system says.
+        /// The error of the operating system.
         cause: io::Error,
     },
     /// There is no command.
     #[error("there is no command to run: say it after `--`")]
     NoCommand,
-    /// The lock was over before the command could begin.
+    /// The lock expired before the command could begin.
     #[error("the lock was over before the command could begin: give a longer --lease or --max-hold")]
     TooLate,
-    /// One of the hidden commands without the one that should have started it.
+    /// One of the hidden commands, run without its parent process.
     #[error("whoever started this is gone: it is a part of `leasehold run` and does nothing by itself")]
     Orphaned,
     /// A process, a thread or a pipe could not be made.
@@ -125,22 +125,22 @@ pub enum Failure {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Cause {
-    /// It was about to be held for too long.
+    /// The hold was about to exceed `--max-hold`.
     #[error("it was held for as long as --max-hold allows")]
     MaxHold,
-    /// It was about to run out, because no renewal got through.
+    /// The lease was about to expire, because no renewal succeeded.
     #[error("the lock server could not be reached to renew it")]
     NotRenewed,
-    /// The warden has ended the command in time, because we did not tell it of any renewal.
+    /// The warden has ended the command in time, because we did not report any renewal to it.
     #[error("leasehold was stopped, or got no time on this machine to look after it")]
     Stalled,
-    /// It was gone before we knew.
+    /// The lock was already lost when we noticed.
     #[error(transparent)]
     Lost(Loss),
 }
 
 impl Cause {
-    /// Whether the server may have been out of reach.
+    /// Whether the server may have been unreachable.
     pub(super) fn is_unreachable(self) -> bool {
         matches!(self, Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired))
     }
@@ -178,15 +178,15 @@ impl Failure {
     }
 }
 
-/// How shells tell that a program died by a signal.
+/// The exit code by which shells report a death by a signal.
 pub(super) fn killed_by(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128)))
 }
 
-/// How long the client may take to say what it knows of the server: it knows it, or it does not.
+/// How long the client may take to report the state of the server: it has it at hand, or not at all.
 const KNOWN: Duration = Duration::from_millis(200);
 
-/// What the client says of a server that it cannot reach.
+/// The client's report about a server that it cannot reach.
 pub(super) async fn unreachable(lock: &Lock) -> Option<leasehold::Failure> {
     match timeout(KNOWN, lock.is_locked()).await {
         Ok(Err(QueryError::Failure(failure))) => Some(failure),
@@ -204,12 +204,13 @@ fn advice(failure: &leasehold::Failure) -> String {
             format!(": start the server, or name another with --url or {}", Url::VARIABLE)
         }
         leasehold::Failure::Denied(_) => concat!(": ", check_access!()).into(),
-        // It says so itself.
+        // The failure's own text is enough.
         _ => String::new(),
     }
 }
 
-/// Who holds a lock, and for how long if nobody renews it. Nothing if nobody does, or nobody tells.
+/// The holder of a lock, and the time left until its lease expires without a renewal. Empty if there is no holder, or the
+/// query fails.
 pub(super) async fn held(lock: &Lock) -> String {
     match lock.holder().await {
         Ok(Some(Holder { owner, remaining, .. })) => {

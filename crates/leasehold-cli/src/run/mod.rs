@@ -43,9 +43,9 @@ use crate::url::Url;
 /// The shortest lease under which a command can be ended in time.
 pub(crate) const SHORTEST_LEASE: Duration = Plan::SHORTEST_LEASE;
 
-/// Gets the lock, runs the command, gives the lock back, and tells what the command ended with.
+/// Acquires the lock, runs the command, releases the lock, and returns the exit code of the command.
 ///
-/// It is to be called on the main thread, see `Child::start`.
+/// Call it on the main thread, see `Child::start`.
 ///
 /// # Errors
 ///
@@ -56,7 +56,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     // One thread, this one: the command has to be started from it.
     let runtime = Builder::new_current_thread().enable_all().build().map_err(Error::Runtime)?;
     let done = runtime.block_on(locked(options, &mut terminal));
-    // Waits for what is still to be said.
+    // Waits until all notices are written.
     drop(runtime);
     let interrupted = match &done {
         Ok(Done::Ended(status)) => status.signal() == Some(Signal::SIGINT as i32),
@@ -74,7 +74,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     }
 }
 
-/// What happened, if all went as it should.
+/// The outcome, if there was no failure.
 #[derive(Debug, Clone, Copy)]
 enum Done {
     Ended(ExitStatus),
@@ -88,7 +88,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
     let mut signals = Signals::listen(&FORWARDED).map_err(Failure::Start)?;
     let entered = select! {
         biased;
-        // Ends without a lock left behind, which the default effect of a signal would not.
+        // Ends without a hold left behind, unlike the default effect of a signal.
         signal = signals.next_request_to_end() => {
             return Err(Failure::Interrupted { name: options.name.clone(), signal });
         }
@@ -96,7 +96,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
     };
     let Some((lock, guard)) = entered else { return Ok(Done::Skipped) };
     let end = hold(options, plan, &guard, signals, terminal, &notices).await;
-    // The command is dead, or was never alive: the next one may begin.
+    // The command is dead, or never ran: the next holder may begin.
     match end {
         Ok(End::Held(status)) => {
             if let Err(error) = guard.release().await {
@@ -117,7 +117,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
     }
 }
 
-/// The server, if the options make sense together.
+/// The server, if the options are consistent.
 fn check(options: &RunOptions) -> Result<&Url, Failure> {
     if options.wait.is_some() && options.if_busy != IfBusy::Wait {
         return Err(Failure::NothingToLimit(options.if_busy));
@@ -149,7 +149,7 @@ async fn hold(
     notices: &Notices,
 ) -> io::Result<End> {
     let since = Instant::now();
-    // Only now: who waits may be suspended.
+    // Only now: a waiting `run` may be suspended.
     signals.also(Signals::listen(&[Signal::SIGTSTP])?);
     let changes = signal(SignalKind::child())?;
     let mut warden = Warden::start().await?;
@@ -185,7 +185,7 @@ async fn hold(
     Ok(end)
 }
 
-/// Frees a lock early that is as good as over. If that does not work, it frees itself.
+/// Releases a lock early that is about to expire. If the release fails, the lease expires.
 async fn give_back(guard: Guard) {
     let left = guard.remaining();
     let _ = timeout(left, guard.release()).await;

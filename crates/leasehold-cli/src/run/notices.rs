@@ -1,4 +1,4 @@
-//! What `run` says on the standard error while the command runs.
+//! The messages of `run` on the standard error while the command runs.
 
 use std::sync::mpsc::{Sender, channel};
 use std::thread::{self, JoinHandle};
@@ -7,8 +7,8 @@ use crate::output;
 
 /// The standard error, written by a thread of its own.
 ///
-/// A pipe that nobody reads blocks whoever writes into it, and so does a terminal after Ctrl-S. Whoever has to kill
-/// a command in time must not be blocked. Dropping this waits until all is written.
+/// A pipe without a reader blocks its writers, and so does a terminal after Ctrl-S. The thread that has to kill a command in
+/// time must not block. Dropping this waits until all is written.
 #[derive(Debug)]
 pub(super) struct Notices {
     lines: Option<Sender<String>>,
@@ -23,7 +23,7 @@ impl Notices {
                 output::complain(&line);
             }
         };
-        // A system without another thread will have other worries than our notices.
+        // Without another thread there are no notices, and the command still runs.
         let writer = thread::Builder::new().name("notices".into()).spawn(write).ok();
         Self { lines: Some(lines), writer }
     }

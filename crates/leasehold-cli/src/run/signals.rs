@@ -1,4 +1,4 @@
-//! The signals that we get and the command should have.
+//! The signals that we receive on behalf of the command.
 
 use std::future::poll_fn;
 use std::io;
@@ -7,7 +7,7 @@ use std::task::Poll;
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{Signal as Stream, SignalKind, signal};
 
-/// What is passed on to the command.
+/// The signals that are forwarded to the command.
 pub(super) const FORWARDED: [Signal; 6] =
     [Signal::SIGHUP, Signal::SIGINT, Signal::SIGQUIT, Signal::SIGTERM, Signal::SIGUSR1, Signal::SIGUSR2];
 
@@ -19,10 +19,10 @@ pub(super) struct Signals {
 }
 
 impl Signals {
-    /// Begins to listen for these, for the rest of the process's life.
+    /// Starts to listen for these signals, for the rest of the process's life.
     ///
-    /// Whoever started us may have had us ignore some, as `nohup` does. Those stay ignored, by us and by the
-    /// command, which inherits that.
+    /// The parent process may have set some to be ignored, as `nohup` does. Those stay ignored, by us and by the command,
+    /// which inherits that.
     pub(super) fn listen(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored();
         let streams = signals.iter().filter(|signal| ignored & bit(**signal) == 0);
@@ -30,12 +30,12 @@ impl Signals {
         Ok(Self { streams: streams.collect::<io::Result<_>>()?, interrupted: false })
     }
 
-    /// Listens for those as well.
+    /// Listens for these as well.
     pub(super) fn also(&mut self, others: Self) {
         self.streams.extend(others.streams);
     }
 
-    /// The next one that comes. Never resolves if there is none to listen for.
+    /// The next signal. Never resolves if there is none to listen for.
     pub(super) async fn next(&mut self) -> Signal {
         let signal = poll_fn(|context| {
             let come = self.streams.iter_mut().find_map(|(signal, stream)| {
@@ -49,12 +49,12 @@ impl Signals {
         signal
     }
 
-    /// Whether SIGINT was among those that came.
+    /// Whether SIGINT was received.
     pub(super) fn interrupted(&self) -> bool {
         self.interrupted
     }
 
-    /// The next one that asks a process to end.
+    /// The next signal that requests a process to end.
     pub(super) async fn next_request_to_end(&mut self) -> Signal {
         loop {
             let signal = self.next().await;
@@ -65,18 +65,18 @@ impl Signals {
     }
 }
 
-/// Whether a signal says that work should end, and is not one of those that mean whatever a program wants.
+/// Whether a signal requests the end of the process, unlike signals whose meaning is up to the program.
 pub(super) fn asks_to_end(signal: Signal) -> bool {
     !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2)
 }
 
-/// Lets this thread, and those that it starts from now on, write to a terminal and lend it to others.
+/// Allows this thread, and those that it starts from now on, to write to a terminal and lend it to other groups.
 ///
 /// From the background both would stop the whole process by SIGTTOU, renewals included.
 pub(super) fn block_stop_by_terminal() {
     let mut set = SigSet::empty();
     set.add(Signal::SIGTTOU);
-    // It can only fail for a set that makes no sense.
+    // It can only fail for an invalid set.
     let _ = set.thread_block();
 }
 
@@ -92,7 +92,7 @@ fn ignored() -> u64 {
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
 }
 
-/// Where the system does not tell, nothing counts as ignored.
+/// Where the system does not report it, nothing counts as ignored.
 #[cfg(not(target_os = "linux"))]
 fn ignored() -> u64 {
     0

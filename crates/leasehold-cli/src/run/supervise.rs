@@ -20,7 +20,7 @@ use super::signals::{Signals, asks_to_end};
 use super::terminal::Terminal;
 use super::warden::Warden;
 
-/// Everything that has to be looked after while the command runs.
+/// Everything that has to be watched while the command runs.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     pub(super) guard: &'a Guard,
@@ -30,9 +30,9 @@ pub(super) struct Supervisor<'a> {
     pub(super) plan: Plan,
     pub(super) child: &'a mut Child,
     pub(super) warden: &'a mut Warden,
-    /// Those that the command should have, and SIGTSTP, which nobody should have.
+    /// The signals for the command, and SIGTSTP, which is not forwarded.
     pub(super) signals: &'a mut Signals,
-    /// Rings when a child has stopped, among other things.
+    /// Resolves when a child has stopped, among other events.
     pub(super) changes: Stream,
     pub(super) terminal: &'a mut Terminal,
     pub(super) notices: &'a Notices,
@@ -43,25 +43,25 @@ pub(super) struct Supervisor<'a> {
 pub(super) enum End {
     /// Under the lock, from the beginning to the end.
     Held(ExitStatus),
-    /// By us, because of this.
+    /// Ended by us, for this cause.
     Lost(Cause),
-    /// It has never begun, because the lock was lost before.
+    /// The command never began, because the lock was lost before.
     TooLate,
 }
 
-/// A killed command that lives longer than this, and longer than the lock, is worth a complaint.
+/// A killed command that lives longer than this, and longer than the lock, is reported.
 const LONGEST_DEATH: Duration = Duration::from_secs(1);
 
-/// An end that we have asked the command for.
+/// A request to the command to end.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     cause: Cause,
-    /// When asking is over.
+    /// When the command is killed.
     kill: Instant,
 }
 
 impl Supervisor<'_> {
-    /// Runs until the command has ended, one way or the other.
+    /// Runs until the command has ended, by itself or by us.
     pub(super) async fn run(mut self) -> io::Result<End> {
         let mut lost = pin!(self.guard.lost());
         let mut looks = interval(self.plan.look);
@@ -71,10 +71,10 @@ impl Supervisor<'_> {
             select! {
                 biased;
                 status = self.child.ended() => return Ok(self.judge(status?, asked).await),
-                // Somebody else may have it by now: there is no time to ask.
+                // Another owner may hold the lock by now: kill without SIGTERM.
                 loss = &mut lost => break Cause::Lost(loss),
                 () = falls_to(self.guard, self.plan.kill) => break self.cause(asked),
-                // Once asked, it has to end, whatever becomes of the lock: it is in the middle of ending already.
+                // After SIGTERM the command has to end even if the lock is renewed: it is shutting down already.
                 () = at(asked.map(|asked| asked.kill)) => break self.cause(asked),
                 () = falls_to(self.guard, self.plan.term), if asked.is_none() && self.plan.asks_first() => {
                     asked = Some(self.ask());
@@ -95,10 +95,10 @@ impl Supervisor<'_> {
         Ok(End::Lost(cause))
     }
 
-    /// What to make of a command that has ended by itself, or so it seems.
+    /// The outcome of a command that has ended, apparently by itself.
     async fn judge(&mut self, status: ExitStatus, asked: Option<Asked>) -> End {
         if let Some(Asked { cause, .. }) = asked {
-            // It may have left something behind that does not care for being asked.
+            // It may have left processes behind that ignore SIGTERM.
             self.child.signal(Signal::SIGKILL);
             return End::Lost(cause);
         }
@@ -134,7 +134,7 @@ impl Supervisor<'_> {
         }
     }
 
-    /// Looks after a command that may have been stopped. True if it wants the terminal and cannot have it.
+    /// Handles a command that may have been stopped. True if it needs the terminal and cannot have it.
     fn stopped(&mut self, wants_terminal: bool) -> bool {
         match self.child.stopped_by() {
             Some(Signal::SIGTSTP) => {
@@ -155,17 +155,17 @@ impl Supervisor<'_> {
                 }
                 true
             }
-            // By somebody who will know why, or not at all.
+            // Stopped on purpose by another process, or not stopped at all.
             Some(_) | None => wants_terminal,
         }
     }
 
-    /// Whoever is suspended cannot renew, and a suspended command could be continued without a lock.
+    /// A suspended process cannot renew, and a suspended command could be continued without a lock.
     fn not_suspended(&self) {
         self.notices.say("a command that holds a lock cannot be suspended: it goes on");
     }
 
-    /// Waits until a killed command is dead, and complains if that takes longer than it may.
+    /// Waits until a killed command is dead, and reports one that takes too long.
     async fn dead(&mut self, cause: Cause) -> io::Result<()> {
         let patience = self.guard.remaining().max(LONGEST_DEATH);
         select! {

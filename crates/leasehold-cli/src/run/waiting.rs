@@ -1,4 +1,4 @@
-//! What is told while a lock is waited for.
+//! The messages while `run` waits for a lock.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -12,12 +12,12 @@ use super::failure::held;
 use super::notices::Notices;
 use crate::duration::human;
 
-/// A lock that is free by then is not worth a word.
+/// If the lock is free by then, nothing is shown.
 const QUIET: Duration = Duration::from_millis(200);
-/// How often a terminal is told anew.
+/// How often the line on a terminal is refreshed.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// Tells who holds the lock, until dropped: on a terminal in one line that is kept up to date and then cleared,
+/// Shows the holder of the lock, until dropped: on a terminal in one line that is kept up to date and then cleared,
 /// elsewhere once.
 pub(super) async fn tell(lock: &Lock, name: &str, notices: &Notices) -> Infallible {
     let start = Instant::now();

@@ -1,9 +1,9 @@
 //! `leasehold __warden`: a second process that ends the command when we cannot.
 //!
-//! The kernel kills the command itself when we are killed, but not what the command has started, such as the steps of
-//! a script; and nobody at all kills it when we are stopped. So the command runs in the process group of a warden,
-//! who knows until when the lock is held, and who kills that group, itself included, when that time is over or when
-//! the line to us breaks. It never leaves the group, so the group's number cannot come to mean somebody else.
+//! The kernel kills the command itself when we are killed, but not the processes that the command has started, such as the
+//! steps of a script; and nothing kills it when we are stopped. So the command runs in the process group of a warden, which
+//! has the deadline of the lock, and kills that group, itself included, when the deadline passes or the socket to us is
+//! closed. It never leaves the group, so the group's id cannot be reused for another one.
 
 use std::io::{self, Read as _, Write as _, stdin};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -23,10 +23,10 @@ use super::failure::Failure;
 use super::program;
 use crate::error::Error;
 
-/// What the warden says when it can be relied on.
+/// The warden sends this when it is ready.
 const READY: [u8; 1] = *b"!";
 
-/// The side of whoever runs the command.
+/// The warden, as seen by the process that runs the command.
 #[derive(Debug)]
 pub(super) struct Warden {
     process: Child,
@@ -35,7 +35,7 @@ pub(super) struct Warden {
 }
 
 impl Warden {
-    /// Starts a warden and waits until it is on guard.
+    /// Starts a warden and waits until it is ready.
     pub(super) async fn start() -> io::Result<Self> {
         let (ours, theirs) = BlockingStream::pair()?;
         let process = Command::from(program::own()?)
@@ -59,22 +59,22 @@ impl Warden {
         self.group
     }
 
-    /// Tells until when the group may live, counted from the start of the machine.
+    /// Sends the deadline of the group, counted from the start of the machine.
     pub(super) fn allow_until(&self, until: Duration) {
         let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
-        // Not awaited: a warden that does not listen must not hold us up. It kills too early then, never too late.
+        // Not awaited: a warden that does not read must not block us. Then it kills too early, never too late.
         let _ = self.line.try_write(&until.to_ne_bytes());
     }
 
     /// Whether the warden has ended, as it does when it ends the group.
     pub(super) async fn has_ended(&mut self) -> bool {
-        // Those who die together are not seen dead at the same moment.
+        // The deaths of both are not reported at the same moment.
         timeout(Duration::from_millis(100), self.process.wait()).await.is_ok()
     }
 
-    /// Ends the warden and spares the rest of its group.
+    /// Ends the warden but not the rest of its group.
     pub(super) async fn dismiss(mut self) {
-        // Not by breaking the line, which means the opposite.
+        // Not by closing the socket, which would kill the group.
         let _ = self.process.kill().await;
     }
 }
@@ -85,11 +85,11 @@ impl Warden {
 ///
 /// When it was not started by `Warden::start`. Otherwise it does not return, because it kills itself.
 pub fn run() -> Result<(), Error> {
-    // It has to outlive whatever the group is told, Ctrl-C and Ctrl-Z included.
+    // It has to survive every signal to the group, Ctrl-C and Ctrl-Z included.
     SigSet::all().thread_block().map_err(|error| Failure::Start(error.into()))?;
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_name(c"leasehold-warden");
-    // Whoever tries it by hand, from a script, would lose that script.
+    // Called by hand from a script, it would kill that script.
     if getpgrp() != getpid() {
         return Err(Failure::Orphaned.into());
     }
@@ -97,7 +97,7 @@ pub fn run() -> Result<(), Error> {
     killpg(getpgrp(), Signal::SIGKILL).map_err(|error| Failure::Start(error.into()).into())
 }
 
-/// Returns when the time is over or the line is broken.
+/// Returns when the deadline has passed or the socket is closed.
 fn watch() -> io::Result<()> {
     let mut line = BlockingStream::from(stdin().as_fd().try_clone_to_owned()?);
     line.write_all(&READY)?;
@@ -107,9 +107,9 @@ fn watch() -> io::Result<()> {
         if left.is_some_and(|left| left.is_zero()) {
             return Ok(());
         }
-        // The clock of time-outs stands still while the machine is suspended: look from time to time.
+        // The clock of time-outs stands still while the machine is suspended: check the deadline at least every second.
         line.set_read_timeout(left.map(|left| left.min(Duration::from_secs(1))))?;
-        // Told as a whole, so read as a whole: nobody writes half a message of 8 bytes.
+        // Each message is 8 bytes and is written as a whole, so it is read as a whole.
         let mut news = [0; 8];
         match line.read(&mut news) {
             Ok(8) => until = Some(Duration::from_nanos(u64::from_ne_bytes(news))),

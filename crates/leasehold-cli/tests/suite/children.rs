@@ -14,7 +14,7 @@ use leasehold_testkit::server::{Flavour, Server};
 
 use crate::command::{leasehold, leasehold_at, program};
 
-/// Lets children of `program` run a phase for 20 users and 3 seats.
+/// Runs a phase for 20 users and 3 seats in children of `program`.
 async fn run(program: &Path, processes: u32, url: &str, phase: Phase) -> Result<Outcome, Error> {
     let url = &Url::from(url.to_owned());
     let gathering = &Gathering::new("test", phase);
@@ -71,7 +71,7 @@ async fn when_one_child_fails_the_others_are_killed() {
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (end, ended) = mpsc::channel();
     let reader = pipe.clone();
-    // The pipe ends for its reader when no child has it open any more.
+    // The reader of the pipe gets its end when no child has it open any more.
     thread::spawn(move || end.send(fs::read(reader)));
 
     let stubborn = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/stubborn_child.sh"));

@@ -11,7 +11,7 @@ pub(crate) fn program() -> &'static Path {
     Path::new(env!("CARGO_BIN_EXE_leasehold"))
 }
 
-/// What a run left behind.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Finished {
     pub(crate) code: Option<i32>,
@@ -22,9 +22,9 @@ pub(crate) struct Finished {
 /// A program as a shell at a terminal would start it: every signal has its default effect.
 ///
 /// A process inherits which signals are ignored, and the tests must not depend on how they were started: `nohup` and
-/// background jobs ignore some that `run` passes on, and runners written in Python ignore others.
+/// background jobs ignore some that `run` forwards, and runners written in Python ignore others.
 pub(crate) fn start(program: impl AsRef<OsStr>) -> Command {
-    // The standard library has no safe way to do this. Elsewhere than on Linux `env` does not know how.
+    // The standard library has no safe way to do this. On systems other than Linux `env` lacks the option.
     if cfg!(target_os = "linux") {
         let mut command = Command::new("env");
         command.arg("--default-signal").arg(program);
@@ -34,7 +34,7 @@ pub(crate) fn start(program: impl AsRef<OsStr>) -> Command {
     }
 }
 
-/// Runs the program with these arguments, apart by spaces, and without a terminal.
+/// Runs the program with these arguments, separated by spaces, and without a terminal.
 pub(crate) fn leasehold(arguments: &str) -> Finished {
     finish(leasehold_command().args(arguments.split_whitespace()))
 }
@@ -46,7 +46,7 @@ pub(crate) fn leasehold_at(url: &str, arguments: &str) -> Finished {
 
 fn leasehold_command() -> Command {
     let mut command = start(program());
-    // Whatever the environment of the test says.
+    // Whatever the environment of the test has.
     command.env_remove("LEASEHOLD_URL");
     command
 }

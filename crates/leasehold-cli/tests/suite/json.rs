@@ -1,4 +1,4 @@
-//! What `demo --json` prints.
+//! The output of `demo --json`.
 
 use serde_json::{Value, json};
 

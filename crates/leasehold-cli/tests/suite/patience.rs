@@ -1,4 +1,4 @@
-//! Waits that end: a test that waits in vain fails with what it waited for.
+//! Waits with a limit: a test that waits in vain fails with what it waited for.
 
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Child, ExitStatus};
@@ -6,16 +6,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// How long anything may take that has to happen.
+/// How long any awaited event may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Looks again and again until something is so.
+/// Polls until a condition holds.
 pub(crate) fn eventually(what: &str, is_so: impl FnMut() -> bool) {
     assert!(in_time(is_so), "not within {PATIENCE:?}: {what}");
 }
 
-/// Waits for the end of a child process, which is killed if it does not come.
+/// Waits for the end of a child process, which is killed if it does not end.
 pub(crate) fn ended(what: &str, process: &mut Child) -> ExitStatus {
     let mut status = None;
     in_time(|| {
@@ -59,7 +59,7 @@ impl Lines {
         Self(lines)
     }
 
-    /// The next line with its end, as soon as it is there; nothing once no process has the output open any more.
+    /// The next line with its line break, as soon as it is there; nothing once no process has the output open any more.
     pub(crate) fn next(&self, what: &str) -> Option<String> {
         match self.0.recv_timeout(PATIENCE) {
             Ok(line) => Some(line),
@@ -82,7 +82,7 @@ impl Lines {
         rest
     }
 
-    /// What comes within a second, for a message about a failure.
+    /// The output within a second, for a message about a failure.
     pub(crate) fn so_far(&self) -> String {
         self.0.recv_timeout(Duration::from_secs(1)).into_iter().chain(self.0.try_iter()).collect()
     }

@@ -1,4 +1,4 @@
-//! `run` when all goes well, and when it cannot even begin.
+//! `run` on success, and when it cannot begin.
 
 use std::io::{Read as _, Write as _};
 use std::process::Stdio;
@@ -132,7 +132,7 @@ fn a_server_that_refuses_is_unavailable_too() {
     assert_eq!(leasehold_at(&server.url(), "run x -- true").code, Some(0));
 }
 
-/// As Redis did before it knew `HELLO`.
+/// As Redis did before it had `HELLO`.
 #[test]
 fn a_server_that_repeats_the_password_is_not_repeated() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -144,7 +144,7 @@ fn a_server_that_repeats_the_password_is_not_repeated() {
             let _ = client.write_all(
                 b"-ERR unknown command `HELLO`, with args beginning with: `3`, `AUTH`, `me`, `secret`, \r\n",
             );
-            // Until the client closes: what is closed with something unread takes the reply along.
+            // Until the client closes: closing a socket with unread input discards the reply.
             let _ = client.read_to_end(&mut Vec::new());
         }
     });

@@ -1,4 +1,4 @@
-//! `run` when somebody else has the lock.
+//! `run` when another owner holds the lock.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use crate::command::{finish, program, start};
 use crate::patience::{ended, eventually};
 use crate::runner::{Runner, TestFile, is_locked, run};
 
-/// Somebody who holds the lock until told to end, and the owner's name.
+/// A `run` that holds the lock until it is ended, and the owner's name.
 fn holder(server: &Server) -> (Runner, String) {
     let holder = Runner::start(&mut run(&server.url(), "x", r#"echo "$LEASEHOLD_OWNER"; read end; exit 5"#));
     let owner = holder.line();
@@ -72,7 +72,7 @@ fn who_waits_can_be_ended_and_leaves_nothing_behind() {
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
         let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran"));
         waiter.message();
-        // Nothing to do with waiting: only for the command, which is not there.
+        // Not a request to end: it is meant for the command, which has not started.
         waiter.signal(Signal::SIGUSR1);
         waiter.signal(signal);
         let waiter = waiter.finish();
@@ -93,7 +93,7 @@ fn on_a_terminal_the_line_about_waiting_is_kept_up_to_date_and_cleared() {
     let line = format!("'{}' run x -- echo ran", program().display());
     let mut waiter = start("script")
         .args(["--quiet", "--return", "--flush", "--command", &line, shown.path()])
-        // Nothing is kept up to date on a terminal that is not known to understand it.
+        // No line is refreshed on a terminal without the required features.
         .env("TERM", "xterm")
         .env("SHELL", "/bin/sh")
         .env("LEASEHOLD_URL", server.url())

@@ -1,4 +1,4 @@
-//! `run` when the lock is lost, or whoever looks after it.
+//! `run` when the lock is lost, or a process that guards it.
 
 use std::time::Duration;
 use std::{env, io, thread};
@@ -11,8 +11,8 @@ use nix::sys::signal::{Signal, kill};
 use crate::patience::{ended, eventually};
 use crate::runner::{Runner, TestFile, is_locked, run};
 
-/// Says that it is there and then as often as it can that it still is, to a file, with a step of its own for each.
-/// It does not end when it is asked to.
+/// Writes that it has begun, and then as often as it can that it still runs, to a file, with a process of its own for each.
+/// It ignores requests to end.
 const STUBBORN: &str = r#"
     trap 'echo asked >> "$1"' TERM
     echo "start $2 $(date +%s%N)" >> "$1"
@@ -26,7 +26,7 @@ fn stubborn(url: &str, arguments: &str, file: &TestFile, number: u32) -> Runner 
     runner
 }
 
-/// Starts one who waits for the lock, only says that it has begun, and ends.
+/// Starts a `run` that waits for the lock, only writes that it has begun, and ends.
 fn waiter(server: &Server, file: &TestFile) -> Runner {
     let script = r#"echo "start $2 $(date +%s%N)" >> "$1""#;
     let waiter = Runner::start(run(&server.url(), "x", script).args([file.path(), "2"]));
@@ -35,14 +35,14 @@ fn waiter(server: &Server, file: &TestFile) -> Runner {
     waiter
 }
 
-/// Checks that the first has not done anything any more when the second began, and gives the nanoseconds between.
+/// Checks that the first command did nothing any more when the second began, and returns the nanoseconds between.
 fn gap(file: &TestFile) -> u64 {
     let text = file.text();
     let lines: Vec<_> = text.lines().filter(|line| *line != "asked").collect();
     let (last, rest) = lines.split_last().expect("something happened");
     assert!(last.starts_with("start 2 "), "nothing comes after the start of the second: {text}");
     assert!(rest.len() > 1 && rest.iter().all(|line| !line.starts_with("start 2")), "{text}");
-    // Without a time if `date` was asked to end.
+    // Without a time if `date` was terminated.
     let time = |line: &str| line.rsplit(' ').next().and_then(|time| time.parse::<u64>().ok());
     let latest = rest.iter().filter_map(|line| time(line)).max().expect("the first has begun");
     let start = time(last).expect("the second has begun");
@@ -86,7 +86,7 @@ fn a_holder_that_is_cut_off_ends_its_command_before_the_next_begins() {
     side_by_side(rounds, |server, round| {
         let proxy = Proxy::start(server.port());
         lose(&proxy.url(), server, round, || {
-            // With a word to the holder, and without.
+            // With an error for the holder, and without.
             if round % 2 == 0 { proxy.refuse() } else { proxy.blackhole(Which::All) }
         });
     });
@@ -97,15 +97,15 @@ fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
     side_by_side(5, |server, round| {
         lose(&server.url(), server, round, || {
             server.pause();
-            // The lease ends 1.3 to 2 s after the pause begins: sometimes before it goes on, sometimes after. The
-            // command has been asked to end by then, so that nothing saves it.
+            // The lease ends 1.3 to 2 s after the pause begins: sometimes before the server resumes, sometimes after. The
+            // command has been requested to end by then, so it ends in any case.
             thread::sleep(Duration::from_millis(1650 + 120 * round));
             server.resume();
         });
     });
 }
 
-/// Runs so many rounds, some at the same time: mostly they wait.
+/// Runs this many rounds, some at the same time: they are idle most of the time.
 fn side_by_side(rounds: u64, round: impl Fn(&Server, u64) + Sync) {
     let lanes = 5;
     thread::scope(|scope| {
@@ -119,7 +119,7 @@ fn side_by_side(rounds: u64, round: impl Fn(&Server, u64) + Sync) {
     });
 }
 
-/// One who holds the lock by way of `url`, one who waits for it, and something that makes the first lose it.
+/// A `run` that holds the lock by way of `url`, one that waits for it, and a fault that makes the first lose it.
 fn lose(url: &str, server: &Server, round: u64, trouble: impl FnOnce()) {
     let file = TestFile::new();
     let first = stubborn(url, "x --lease 2s", &file, 1);
@@ -192,7 +192,7 @@ fn max_hold_ends_a_command_that_hangs() {
     let runner = stubborn(&server.url(), "x --max-hold 4s --grace 1.3s", &file, 1);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
-    // The shell may say something about its steps that are ended.
+    // The shell may write messages about its steps that are killed.
     let messages: Vec<_> = run.stderr.lines().filter(|line| line.starts_with("leasehold: ")).collect();
     let [asked, lost] = messages[..] else { panic!("{run:?}") };
     let cause = "it was held for as long as --max-hold allows";
@@ -219,7 +219,7 @@ fn what_a_command_leaves_behind_when_asked_to_end_is_killed() {
     let script = "sh -c 'trap \"\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
     let runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
     runner.says("ready");
-    // The end of the output says that all are gone.
+    // The end of the output shows that all processes have ended.
     assert_eq!(runner.finish().code, Some(76));
 }
 
@@ -256,12 +256,12 @@ fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lea
 #[test]
 fn who_is_killed_with_the_warden_takes_the_command_along() {
     let server = Server::start(Flavour::Redis);
-    // The command alone: what it starts is the warden's affair.
+    // Only the command: the processes that it starts are killed by the warden.
     let runner = Runner::start(&mut run(&server.url(), "x --lease 10s", "echo ready; exec sleep 1000"));
     runner.says("ready");
     let [warden, command] = runner.children()[..] else { panic!("{:?}", runner.children()) };
     assert_ne!(warden, command);
-    // Stopped first, so that it cannot see our end before its own.
+    // Stopped first, so that it cannot notice our end before its own.
     kill(warden, Signal::SIGSTOP).unwrap();
     kill(warden, Signal::SIGKILL).unwrap();
     runner.signal(Signal::SIGKILL);
@@ -287,14 +287,14 @@ fn who_is_stopped_cannot_protect_the_command_any_more() {
 #[test]
 fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
     let server = Server::start(Flavour::Redis);
-    // Fills the pipe of the standard error, so that whoever says something there has to wait.
+    // Fills the pipe of the standard error, so that every writer to it blocks.
     let script = "trap '' TERM; while :; do echo words words words words >&2; done";
     let (reader, writer) = io::pipe().unwrap();
     let mut command = run(&server.url(), "x --max-hold 3s", script);
     let mut process = command.stderr(writer).spawn().unwrap();
     drop(command);
     eventually("it has the lock", || is_locked(&server, "x"));
-    // For three seconds if it runs out, and less if it is given back, because the command is dead.
+    // Three seconds later if it expires, and earlier if it is released, because the command is dead.
     eventually("the lock is free", || !is_locked(&server, "x"));
     assert_eq!(process.try_wait().unwrap(), None, "it still has to say why");
     drop(reader);
@@ -304,7 +304,7 @@ fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
 #[test]
 fn a_lock_is_renewed_as_long_as_the_command_runs() {
     let server = Server::start(Flavour::Redis);
-    // Nobody shares a lock here: whatever ends is ended wrongly.
+    // Every lock has one contender here: any command that ends is ended wrongly.
     let holders: Vec<_> = (0..5)
         .map(|number| {
             Runner::start(&mut run(&server.url(), &format!("own-{number} --lease 4s"), "sleep 9; exit 4"))

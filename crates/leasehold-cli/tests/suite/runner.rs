@@ -22,13 +22,13 @@ pub(crate) fn pid(process: &Child) -> Pid {
     Pid::from_raw(process.id().try_into().expect("a process number"))
 }
 
-/// The signals in a line of `/proc/PID/status`, but for those above 31, which the C library keeps to itself.
+/// The signals in a line of `/proc/PID/status`, but for those above 31, which the C library reserves.
 pub(crate) fn signals(line: &str) -> u64 {
     let (_, bits) = line.split_once(":\t").expect("a line about signals");
     u64::from_str_radix(bits, 16).expect("a mask of signals") & 0x7fff_ffff
 }
 
-/// A file name of this test's own. The file is gone when this is dropped.
+/// A file name of this test's own. The file is removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct TestFile(PathBuf);
 
@@ -44,7 +44,7 @@ impl TestFile {
         self.0.to_str().expect("a path in UTF-8")
     }
 
-    /// What is in it, which may be nothing yet.
+    /// The content of the file, which may be empty yet.
     pub(crate) fn text(&self) -> String {
         fs::read_to_string(&self.0).unwrap_or_default()
     }
@@ -70,7 +70,7 @@ pub(crate) fn run_plain(url: &str, arguments: &str) -> Command {
     command
 }
 
-/// A run under way. It is killed when dropped.
+/// A run in progress. It is killed when dropped.
 #[derive(Debug)]
 pub(crate) struct Runner {
     process: Child,
@@ -118,7 +118,7 @@ impl Runner {
         kill(pid(&self.process), signal).expect("it is not waited for");
     }
 
-    /// The numbers of the child processes that it has now.
+    /// The current child processes of the run.
     pub(crate) fn children(&self) -> Vec<Pid> {
         let id = self.process.id();
         let list = fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
@@ -126,7 +126,7 @@ impl Runner {
         list.split_whitespace().map(|id| Pid::from_raw(id.parse().expect("a number"))).collect()
     }
 
-    /// Waits until nobody has the standard output open any more: neither the command nor what it has started.
+    /// Waits until no process has the standard output open any more: neither the command nor processes that it started.
     pub(crate) fn all_gone(&self) -> String {
         self.stdout.rest("the end of all that have the standard output")
     }

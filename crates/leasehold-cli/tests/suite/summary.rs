@@ -1,4 +1,4 @@
-//! What `demo` tells a person.
+//! The summary of `demo`.
 
 use crate::command::leasehold;
 

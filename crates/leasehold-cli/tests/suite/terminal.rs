@@ -2,18 +2,18 @@
 
 use crate::command::{finish, leasehold, program, start};
 
-/// What appears on a terminal that runs the program with these arguments.
+/// The output on a terminal that runs the program with these arguments.
 fn on_a_terminal(arguments: &str) -> String {
     let line = format!("'{}' {arguments}", program().display());
     let mut command = start("script");
     command
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
-        // No bar is drawn on a terminal that is not known to understand it.
+        // No bar is drawn on a terminal without the required features.
         .env("TERM", "xterm")
         .env("SHELL", "/bin/sh")
         .env_remove("LEASEHOLD_URL");
     let run = finish(&mut command);
-    // 127 is what says that there is no such program.
+    // 127 means that there is no such program.
     assert_ne!(
         run.code,
         Some(127),

@@ -1,8 +1,8 @@
-//! Help, and options that make no sense.
+//! Help, and invalid options.
 
 use crate::command::{Finished, leasehold, leasehold_at};
 
-/// The complaint about a run that could not even begin.
+/// The error message of a run that could not begin.
 fn refused(run: &Finished) -> &str {
     assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{run:?}");
     &run.stderr

@@ -10,7 +10,7 @@ use super::{Value, encode, parse};
 
 /// A blocking connection to a server on this machine, or to a proxy in front of one.
 ///
-/// What takes longer than [`TIMEOUT`](Self::TIMEOUT) is an error, so that a test fails rather than hangs.
+/// An operation that takes longer than [`TIMEOUT`](Self::TIMEOUT) is an error, so that a test fails rather than hangs.
 #[derive(Debug)]
 pub struct Connection {
     stream: TcpStream,
@@ -18,7 +18,7 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// How long a connection waits unless told otherwise.
+    /// The default time-out of a connection.
     pub const TIMEOUT: Duration = Duration::from_secs(10);
 
     /// Connects to a port of the loopback interface.
@@ -68,9 +68,9 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// [`WouldBlock`](io::ErrorKind::WouldBlock) after the time-out, after which one may go on waiting, and
-    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) or
-    /// [`ConnectionReset`](io::ErrorKind::ConnectionReset) when the connection is closed.
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) after the time-out, after which waiting may continue, and
+    /// [`UnexpectedEof`](io::ErrorKind::UnexpectedEof) or [`ConnectionReset`](io::ErrorKind::ConnectionReset) when the connection
+    /// is closed.
     pub fn receive(&mut self) -> io::Result<Value> {
         loop {
             if let Some((value, length)) = parse(&self.received)? {

@@ -24,7 +24,7 @@ pub enum Value {
     Error(String),
     /// An array or a set, or a map as keys and values in turn.
     Array(Vec<Value>),
-    /// What the server sends without being asked, on a connection that speaks RESP3.
+    /// A push: a value that is no reply, on a connection with RESP3.
     Push(Vec<Value>),
 }
 
@@ -101,7 +101,7 @@ pub fn encode(command: &[impl AsRef<[u8]>]) -> Vec<u8> {
 
 /// The value at the front of `bytes` and the length it takes there, or `None` while its end is missing.
 ///
-/// It reads RESP2 and RESP3. An attribute belongs to the value that follows it, and is passed over.
+/// It reads RESP2 and RESP3. An attribute belongs to the value that follows it, and is skipped.
 ///
 /// # Errors
 ///
@@ -134,7 +134,7 @@ impl<'a> Reader<'a> {
         let (kind, rest) = line.split_first().ok_or_else(malformed)?;
         let text = || String::from_utf8_lossy(rest).into_owned();
         let number = || str::from_utf8(rest).ok().and_then(|text| text.parse().ok()).ok_or_else(malformed);
-        // -1 as a length is how RESP2 says nil.
+        // -1 as a length is nil in RESP2.
         let length = || match number()? {
             -1 => Ok(None),
             length => usize::try_from(length).map(Some).map_err(|_| malformed()),
@@ -150,7 +150,7 @@ impl<'a> Reader<'a> {
             }
             b'!' => Value::Error(String::from_utf8_lossy(self.take(length()?.unwrap_or(0))?).into_owned()),
             b'=' => {
-                // Three letters and a colon say what kind of text follows.
+                // Three letters and a colon give the type of the text that follows.
                 let text = self.take(length()?.unwrap_or(0))?;
                 Value::Bulk(text.get(4..).ok_or_else(malformed)?.to_vec())
             }

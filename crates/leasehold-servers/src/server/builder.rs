@@ -1,4 +1,4 @@
-//! How a server is configured.
+//! The configuration of a server.
 
 use super::{Flavour, Server};
 
@@ -17,7 +17,7 @@ impl Builder {
 
     /// Adds a line to the configuration, such as `maxmemory 2mb` or `user ann on >secret ~* +@all`.
     ///
-    /// Of lines that say the same thing, the last counts. The log must stay as talkative as it is by default.
+    /// Of lines with the same option, the last counts. The log must stay as verbose as it is by default.
     #[must_use]
     pub fn config(mut self, line: impl Into<String>) -> Self {
         self.lines.push(line.into());
@@ -30,7 +30,7 @@ impl Builder {
         self.config("appendonly yes").config("appendfsync always")
     }
 
-    /// Demands this password of everybody; the server's own methods give it.
+    /// Requires this password of all clients; the server's own methods use it.
     ///
     /// # Panics
     ///
@@ -42,11 +42,11 @@ impl Builder {
         self
     }
 
-    /// Starts the server and waits until it answers.
+    /// Starts the server and waits until it replies.
     ///
     /// # Panics
     ///
-    /// When the server is not installed, or does not like its configuration.
+    /// When the server is not installed, or does not accept its configuration.
     #[must_use]
     pub fn start(self) -> Server {
         Server::configured(self.flavour, self.lines, self.password)

@@ -35,7 +35,7 @@ impl Directory {
 
 impl Drop for Directory {
     fn drop(&mut self) {
-        // Left behind, it disturbs nobody; and a panic here might hide the one that matters.
+        // If it stays, it does no harm; and a panic here might hide the relevant one.
         let _ = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,6 +1,6 @@
-//! What records use to find their own end.
+//! Marks by which records find their own end.
 //!
-//! A record sends its mark to the server. Where the mark turns up in the record, so has all that came before.
+//! A record sends its mark to the server. When the mark appears in the record, all earlier entries are there.
 
 use std::{
     process,
@@ -15,7 +15,7 @@ pub(super) fn unique() -> String {
     format!("{PREFIX}{}-{}", process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Whether a line that a monitor recorded is only there for the sake of some record.
+/// Whether a line that a monitor recorded is only such a mark.
 pub(super) fn is_in(line: &str) -> bool {
     line.contains(PREFIX)
 }

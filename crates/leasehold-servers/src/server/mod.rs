@@ -29,24 +29,23 @@ use crate::{
     resp::{Connection, Value},
 };
 
-/// How often, and how many times, one looks whether something has happened: for 10 s.
+/// How often, and how many times, a condition is checked: for 10 s.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 const LOOKS: u32 = 2000;
 
 /// A real server on a port of its own on the loopback interface, with a directory of its own.
 ///
-/// Nothing is persisted unless the configuration asks for it. The server ends when this is dropped, and when
-/// this process ends in whatever way, be it by a signal or with the server in a `static`.
+/// Nothing is persisted unless the configuration requests it. The server ends when this is dropped, and when this process ends
+/// for any reason, be it by a signal or with the server in a `static`.
 ///
 /// The methods are blocking and short, so asynchronous tests may call them too.
 ///
 /// # Panics
 ///
-/// All methods panic with what the server has logged when the server does not do what they need within
-/// 10 seconds.
+/// All methods panic with the server's log when the server does not do what they need within 10 seconds.
 #[derive(Debug)]
 pub struct Server {
-    // Goes before its directory does.
+    // Dropped before its directory.
     process: Option<Process>,
     flavour: Flavour,
     port: u16,
@@ -56,7 +55,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts a server and waits until it answers.
+    /// Starts a server and waits until it replies.
     ///
     /// # Panics
     ///
@@ -66,7 +65,7 @@ impl Server {
         Self::builder(flavour).start()
     }
 
-    /// Says first how a server is to be configured.
+    /// Configures a server before its start.
     #[must_use]
     pub fn builder(flavour: Flavour) -> Builder {
         Builder::new(flavour)
@@ -75,7 +74,7 @@ impl Server {
     fn configured(flavour: Flavour, lines: Vec<String>, password: Option<String>) -> Self {
         let directory = Directory::new();
         let mut server = Self { process: None, flavour, port: 0, lines, password, directory };
-        // Somebody else may take the port before the server does; then it is another one's turn.
+        // Another process may take the port before the server does; then another port is tried.
         for _ in 0..10 {
             server.port = port::free();
             if server.launch() {
@@ -85,7 +84,7 @@ impl Server {
         panic!("ten ports were taken before {} could listen on them", flavour.name());
     }
 
-    /// Starts the process and waits until it answers; `false` if the port was taken.
+    /// Starts the process and waits until it replies; `false` if the port was taken.
     fn launch(&mut self) -> bool {
         let configuration = self.directory.path().join("server.conf");
         fs::write(&configuration, self.configuration()).expect("the directory can be written to");
@@ -93,7 +92,7 @@ impl Server {
         let mut process = Process::start(&self.flavour.program(), &configuration, self.directory.path());
         for _ in 0..LOOKS {
             let exited = process.exited();
-            // The log is this server's own, whoever may answer at the port.
+            // The log is this server's own, whichever process replies at the port.
             let log = self.log();
             if log.contains("Ready to accept connections") {
                 self.process = Some(process);
@@ -110,7 +109,7 @@ impl Server {
         panic!("{} is not ready after 10 s:\n{}", self.flavour.name(), self.log());
     }
 
-    /// Waits for a reply, be it that somebody without a password may not ask.
+    /// Waits for a reply, even if it is that a password is required.
     fn answered(&self) {
         let ask = || Connection::open(self.port).and_then(|mut connection| connection.call(&["PING"]));
         let mut reply = ask();
@@ -167,7 +166,7 @@ impl Server {
         self.directory.path().join("server.sock")
     }
 
-    /// The directory it keeps its files in, which goes away with it.
+    /// The directory of its files, which is removed with it.
     #[must_use]
     pub fn directory(&self) -> &Path {
         self.directory.path()
@@ -179,7 +178,7 @@ impl Server {
         self.process.as_ref().map(Process::id)
     }
 
-    /// What it has logged since it was started last.
+    /// Its log since its last start.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
@@ -198,7 +197,7 @@ impl Server {
         self.process.as_ref().expect("only a server that runs can be paused").pause();
     }
 
-    /// Lets a paused process go on.
+    /// Resumes a paused process.
     ///
     /// # Panics
     ///
@@ -212,9 +211,9 @@ impl Server {
         self.process = None;
     }
 
-    /// Ends the process if it still runs, starts it on the same port, and waits until it answers.
+    /// Ends the process if it still runs, starts it on the same port, and waits until it replies.
     ///
-    /// What was stored is lost, unless the configuration says otherwise.
+    /// Data is lost, unless the configuration specifies otherwise.
     ///
     /// # Panics
     ///
@@ -228,7 +227,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// When the server does not reply.
     #[must_use]
     pub fn connect(&self) -> Connection {
         let mut connection = Connection::open(self.port).unwrap_or_else(|error| self.silent(&error));
@@ -243,7 +242,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// When the server does not reply.
     pub fn cli(&self, command: &[impl AsRef<[u8]>]) -> Value {
         self.connect().call(command).unwrap_or_else(|error| self.silent(&error))
     }
@@ -252,7 +251,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// When the server does not reply.
     #[must_use]
     pub fn monitor(&self) -> Monitor {
         Monitor::new(self)
@@ -262,7 +261,7 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server does not answer.
+    /// When the server does not reply.
     #[must_use]
     pub fn subscribe(&self, channels: &[&str]) -> Subscription {
         Subscription::new(self, channels)

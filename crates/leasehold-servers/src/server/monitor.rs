@@ -1,11 +1,11 @@
-//! What a server executes.
+//! The commands that a server executes.
 
 use super::{Server, mark};
 use crate::resp::{Connection, Value};
 
 /// A record of the commands that a server executes, kept by its `MONITOR`.
 ///
-/// It also sees what the test itself asks by [`Server::cli`].
+/// It also records the test's own commands by [`Server::cli`].
 #[derive(Debug)]
 pub struct Monitor {
     connection: Connection,
@@ -25,7 +25,7 @@ impl Monitor {
     ///
     /// # Panics
     ///
-    /// When the server does not answer within 10 seconds.
+    /// When the server does not reply within 10 seconds.
     pub fn take(&mut self) -> Vec<String> {
         self.marker.call(&["ECHO", &self.mark]).expect("the server answers");
         let mut lines = Vec::new();

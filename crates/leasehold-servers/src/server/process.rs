@@ -10,17 +10,17 @@ use std::{
 
 use super::{LOOK_EVERY, LOOKS};
 
-/// Becomes the server, `$0` with the configuration `$1`, after leaving a guard behind.
+/// Becomes the server, `$0` with the configuration `$1`, after starting a guard process.
 ///
-/// The guard waits at a pipe that the owner holds. A line tells it that the owner takes care of everything. The
-/// end of the pipe tells it that the owner is gone; then it ends the server and removes the directory `$2`.
+/// The guard waits at a pipe that the owner holds. A line means that the owner cleans up itself. The end of the pipe means that
+/// the owner has ended; then the guard ends the server and removes the directory `$2`.
 const GUARDED: &str = r#"
 exec 3<&0 </dev/null
 (read -r line <&3 || { kill -9 $$; rm -rf "$2"; }) &
 exec "$0" "$1" 3<&-
 "#;
 
-/// A server's process; it ends when this is dropped, and when the process that holds this ends in whatever way.
+/// A server's process; it ends when this is dropped, and when the process that holds this ends for any reason.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
@@ -50,10 +50,10 @@ impl Process {
 
     pub(super) fn pause(&self) {
         self.signal("STOP");
-        // The signal is only on its way when the command that sent it has ended.
+        // The signal may still be pending when the command that sent it has ended.
         for _ in 0..LOOKS {
             let state = fs::read_to_string(format!("/proc/{}/stat", self.id()));
-            // The state follows the name, which is in parentheses. Where there is no /proc, hope must do.
+            // The state follows the name, which is in parentheses. Without /proc the state cannot be checked.
             if state.map_or(true, |state| state.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T")))
             {
                 return;
@@ -68,7 +68,7 @@ impl Process {
     }
 
     fn signal(&self, name: &str) {
-        // The shell's own `kill` is everywhere; the program of that name is not.
+        // The shell's own `kill` exists everywhere; the program of that name does not.
         let sent = Command::new("sh").args(["-c", &format!("kill -{name} {}", self.id())]).status();
         assert!(sent.is_ok_and(|status| status.success()), "no {name} for process {}", self.id());
     }
@@ -76,7 +76,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Before the process is reaped, lest the guard kill whoever gets its id next.
+        // Before the process is reaped, so that the guard does not kill the next process with its id.
         if let Some(mut guard) = self.child.stdin.take() {
             let _ = guard.write_all(b"\n");
         }

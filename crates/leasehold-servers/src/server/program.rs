@@ -33,7 +33,7 @@ impl Flavour {
     ///
     /// # Panics
     ///
-    /// When it is not there: a test that cannot run must not look like one that passed.
+    /// When it does not exist: a test that cannot run must not pass.
     pub(super) fn program(self) -> PathBuf {
         let (variable, installed) = match self {
             Self::Redis => ("LEASEHOLD_REDIS_SERVER", None),

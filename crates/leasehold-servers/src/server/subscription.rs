@@ -1,4 +1,4 @@
-//! What is published on a server.
+//! The messages that are published on a server.
 
 use super::{Server, mark};
 use crate::resp::Connection;
@@ -17,7 +17,7 @@ pub struct Subscription {
 pub struct Message {
     /// Where it was published.
     pub channel: String,
-    /// What was published.
+    /// The contents.
     pub payload: String,
 }
 
@@ -38,7 +38,7 @@ impl Subscription {
     ///
     /// # Panics
     ///
-    /// When the server does not answer within 10 seconds.
+    /// When the server does not reply within 10 seconds.
     pub fn take(&mut self) -> Vec<Message> {
         self.marker.call(&["PUBLISH", &self.mark, ""]).expect("the server answers");
         let mut messages = Vec::new();

@@ -11,7 +11,7 @@ pub struct Example {
 }
 
 impl Example {
-    /// A new table, gone with its last client.
+    /// A new table, dropped with its last client.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "every one is another table")]
     pub fn new() -> Self {

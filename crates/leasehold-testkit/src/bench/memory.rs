@@ -11,7 +11,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// A new engine, gone with its last client.
+    /// A new engine, dropped with its last client.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "every one is another engine")]
     pub fn new() -> Self {

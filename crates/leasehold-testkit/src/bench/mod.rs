@@ -1,4 +1,4 @@
-//! What a test case works on: an engine, clients of it, and names that no other case uses.
+//! The environment of a test case: an engine, clients of it, and names that no other case uses.
 
 mod example;
 mod memory;
@@ -20,38 +20,38 @@ pub use self::memory::Memory;
 pub use self::shared_server::SharedServer;
 pub use self::sim::Sim;
 
-/// What the suite needs of an engine beyond being connected to.
+/// The requirements of the suite for an engine, beside connections.
 pub trait Backend: Send + Sync {
     /// The URL by which any number of clients join this engine.
     fn url(&self) -> &str;
 
-    /// Removes what is held under a full name behind everybody's back, as an operator does who deletes the key. Not asked
-    /// of an engine that [lacks](Backend::lacks) [`REMOVAL`].
+    /// Removes the hold under a full name, as an operator does by deleting the key. Not called on an engine that
+    /// [lacks](Backend::lacks) [`REMOVAL`].
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()>;
 
-    /// What the engine does not have, in the words of [`Invalid::Unsupported`]. A case that
-    /// needs one of these is not for this engine; any other refusal fails the case.
+    /// The features that the engine lacks, in the words of [`Invalid::Unsupported`]. A case that needs one of these is not for
+    /// this engine; any other refusal fails the case.
     fn lacks(&self) -> &'static [&'static str] {
         &[]
     }
 
-    /// How many names that begin with `prefix` still have any state: holds, lines, whatever the engine keeps.
-    /// `None` if the engine cannot tell, which it says unless it says otherwise.
+    /// How many names that begin with `prefix` still have any state: holds, queues, or any other. `None`, the default, if the
+    /// engine cannot tell.
     fn left_behind<'a>(&'a self, _prefix: &'a str) -> Reply<'a, Option<usize>> {
         Box::pin(async { None })
     }
 }
 
-/// What an engine lacks on which nothing can be removed behind its holder's back.
+/// Lacking on an engine where no hold can be removed without its holder.
 pub const REMOVAL: &str = "removal by an operator";
-/// What an engine lacks where only the client of a hold knows how often it is entered, and how long it lasts.
+/// Lacking on an engine where only the client of a hold knows its hold count, and how long it lasts.
 pub const VIEW: &str = "view of another client's hold";
-/// What an engine lacks where a hold lasts no longer than a session that is kept alive by itself.
+/// Lacking on an engine where a hold lasts no longer than a session that is renewed by itself.
 pub const LEASES: &str = "lease of its own for each hold";
-/// What an engine lacks that takes several locks one after the other.
+/// Lacking on an engine that acquires several locks one after the other.
 pub const ONE_STEP: &str = "several locks in one step";
 
-/// The answer of a [`Backend`].
+/// The reply of a [`Backend`].
 pub type Reply<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// An engine and the names of one case.
@@ -89,43 +89,43 @@ impl Bench {
     ///
     /// # Panics
     ///
-    /// If there is none to be had.
+    /// If none can be connected.
     pub async fn client_with(&self, options: impl FnOnce(Connect) -> Connect) -> Client {
         options(Client::connect(self.url())).await.expect("the engine under test takes clients")
     }
 
-    /// The case's lock, in the hands of a new client.
+    /// The case's lock, with a new client.
     pub async fn lock(&self) -> Lock {
         self.lock_with(|connect| connect).await
     }
 
-    /// The case's lock, in the hands of a new client with options.
+    /// The case's lock, with a new client with options.
     pub async fn lock_with(&self, options: impl FnOnce(Connect) -> Connect) -> Lock {
         self.client_with(options).await.lock(self.name("lock"))
     }
 
-    /// The case's read-write lock, in the hands of a new client.
+    /// The case's read-write lock, with a new client.
     pub async fn rw_lock(&self) -> RwLock {
         self.rw_lock_with(|connect| connect).await
     }
 
-    /// The case's read-write lock, in the hands of a new client with options.
+    /// The case's read-write lock, with a new client with options.
     pub async fn rw_lock_with(&self, options: impl FnOnce(Connect) -> Connect) -> RwLock {
         self.client_with(options).await.rw_lock(self.name("lock"))
     }
 
-    /// Removes what is held under a full name behind everybody's back.
+    /// Removes the hold under a full name without a release by its holder.
     ///
     /// # Errors
     ///
-    /// [`Invalid::Unsupported`] on an engine that does not let it be removed.
+    /// [`Invalid::Unsupported`] on an engine that does not support that.
     pub async fn remove(&self, name: &str) -> Result<(), Invalid> {
         self.needs(REMOVAL)?;
         self.backend.remove(name).await;
         Ok(())
     }
 
-    /// Says that a case is only for engines that have this.
+    /// Restricts a case to engines that have this.
     ///
     /// # Errors
     ///
@@ -137,17 +137,17 @@ impl Bench {
         Ok(())
     }
 
-    /// Whether the engine does not have this.
+    /// Whether the engine lacks this.
     #[must_use]
     pub fn lacks(&self, what: &str) -> bool {
         self.backend.lacks().contains(&what)
     }
 
-    /// Waits until the engine knows nothing of this case any more: what was dropped is released in the background.
+    /// Waits until the engine has no state of this case any more: dropped guards are released in the background.
     ///
     /// # Panics
     ///
-    /// If something stays.
+    /// If some state stays.
     pub async fn nothing_is_left(&self) {
         let begun = Instant::now();
         while let Some(left @ 1..) = self.backend.left_behind(&self.prefix).await {
@@ -157,7 +157,7 @@ impl Bench {
     }
 }
 
-/// Longer than any engine needs to tidy up, shorter than the watchdog time-out that would tidy up by itself.
+/// Longer than any engine needs to clean up, shorter than the watchdog time-out that would clean up by itself.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 impl fmt::Debug for Bench {

@@ -14,14 +14,14 @@ pub struct SharedServer {
 }
 
 impl SharedServer {
-    /// The Redis server of this test binary, started by the first who asks.
+    /// The Redis server of this test binary, started by the first case that needs it.
     #[must_use]
     pub fn redis() -> Self {
         static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Redis));
         Self::on(&SERVER)
     }
 
-    /// The Valkey server of this test binary, started by the first who asks.
+    /// The Valkey server of this test binary, started by the first case that needs it.
     #[must_use]
     pub fn valkey() -> Self {
         static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Valkey));
@@ -46,7 +46,7 @@ impl Backend for SharedServer {
     fn left_behind<'a>(&'a self, prefix: &'a str) -> Reply<'a, Option<usize>> {
         let pattern = format!("*{prefix}*");
         let keys = self.server.cli(&["KEYS", &pattern]);
-        // Tokens stay for good, lest one be minted twice.
+        // Tokens stay for good, so that none is minted twice.
         let stays = |key: &&Value| key.as_str().is_some_and(|key| key.starts_with("redisson_lock_token:"));
         let keys = keys.elements().iter().filter(|key| !stays(key)).count();
         let channels = self.server.cli(&["PUBSUB", "CHANNELS", &pattern]).elements().len();

@@ -12,7 +12,7 @@ pub struct Sim {
 }
 
 impl Sim {
-    /// A new server, gone with its last client.
+    /// A new server, which ends with its last client.
     #[must_use]
     #[expect(clippy::new_without_default, reason = "every one is another server")]
     pub fn new() -> Self {
@@ -33,7 +33,7 @@ impl Sim {
     }
 }
 
-/// What a service lacks that binds holds to something.
+/// The features that a service lacks that binds holds to a session or connection.
 const BOUND: &[&str] = &[
     "fair lock",
     "SET NX lock",

@@ -1,4 +1,4 @@
-//! Waits and holds that are given up in the middle.
+//! Waits and holds that are cancelled midway.
 
 use std::future::{IntoFuture, pending};
 
@@ -49,7 +49,7 @@ pub async fn waiters_cancelled_together_all_end(bench: &Bench) -> Outcome {
         }
         sleep(MOMENT).await;
         let holder = if release_first {
-            // One of them has been told that it is its turn, and may even have the lock.
+            // One of them has been notified that it is next, and may even hold the lock.
             guard.release().await?;
             None
         } else {

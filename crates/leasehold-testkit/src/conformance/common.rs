@@ -1,4 +1,4 @@
-//! What many cases need: lengths of time, and others who want the same lock.
+//! Shared by many cases: lengths of time, and other waiters for the same lock.
 
 use std::future::{Future, IntoFuture, poll_fn};
 use std::panic::Location;
@@ -12,19 +12,19 @@ use tokio::time::{sleep, timeout};
 
 use super::{Failed, Outcome};
 
-/// Long enough that what is under way happens, short against every lease.
+/// Long enough for pending work to happen, short against every lease.
 pub(super) const MOMENT: Duration = Duration::from_millis(50);
-/// A lease that runs out in the course of a case.
+/// A lease that expires in the course of a case.
 pub(super) const LEASE: Duration = Duration::from_millis(500);
 /// A lease that does not.
 pub(super) const LONG_LEASE: Duration = Duration::from_secs(60);
-/// A watchdog time-out that runs out in the course of a case if nobody renews.
+/// A watchdog time-out that expires in the course of a case without renewal.
 pub(super) const WATCHDOG: Duration = Duration::from_secs(1);
-/// Says nothing about how fast anything is, only from when on it counts as never. It is shorter than the time
-/// after which a waiter looks again by itself, so a waiter that nobody woke counts as never, too.
+/// Not a speed limit: after this time an event counts as never. It is shorter than the time after which a waiter polls by itself,
+/// so a missing wake-up counts as never, too.
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The option of a client whose locks run out soon after nobody keeps them any more.
+/// The option of a client whose locks expire soon after they are not renewed any more.
 pub(super) fn short_watchdog(connect: Connect) -> Connect {
     connect.watchdog(WATCHDOG)
 }
@@ -34,7 +34,7 @@ pub(super) fn is_nearly(left: Duration, all: Duration) -> bool {
     left <= all && left + Duration::from_secs(5) > all
 }
 
-/// What comes of `work`, which has to end.
+/// The output of `work`, which has to end.
 #[track_caller]
 pub(super) fn soon<F: IntoFuture>(work: F) -> impl Future<Output = F::Output> {
     let at = Location::caller();
@@ -44,12 +44,12 @@ pub(super) fn soon<F: IntoFuture>(work: F) -> impl Future<Output = F::Output> {
     }
 }
 
-/// Whether `work` stays undone for this long.
+/// Whether `work` stays pending for this long.
 pub(super) async fn is_pending_for<F: Future>(length: Duration, work: F) -> bool {
     timeout(length, work).await.is_err()
 }
 
-/// Polls `work` so many times, each time when it was woken, and drops it; whether it had not ended by then.
+/// Polls `work` so many times, each time when it was woken, and drops it; whether it was still pending by then.
 pub(super) async fn is_pending_after(polls: usize, work: impl Future) -> bool {
     let (mut work, mut left) = (pin!(work), polls);
     poll_fn(|context| {
@@ -67,26 +67,26 @@ pub(super) async fn is_pending_after(polls: usize, work: impl Future) -> bool {
     .await
 }
 
-/// Takes a lock that is free.
+/// Acquires a lock that is free.
 pub(super) async fn taken(lock: &Lock) -> Result<Guard, AcquireError> {
     Ok(lock.try_acquire().await?.expect("the lock is free"))
 }
 
-/// Whether a lock can be taken at once. It is given back.
+/// Whether a lock can be acquired at once. It is released again.
 pub(super) async fn is_free_for(lock: &Lock) -> Result<bool, Failed> {
     let Some(guard) = lock.try_acquire().await? else { return Ok(false) };
     guard.release().await?;
     Ok(true)
 }
 
-/// Runs `work` on a plain thread that knows nothing of the runtime, and thus lives by the system's clock.
+/// Runs `work` on a plain thread outside of the runtime, which thus uses the system's clock.
 pub(super) async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
-    // A blocking task also keeps a paused clock from running away in the meantime.
+    // A blocking task also keeps a paused clock from advancing meanwhile.
     let joined = tokio::task::spawn_blocking(|| std::thread::spawn(work).join());
     joined.await.expect("joining does not panic").expect("the thread does not panic")
 }
 
-/// Waits for every task to end well. Each may take its time, but not all of them together.
+/// Waits for every task to succeed. Each may take its time, but not all of them together.
 pub(super) async fn all_done(mut tasks: JoinSet<Outcome>) -> Outcome {
     while let Some(done) = soon(tasks.join_next()).await {
         done??;
@@ -94,12 +94,12 @@ pub(super) async fn all_done(mut tasks: JoinSet<Outcome>) -> Outcome {
     Ok(())
 }
 
-/// Somebody who waits for a lock in a task of its own.
+/// A waiter for a lock in a task of its own.
 #[derive(Debug)]
 pub(super) struct Waiter<G = Guard>(JoinHandle<Result<G, AcquireError>>);
 
 impl<G: Send + 'static> Waiter<G> {
-    /// Begins to wait, with a moment to get in line.
+    /// Begins to wait, with a moment to be queued.
     pub(super) async fn begin(
         acquire: impl IntoFuture<Output = Result<G, AcquireError>, IntoFuture: Send + 'static>,
     ) -> Self {
@@ -113,23 +113,23 @@ impl<G: Send + 'static> Waiter<G> {
         !self.0.is_finished()
     }
 
-    /// What becomes of it, which it has to learn some time.
+    /// Its outcome, which has to arrive at some time.
     pub(super) async fn outcome(self) -> Result<G, AcquireError> {
         soon(self.0).await.expect("a waiter does not panic")
     }
 
-    /// Makes it go away in the middle of its waiting, at once.
+    /// Cancels it in the middle of its wait, at once.
     pub(super) fn cancel(&self) {
         self.0.abort();
     }
 
-    /// Waits until it has gone away.
+    /// Waits until it has ended.
     pub(super) async fn gone(self) -> Result<Result<G, AcquireError>, JoinError> {
         soon(self.0).await
     }
 }
 
-/// A thousand times: two permits are given back while those who wait for one and for both of them are cancelled.
+/// A thousand times: two permits are released while the waiters for one and for both of them are cancelled.
 pub(super) async fn release_and_cancel<G: Send + 'static>(
     hold_both: impl Fn() -> Operation<Result<G, AcquireError>>,
     wait_for: impl Fn(u32) -> Operation<Result<G, AcquireError>>,

@@ -1,4 +1,4 @@
-//! Many who want the same lock, and a count that notices when two have it.
+//! Many owners that want the same lock, and a count that detects when two hold it.
 
 use std::sync::Arc;
 use std::time::Duration;

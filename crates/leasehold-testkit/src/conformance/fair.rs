@@ -1,4 +1,4 @@
-//! The fair lock: first come, first served, whoever they are.
+//! The fair lock: FIFO among the waiters of all clients.
 
 use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ async fn fair_lock(bench: &Bench) -> FairLock {
     bench.client().await.fair_lock(bench.name("lock"))
 }
 
-/// Waits until so many stand in the queue.
+/// Waits until the queue has so many waiters.
 async fn queued(lock: &FairLock, number: usize) -> Outcome {
     let begun = Instant::now();
     while lock.queue().await?.len() != number {
@@ -36,7 +36,7 @@ pub async fn a_lease_that_runs_out_keeps_the_order(bench: &Bench) -> Outcome {
         tasks.spawn(async move {
             let guard = lock.acquire().wait(LONG_LEASE).lease(LEASE).await?;
             order.lock().expect("nobody panics").push(number);
-            // Nobody releases: the next one gets it when the lease is over.
+            // There is no release: the next waiter acquires it when the lease is over.
             assert_eq!(guard.lost().await, Loss::Expired);
             Ok(())
         });
@@ -98,7 +98,7 @@ pub async fn a_try_neither_queues_nor_overtakes(bench: &Bench) -> Outcome {
     queued(&lock, 1).await?;
     assert!(lock.try_acquire().await?.is_none());
     held.release().await?;
-    // The lock is free, and the waiter does not take it before its future is polled again.
+    // The lock is free, and the waiter does not acquire it before its future is polled again.
     assert!(!lock.is_locked().await?);
     for other in [&lock, &fair_lock(bench).await] {
         assert!(other.try_acquire().await?.is_none(), "it is the turn of the waiter");
@@ -155,7 +155,7 @@ pub async fn a_waiter_knows_its_place(bench: &Bench) -> Outcome {
     held.release().await?;
     let first = soon(first).await??;
     let begun = Instant::now();
-    // Told by a beat at the latest.
+    // A queue heartbeat reports it at the latest.
     while places.lock().expect("no panic").last().is_none_or(|queued| queued.position != 1) {
         assert!(begun.elapsed() < Duration::from_secs(10), "{places:?}");
         sleep(Duration::from_millis(5)).await;
@@ -178,7 +178,7 @@ pub async fn an_owner_enters_a_fair_lock_again_at_once(bench: &Bench) -> Outcome
     let outer = lock.acquire().as_owner(&me).lease(LONG_LEASE).await?;
     let waiter = tokio::spawn(fair_lock(bench).await.acquire().into_future());
     queued(&lock, 1).await?;
-    // The queue is for others.
+    // The queue does not apply to the holder.
     let inner = soon(lock.acquire().as_owner(&me).lease(LONG_LEASE)).await?;
     assert_eq!(lock.hold_count(&me).await?, 2);
     assert!(is_nearly(lock.remain_time_to_live().await?.expect("it is held"), LONG_LEASE));

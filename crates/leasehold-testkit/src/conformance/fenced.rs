@@ -1,4 +1,4 @@
-//! The lock whose every acquisition has a number.
+//! The lock whose every acquisition has a fencing token.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::Outcome;
 use super::common::{LEASE, MOMENT, all_done, is_nearly, soon};
 use crate::bench::Bench;
 
-/// The case's lock with tokens, in the hands of a new client.
+/// The case's lock with tokens, with a new client.
 async fn fenced_lock(bench: &Bench) -> FencedLock {
     bench.client().await.fenced_lock(bench.name("lock"))
 }
@@ -30,7 +30,7 @@ pub async fn tokens_count_from_one_whichever_way_the_lock_is_taken(bench: &Bench
     let guard = lock.try_acquire().lease(TEN).await?.expect("the lock is free");
     assert_eq!((guard.token(), lock.last_token().await?), (4, 4));
     assert!(is_nearly(guard.remaining(), TEN));
-    // What is busy costs no token.
+    // A refused try costs no token.
     assert!(lock.try_acquire().await?.is_none());
     assert_eq!(lock.last_token().await?, 4);
     Ok(())
@@ -41,7 +41,7 @@ pub async fn a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outc
     let guard = plain.acquire().await?;
     assert!(fenced.try_acquire().await?.is_none() && guard.token().is_none());
     guard.release().await?;
-    // Whoever wants a token asks for one; whoever does not, leaves the count alone.
+    // An acquire with a token takes one from the count; a plain acquire leaves the count alone.
     assert_eq!(soon(fenced.acquire()).await?.token(), 1);
     assert_eq!(soon(plain.acquire().fenced()).await?.token(), 2);
     drop(soon(plain.acquire()).await?);
@@ -90,7 +90,7 @@ pub async fn tokens_rise_however_a_hold_ends(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Whoever holds the lock writes its token down: the list is in order, and nothing is in it twice.
+/// Each holder records its token: the list is in order, without duplicates.
 pub async fn tokens_are_in_the_order_of_the_holds(bench: &Bench) -> Outcome {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
@@ -99,7 +99,7 @@ pub async fn tokens_are_in_the_order_of_the_holds(bench: &Bench) -> Outcome {
         tasks.spawn(async move {
             for turn in 0..6 {
                 if turn == 3 {
-                    // Cut off somewhere: a token may be lost by it, and none comes twice.
+                    // Cancelled at some point: a token may be lost by it, and none is minted twice.
                     drop(tokio::time::timeout(MOMENT / 25, lock.acquire()).await);
                 }
                 let guard = lock.acquire().await?;

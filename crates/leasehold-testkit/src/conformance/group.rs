@@ -53,7 +53,7 @@ pub async fn two_handles_on_a_set_count_for_one_owner(bench: &Bench) -> Outcome 
 pub async fn sets_are_kept_while_their_guards_live(bench: &Bench) -> Outcome {
     let client = bench.client_with(short_watchdog).await;
     let me = Owner::unique();
-    // Also two sets of one owner.
+    // The same for two sets of one owner.
     let first = set(bench, &client, ["a", "b"]).acquire().as_owner(&me).await?;
     let second = set(bench, &client, ["c"]).acquire().as_owner(&me).await?;
     sleep(WATCHDOG * 5 / 2).await;
@@ -210,7 +210,7 @@ pub async fn a_set_needs_values_and_each_once(bench: &Bench) -> Outcome {
 }
 
 pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
-    // They take long where all of them are held one by one, and longer where others have much to do.
+    // They take long where each is a separate hold, and longer on a busy machine.
     let patient = |connect: Connect| connect.response_timeout(PATIENCE);
     let (client, elsewhere) = (bench.client_with(patient).await, bench.client_with(patient).await);
     let many = |from: usize, count: usize| (from..from + count).map(|value| value.to_string());

@@ -1,4 +1,4 @@
-//! Counts that go down to zero, and those who wait for that.
+//! Counts that go down to zero, and their waiters.
 
 use std::future::IntoFuture;
 
@@ -114,7 +114,7 @@ pub async fn a_latch_can_be_waited_for_by_threads(bench: &Bench) -> Outcome {
         let latch = latch.clone();
         tokio::spawn(on_a_thread(move || latch.wait().block()))
     };
-    // The thread lives by the system's clock: there is no sleeping beside it.
+    // The thread uses the system's clock, so this must not sleep.
     tokio::task::yield_now().await;
     latch.count_down().await?;
     blocked.await??;

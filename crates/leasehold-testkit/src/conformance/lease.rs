@@ -94,7 +94,7 @@ pub async fn the_loss_is_known_before_the_next_grant(bench: &Bench) -> Outcome {
     for _ in 0..3 {
         let lapsing = lock.acquire().lease(LEASE).await?;
         let _next = soon(elsewhere.acquire()).await?;
-        // Nothing is awaited in between: whoever asks at the moment of the grant is told the truth.
+        // Nothing is awaited in between: a query at the moment of the grant returns the truth.
         assert!(!lapsing.is_held());
         assert_eq!(lapsing.lost().block(), Loss::Expired);
     }
@@ -139,7 +139,7 @@ pub async fn extending_never_shortens(bench: &Bench) -> Outcome {
     assert!(lock.remain_time_to_live().await?.is_some_and(|left| left > LONG_LEASE / 2));
     guard.release().await?;
 
-    // A lock without a lease is kept before and after.
+    // A lock without a lease is renewed before and after.
     let guard = lock.acquire().await?;
     guard.extend(LEASE).await?;
     sleep(LEASE * 2).await;
@@ -162,7 +162,7 @@ pub async fn extending_never_revives(bench: &Bench) -> Outcome {
     if bench.lacks(LEASES) {
         return Ok(());
     }
-    // What is removed is lost for the guard as soon as it asks.
+    // A guard sees the removal of its lock at its next request.
     let guard = lock.acquire().lease(LONG_LEASE).await?;
     bench.remove(&bench.name("lock")).await?;
     assert_eq!(guard.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(Loss::Gone)));
@@ -224,7 +224,7 @@ pub async fn the_next_in_line_notices_that_the_end_has_come_nearer(bench: &Bench
     let third = Waiter::begin(elsewhere.acquire()).await;
     let begun = Instant::now();
     first.release().await?;
-    // It does not release, and its lease is over long before the one that the third has seen.
+    // It does not release, and its lease ends long before the one that the third waiter has seen.
     let second = second.outcome().await?;
     drop(third.outcome().await?);
     assert!(!second.is_held());

@@ -18,7 +18,7 @@ use super::{Failed, Outcome};
 use crate::bench::Bench;
 use crate::tally::Tally;
 
-/// The case's semaphore, in the hands of a new client.
+/// The case's semaphore, with a new client.
 async fn semaphore(bench: &Bench) -> LeasedSemaphore {
     bench.client().await.leased_semaphore(bench.name("semaphore"))
 }
@@ -30,7 +30,7 @@ async fn with(bench: &Bench, permits: u32) -> Result<LeasedSemaphore, Failed> {
     Ok(semaphore)
 }
 
-/// Removes a semaphore that has to be there: it would stay for ever.
+/// Removes a semaphore that must exist: it would stay for ever.
 async fn remove(semaphore: &LeasedSemaphore) -> Outcome {
     assert!(semaphore.delete().await?);
     Ok(())
@@ -41,12 +41,12 @@ async fn counts(semaphore: &LeasedSemaphore) -> Result<(i64, i64, i64), Failed> 
     Ok((semaphore.permits().await?, semaphore.available().await?, semaphore.acquired().await?))
 }
 
-/// Takes permits that are there, as ids.
+/// Acquires free permits, as ids.
 async fn ids(semaphore: &LeasedSemaphore, permits: u32) -> Result<Vec<PermitId>, AcquireError> {
     Ok(semaphore.try_acquire(permits).permanent().await?.expect("they are there"))
 }
 
-/// Somebody who waits in a task, with a moment to get in line.
+/// A waiter in a task, with a moment to be queued.
 async fn waiter(
     semaphore: &LeasedSemaphore,
     permits: u32,
@@ -420,7 +420,7 @@ pub async fn who_wants_many_leased_permits_is_not_starved(bench: &Bench) -> Outc
 
 pub async fn thousands_of_permits_lapse_at_once(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 9000).await?;
-    // So many take longer than a usual lease of a case where others have much to do.
+    // On a busy machine so many permits take longer than the usual lease of a case.
     let lease = LEASE * 6;
     semaphore.acquire(9000).lease(lease).await?.forget();
     assert_eq!(counts(&semaphore).await?, (9000, 0, 9000));
@@ -441,7 +441,7 @@ pub async fn cancellation_racing_with_release_loses_no_leased_permit(bench: &Ben
         LeasedPermits::release,
     )
     .await?;
-    // What was undone is done before the next request of the same client.
+    // The undo precedes the next request of the same client.
     assert_eq!(counts(&semaphore).await?, (2, 2, 0));
     remove(&semaphore).await
 }
@@ -460,7 +460,7 @@ pub async fn leased_permits_can_be_had_by_threads(bench: &Bench) -> Outcome {
             Ok(())
         }))
     };
-    // The thread lives by the system's clock: there is no sleeping beside it.
+    // The thread uses the system's clock, so this must not sleep.
     tokio::task::yield_now().await;
     held.release().await?;
     blocked.await??;

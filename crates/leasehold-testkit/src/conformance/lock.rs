@@ -1,4 +1,4 @@
-//! One holder, and what can be asked about it.
+//! One holder, and the queries about it.
 
 use std::future::IntoFuture as _;
 use std::time::Duration;
@@ -64,7 +64,7 @@ pub async fn lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
     let guard = lock.acquire().await?;
     for length in [Duration::ZERO, Duration::from_millis(19), Duration::MAX] {
         for refused in [lock.acquire().lease(length).await, lock.acquire().max_hold(length).await] {
-            // The lock is busy: whoever asked the engine would wait.
+            // The lock is busy: a request to the engine would wait.
             assert!(matches!(refused, Err(AcquireError::Invalid(_))), "{refused:?}");
         }
         let refused = guard.extend(length).await;

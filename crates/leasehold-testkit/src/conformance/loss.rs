@@ -1,4 +1,4 @@
-//! Locks that are taken away behind their holder's back.
+//! Locks that are removed without a release by their holder.
 
 use leasehold::{AcquireError, ExtendError, Invalid, Loss, ReleaseError};
 use tokio::sync::oneshot;
@@ -66,7 +66,7 @@ pub async fn a_removed_lock_is_not_touched_when_somebody_else_took_it(bench: &Be
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
     bench.remove(outer.name()).await?;
-    // Whether the old guards have heard of it by now is the engine's affair.
+    // Whether the old guards have noticed by now depends on the engine.
     let next = taken(&elsewhere).await?;
     assert!(matches!(outer.extend(LONG_LEASE).await, Err(ExtendError::NotHeld(_))));
     assert!(matches!(outer.reenter().await, Err(AcquireError::Lost(_))));

@@ -1,10 +1,10 @@
-//! What every engine does, one function per behaviour.
+//! The behaviour of every engine, one function per behaviour.
 //!
-//! The list of all cases is [`conformance_cases!`](crate::conformance_cases) and nothing else. Each carries the
-//! ids of the rows in `docs/behaviours.md` that it shows, and a test compares the two.
+//! The list of all cases is [`conformance_cases!`](crate::conformance_cases) and nothing else. Each carries the ids of the rows
+//! in `docs/behaviours.md` that it shows, and a test compares the two.
 //!
-//! A case holds under a paused clock and in real time: no upper bound is tighter than "some time", no lower bound
-//! is missing, and nobody depends on how fast an engine answers.
+//! A case holds under a paused clock and in real time: no upper bound is tighter than "some time", no lower bound is missing, and
+//! no case depends on how fast an engine replies.
 
 #![expect(missing_docs, reason = "the rows of `docs/behaviours.md` describe the cases")]
 #![expect(clippy::missing_errors_doc, clippy::missing_panics_doc, reason = "a case fails by both")]
@@ -58,7 +58,7 @@ pub struct Case {
 /// All cases.
 pub const CASES: &[Case] = crate::conformance_cases!(conformance_table []);
 
-/// Runs one case on a bench of its own, and sees to it that it ends and leaves nothing behind.
+/// Runs one case on a separate bench, and checks that it ends and leaves nothing behind.
 pub async fn run(backend: impl Backend + 'static, case: impl AsyncFnOnce(&Bench) -> Outcome) -> Outcome {
     let bench = Bench::new(backend);
     let done = timeout(LONGEST_CASE, async {
@@ -79,9 +79,9 @@ const LONGEST_CASE: Duration = Duration::from_secs(60);
 
 /// Makes one test of every case, in a module named after the engine.
 ///
-/// `paused` is for engines whose time is tokio's, so that a test clock moves it; all others say `real_time`. The
-/// expression makes a [`Backend`](crate::bench::Backend), for each case anew. It stands in an async function of a
-/// module of its own: write full paths, and `.await` if need be.
+/// `paused` is for engines whose time is tokio's, so that a test clock moves it; all others use `real_time`. The expression makes
+/// a [`Backend`](crate::bench::Backend), for each case anew. It is placed in an async function of a separate module: write full
+/// paths, and `.await` if need be.
 ///
 /// ```
 /// leasehold_testkit::conformance! { memory, paused, leasehold_testkit::bench::Memory::new() }

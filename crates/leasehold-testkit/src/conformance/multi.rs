@@ -71,7 +71,7 @@ pub async fn a_member_that_is_busy_leaves_the_others_free(bench: &Bench) -> Outc
     Ok(())
 }
 
-/// The same two names as locks that are taken in one step, and as locks that are taken one after the other.
+/// The same two names as locks that are acquired in one step, and as locks that are acquired one after the other.
 fn both_ways(bench: &Bench, one: &Client, other: &Client) -> [MultiLock; 2] {
     let [a, b] = ["a", "b"].map(|name| bench.name(name));
     let kinds = [one.lock(&a), other.spin_lock(&b)];
@@ -105,7 +105,7 @@ pub async fn a_wait_for_several_is_for_all_of_them_together(bench: &Bench) -> Ou
         let waiter = tokio::spawn(lock.acquire().wait(wait).into_future());
         sleep(wait * 2 / 3).await;
         first.release().await?;
-        // A wait that began anew with the second member would still last.
+        // A wait that restarted with the second member would still last.
         sleep(wait * 5 / 6).await;
         second.release().await?;
         let over = soon(waiter).await?;
@@ -140,14 +140,14 @@ pub async fn the_loss_of_a_member_is_the_loss_of_all(bench: &Bench) -> Outcome {
 pub async fn a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, bench.client().await);
     let busy = other.lock(bench.name("c")).acquire().await?;
-    // Locks of one client are taken in one step: who waits for the last of them has none.
+    // Locks of one client are acquired in one step: a waiter for the last of them holds none.
     let waiter = tokio::spawn(multi_lock(bench, &client).acquire().into_future());
     sleep(MOMENT).await;
     for name in ["a", "b"].iter().filter(|_| !bench.lacks(ONE_STEP)) {
         drop(other.lock(bench.name(name)).try_acquire().await?.expect("nobody holds a part"));
     }
     waiter.abort();
-    // Others are taken one after the other.
+    // Locks of several clients are acquired one after the other.
     let mixed = MultiLock::new([
         client.lock(bench.name("a")),
         other.lock(bench.name("c")),
@@ -170,7 +170,7 @@ pub async fn a_lease_begins_when_the_last_member_is_there(bench: &Bench) -> Outc
     let (client, other) = (bench.client().await, bench.client().await);
     let busy = other.lock(bench.name("c")).acquire().await?;
     let waiter = tokio::spawn(multi_lock(bench, &client).acquire().lease(LEASE).into_future());
-    // Longer than the lease: what is held already must not run out meanwhile.
+    // Longer than the lease: locks that are held already must not expire meanwhile.
     sleep(LEASE * 2).await;
     busy.release().await?;
     let guard = soon(waiter).await??;
@@ -201,7 +201,7 @@ pub async fn those_who_want_some_of_the_same_locks_do_not_wait_in_a_circle(bench
     let mut tasks = JoinSet::new();
     for task in 0..6 {
         let (client, values) = (clients[task % 2].clone(), Arc::clone(&values));
-        // Every pair, said in both orders.
+        // Every pair, in both orders.
         let pair = [[0, 1], [1, 2], [2, 0], [1, 0], [2, 1], [0, 2]][task];
         let lock = client.multi_lock(pair.map(|number| bench.name(NAMES[number])));
         tasks.spawn(async move {

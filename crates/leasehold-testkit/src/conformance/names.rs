@@ -1,4 +1,4 @@
-//! What a lock may be called.
+//! Valid names of a lock.
 
 use leasehold::{AcquireError, Invalid, QueryError};
 

@@ -1,4 +1,4 @@
-//! The lock in a handle by which nobody enters twice.
+//! The lock in a handle that refuses re-entry.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn is_refused(outcome: &Result<Guard, AcquireError>) -> bool {
     matches!(outcome, Err(AcquireError::Invalid(Invalid::NotReentrant)))
 }
 
-/// Whether every way in is refused to `owner`, at once.
+/// Whether every way to acquire is refused to `owner`, at once.
 async fn is_kept_out(lock: &Lock, owner: &Owner) -> bool {
     let tried = soon(lock.try_acquire().as_owner(owner)).await;
     is_refused(&soon(lock.acquire().as_owner(owner)).await)

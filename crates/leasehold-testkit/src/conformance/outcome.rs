@@ -6,17 +6,17 @@ use std::panic::Location;
 
 use leasehold::{AcquireError, ChangeError, Invalid, QueryError, WaitError};
 
-/// What a case returns, so that `?` says that something has to work for the case to go on.
+/// The result of a case: with `?` a step has to succeed for the case to continue.
 pub type Outcome = Result<(), Failed>;
 
-/// Something did not work that had to.
+/// A step failed that had to succeed.
 pub struct Failed {
     at: &'static Location<'static>,
     error: Box<dyn Error + Send + Sync>,
 }
 
 impl Failed {
-    /// What the engine does not have, if that is why.
+    /// The feature that the engine lacks, if that is why.
     pub(super) fn unsupported(&self) -> Option<&str> {
         let error = &self.error;
         let invalid = if let Some(AcquireError::Invalid(invalid)) = error.downcast_ref() {

@@ -1,4 +1,4 @@
-//! Whose a hold is.
+//! The owners of holds.
 
 use leasehold::{AcquireError, Invalid, Loss, Owner, ReleaseError};
 
@@ -99,7 +99,7 @@ pub async fn only_its_own_client_acts_for_an_owner(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// The owner of a plain guard can be named like any other, and whichever guard goes first, the count is right.
+/// The owner of a plain guard can be named like any other, and whichever guard is released first, the count is right.
 pub async fn a_drawn_owner_can_be_named(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let first = lock.acquire().await?;
@@ -112,7 +112,7 @@ pub async fn a_drawn_owner_can_be_named(bench: &Bench) -> Outcome {
     assert_eq!(soon(third.lost()).await, Loss::Gone);
     assert!(!third.is_held() && is_free_for(&elsewhere).await?);
 
-    // Which hold an acquire enters is seen when it is awaited, not when it is described.
+    // Which hold an acquire enters is determined when it is awaited, not when it is described.
     let first = lock.acquire().await?;
     let me = first.owner();
     let described = lock.acquire().as_owner(&me).into_future();

@@ -1,4 +1,4 @@
-//! A lock entered more than once.
+//! A lock that is re-entered.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub async fn dropping_an_inner_guard_keeps_the_outer(bench: &Bench) -> Outcome {
     let inner = outer.reenter().await?;
     assert_eq!(lock.hold_count(&outer.owner()).await?, 2);
     drop(inner);
-    // The next step of the same hold comes after the one that the drop began.
+    // The next step of the same hold follows the one that the drop began.
     assert_eq!(outer.reenter().await?.release().await?.holds_left, 1);
     assert!(outer.is_held() && !is_free_for(&lock).await?);
     assert_eq!(outer.release().await?.holds_left, 0);

@@ -137,7 +137,7 @@ pub async fn a_dropped_reader_lets_the_writer_in(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Two numbers that are equal unless somebody is in the middle of writing them.
+/// Two numbers that are equal except in the middle of a write.
 #[derive(Debug, Default)]
 struct Pair {
     left: AtomicU64,
@@ -244,7 +244,7 @@ pub async fn both_halves_can_be_taken_over(bench: &Bench) -> Outcome {
 
     let written = lock.write().acquire().await?;
     let read = thief.read().acquire().steal().await?;
-    // Whether it is read by now or gone, it is lost.
+    // Whether the lock is held for reading by now or gone, the hold is lost.
     assert!(matches!(soon(written.lost()).await, Loss::TakenOver));
     drop(written);
     assert!(read.is_held() && lock.read().try_acquire().await?.is_some());
@@ -274,7 +274,7 @@ pub async fn what_is_removed_is_lost_for_readers_and_writers(bench: &Bench) -> O
     let writer = lock.write().acquire().await?;
     bench.remove(writer.name()).await?;
     assert_eq!(soon(writer.lost()).await, Loss::Gone);
-    // The client goes on.
+    // The client is still usable.
     drop(lock.write().acquire().await?);
     drop(soon(lock.read().acquire()).await?);
     Ok(())

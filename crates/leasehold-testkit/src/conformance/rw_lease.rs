@@ -27,7 +27,7 @@ pub async fn entering_again_shortens_no_lease(bench: &Bench) -> Outcome {
     drop(soon(elsewhere.write().acquire()).await?);
     assert!(begun.elapsed() >= LEASE * 2);
 
-    // A reader that is kept stays kept.
+    // A renewed reader stays renewed when it re-enters with a lease.
     let reader = bench.rw_lock_with(short_watchdog).await.read();
     let outer = reader.acquire().as_owner(&me).await?;
     let inner = reader.acquire().as_owner(&me).lease(LEASE).await?;
@@ -148,7 +148,7 @@ pub async fn a_dead_reader_frees_only_itself(bench: &Bench) -> Outcome {
     sleep(MOMENT).await;
     assert!(!lock.read().is_held_by(&dies.owner()).await?);
     assert_eq!(lock.read().hold_count(&lives.owner()).await?, 1);
-    // The dead one is no reason to keep the lock, and none to free it.
+    // The expired reader neither keeps the lock nor frees it.
     leaves.release().await?;
     assert!(lives.is_held() && lock.read().is_locked().await?);
     assert!(lock.write().try_acquire().await?.is_none());
@@ -180,7 +180,7 @@ pub async fn leases_of_readers_do_not_touch_each_other(bench: &Bench) -> Outcome
     kept.release().await?;
     soon(elsewhere.write().acquire()).await?.release().await?;
 
-    // A reader that leaves takes no time from one that came before another with less.
+    // A release by one reader does not shorten the lease of the first when one with a shorter lease is in between.
     let me = Owner::unique();
     let long = elsewhere.read().acquire().lease(LONG_LEASE).await?;
     let short = lock.read().acquire().as_owner(&me).lease(LEASE).await?;

@@ -13,7 +13,7 @@ pub async fn a_writer_may_read_too(bench: &Bench) -> Outcome {
     let me = Owner::unique();
     let outer = lock.write().acquire().as_owner(&me).await?;
     lock.write().acquire().as_owner(&me).await?.release().await?;
-    // Others who wait to read are not before it.
+    // Waiting readers are not before it.
     let reader = Waiter::begin(lock.read().acquire()).await;
     let reads = lock.read().try_acquire().as_owner(&me).await?.expect("its owner writes");
     assert!(lock.write().is_held_by(&me).await? && lock.read().is_held_by(&me).await?);
@@ -50,7 +50,7 @@ pub async fn a_nested_read_frees_nothing(bench: &Bench) -> Outcome {
     assert!(elsewhere.write().is_locked().await?);
     assert_eq!(reads.release().await?.holds_left, 0);
     assert!(elsewhere.write().is_locked().await? && elsewhere.read().try_acquire().await?.is_none());
-    // Nor does its lease say anything about that of the write half.
+    // Nor does its lease affect that of the write half.
     assert!(is_pending_for(LEASE * 3 / 2, writes.lost()).await);
     assert!(elsewhere.write().is_locked().await?);
     writes.release().await?;
@@ -81,7 +81,7 @@ pub async fn who_only_reads_cannot_wait_to_write(bench: &Bench) -> Outcome {
     let me = Owner::unique();
     let reads = lock.read().acquire().as_owner(&me).await?;
     let refused = |error: AcquireError| matches!(error, AcquireError::Invalid(Invalid::OnlyReads));
-    // Whether others wait to write or not.
+    // Whether other writers wait or not.
     for _ in 0..2 {
         assert!(refused(soon(lock.write().acquire().as_owner(&me)).await.expect_err("it reads")));
         assert!(refused(lock.write().try_acquire().as_owner(&me).await.expect_err("it reads")));
@@ -108,7 +108,7 @@ pub async fn the_only_reader_can_upgrade(bench: &Bench) -> Outcome {
     writes.release().await?;
     assert!(reads.is_held() && writer.waits());
     elsewhere.read().try_acquire().await?.expect("others may read").release().await?;
-    // The read guard may go first.
+    // The read guard may be released first.
     let writes = reads.try_upgrade().await?;
     reads.release().await?;
     assert!(writes.is_held() && writer.waits() && elsewhere.read().try_acquire().await?.is_none());
@@ -125,7 +125,7 @@ pub async fn nobody_upgrades_beside_other_readers(bench: &Bench) -> Outcome {
     assert!(error.is_contended());
     assert!(soon(two.try_upgrade()).await.is_err());
     assert!(one.is_held() && two.is_held() && !lock.write().is_locked().await?);
-    // One that is dead does not count.
+    // An expired reader does not count.
     soon(two.lost()).await;
     sleep(MOMENT).await;
     let error = two.try_upgrade().await.expect_err("it is lost");
@@ -150,7 +150,7 @@ pub async fn a_downgrade_lets_readers_in_and_no_writer(bench: &Bench) -> Outcome
     other.release().await?;
     let mut ends = JoinSet::new();
     for writer in writers {
-        // In whichever order they come in.
+        // In whichever order they acquire.
         ends.spawn(async move {
             writer.outcome().await?.release().await?;
             Ok(())
@@ -158,7 +158,7 @@ pub async fn a_downgrade_lets_readers_in_and_no_writer(bench: &Bench) -> Outcome
     }
     all_done(ends).await?;
 
-    // Entered twice, it is written until both are gone.
+    // Entered twice, it is held for writing until both are released.
     let outer = lock.write().acquire().await?;
     let reads = outer.reenter().await?.downgrade().await?;
     assert!(elsewhere.read().try_acquire().await?.is_none());

@@ -1,4 +1,4 @@
-//! Who comes in when at a read-write lock.
+//! The order in which readers and writers acquire a read-write lock.
 
 use std::future::{IntoFuture, poll_fn};
 use std::pin::pin;
@@ -18,7 +18,7 @@ use crate::bench::Bench;
 pub async fn all_readers_come_in_after_the_writer(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let writes = lock.write().acquire().await?;
-    // Nobody leaves before all are in.
+    // No reader releases before all have acquired.
     let together = Arc::new(Barrier::new(20));
     let mut readers = JoinSet::new();
     for n in 0..20 {
@@ -41,7 +41,7 @@ pub async fn a_waiting_writer_bars_new_readers_if_told_so(bench: &Bench) -> Outc
     let lock = bench.rw_lock().await.prefer_writers();
     let elsewhere = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
-    // One that only looks bars nobody.
+    // A single try bars no reader.
     assert!(elsewhere.write().try_acquire().await?.is_none());
     assert!(elsewhere.read().try_acquire().await?.is_some());
     let writer = Waiter::begin(lock.write().acquire()).await;
@@ -49,11 +49,11 @@ pub async fn a_waiting_writer_bars_new_readers_if_told_so(bench: &Bench) -> Outc
         assert!(handle.read().try_acquire().await?.is_none());
     }
     let reader = Waiter::begin(elsewhere.read().acquire()).await;
-    // Longer than a mark lasts that is not left again.
+    // Longer than a waiting-writer flag lasts that is not set again.
     sleep(Duration::from_secs(3)).await;
     assert!(reader.waits() && writer.waits());
     assert!(elsewhere.read().try_acquire().await?.is_none());
-    // Those who read already may enter again, and those without the option do not care.
+    // Current readers may re-enter, and readers without the option ignore the flag.
     let again = lock.read().try_acquire().as_owner(&reads.owner()).await?.expect("it reads already");
     let careless = bench.rw_lock().await.read().try_acquire().await?.expect("it does not care");
     drop((again, careless));
@@ -74,7 +74,7 @@ pub async fn a_preferred_writer_does_not_starve(bench: &Bench) -> Outcome {
         let (lock, stop) = (bench.rw_lock().await.prefer_writers(), Arc::clone(&stop));
         readers.spawn(async move {
             sleep(Duration::from_millis(3) * n).await;
-            // There is always somebody who reads.
+            // There is always a reader.
             while !stop.load(Ordering::SeqCst) {
                 let guard = lock.read().acquire().await?;
                 sleep(Duration::from_millis(20)).await;
@@ -118,7 +118,7 @@ pub async fn a_writer_that_is_not_heard_of_bars_nobody_for_long(bench: &Bench) -
     let lock = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
     let mut writer = pin!(lock.write().acquire().into_future());
-    // It waits, and then nobody asks it any more.
+    // It waits, and then its future is not polled any more.
     let begun = Instant::now();
     while begun.elapsed() < MOMENT {
         poll_fn(|context| Poll::Ready(writer.as_mut().poll(context).is_ready())).await;
@@ -148,7 +148,7 @@ pub async fn cancelled_readers_and_writers_leave_nothing(bench: &Bench) -> Outco
             }
         }
         sleep(MOMENT).await;
-        // Some of them may just be coming in.
+        // Some of them may just be acquiring.
         writes.release().await?;
         waiters.abort_all();
         while soon(waiters.join_next()).await.is_some() {}

@@ -14,7 +14,7 @@ use super::{Failed, Outcome};
 use crate::bench::Bench;
 use crate::tally::Tally;
 
-/// The case's semaphore, in the hands of a new client.
+/// The case's semaphore, with a new client.
 async fn semaphore(bench: &Bench) -> Semaphore {
     bench.client().await.semaphore(bench.name("semaphore"))
 }
@@ -26,19 +26,19 @@ async fn with(bench: &Bench, permits: u32) -> Result<Semaphore, Failed> {
     Ok(semaphore)
 }
 
-/// Removes a semaphore that has to be there: it would stay for ever.
+/// Removes a semaphore that must exist: it would stay for ever.
 async fn remove(semaphore: &Semaphore) -> Outcome {
     assert!(semaphore.delete().await?);
     Ok(())
 }
 
-/// Takes permits that are there, as a bare number.
+/// Acquires free permits, as a bare number.
 async fn take(semaphore: &Semaphore, permits: u32) -> Result<(), AcquireError> {
     semaphore.try_acquire(permits).await?.expect("they are there").forget();
     Ok(())
 }
 
-/// Somebody who waits in a task, with a moment to get in line.
+/// A waiter in a task, with a moment to be queued.
 async fn waiter(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Permits, AcquireError>> {
     let waiter = tokio::spawn(semaphore.acquire(permits).into_future());
     sleep(MOMENT).await;
@@ -335,7 +335,7 @@ pub async fn a_cancelled_waiter_for_permits_passes_its_turn_on(bench: &Bench) ->
     remove(&semaphore).await
 }
 
-/// Gives back one of two, and keeps the other as a number.
+/// Releases one of two, and keeps the other as a number.
 async fn take_back_one(held: Permits, semaphore: &Semaphore) -> Outcome {
     assert_eq!(held.forget(), 2);
     semaphore.release(1).await?;
@@ -475,7 +475,7 @@ pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> 
     let acquire = |of: &Semaphore, permits| of.acquire(permits).into_future();
     release_and_cancel(|| acquire(&elsewhere, 2), |permits| acquire(&semaphore, permits), Permits::release)
         .await?;
-    // What was undone is done before the next request of the same client.
+    // The undo precedes the next request of the same client.
     assert_eq!(semaphore.available().await?, 2);
     remove(&semaphore).await
 }
@@ -492,7 +492,7 @@ pub async fn permits_can_be_had_by_threads(bench: &Bench) -> Outcome {
             Ok(())
         }))
     };
-    // The thread lives by the system's clock: there is no sleeping beside it.
+    // The thread uses the system's clock, so this must not sleep.
     tokio::task::yield_now().await;
     held.release().await?;
     blocked.await??;

@@ -1,4 +1,4 @@
-//! The lock that is one key, as `SET … NX` makes it.
+//! The lock that is one key, set with `SET … NX`.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use super::common::{
 use crate::bench::Bench;
 use crate::tally::Tally;
 
-/// The case's lock, in the hands of a new client.
+/// The case's lock, with a new client.
 async fn setnx_lock(bench: &Bench) -> Lock {
     setnx_lock_with(bench, |connect| connect).await
 }
@@ -59,7 +59,7 @@ pub async fn a_setnx_lock_is_not_entered_twice(bench: &Bench) -> Outcome {
     assert!(!guard.is_held() && is_free_for(&lock).await?);
     let again = lock.as_owner(&me).release().await;
     assert!(matches!(again, Err(ReleaseError::NotOwner(_))), "{again:?}");
-    // The same owner comes anew, and what is left of its old guard does nothing to it.
+    // The same owner acquires it again, and its old guard does not affect that.
     let next = lock.acquire().as_owner(&me).await?;
     drop(guard);
     sleep(MOMENT).await;

@@ -1,4 +1,4 @@
-//! Clients that go.
+//! Clients that shut down.
 
 use std::time::Duration;
 
@@ -90,7 +90,7 @@ pub async fn a_client_shut_down_refuses_new_locks_and_others_go_on(bench: &Bench
     assert!(is_free_for(&elsewhere.lock(&other)).await?);
     drop(guard);
     assert_eq!(soon(shutdown).await?.left_to_expire, 0);
-    // Questions take nothing, and neither does what frees a lock.
+    // Queries acquire nothing, and neither does freeing a lock.
     let held = elsewhere.lock(&other).acquire().await?;
     assert!(soon(client.lock(&other).is_locked()).await?);
     let holder = soon(client.lock(&other).holder()).await?.and_then(|holder| holder.owner);

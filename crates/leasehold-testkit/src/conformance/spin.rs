@@ -1,4 +1,4 @@
-//! The spin lock: the plain lock, waited for by trying again.
+//! The spin lock: the plain lock, waited for by polling.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::common::{LEASE, MOMENT, Waiter, all_done, is_free_for, is_pending_for
 use crate::bench::Bench;
 use crate::tally::Tally;
 
-/// The case's lock as a spin lock, in the hands of a new client.
+/// The case's lock as a spin lock, with a new client.
 async fn spin_lock(bench: &Bench) -> Lock {
     bench.client().await.spin_lock(bench.name("lock"))
 }
@@ -31,7 +31,7 @@ pub async fn a_spinning_wait_with_a_limit_ends_with_the_lock_or_in_time(bench: &
     let (lock, elsewhere) = (spin_lock(bench).await, spin_lock(bench).await);
     let guard = lock.acquire().await?;
     let begun = Instant::now();
-    // The pause is far longer than the wait, which counts.
+    // The pause is far longer than the wait limit, which applies.
     let patient = elsewhere.clone().back_off(BackOff::constant(Duration::from_secs(3600)));
     let over = soon(patient.acquire().wait(LEASE)).await.expect_err("the lock is busy");
     assert!(over.is_contended() && begun.elapsed() >= LEASE, "{over:?} after {:?}", begun.elapsed());
@@ -60,7 +60,7 @@ pub async fn a_spin_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcom
     let guard = spin.acquire().as_owner(&me).await?;
     assert!(!is_free_for(&plain).await? && !is_free_for(&elsewhere).await?);
     assert!(plain.is_held_by(&me).await? && elsewhere.is_locked().await?);
-    // The owner is in already, whichever handle it uses.
+    // The owner holds the lock already, whichever handle it uses.
     let inner = plain.acquire().as_owner(&me).await?;
     assert_eq!(spin.hold_count(&me).await?, 2);
     assert_eq!(inner.release().await?.holds_left, 1);

@@ -1,4 +1,4 @@
-//! Locks taken from their holder on purpose.
+//! Locks taken over from their holder on purpose.
 
 use leasehold::{Guard, Lock, Loss, ReleaseError};
 
@@ -20,7 +20,7 @@ pub async fn a_client_can_take_over_from_another(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-/// Takes a lock over from its holder and looks at what both are told.
+/// Takes a lock over from its holder and checks what both see.
 async fn rob(victim: Guard, lock: &Lock) -> Result<Guard, Failed> {
     let thief = soon(lock.acquire().steal()).await?;
     assert_eq!(soon(victim.lost()).await, Loss::TakenOver);

@@ -5,11 +5,11 @@ use std::{collections::VecDeque, io};
 use super::faults::Kind;
 use crate::resp::{self, Value};
 
-/// What has been sent on a connection and not been replied to.
+/// Commands without a reply on a connection.
 #[derive(Debug, Default)]
 pub(super) struct Exchange {
     pub(super) kind: Kind,
-    /// Whether the server marks what it sends unasked.
+    /// Whether the server marks its pushes.
     pushes: bool,
     waiting: VecDeque<Command>,
 }
@@ -23,14 +23,14 @@ pub(super) struct Command {
     arguments: Vec<Value>,
 }
 
-/// What a server has sent.
+/// A value that a server has sent.
 #[derive(Debug, PartialEq)]
 pub(super) enum Received {
     /// The reply, or one of several, to the command with these bytes.
     Reply { command: Vec<u8> },
-    /// Something published.
+    /// A published message.
     Message,
-    /// Anything else: the reply to a command that sets up the connection, or what nobody asked for.
+    /// Anything else: the reply to a command that sets up the connection, or a push.
     Other,
 }
 
@@ -43,7 +43,7 @@ impl Command {
                 None => return Ok(None),
             }
         } else {
-            // A line as one types it.
+            // An inline command.
             let Some(end) = buffer.iter().position(|byte| *byte == b'\n') else { return Ok(None) };
             let line = String::from_utf8_lossy(&buffer[..end]);
             (line.split_whitespace().map(Value::from).collect(), end + 1)
@@ -67,7 +67,7 @@ impl Command {
 }
 
 impl Exchange {
-    /// Takes note of a command.
+    /// Adds a command.
     pub(super) fn sent(&mut self, command: Command) {
         if command.subscribes() {
             self.kind = Kind::PubSub;
@@ -78,7 +78,7 @@ impl Exchange {
         self.waiting.push_back(command);
     }
 
-    /// Finds out what a value is that the server has sent.
+    /// Classifies a value that the server has sent.
     pub(super) fn received(&mut self, value: &Value) -> Received {
         let unasked = match value {
             Value::Push(_) => true,
@@ -97,7 +97,7 @@ impl Exchange {
     }
 
     fn confirmation(&mut self) -> Received {
-        // One that gives up everything has more confirmations than arguments; those are then nobody's.
+        // A command that ends all subscriptions has more confirmations than arguments; the others belong to no command.
         let Some(command) = self.waiting.front_mut().filter(|command| command.is_confirmed()) else {
             return Received::Other;
         };

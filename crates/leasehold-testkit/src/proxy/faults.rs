@@ -2,7 +2,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
-/// Which connections a fault is for.
+/// Which connections a fault applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Which {
     /// All of them.
@@ -23,7 +23,7 @@ impl Which {
     }
 }
 
-/// What a connection is used for, as far as it has shown.
+/// The use of a connection, as far as it is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Kind {
     #[default]
@@ -35,7 +35,7 @@ pub(super) enum Kind {
 #[derive(Debug, Default)]
 pub(super) struct Faults {
     pub(super) blackhole: bool,
-    /// What the server sends is held, what the client sends is not.
+    /// Data from the server is held, data from the client is not.
     pub(super) hold_replies: bool,
     pub(super) delay: Duration,
     pub(super) drop_messages: bool,

@@ -1,4 +1,4 @@
-//! What the connections of a proxy share, and the thread that they all run on.
+//! The shared state of the connections of a proxy, and the thread that they all run on.
 
 use std::{
     cell::RefCell,
@@ -30,7 +30,7 @@ pub struct Sent {
     pub name: String,
 }
 
-/// What a proxy has counted since its start.
+/// The counts of a proxy since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// The connections it has accepted.
@@ -45,14 +45,14 @@ pub struct Counts {
     pub messages_dropped: usize,
 }
 
-/// Something to be done on the proxy's thread.
+/// An action for the proxy's thread.
 pub(super) struct Control {
     pub(super) action: Box<dyn FnOnce(&mut State) + Send>,
-    /// Told once it has taken effect.
+    /// Notified once it has taken effect.
     pub(super) done: mpsc::Sender<()>,
 }
 
-/// What connections and controls share.
+/// The state that connections and controls share.
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) listening: bool,
@@ -72,7 +72,7 @@ pub(super) struct State {
 #[derive(Debug)]
 pub(super) struct Open {
     pub(super) kind: Kind,
-    /// Whether this very connection is held, whatever becomes of others.
+    /// Whether this very connection is held, whatever happens to others.
     pub(super) held: bool,
     task: AbortHandle,
 }
@@ -100,14 +100,14 @@ impl State {
     }
 }
 
-/// Which way something is sent.
+/// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
     ToServer,
     ToClient,
 }
 
-/// The state, and a bell that rings when it has changed.
+/// The state, and a notification for its changes.
 #[derive(Debug)]
 pub(super) struct Hub {
     pub(super) state: RefCell<State>,
@@ -115,7 +115,7 @@ pub(super) struct Hub {
 }
 
 impl Hub {
-    /// Tells a connection's kind, which may lift a fault from it or lay one on it.
+    /// Sets a connection's kind, which may end a fault for it or start one.
     pub(super) fn tell_kind(&self, connection: usize, kind: Kind) {
         if let Some(open) = self.state.borrow_mut().connections.get_mut(&connection) {
             open.kind = kind;
@@ -123,7 +123,7 @@ impl Hub {
         self.changed.notify_waiters();
     }
 
-    /// Whether a connection is held at this moment, for what is sent that way.
+    /// Whether a connection is held at this moment, in that direction.
     pub(super) fn holds(&self, connection: usize, way: Way) -> bool {
         let state = self.state.borrow();
         state.connections.get(&connection).is_some_and(|open| {
@@ -132,7 +132,7 @@ impl Hub {
         })
     }
 
-    /// Waits until a connection is not held, for what is sent that way.
+    /// Waits until a connection is not held in that direction.
     pub(super) async fn let_pass(&self, connection: usize, way: Way) {
         loop {
             let changed = self.changed.notified();
@@ -144,7 +144,7 @@ impl Hub {
     }
 }
 
-/// Runs a proxy until nobody can control it any more.
+/// Runs a proxy until its last controller is dropped.
 pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedReceiver<Control>) {
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
@@ -167,7 +167,7 @@ pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedRe
     });
 }
 
-/// Where connections come in and are shown out.
+/// Accepts and closes connections.
 struct Reception {
     hub: Rc<Hub>,
     address: SocketAddr,
@@ -205,7 +205,7 @@ impl Reception {
         let registered = Registered { hub: Rc::clone(&self.hub), connection };
         let server = state.server;
         let task = self.tasks.spawn_local(async move {
-            // Whichever side fails, the connection ends; that is all there is to say about it.
+            // Whichever side fails, the connection ends; the error is ignored.
             let _ = relay::relay(&registered.hub, connection, client, server).await;
         });
         state.connections.insert(connection, Open { kind: Kind::default(), held: false, task });
@@ -246,7 +246,7 @@ impl Reception {
     }
 }
 
-/// Passes on a panic, and with it the end of the proxy.
+/// Propagates a panic, which ends the proxy.
 fn check(ended: Result<(), JoinError>) {
     if let Err(error) = ended
         && let Ok(panic) = error.try_into_panic()
@@ -255,7 +255,7 @@ fn check(ended: Result<(), JoinError>) {
     }
 }
 
-/// Takes a connection off the list when its task ends in whatever way.
+/// Removes a connection from the list when its task ends for any reason.
 struct Registered {
     hub: Rc<Hub>,
     connection: usize,
@@ -267,7 +267,7 @@ impl Drop for Registered {
     }
 }
 
-/// A listener, twice: to await connections, and to look whether there are some.
+/// A listener, twice: to await connections, and to check for pending ones.
 struct Entrance {
     awaited: TcpListener,
     looked_at: net::TcpListener,
@@ -280,12 +280,12 @@ impl Entrance {
         Self { awaited: TcpListener::from_std(listener).expect("the runtime listens"), looked_at }
     }
 
-    /// Waits for the next connection; for ever, if there is no way in.
+    /// Waits for the next connection; for ever, if there is no listener.
     async fn accept(entrance: Option<&Self>) -> TcpStream {
         loop {
             match entrance {
                 Some(entrance) => {
-                    // One that is gone before it is accepted is an error, but not the proxy's.
+                    // A connection that closes before it is accepted is an error, but not the proxy's.
                     if let Ok((client, _)) = entrance.awaited.accept().await {
                         return client;
                     }
@@ -295,7 +295,7 @@ impl Entrance {
         }
     }
 
-    /// Closes the connections that clients have opened and nobody has accepted yet.
+    /// Closes the connections that clients have opened and that are not accepted yet.
     fn turn_away(&self) {
         while self.looked_at.accept().is_ok() {}
     }

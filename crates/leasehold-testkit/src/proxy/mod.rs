@@ -1,4 +1,4 @@
-//! A proxy in front of a server that records what passes, and injects faults.
+//! A proxy in front of a server that records the traffic, and injects faults.
 
 mod exchange;
 mod faults;
@@ -20,8 +20,8 @@ use hub::{Control, State};
 /// It forwards whole commands and whole replies, in both versions of the protocol. Faults can be switched at
 /// any time; they are in effect, and connections to be cut are closed, when the method returns.
 ///
-/// It runs on a thread of its own, so it goes on while a test blocks its own runtime, and in real time, so it
-/// goes on while a test has paused its own clock. The methods are blocking and short.
+/// It runs on a separate thread, so it continues while a test blocks its own runtime, and in real time, so it continues while a
+/// test has paused its own clock. The methods are blocking and short.
 #[derive(Debug)]
 pub struct Proxy {
     port: u16,
@@ -33,11 +33,11 @@ pub struct Proxy {
 impl Proxy {
     /// Starts a proxy to the server at this port of the loopback interface.
     ///
-    /// While nobody listens there, the proxy closes the connections that it accepts.
+    /// While no server listens there, the proxy closes the connections that it accepts.
     ///
     /// # Panics
     ///
-    /// When the system does not give it a port or a thread.
+    /// When the system does not provide a port or a thread.
     #[must_use]
     pub fn start(server: u16) -> Self {
         let listener = port::listen();
@@ -61,7 +61,7 @@ impl Proxy {
         format!("redis://{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
-    /// Closes connections, with all that is under way on them. New ones are welcome.
+    /// Closes connections, and drops all data in flight on them. New ones are accepted.
     pub fn cut(&self, which: Which) {
         self.with(move |state| state.cut = Some(which));
     }
@@ -74,17 +74,16 @@ impl Proxy {
         });
     }
 
-    /// Holds everything that is sent in either direction, the end of a connection included, until
-    /// [`heal`](Self::heal) delivers it, or a [`cut`](Self::cut) throws it away.
+    /// Holds all data in either direction, the end of a connection included, until [`heal`](Self::heal) delivers it, or a
+    /// [`cut`](Self::cut) drops it.
     ///
-    /// New connections succeed, and then are as silent. A connection counts as one for commands until it sends
-    /// its first subscription, so while those are held no client that waits for replies before it subscribes
-    /// gets that far.
+    /// New connections succeed, and then are as silent. A connection counts as one for commands until it sends its first
+    /// subscription. So while those are held, a client that waits for replies before it subscribes does not get that far.
     pub fn blackhole(&self, which: Which) {
         self.with(move |state| state.faults(which).for_each(|faults| faults.blackhole = true));
     }
 
-    /// Holds everything on the connections that are open now, in both directions, until [`heal`](Self::heal) or a
+    /// Holds all data on the connections that are open now, in both directions, until [`heal`](Self::heal) or a
     /// [`cut`](Self::cut). New connections work: to a client the old ones look half-open.
     pub fn half_open(&self, which: Which) {
         self.with(move |state| {
@@ -93,18 +92,18 @@ impl Proxy {
         });
     }
 
-    /// Holds what the server sends, until [`heal`](Self::heal) delivers it or a [`cut`](Self::cut) throws it away. The
-    /// server gets and executes whatever clients send, on new connections, too.
+    /// Holds the data from the server, until [`heal`](Self::heal) delivers it or a [`cut`](Self::cut) drops it. The server
+    /// receives and executes all commands of clients, on new connections, too.
     pub fn hold_replies(&self, which: Which) {
         self.with(move |state| state.faults(which).for_each(|faults| faults.hold_replies = true));
     }
 
-    /// Leads connections that come from now on to the server at this port. Those that are open stay where they are.
+    /// Connects new clients to the server at this port. Open connections stay where they are.
     pub fn lead_to(&self, server: u16) {
         self.with(move |state| state.server = server);
     }
 
-    /// Delays whatever the server sends from now on by this time, until [`heal`](Self::heal).
+    /// Delays all data from the server by this time from now on, until [`heal`](Self::heal).
     pub fn delay(&self, which: Which, time: Duration) {
         self.with(move |state| state.faults(which).for_each(|faults| faults.delay = time));
     }
@@ -128,7 +127,7 @@ impl Proxy {
         self.with(move |state| state.losses.each = Some(which));
     }
 
-    /// Ends all faults. What was held is delivered, and what was delayed still comes at its time.
+    /// Ends all faults. Held data is delivered, and delayed data still arrives at its time.
     pub fn heal(&self) {
         self.with(State::heal);
     }
@@ -139,7 +138,7 @@ impl Proxy {
         self.with(|state| std::mem::take(&mut state.sent))
     }
 
-    /// What was counted since the start.
+    /// The counts since the start.
     #[must_use]
     pub fn counts(&self) -> Counts {
         self.with(|state| state.counts)
@@ -151,7 +150,7 @@ impl Proxy {
         self.with(move |state| state.connections.values().filter(|open| which.covers(open.kind)).count())
     }
 
-    /// Does something on the proxy's thread, and waits until it has taken effect.
+    /// Runs an action on the proxy's thread, and waits until it has taken effect.
     fn with<T: Send + 'static>(&self, action: impl FnOnce(&mut State) -> T + Send + 'static) -> T {
         let (result, answer) = mpsc::channel();
         let (done, effect) = mpsc::channel();
@@ -167,7 +166,7 @@ impl Drop for Proxy {
     fn drop(&mut self) {
         self.controls = None;
         let ended = self.thread.take().map(thread::JoinHandle::join);
-        // A test must not pass whose proxy did not understand what it saw.
+        // A test must not pass if its proxy could not parse the traffic.
         assert!(thread::panicking() || !matches!(ended, Some(Err(_))), "the proxy has failed");
     }
 }

@@ -14,13 +14,13 @@ use super::{
 };
 use crate::resp;
 
-/// What is to be forwarded, and not before when. The end of the queue is the end of the connection.
+/// Bytes to forward, and the earliest time for that. The end of the queue is the end of the connection.
 struct Parcel {
     bytes: Vec<u8>,
     due: Instant,
 }
 
-/// Forwards in both directions until either side has closed and all it sent is delivered.
+/// Forwards in both directions until either side has closed and all its bytes are delivered.
 ///
 /// # Errors
 ///
@@ -102,7 +102,7 @@ impl Direction<'_> {
         future::pending::<()>().await;
     }
 
-    /// Reads some bytes, and tells how many; `None` at the end, be it a good or a bad one.
+    /// Reads some bytes, and returns how many; `None` at the end of the stream or on an error.
     async fn read(&self, buffer: &mut Vec<u8>) -> Option<usize> {
         loop {
             self.from.readable().await.ok()?;
@@ -119,7 +119,7 @@ impl Direction<'_> {
         }
     }
 
-    /// Delivers what is in the queue, as far as faults allow, and then its end.
+    /// Delivers the queue, as far as faults allow, and then closes.
     async fn deliver(&self, mut queue: UnboundedReceiver<Parcel>) -> io::Result<()> {
         while let Some(Parcel { bytes, due }) = queue.recv().await {
             sleep_until(due).await;

@@ -11,7 +11,7 @@ use super::thing::{Kind, Thing};
 /// A request. A wait of zero is one try.
 #[derive(Clone, Debug)]
 pub(super) struct Ask {
-    /// For what.
+    /// The target.
     pub(super) thing: Thing,
     /// How long to wait.
     pub(super) wait: Option<Duration>,
@@ -19,20 +19,20 @@ pub(super) struct Ask {
     pub(super) lease: Option<Duration>,
     /// How long to hold it at most.
     pub(super) max_hold: Option<Duration>,
-    /// In whose name.
+    /// The owner.
     pub(super) owner: Option<Owner>,
     /// Whether to take it over.
     pub(super) steal: bool,
 }
 
 impl Ask {
-    /// Waits so long.
+    /// A request that waits so long.
     #[must_use]
     pub(super) fn new(thing: Thing, wait: Duration) -> Self {
         Self { thing, wait: Some(wait), lease: None, max_hold: None, owner: None, steal: false }
     }
 
-    /// The future of it.
+    /// The future of the request.
     #[must_use]
     pub(super) fn of(&self, client: &Client) -> Boxed<Result<Held, AcquireError>> {
         let (thing, name) = (self.thing, self.thing.name());

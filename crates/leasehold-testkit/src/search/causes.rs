@@ -1,4 +1,4 @@
-//! How long what is held may last, so that a loss by the end of that time is told from one without a cause.
+//! The time limits of holds, to distinguish a loss at the limit from one without a cause.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::checker::{Asked, Identity};
 
-/// The limits that were asked for.
+/// The requested limits.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     leases: Vec<Limit>,
@@ -35,7 +35,7 @@ impl Limits {
         self.most.extend(asked.max_hold.map(limit));
     }
 
-    /// It is held for this time from now on.
+    /// Adds a lease that begins now.
     pub(super) fn lease(&mut self, of: Identity, begun: Instant, length: Duration) {
         self.leases.push(Limit { of, begun, length });
     }
@@ -45,7 +45,7 @@ impl Limits {
         self.leases.iter().any(|limit| limit.of == of && limit.is_over(now))
     }
 
-    /// Whether it was held for as long as it may be.
+    /// Whether it has reached its longest hold time.
     pub(super) fn is_at_most(&self, of: Identity, now: Instant) -> bool {
         self.most.iter().any(|limit| limit.of == of && limit.is_over(now))
     }

@@ -1,21 +1,19 @@
-//! Whether guards tell the truth, judged by nothing but what guards and clients say.
+//! Whether guards report the truth, judged only by the reports of guards and clients.
 //!
-//! At each grant every other guard is asked. Loss is final, so all guards that were there at one moment and say "held"
-//! later were held at that moment together; if they exclude each other, one of them was wrong. What is asked needs no
-//! pause and no clock for that.
+//! At each grant all other guards are queried. Loss is final, so all guards that existed at one moment and report "held" later
+//! were held together at that moment; if they exclude each other, one of them was wrong. This needs no pause and no clock.
 //!
 //! Three things are documented exceptions, and nothing else is:
 //!
-//! - A guard whose lock another client has stolen or forced learns of it at its next look: after a third of its lease, or
-//!   when its lease is over if it cannot look. The same holds for a lock that was granted and taken before the reply was
-//!   seen. So it is not believed from the beginning of such an operation until one
-//!   lease after its end; and for the rest of the round if the end is not known, because the operation failed or was
-//!   dropped, and may reach the server at any time. If it is of the guard's own client, the loss is known when the
-//!   operation returns.
-//! - A hold goes from task to task of a client for 50 ms since the server granted it. So a task may get one that was stolen
-//!   before it asked.
-//! - Guards of one identity re-enter. An identity is that of one plain acquire, or of one owner that was named. It is not
-//!   the owner as text: two plain acquires are never the same, whatever their guards say.
+//! - A guard whose lock another client has stolen or forced learns of it at its next renewal: after a third of its lease, or when
+//!   its lease is over if it cannot renew. The same holds for a lock that was granted and taken over before the reply was read.
+//!   So the guard is excused from the beginning of such an operation until one lease after its end; and for the rest of the round
+//!   if the end is not known, because the operation failed or was dropped, and may reach the server at any time. If the operation
+//!   is of the guard's own client, the loss is known when it returns.
+//! - A hold is handed over from task to task of a client for 50 ms after the server granted it. So a task may get one that was
+//!   stolen before its request.
+//! - Guards of one identity re-enter. An identity is that of one plain acquire, or of one named owner. It is not the owner as
+//!   text: two plain acquires are never the same, whatever their guards report.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -32,7 +30,7 @@ use super::invariant::Invariant;
 use super::thing::{Kind, PERMITS, Thing};
 use super::tokens::Tokens;
 
-/// The guards of a round, and what was wrong with them.
+/// The guards of a round, and their violations.
 #[derive(Debug)]
 pub(super) struct Checker {
     history: Arc<History>,
@@ -50,17 +48,17 @@ struct State {
     violations: Vec<String>,
 }
 
-/// On whose behalf something is held.
+/// The identity of a holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity(u64);
 
-/// A guard that is out.
+/// A guard that is not released.
 #[derive(Debug)]
 pub(super) struct Grant {
     who: Who,
     pub(super) thing: Thing,
     pub(super) identity: Identity,
-    /// When it was asked for. The server may have granted it at any time since.
+    /// When it was requested. The server may have granted it at any time since.
     asked: Instant,
     /// When it was granted, as far as its task knows.
     at: Instant,
@@ -68,31 +66,31 @@ pub(super) struct Grant {
     watchdog: Duration,
     /// The longest lease it has had.
     lease: Mutex<Duration>,
-    /// Empty when it is being given back.
+    /// Empty when it is being released.
     held: Mutex<Option<Held>>,
     /// Ends the task that records its loss.
     unwatched: Mutex<Option<oneshot::Sender<()>>>,
 }
 
-/// What was asked for.
+/// The times of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
-    /// When.
+    /// When it was made.
     pub(super) at: Instant,
-    /// For how long without renewal, if not for a fixed time.
+    /// How long the hold lasts without renewal, if it has no fixed lease.
     pub(super) watchdog: Duration,
-    /// For which fixed time.
+    /// Its fixed lease.
     pub(super) lease: Option<Duration>,
-    /// For how long at most.
+    /// How long the hold may last at most.
     pub(super) max_hold: Option<Duration>,
 }
 
-/// A steal or a `force_unlock`, or what a server has forgotten.
+/// A steal, a `force_unlock`, or a loss of state on the server.
 #[derive(Debug)]
 struct Disturbance {
     /// The task whose client knows of it when it has ended.
     who: Option<Who>,
-    /// Nothing is everything.
+    /// None means everything.
     thing: Option<Thing>,
     begun: Instant,
     end: Option<Instant>,
@@ -108,22 +106,22 @@ impl Disturbance {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Disturbing(usize);
 
-/// A look that is due may be late by this, on a machine that has much to do.
+/// A renewal that is due may be late by this, on a busy machine.
 const LATE: Duration = Duration::from_millis(500);
-/// What has no outcome is carried out within this time, or never.
+/// A request without an outcome is carried out within this time, or never.
 const LATEST: Duration = Duration::from_secs(10);
-/// For how long a hold goes from task to task of its client.
+/// For how long a hold is handed over from task to task of its client.
 const HANDED_ON: Duration = Duration::from_millis(50);
-/// For how long a guard must be wrong about a loss: until then something may still be under way.
+/// For how long a guard must be wrong about a loss: until then a request may still be in flight.
 const STUBBORN: Duration = Duration::from_millis(300);
 
 impl Grant {
-    /// What is known of the guard, as long as it is out.
+    /// Queries the guard, as long as it is not released.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Held) -> T) -> Option<T> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
     }
 
-    /// Whose it is.
+    /// The client that has it.
     pub(super) fn client(&self) -> usize {
         self.who.client
     }
@@ -143,12 +141,12 @@ impl Checker {
         Self { history, ground, state: Mutex::default() }
     }
 
-    /// What the guard says by the clock of its client.
+    /// Whether the guard reports that it is held, by the clock of its client.
     fn says_held(&self, grant: &Grant) -> bool {
         self.ground.by_clock_of(grant.who.client, || grant.look(Held::is_held).unwrap_or(false))
     }
 
-    /// A guard may last so long from now on.
+    /// Raises how long a guard may last.
     pub(super) fn may_last(&self, grant: &Grant, length: Duration) {
         let mut state = self.state();
         state.limits.lease(grant.identity, Instant::now(), length);
@@ -159,7 +157,7 @@ impl Checker {
         }
     }
 
-    /// An identity that nothing else has.
+    /// A new, unique identity.
     pub(super) fn identity(&self) -> Identity {
         let mut state = self.state();
         state.identities += 1;
@@ -176,7 +174,7 @@ impl Checker {
         self.state().violations.clone()
     }
 
-    /// There is one more guard. All others are asked.
+    /// Adds a guard. All others are queried.
     pub(super) fn granted(
         self: &Arc<Self>,
         who: Who,
@@ -193,7 +191,7 @@ impl Checker {
             let mut state = self.state();
             let older = token.and_then(|token| state.tokens.granted(&thing.name(), asked.at, token));
             state.limits.asked(identity, asked);
-            // Who enters again has what was there before.
+            // A re-entry continues the existing hold.
             let same = state.grants.iter().filter(|grant| grant.identity == identity);
             let first = same.clone().map(|grant| grant.asked).fold(asked.at, Instant::min);
             let lease = asked.lease.unwrap_or(asked.watchdog);
@@ -202,7 +200,7 @@ impl Checker {
             new =
                 Arc::new(Grant { who, thing, identity, asked: first, at, watchdog, lease, held, unwatched });
             state.grants.push(Arc::clone(&new));
-            // Who enters again has the token of before.
+            // A re-entry has the token of the existing hold.
             (state.grants.clone(), older.filter(|_| first == asked.at))
         };
         if let Some(lost) = lost {
@@ -227,7 +225,7 @@ impl Checker {
         new
     }
 
-    /// A guard says that it is lost.
+    /// A guard reports that it is lost.
     fn lost(&self, grant: &Grant, loss: Loss) {
         let Grant { who, thing, .. } = grant;
         self.history.step(*who, format!("{:?} {:#b} is lost: {loss:?}", thing.kind, thing.parts));
@@ -250,7 +248,7 @@ impl Checker {
         }
     }
 
-    /// Counts the permits that were out together.
+    /// Counts the permits that were held together.
     fn count(&self, thing: Thing, there: &[Arc<Grant>]) {
         let is_out = |grant: &&Arc<Grant>| {
             grant.thing.touches(thing) && self.says_held(grant) && !self.is_excused(grant)
@@ -262,13 +260,13 @@ impl Checker {
         }
     }
 
-    /// Asks the guards that the new one excludes.
+    /// Queries the guards that the new one excludes.
     fn ask(&self, new: &Grant, there: &[Arc<Grant>]) {
         for other in there {
             if other.identity == new.identity || !other.thing.excludes(new.thing) {
                 continue;
             }
-            // The new one last: if it still is held, it was while the other was.
+            // The new one last: if it is still held then, it was while the other was.
             if self.says_held(other)
                 && self.says_held(new)
                 && !self.is_excused(other)
@@ -280,12 +278,12 @@ impl Checker {
         }
     }
 
-    /// Whether a guard may not know yet that its lock was taken.
+    /// Whether a guard may not know yet that its lock was taken over.
     fn is_excused(&self, grant: &Grant) -> bool {
         let now = Instant::now();
         self.state().disturbances.iter().any(|disturbance| {
             let elsewhere = disturbance.who.is_none_or(|who| who.client != grant.who.client);
-            // Permits that are only counted are never told.
+            // Counted permits are never notified.
             let is_told = |end| grant.thing.kind != Kind::Semaphore && now >= end + grant.lease() + LATE;
             let is_handed_on = matches!(grant.thing.kind, Kind::Plain | Kind::SetNx);
             let since = if is_handed_on { HANDED_ON } else { Duration::ZERO };
@@ -294,14 +292,14 @@ impl Checker {
         })
     }
 
-    /// The guard is given back from now on, and not asked any more.
+    /// The guard is being released, and is not queried any more.
     pub(super) fn take(&self, grant: &Arc<Grant>) -> Option<Held> {
         self.state().grants.retain(|other| !Arc::ptr_eq(other, grant));
         grant.unwatched.lock().unwrap_or_else(PoisonError::into_inner).take();
         grant.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// All guards that are out.
+    /// All guards that are not released.
     pub(super) fn all(&self) -> Vec<Arc<Grant>> {
         self.state().grants.clone()
     }
@@ -322,7 +320,7 @@ impl Checker {
         disturbance.end = Some(Instant::now() + LATEST);
     }
 
-    /// The server has forgotten the holds of this, or all.
+    /// The server has lost the holds of this, or all.
     pub(super) fn forgotten(&self, thing: Option<Thing>) {
         let now = Instant::now();
         let mut state = self.state();
@@ -332,19 +330,19 @@ impl Checker {
         }
     }
 
-    /// Nothing of what was done before is under way any more, and no guard is out: it explains nothing from now on.
+    /// No earlier operation is in flight any more, and no guard exists: past disturbances excuse nothing from now on.
     pub(super) fn forget(&self) {
         let mut state = self.state();
         state.disturbances.clear();
         state.limits = Limits::default();
     }
 
-    /// It has ended, and it is known how.
+    /// It has ended with a known outcome.
     pub(super) fn disturbed(&self, Disturbing(number): Disturbing) {
         self.state().disturbances[number].end = Some(Instant::now());
     }
 
-    /// A `force_unlock` has freed something: the guards of its own client that were there before it know.
+    /// A `force_unlock` has freed a lock: the earlier guards of its own client know.
     pub(super) fn forced(&self, Disturbing(number): Disturbing) {
         let (who, thing, begun) = {
             let Disturbance { who, thing, begun, .. } = &self.state().disturbances[number];
@@ -376,9 +374,9 @@ impl Checker {
         }
     }
 
-    /// Nothing is under way: what guards say is what another client learns.
+    /// No request is in flight: guards report the same as another client's queries.
     ///
-    /// A guard that says held before and after the question is held in between, and so is its lock. A guard that was told
+    /// A guard that reports held before and after the query is held in between, and so is its lock. A guard that was notified
     /// that its lock is gone has none, unless another guard of the same owner has it.
     pub(super) async fn quiet(&self, observer: &Client) {
         for grant in self.all() {
@@ -441,7 +439,7 @@ mod tests {
         Who { client, task: 0 }
     }
 
-    /// Clients that are told apart by nothing but their numbers.
+    /// Clients that differ only in their numbers.
     fn in_a_round(test: impl AsyncFnOnce(Arc<Checker>)) {
         Schedule::run(1, async |schedule| {
             let ground = Ground::Simulated(Arc::new(Field::new(&schedule)));
@@ -460,7 +458,7 @@ mod tests {
 
     async fn granted(checker: &Arc<Checker>, number: usize, client: &Client, thing: Thing) -> Arc<Grant> {
         let (identity, held) = (checker.identity(), held(client, thing).await);
-        // What happens at one moment is in no order.
+        // Events of the same moment have no order.
         sleep(Duration::from_millis(1)).await;
         let asked = Asked { at: Instant::now(), watchdog: LONG, lease: None, max_hold: None };
         checker.granted(who(number), thing, identity, asked, held)

@@ -1,4 +1,4 @@
-//! The faults of a round, and who injects them when.
+//! The faults of a round, and their schedule.
 
 use std::sync::Arc;
 use std::thread;
@@ -21,13 +21,13 @@ pub(super) enum Fault {
     LoseEachReply,
     /// Commands pass, replies do not.
     Swallow(Which),
-    /// Nothing passes on the connections of now; new ones work.
+    /// Nothing passes on the current connections; new ones work.
     HalfOpen(Which),
     /// All connections are closed, new ones refused.
     Refuse,
     /// Replies are late.
     Delay(Duration),
-    /// Nothing that is published arrives.
+    /// No published message arrives.
     DropMessages,
 }
 
@@ -86,7 +86,7 @@ pub(super) fn script(dice: &mut Dice, length: Duration) -> Vec<Act> {
     }
 }
 
-/// Injects them, on a thread that no runtime can stop. Afterwards there is no fault.
+/// Injects them, on a thread that no runtime can block. Afterwards there is no fault.
 pub(super) fn play(
     client: usize,
     proxy: Arc<Proxy>,

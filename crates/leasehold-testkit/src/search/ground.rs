@@ -1,4 +1,4 @@
-//! What is underneath a round: real servers and real time, or a simulated server and virtual time.
+//! The environment of a round: real servers and real time, or a simulated server and virtual time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::simulated::Field;
 pub(super) enum Ground {
     /// A real server behind proxies.
     Servers(Arc<Servers>),
-    /// A simulated server and machines of their own for the clients.
+    /// A simulated server and a separate machine for each client.
     Simulated(Arc<Field>),
 }
 
@@ -26,7 +26,7 @@ impl Ground {
         }
     }
 
-    /// Asks something by the clock of a client.
+    /// Runs a query by the clock of a client.
     pub(super) fn by_clock_of<T>(&self, client: usize, ask: impl FnOnce() -> T) -> T {
         match self {
             Self::Servers(_) => ask(),
@@ -50,7 +50,7 @@ impl Ground {
         }
     }
 
-    /// What the server says is still there.
+    /// The state that is left, as the server reports it.
     pub(super) fn left(&self) -> Vec<String> {
         match self {
             Self::Servers(servers) => servers.left(),

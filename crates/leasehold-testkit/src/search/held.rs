@@ -1,4 +1,4 @@
-//! What was granted, of whichever primitive.
+//! Guards of all primitives.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -48,7 +48,7 @@ impl Held {
         }
     }
 
-    /// What the guard says. Counted permits cannot be lost.
+    /// Whether the guard reports that it is held. Counted permits cannot be lost.
     pub(super) fn is_held(&self) -> bool {
         match self {
             Self::Multi(guard) => guard.is_held(),
@@ -57,7 +57,7 @@ impl Held {
         }
     }
 
-    /// Resolves when it is lost, for what can be.
+    /// Resolves when it is lost, for guards that can be.
     pub(super) fn lost(&self) -> Option<Operation<Loss>> {
         match self {
             Self::Multi(guard) => Some(guard.lost()),
@@ -66,7 +66,7 @@ impl Held {
         }
     }
 
-    /// Why it is lost, as the guard says it at this moment. Has to be called inside of a runtime.
+    /// Why it is lost, as the guard reports it now. Has to be called inside of a runtime.
     pub(super) fn loss(&self) -> Option<Loss> {
         match Pin::new(&mut self.lost()?).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(loss) => Some(loss),
@@ -115,7 +115,7 @@ impl Held {
         }
     }
 
-    /// Whether all of it is held, as another client learns it; nothing if it cannot be asked.
+    /// Whether all of it is held, as another client sees it; none if there is no query for it.
     pub(super) fn asked_elsewhere(&self, thing: Thing, observer: &Client) -> Option<Boxed<Option<bool>>> {
         if let Self::Multi(guard) = self {
             let members: Vec<_> = guard

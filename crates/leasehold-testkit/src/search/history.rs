@@ -1,4 +1,4 @@
-//! What happened in a round, in its order.
+//! The events of a round, in order.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -40,7 +40,7 @@ struct Event {
 
 /// How many events are shown of a round with a violation.
 const SHOWN: usize = 400;
-/// What the event of a violation begins with.
+/// The prefix of a violation's event.
 const VIOLATION: &str = "VIOLATION";
 
 impl History {
@@ -48,12 +48,12 @@ impl History {
         Self { begun: Mutex::new(Instant::now()), events: Mutex::default(), steps: AtomicU64::new(0) }
     }
 
-    /// It begins now, by the clock of this runtime.
+    /// The round begins now, by the clock of this runtime.
     pub(super) fn begin_now(&self) {
         *self.begun.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// A task has begun something.
+    /// A task has begun an operation.
     pub(super) fn begun(&self, who: Who, what: String) {
         self.steps.fetch_add(1, Ordering::Relaxed);
         self.push(Some(who), what);
@@ -70,17 +70,17 @@ impl History {
         self.steps.load(Ordering::Relaxed)
     }
 
-    /// A task has ended something.
+    /// A task has ended an operation.
     pub(super) fn step(&self, who: Who, what: String) {
         self.push(Some(who), what);
     }
 
-    /// Something else has happened.
+    /// Any other event.
     pub(super) fn note(&self, what: String) {
         self.push(None, what);
     }
 
-    /// Something has happened that should not.
+    /// A violation of an invariant.
     pub(super) fn violation(&self, what: &str) {
         self.push(None, format!("{VIOLATION}: {what}"));
     }

@@ -1,29 +1,29 @@
-//! What has to be so in every round.
+//! The invariants of every round.
 
 use std::fmt;
 
-/// What a violation is one of. Its name comes first in every report.
+/// The invariant that a violation breaks. Its name is the first word of every report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Invariant {
-    /// No two guards that exclude each other say at once that they are held.
+    /// No two guards that exclude each other report at once that they are held.
     Exclusion,
-    /// No more permits are out than there are.
+    /// No more permits are held than there are.
     Permits,
     /// A later holder has a greater token.
     Tokens,
-    /// A guard is lost only by something that happened.
+    /// A guard is lost only with a cause.
     Loss,
-    /// What a guard says is what another client learns when it is quiet.
+    /// With no request in flight, a guard reports the same as another client's query.
     Truth,
-    /// A client that has forced a lock, or was shut down, has told its guards.
+    /// A client that has forced a lock, or was shut down, has notified its guards.
     Told,
-    /// An owner that has given everything back has nothing.
+    /// An owner that has released everything holds nothing.
     Owner,
     /// Every operation ends within its limit.
     Ends,
-    /// A waiter gets what is free.
+    /// A waiter acquires a lock that is free.
     Stranded,
-    /// What is given back is free, and nothing is left at the end.
+    /// A released lock is free, and nothing is left at the end.
     Left,
 }
 

@@ -14,7 +14,7 @@ use crate::dice::Dice;
 use crate::proxy::Which;
 
 const TURNS: usize = 200;
-/// From this turn on connections are cut, too. Operations that are lost by that excuse a lot.
+/// From this turn on connections are cut, too. The operations that fail by that excuse many losses.
 const CALM: usize = 150;
 
 pub(super) async fn play(world: Arc<World>, servers: &Servers, mut dice: Dice) {

@@ -1,4 +1,4 @@
-//! How a future is treated by its task.
+//! How a task polls a future.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -9,26 +9,26 @@ use tokio::time::{sleep, timeout};
 
 use crate::dice::Dice;
 
-/// How a future is polled, and whether to its end.
+/// How a future is polled, and whether until it completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
-    /// As it wants to be, to its end.
+    /// Whenever it is woken, until it completes.
     Whole,
     /// Dropped after so many polls.
     DropAfterPolls(u64),
     /// Dropped after a time.
     DropAfter(Duration),
-    /// Polled once, then not for this time, and then to its end.
+    /// Polled once, then not for this time, and then until it completes.
     PollLate(Duration),
 }
 
 impl Manner {
-    /// One of them, more often than not to the end.
+    /// One of them, mostly until it completes.
     pub(super) fn any(dice: &mut Dice) -> Self {
         Self::within(dice, Duration::from_millis(30))
     }
 
-    /// The same with moments that are at most so long.
+    /// The same with times that are at most so long.
     pub(super) fn within(dice: &mut Dice, longest: Duration) -> Self {
         let moment = dice.between(Duration::ZERO, longest);
         match dice.roll(10) {
@@ -39,7 +39,7 @@ impl Manner {
         }
     }
 
-    /// What becomes of the future; nothing if it was dropped.
+    /// The output of the future; none if it was dropped.
     pub(super) async fn run<F: Future>(self, future: F) -> Option<F::Output> {
         let mut future = pin!(future);
         match self {

@@ -18,7 +18,7 @@ use super::world::{CLIENTS, Former, World};
 use crate::dice::Dice;
 
 const TASKS: usize = 4;
-/// As long as a round on real servers can wait.
+/// Times that suit a round on real servers.
 const PACE: Pace = Pace {
     kinds: Kind::ALL,
     locks: Kind::LOCKS,
@@ -34,9 +34,9 @@ const PACE: Pace = Pace {
     moment: Duration::from_millis(30),
 };
 const LENGTH: Duration = Duration::from_millis(2500);
-/// For so long there are faults.
+/// How long there are faults.
 const FAULTS: Duration = Duration::from_millis(2200);
-/// No round lasts as long as this, so what is left of it is a leak.
+/// No round lasts as long as this, so a hold that is left of it is a leak.
 const LONG: Duration = Duration::from_secs(600);
 /// With more, every task would wait for every other one.
 const MOST_HELD: usize = 2;
@@ -67,18 +67,18 @@ pub(super) async fn play(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     assert!(tokio::task::spawn_blocking(all).await.unwrap_or(false), "the proxies do what they are told");
 }
 
-/// What tasks do, and how long it takes.
+/// The operations of tasks, and their times.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// What they hold.
+    /// The kinds that they acquire.
     pub(super) kinds: &'static [Kind],
-    /// What they unlock by force.
+    /// The kinds that they unlock by force.
     pub(super) locks: &'static [Kind],
-    /// How many names of each there are.
+    /// How many names of each kind there are.
     pub(super) names: u32,
-    /// The names, as bits, that are not at the same part of a server as the others: no multi lock has both.
+    /// The names, as bits, that are on another part of the server than the others: no multi lock has both.
     pub(super) apart: u8,
-    /// How long they do nothing between two operations.
+    /// How long they pause between two operations.
     pub(super) think: Duration,
     /// How long they wait, from and to.
     pub(super) wait: [Duration; 2],
@@ -86,11 +86,11 @@ pub(super) struct Pace {
     pub(super) is_endless: bool,
     /// How long a fixed lease is.
     pub(super) lease: [Duration; 2],
-    /// How long they hold something at most.
+    /// How long they hold a lock at most.
     pub(super) max_hold: [Duration; 2],
     /// To what they extend a lease.
     pub(super) extend: Duration,
-    /// How long they do something else now and then.
+    /// How long they pause now and then.
     pub(super) pause: Duration,
     /// After how long a future is dropped or polled again; one that waits for a lock is dropped after ten times this.
     pub(super) moment: Duration,
@@ -111,7 +111,7 @@ impl Task {
         Self { world, who, pace, dice, held: Vec::new(), former: Vec::new() }
     }
 
-    /// Goes on until then. What it has got before stays in its hands.
+    /// Runs until then. The task keeps the guards that it has.
     pub(super) async fn run(mut self, end: Instant) {
         loop {
             if !self.pace.think.is_zero() {
@@ -129,7 +129,7 @@ impl Task {
                         return;
                     }
                     if self.pace.is_endless && Instant::now() >= end {
-                        // Others wait for it, and nothing else gives it back.
+                        // Other tasks wait for it, and nothing else releases it.
                         while !self.held.is_empty() {
                             self.release().await;
                         }

@@ -1,10 +1,10 @@
-//! A search for errors that no test was written for: a workload that a seed fixes, the history of what happened, and a
-//! checker that knows nothing of servers.
+//! A search for errors that no test covers: a workload determined by a seed, the history of events, and a checker that is
+//! independent of servers.
 //!
-//! Three clients, each behind a [proxy](crate::proxy) with faults, do whatever can be done with every primitive. At each
-//! grant every other guard is asked; when it is quiet, guards and clients have to agree; at the end nothing is left. A
-//! [`Plan`] says what a seed means. It cannot fix the order in which tasks run and replies arrive, so a seed that has
-//! found something finds it again often, not always: `cargo xtask search --seed 7 --minutes 1` repeats it.
+//! Three clients, each behind a [proxy](crate::proxy) with faults, run every operation of every primitive. At each grant all
+//! other guards are queried; with no request in flight, guards and clients have to agree; at the end nothing is left. A [`Plan`]
+//! defines what a seed means. It does not determine the order in which tasks run and replies arrive, so a seed that has found an
+//! error finds it again often, not always: `cargo xtask search --seed 7 --minutes 1` repeats it.
 
 mod ask;
 mod causes;
@@ -41,14 +41,14 @@ pub use plan::{Plan, Scenario};
 use servers::Servers;
 use world::World;
 
-/// When nothing has happened for this long, nothing will.
+/// After so long without an event the round is stalled.
 const STALLED: Duration = Duration::from_secs(10);
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug)]
 pub struct Report {
     plan: Plan,
-    /// What should not have happened.
+    /// The violated invariants.
     pub violations: Vec<String>,
     end: String,
 }
@@ -74,12 +74,11 @@ fn found(f: &mut fmt::Formatter<'_>, violations: &[String]) -> fmt::Result {
 
 /// Plays the round of a seed on a runtime of its own with two workers.
 ///
-/// It is watched from a thread outside of that runtime. After a stall the runtime is left behind as it is, so the process
-/// should end soon.
+/// A thread outside of that runtime watches it. After a stall the runtime is left running, so the process should end soon.
 ///
 /// # Panics
 ///
-/// When the system gives no thread.
+/// When the system cannot start a thread.
 #[must_use]
 pub fn run(seed: u64) -> Report {
     let plan = Plan::new(seed);

@@ -1,4 +1,4 @@
-//! Outages that last longer than what was meant to outlast them.
+//! Outages that exceed the time that a client tolerates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use super::world::World;
 use crate::dice::Dice;
 use crate::proxy::Which;
 
-/// No round lasts as long as this, so what is left of it is a leak.
+/// No round lasts as long as this, so a hold that is left of it is a leak.
 const LONG: Duration = Duration::from_secs(600);
 
 fn begin(world: &World, servers: &Servers, fault: Fault) {
@@ -30,7 +30,7 @@ fn heal(world: &World, servers: &Servers) {
     world.history.note("client 0 is healed".to_owned());
 }
 
-/// A fair waiter is granted the lock when nothing reaches it any more, and gives up long before it can say so.
+/// A fair waiter is granted the lock when no reply reaches it any more, and times out long before it can release it.
 pub(super) async fn fair(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     let thing = Thing::new(Kind::Fair, 0);
     let holder = Who { client: 1, task: 0 };
@@ -53,7 +53,7 @@ pub(super) async fn fair(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     {
         sleep(Duration::from_millis(2)).await;
     }
-    // It has subscribed by then, and looked once more.
+    // It has subscribed by then, and tried once more.
     sleep(Duration::from_millis(100)).await;
     begin(
         &world,
@@ -61,7 +61,7 @@ pub(super) async fn fair(world: Arc<World>, servers: &Servers, mut dice: Dice) {
         dice.one_of(&[Fault::Swallow(Which::Command), Fault::Swallow(Which::Command), Fault::LoseReply]),
     );
     world.release(holder, &held, Manner::Whole).await;
-    // The request of the next waiter gets through within this, and its reply does not.
+    // The request of the next waiter gets through within this time, and its reply does not.
     sleep(Duration::from_millis(100)).await;
     begin(&world, servers, Fault::Refuse);
     waiters.join_all().await;
@@ -101,7 +101,7 @@ pub(super) async fn extended(world: Arc<World>, servers: &Servers, mut dice: Dic
 pub(super) async fn ghosts(world: Arc<World>, servers: &Servers, mut dice: Dice) {
     let kinds = [Kind::Plain, Kind::SetNx, Kind::Group, Kind::Write, Kind::Fair, Kind::Leased];
     for kind in kinds {
-        // A server that does not know the script would not do what it is asked later.
+        // The script is loaded first: a server without it would not carry out the late request.
         let (who, ask) = (Who { client: 0, task: 0 }, Ask::new(Thing::new(kind, 2), Duration::ZERO));
         if let Ok(grant) = world.acquire(who, &ask, None, Manner::Whole).await {
             world.release(who, &grant, Manner::Whole).await;

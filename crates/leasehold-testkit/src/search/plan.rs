@@ -1,4 +1,4 @@
-//! What a seed means: which round, on which server, and with which chance.
+//! What a seed means: which round, on which server, with which random choices.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use super::world::Setting;
 use crate::dice::Dice;
 use crate::server::Flavour;
 
-/// What a round is about. Most find one kind of error quickly; the last one does everything at once.
+/// The kind of a round. Most find one kind of error quickly; the last one does everything at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scenario {
-    /// Many tasks want one lock, which is forced again and again.
+    /// Many tasks acquire one lock, which is forced again and again.
     ForceStorm,
     /// Grants whose futures are polled late, beside a steal or a `force_unlock` of the same client.
     LatePolls,
@@ -19,7 +19,7 @@ pub enum Scenario {
     FairOutage,
     /// Guards with an extended lease that are dropped in an outage.
     ExtendedOutage,
-    /// Requests that a dead connection delivers later, to a server that does not tell which connection that is.
+    /// Requests that a dead connection delivers later, to a server that does not report which connection that is.
     Ghosts,
     /// A lock on three servers.
     Quorum,
@@ -40,7 +40,7 @@ const SCENARIOS: [Scenario; 10] = [
     Scenario::Mixed,
 ];
 
-/// A seed and what it means. It fixes what is done, not in which order tasks and replies come.
+/// A seed and its meaning. It determines the operations, not the order in which tasks run and replies arrive.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
@@ -49,7 +49,7 @@ pub struct Plan {
     pub scenario: Scenario,
     /// How it is set up.
     pub(super) setting: Setting,
-    /// For everything else.
+    /// For all other random choices.
     pub(super) dice: Dice,
 }
 
@@ -60,7 +60,7 @@ impl Plan {
         let mut dice = Dice::new(seed);
         let scenario = SCENARIOS[(seed % 10) as usize];
         let watchdog = match scenario {
-            // Here a renewal must not come between a wrong answer and the question for it.
+            // Here a renewal must not happen between a wrong report and its check.
             Scenario::LatePolls | Scenario::FormerOwners => Duration::from_secs(5),
             _ => dice.between(Duration::from_millis(300), Duration::from_secs(1)),
         };

@@ -22,7 +22,7 @@ use crate::server::Server;
 const TASKS: usize = 2;
 const LENGTH: Duration = Duration::from_millis(2500);
 const FAULTS: Duration = Duration::from_millis(2200);
-/// How long after the end of the faults all votes are given back.
+/// How long after the end of the faults all votes are released.
 const GIVEN_BACK: Duration = Duration::from_secs(6);
 
 pub(super) async fn play(world: Arc<World>, servers: &Servers, setting: Setting, mut dice: Dice) {

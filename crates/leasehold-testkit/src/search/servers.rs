@@ -8,7 +8,7 @@ use super::world::{CLIENTS, Setting};
 use crate::proxy::Proxy;
 use crate::server::Server;
 
-/// The server of a round, and the proxies before it.
+/// The server of a round, and the proxies in front of it.
 #[derive(Debug)]
 pub(super) struct Servers {
     pub(super) proxies: Vec<Arc<Proxy>>,
@@ -16,7 +16,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// Starts the server and the proxies, and connects the clients: one behind each proxy, and one behind none.
+    /// Starts the server and the proxies, and connects the clients: one behind each proxy, and one directly.
     pub(super) async fn start(setting: Setting) -> (Arc<Self>, Vec<Client>, Client) {
         let server = Server::start(setting.flavour);
         let mut user = vec!["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all"];
@@ -40,7 +40,7 @@ impl Servers {
         }
     }
 
-    /// What is still there, by the server's own lists.
+    /// The state that is left, by the server's own lists.
     pub(super) fn left(&self) -> Vec<String> {
         let listed = |command: &[&str]| -> Vec<String> {
             let reply = self.server.cli(command);
@@ -54,7 +54,7 @@ impl Servers {
     }
 }
 
-/// Keys that are documented to stay: tokens, and semaphores with the record of what was done to them.
+/// Keys that are documented to stay: tokens, and semaphores with the record of their changes.
 fn stays(key: &str) -> bool {
     let stay = ["redisson_lock_token:", "leasehold_permits:", "leasehold_latch:", "lock:semaphore:"];
     stay.iter().any(|prefix| key.starts_with(prefix)) || key.contains("lock:leased:")

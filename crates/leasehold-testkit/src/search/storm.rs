@@ -1,4 +1,4 @@
-//! Many tasks of one client want one lock, which is forced again and again.
+//! Many tasks of one client acquire one lock, which is forced again and again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::world::World;
 use crate::dice::Dice;
 
 const TASKS: usize = 8;
-/// For so long a task keeps its worker after it has dropped a guard, so that the next holder is polled late.
+/// For so long a task blocks its worker after it has dropped a guard, so that the next holder is polled late.
 const MOMENT: Duration = Duration::from_micros(500);
 const LENGTH: Duration = Duration::from_millis(400);
 

@@ -1,4 +1,4 @@
-//! What can be held, and which holds exclude each other.
+//! The targets of holds, and which holds exclude each other.
 
 use leasehold::{Client, Lock};
 
@@ -7,7 +7,7 @@ use leasehold::{Client, Lock};
 pub(super) enum Kind {
     /// The plain lock.
     Plain,
-    /// The plain lock, waited for by trying.
+    /// The plain lock, waited for by polling.
     Spin,
     /// The plain lock, with a token.
     Fenced,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// All that one client can have.
+    /// All kinds on one client.
     pub(super) const ALL: &[Self] = &[
         Self::Plain,
         Self::Spin,
@@ -58,7 +58,7 @@ impl Kind {
         Self::Write,
     ];
 
-    /// The kinds of one space mean the same thing by the same name.
+    /// Kinds of one space share their names.
     pub(super) fn space(self) -> &'static str {
         match self {
             Self::Plain | Self::Spin | Self::Fenced | Self::Multi => "plain",
@@ -83,7 +83,7 @@ pub(super) const PERMITS: u32 = 3;
 /// How many names there are in a space, and values in the group.
 pub(super) const NAMES: u32 = 3;
 
-/// What an operation is about.
+/// The target of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Thing {
     /// Which primitive.
@@ -95,13 +95,13 @@ pub(super) struct Thing {
 }
 
 impl Thing {
-    /// What has one name.
+    /// A target with one name.
     #[must_use]
     pub(super) fn new(kind: Kind, name: u32) -> Self {
         Self { kind, parts: 1 << name, permits: 1 }
     }
 
-    /// What has several names or values: those of the bits.
+    /// A target with several names or values: those of the bits.
     #[must_use]
     pub(super) fn of_parts(kind: Kind, parts: u8) -> Self {
         Self { kind, parts, permits: 1 }
@@ -132,7 +132,7 @@ impl Thing {
         self.numbers().map(|number| format!("value {number}")).collect()
     }
 
-    /// Whether both have to do with the same name or value.
+    /// Whether both have a name or value in common.
     #[must_use]
     pub(super) fn touches(self, other: Self) -> bool {
         self.kind.space() == other.kind.space() && self.parts & other.parts != 0

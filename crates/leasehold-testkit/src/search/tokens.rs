@@ -1,4 +1,4 @@
-//! Whether tokens rise.
+//! Whether tokens increase.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use tokio::time::Instant;
 /// The tokens of each name.
 #[derive(Debug, Default)]
 pub(super) struct Tokens {
-    /// When a token was seen that was greater than all before.
+    /// When each token was seen that was greater than all before.
     greatest: BTreeMap<String, Vec<(Instant, u64)>>,
-    /// When the server has forgotten all of them.
+    /// When the server lost all of them.
     begun: Option<Instant>,
 }
 
 impl Tokens {
-    /// Notes a token that was asked for at that time. What was seen before that and is not smaller is returned.
+    /// Records a token of a request of that time. Returns a token that was seen before the request and is not smaller.
     pub(super) fn granted(&mut self, name: &str, asked: Instant, token: u64) -> Option<u64> {
         if self.begun.is_some_and(|begun| asked <= begun) {
             return None;
@@ -27,7 +27,7 @@ impl Tokens {
         before.filter(|before| *before >= token)
     }
 
-    /// The server begins anew.
+    /// The server restarts without its tokens.
     pub(super) fn begin_anew(&mut self, now: Instant) {
         self.greatest.clear();
         self.begun = Some(now);

@@ -1,4 +1,4 @@
-//! The clients of a round, and what tasks do with them.
+//! The clients of a round, and the operations of tasks on them.
 
 use std::fmt::Debug;
 use std::pin::pin;
@@ -22,12 +22,12 @@ use crate::server::Flavour;
 /// How many clients there are.
 pub(super) const CLIENTS: usize = 3;
 
-/// An operation that takes longer than its own limit and this does not end.
+/// An operation that exceeds its own limit by this does not end.
 const SLACK: Duration = Duration::from_secs(8);
-/// How long after the last fault everything has been given back. Leases that would hide a leak are longer.
+/// How long after the last fault everything has been released. Leases that would hide a leak are longer.
 const GIVEN_BACK: Duration = Duration::from_secs(6);
 
-/// How long clients of real servers ride through an outage.
+/// How long clients of real servers tolerate an outage.
 pub(super) const OUTAGE_LIMIT: Duration = Duration::from_secs(1);
 
 /// How a round is set up.
@@ -37,15 +37,14 @@ pub(super) struct Setting {
     pub(super) flavour: Flavour,
     /// How long a hold without a lease lasts unrenewed.
     pub(super) watchdog: Duration,
-    /// After how long a connection is replaced.
+    /// After how long without a reply a connection is replaced.
     pub(super) response: Duration,
-    /// What the user of the clients may not do.
+    /// The commands that the server denies to the clients.
     pub(super) denied: &'static [&'static str],
 }
 
 impl Setting {
-    /// A client of the round. Its time-outs are short, so the first connection may need more than one try on a machine
-    /// that has much to do.
+    /// A client of the round. Its time-outs are short, so the first connection may need more than one try on a busy machine.
     pub(super) async fn connect(self, url: String) -> Client {
         let connect = Client::connect(url)
             .watchdog(self.watchdog)
@@ -63,26 +62,26 @@ impl Setting {
     }
 }
 
-/// Everything of one round.
+/// The state of one round.
 #[derive(Debug)]
 pub(super) struct World {
     pub(super) clients: Vec<Client>,
-    /// To which no faults happen on a real server.
+    /// A client without faults on a real server.
     pub(super) observer: Client,
     pub(super) history: Arc<History>,
     pub(super) checker: Arc<Checker>,
     watchdog: Duration,
     /// How long a wait without a limit may take.
     endless: Duration,
-    /// How long the clients ride through an outage at most.
+    /// How long the clients tolerate an outage at most.
     outage_limit: Duration,
-    /// Whether guards are asked for their owners. A hold whose owner was told is not passed on to another task.
+    /// Whether guards are queried for their owners. A hold whose owner was queried is not handed over to another task.
     asks_owners: AtomicBool,
-    // After the clients.
+    // Dropped after the clients.
     pub(super) ground: Ground,
 }
 
-/// For how long something is asked for.
+/// The times of a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     /// How long to wait.
@@ -93,20 +92,20 @@ pub(super) struct Terms {
     pub(super) max_hold: Option<Duration>,
 }
 
-/// An owner that was somebody's, and whether all that it held was given back for certain.
+/// A former owner, and whether everything that it held is known to be released.
 #[derive(Clone, Debug)]
 pub(super) struct Former {
-    /// As the guard said it.
+    /// As the guard reported it.
     pub(super) owner: Owner,
-    /// On whose behalf.
+    /// The identity that used it.
     pub(super) identity: Identity,
-    /// Whether every release of it was answered.
+    /// Whether every release of it got a reply.
     pub(super) is_settled: bool,
 }
 
 impl World {
-    /// The clients on their ground, with their watchdog, how long a wait of theirs without a limit may take, and their
-    /// limit for outages.
+    /// The clients on their ground, with their watchdog, how long a wait of theirs without a limit may take, and their limit for
+    /// outages.
     pub(super) fn new(
         (clients, observer): (Vec<Client>, Client),
         [watchdog, endless, outage_limit]: [Duration; 3],
@@ -127,17 +126,17 @@ impl World {
         }
     }
 
-    /// Whether guards are asked for their owners from now on.
+    /// Sets whether guards are queried for their owners.
     pub(super) fn ask_owners(&self, asks_owners: bool) {
         self.asks_owners.store(asks_owners, Ordering::Relaxed);
     }
 
-    /// The owner of a grant, if guards are asked for that.
+    /// The owner of a grant, if guards are queried for that.
     pub(super) fn owner_of(&self, held: &Held) -> Option<Owner> {
         if self.asks_owners.load(Ordering::Relaxed) { held.owner() } else { None }
     }
 
-    /// Makes the semaphores.
+    /// Creates the semaphores.
     pub(super) async fn create(&self) {
         for number in 0..NAMES {
             let name = |kind| Thing::name_of(kind, number);
@@ -159,7 +158,7 @@ impl World {
         }
     }
 
-    /// Runs one operation, and records it. Nothing, if it was dropped or does not end.
+    /// Runs one operation, and records it. None if it was dropped or does not end.
     async fn operate<T>(
         &self,
         who: Who,
@@ -177,7 +176,7 @@ impl World {
             if let Ok(done) = timeout(most, work.as_mut()).await {
                 break done;
             }
-            // A machine that was stopped has not had that time.
+            // The time during which a machine was stopped does not count.
             let had = begun.elapsed().saturating_sub(self.ground.stopped(who.client, begun));
             most = (limit + SLACK).saturating_sub(had);
             if most.is_zero() {
@@ -191,7 +190,7 @@ impl World {
         done
     }
 
-    /// Asks for something. The identity is that of the owner who was named, or a new one.
+    /// Acquires. The identity is that of the named owner, or a new one.
     pub(super) async fn acquire(
         &self,
         who: Who,
@@ -252,7 +251,7 @@ impl World {
         }
     }
 
-    /// Enters once more by the guard.
+    /// Re-enters by the guard.
     pub(super) async fn reenter(&self, who: Who, grant: &Arc<Grant>, manner: Manner) -> Option<Arc<Grant>> {
         let at = Instant::now();
         let work = grant.look(Held::reenter)??;
@@ -274,7 +273,7 @@ impl World {
         done.is_some_and(|done| done.is_ok())
     }
 
-    /// Gives it back; true if the server has confirmed it.
+    /// Releases it; true if the server has confirmed it.
     pub(super) async fn release(&self, who: Who, grant: &Arc<Grant>, manner: Manner) -> bool {
         let Some(held) = self.checker.take(grant) else { return false };
         let what = format!("release {:?} {:#b}", grant.thing.kind, grant.thing.parts);
@@ -317,7 +316,7 @@ impl World {
         }
     }
 
-    /// Releases in the name of an owner that has nothing any more, which must be refused.
+    /// Releases as an owner that holds nothing any more, which must be refused.
     pub(super) async fn release_as_former(&self, who: Who, thing: Thing, former: &Former) {
         let Some(lock) = thing.lock(&self.clients[who.client]) else { return };
         let what = format!("release {:?} {:#b} as {}", thing.kind, thing.parts, former.owner);
@@ -331,12 +330,12 @@ impl World {
         }
     }
 
-    /// Does something that gives no guard.
+    /// Runs an operation that returns no guard.
     pub(super) async fn count<T: Debug>(&self, who: Who, what: &str, work: impl Future<Output = T>) {
         self.operate(who, what, self.outage_limit, Manner::Whole, work, |done| format!("{done:?}")).await;
     }
 
-    /// Shuts a client down, and tells how many locks are left to run out.
+    /// Shuts a client down, and returns how many locks are left to expire.
     pub(super) async fn shut_down(&self, who: Who, grace: Duration) -> Option<usize> {
         let work = self.clients[who.client].shutdown(grace);
         let what = format!("shutdown, grace {grace:?}");
@@ -359,7 +358,7 @@ impl World {
         }
     }
 
-    /// All faults are over and nothing is under way: guards and clients agree, and when the guards are gone, nothing is
+    /// All faults are over and no request is in flight: guards and clients agree, and when the guards are dropped, nothing is
     /// left.
     pub(super) async fn end(&self) {
         self.ground.heal();
@@ -370,7 +369,7 @@ impl World {
         self.history.note("no guards any more".to_owned());
         let begun = Instant::now();
         for number in 0..NAMES {
-            // A fair waiter that could not say good-bye stands in the queue until another one comes.
+            // A fair waiter that could not leave the queue stays in it until another one arrives.
             let lock = self.observer.fair_lock(Thing::name_of(Kind::Fair, number));
             match lock.acquire().wait(GIVEN_BACK).await {
                 Ok(guard) => {
@@ -396,7 +395,7 @@ impl World {
         }
     }
 
-    /// What is still there though nobody has a guard: by the answers to a client, and then by the server's own lists.
+    /// The state that is left without any guard: by queries of a client, and then by the server's own lists.
     async fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         let spaces = [Kind::Plain, Kind::Fair, Kind::SetNx, Kind::Group, Kind::Read, Kind::Write];

@@ -25,7 +25,7 @@ async fn permits_given_back_by_one_language_wake_all_waiters_of_both() {
             world.server.cli(&["PUBSUB", "NUMSUB", &channel]).elements()[1] == 4
         })
         .await;
-        // In pieces, too little for some at first; 24 in the end.
+        // In portions that are too small for some waiters at first; 24 in the end.
         for permits in [1, 2, 5, 16] {
             assert_eq!(giver.ask(&name, &format!("release semaphore {name} {permits}")).await, "released");
         }
@@ -68,12 +68,12 @@ async fn permits_whose_lease_is_over_go_to_waiters_of_the_other_language() {
         assert_eq!(waiter.ask(&name, &format!("acquired permits {name}")).await, "3");
         let taken = waiter.ask(&name, &format!("wait permits {name} 2 60000 60000")).await;
         assert_eq!(taken.split(',').count(), 2, "{taken}");
-        // Too late for those, and in time for the one that has no lease.
+        // Too late for the expired ones, and in time for the one that has no lease.
         holder.tell(&name, &format!("release permits {name} {ids}")).refused().await;
         let lease = waiter.tell(&name, &format!("lease permits {name} {kept}")).ok().await;
         assert_eq!(lease, "-1");
 
-        // Ids of one language are good in the other.
+        // Ids of one language are valid in the other.
         assert_eq!(waiter.ask(&name, &format!("release permits {name} {kept}")).await, "released");
         assert_eq!(holder.ask(&name, &format!("available permits {name}")).await, "1");
         let first = taken.split(',').next().expect("two ids");
@@ -131,7 +131,7 @@ async fn a_latch_is_opened_by_either_language_for_both() {
         for [untimed, timed] in waiting {
             assert_eq!((untimed.ok().await.as_str(), timed.ok().await.as_str()), ("open", "true"));
         }
-        // It can be set again, by the other.
+        // It can be set again, by the other language.
         assert_eq!(other.ask(&name, &format!("set latch {name} 1")).await, "true");
         let waiting = opener.tell(&name, &format!("await latch {name}"));
         world.subscribed(&format!("redisson_countdownlatch__channel__{{{name}}}")).await;

@@ -1,4 +1,4 @@
-//! One at a time: tasks of two Rust processes and threads of two Java processes around one value.
+//! Mutual exclusion: tasks of two Rust processes and threads of two Java processes around one value.
 
 use std::time::Duration;
 
@@ -8,11 +8,11 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{LONG, World, number, world};
 
-/// Of each of the four processes.
+/// In each of the four processes.
 const WORKERS: u32 = 2;
 
-/// Lets everybody take turns, and looks whether any two were inside at once. The second word is the name that each of
-/// the four uses.
+/// Runs turns in all processes, and checks that no two were in the critical section at once. `names` has the name that each
+/// of the four uses.
 async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4]) {
     let turns = number("LEASEHOLD_TURNS", 300).div_ceil(4 * WORKERS);
     let begun = Instant::now();
@@ -21,8 +21,8 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
         .into_iter()
         .zip(kinds.into_iter().zip(names))
         .map(|(peer, (kind, name))| {
-            // So long a watchdog time that a waiter whom nobody wakes shows as a pause; but Java's readers may miss the
-            // end of a writer, see `wake.rs`, and then wait for the end of its lease.
+            // The watchdog time is so long that a missed wake-up shows as a pause; but Java's readers may miss the end of a
+            // writer, see `wake.rs`, and then wait for the end of its lease.
             let watchdog = if kinds.contains(&"read") { 30_000 } else { 120_000 };
             let pending = peer.tell(
                 &format!("{watchdog}/{topic}"),
@@ -64,7 +64,7 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
     );
     assert!(missing || passed > 0, "they were never there together");
     let keys = world.server.cli(&["KEYS", &format!("*{topic}:lock*")]);
-    // Redisson's notes go by themselves; tokens and numbers of permits stay, and so does what is known of ours.
+    // Redisson's notes expire; tokens, numbers of permits and our records of requests stay.
     let kept =
         ["redisson_unlock_latch:", "redisson_lock_token:", "leasehold_permits:", "leasehold_requests:"];
     let counts = matches!(kinds[0], "semaphore" | "permits");
@@ -76,7 +76,7 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
     assert_eq!(left.collect::<Vec<_>>(), Vec::<&Value>::new(), "something is left");
 }
 
-/// Waits for the end, and tells how long nobody has come to its turn at most.
+/// Waits for the end, and returns the longest time without a turn.
 async fn longest_pause(world: &World, topic: &str, is_over: impl Fn() -> bool) -> Duration {
     let turns = || ["log", "reads"].map(|list| world.server.cli(&["LLEN", &format!("{topic}:{list}")]));
     let (mut last, mut since, mut longest) = (turns(), Instant::now(), Duration::ZERO);

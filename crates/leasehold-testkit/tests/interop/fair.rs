@@ -9,19 +9,19 @@ use tokio::time::{Instant, sleep};
 use crate::driver;
 use crate::world::{LONG, World, until, world};
 
-/// Who waits, and for what.
+/// A waiter and its pending grant.
 struct Waiter<'a> {
     peer: &'a Peer,
     thread: String,
     granted: Pending,
 }
 
-/// How many wait.
+/// The length of the queue.
 fn queued(world: &World, name: &str) -> Value {
     world.server.cli(&["LLEN", &format!("redisson_lock_queue:{{{name}}}")])
 }
 
-/// Lets somebody join the queue, and waits until it stands there.
+/// Adds a waiter to the queue, and waits until it is queued.
 async fn join<'a>(world: &World, name: &str, peer: &'a Peer, thread: &str, command: &str) -> Waiter<'a> {
     let Value::Int(before) = queued(world, name) else { panic!("a list has a length") };
     let granted = peer.tell(thread, command);
@@ -64,7 +64,8 @@ async fn nobody_throws_out_waiters_of_the_other_language_that_live() {
         let thread = format!("{name}-{n}");
         waiters.push(join(&world, name, peer, &thread, &format!("wait fair {name} 90000 -1")).await);
     }
-    // Longer than a waiter of ours may be silent. Meanwhile others come and give up, and look at the queue as they do.
+    // Longer than a waiter of ours may go without a heartbeat. Meanwhile other waiters arrive and give up, and each of their
+    // requests checks the queue.
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(5) {
         for peer in [other_java, other_rust] {
@@ -88,7 +89,7 @@ async fn a_dead_waiter_of_ours_is_passed_by_java_when_one_of_ours_is_there() {
     let [java, _, rust, _] = world.peers();
     let mortal = driver::start("rust, mortal", &world.server);
     assert_eq!(java.ask("fair-dead-holder", &format!("lock fair {name}")).await, "held");
-    // Without a limit: by Redisson's rule it would be waited for during minutes.
+    // Without a limit: by Redisson's rule the queue would wait for it for minutes.
     let dead = join(&world, name, &mortal, "a", &format!("lock fair {name}")).await;
     let next = join(&world, name, java, "fair-dead-a", &format!("lock fair {name}")).await;
     let last = join(&world, name, rust, "fair-dead-b", &format!("lock fair {name}")).await;
@@ -112,7 +113,7 @@ async fn a_dead_waiter_is_passed_by_the_other_language_when_its_time_is_over() {
     let rust = driver::start("rust, mortal", &world.server);
     for (mortal, survivor) in [(java, &world.rust[0]), (rust, &world.java[0])] {
         let name = format!("fair-late-{}", survivor.name()).replace(' ', "-");
-        // What it does for the first time takes long.
+        // First calls are slow.
         assert_eq!(mortal.ask("a", &format!("wait fair {name}-first 1000 10000")).await, "true");
         let lease = format!("lease fair {name} 5000");
         assert_eq!(survivor.ask(&format!("{name}-holder"), &lease).await, "held");

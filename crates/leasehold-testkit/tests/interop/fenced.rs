@@ -7,7 +7,7 @@ async fn tokens_rise_over_both_languages() {
     let world = world().await;
     let name = "fenced-rise";
     let turns = number("LEASEHOLD_TURNS", 300) / 10;
-    // Everybody at once, each with its token under the lock: written to one list in the order of the holds.
+    // All processes at once, each with its token under the lock: written to one list in the order of the holds.
     let contend = async |n: usize| {
         let peer = world.peers()[n];
         for _ in 0..turns {
@@ -26,7 +26,7 @@ async fn tokens_rise_over_both_languages() {
     assert_eq!(tokens.len(), usize::try_from(turns * 4).unwrap());
     assert!(tokens.windows(2).all(|two| two[0] < two[1]), "{tokens:?}");
 
-    // Entering again counts, in either language, and both see the last one.
+    // Re-entering mints a token, in either language, and both see the last one.
     let mut last = tokens[tokens.len() - 1];
     for peer in world.peers() {
         for _ in 0..2 {

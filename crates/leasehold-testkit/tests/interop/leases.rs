@@ -1,4 +1,4 @@
-//! What one language holds is seen rightly by the other, and can be released by nobody else.
+//! Each language reports the holds of the other correctly, and only the holder can release them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ fn time_left(text: &str) -> i64 {
     text.parse().expect("a number of milliseconds")
 }
 
-/// Everything that one can ask about a lock that the other holds.
+/// Every query about a lock that the other process holds.
 async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str) {
     let name = format!("leases-{kind}-{}", holder.name()).replace(' ', "-");
     let what = if kind == "group" { format!("group {name}/a,b") } else { format!("{kind} {name}") };
@@ -35,7 +35,7 @@ async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str)
     } else {
         holder.tell("leases", &format!("wait {what} 100 60000")).refused().await;
     }
-    // Redisson has no such questions about values of a group.
+    // Redisson has no such queries about values of a group.
     if kind != "group" {
         for peer in [holder, onlooker] {
             assert_eq!(ask(peer, "locked").await, "true", "{what}");
@@ -52,7 +52,7 @@ async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str)
     assert_eq!(onlooker.ask("leases", &format!("try {other_side}")).await, "false");
     assert_eq!(onlooker.ask("leases", &format!("wait {other_side} 100 -1")).await, "false");
 
-    // It is not the onlooker's to release, and stays as it is.
+    // The onlooker cannot release it, and it stays unchanged.
     onlooker.tell("leases", &format!("unlock {what}")).refused().await;
     assert_eq!(ask(holder, "held").await, "true", "{what}");
     if counts {
@@ -60,7 +60,7 @@ async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str)
         assert_eq!(ask(holder, "held").await, "true", "{what}");
     }
 
-    // By force it goes, and its holder has nothing left to release.
+    // A forced unlock removes it, and its holder has nothing left to release.
     if kind == "group" {
         assert_eq!(ask(holder, "unlock").await, "released");
     } else {
@@ -75,7 +75,7 @@ async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str)
         assert_eq!(ask(peer, "held").await, "false", "{what}");
     }
     let late = holder.tell("leases", &format!("unlock {what}")).answer().await;
-    // Redisson lets anybody unlock a fair lock that nobody holds.
+    // Redisson allows any caller to unlock a fair lock without a holder.
     let forgiving = holder.name().starts_with("java") && kind.ends_with("fair");
     assert_eq!(matches!(late, Answer::Refused(_)), !forgiving, "{what}: {late:?}");
 }
@@ -109,7 +109,7 @@ async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
         assert_eq!(java.ask("leases-holder", "unlock plain leases-holder").await, "released");
     }
 
-    // A guard whose lock Java removes is told by the next renewal, or when it looks.
+    // A guard whose lock Java removes detects it at the next renewal, or when it checks.
     let short = Client::connect(world.server.url())
         .watchdog(Duration::from_secs(9))
         .response_timeout(Duration::from_secs(20))
@@ -140,7 +140,7 @@ async fn a_lease_of_one_language_ends_for_the_other() {
         }
         for (thread, holds, wants, granted) in waiting {
             assert_eq!(granted.ok().await, "true", "{wants}");
-            // Too late, and the next holder notices nothing.
+            // Too late, and the next holder is not affected.
             let late = holder.tell(&thread, &format!("unlock {holds}")).answer().await;
             assert!(matches!(late, Answer::Refused(_)), "{holds}: {late:?}");
             assert_eq!(waiter.ask(&thread, &format!("unlock {wants}")).await, "released");
@@ -149,8 +149,8 @@ async fn a_lease_of_one_language_ends_for_the_other() {
     world.no_complaints();
 }
 
-/// Redisson leaves the time to live of a hash alone when it finds it at zero, so whoever takes a value in the millisecond in
-/// which the whole hash ends has it for no time.
+/// Redisson does not change the time to live of a hash when it finds it at zero, so a value that is acquired in the
+/// millisecond in which the whole hash expires is held for no time.
 #[tokio::test]
 async fn java_keeps_values_that_it_takes_the_moment_our_lease_is_over() {
     let world = world().await;

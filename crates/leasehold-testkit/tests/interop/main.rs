@@ -1,7 +1,7 @@
-//! Leasehold beside the real Redisson: processes of both languages at one server.
+//! Leasehold beside the real Redisson: processes of both languages on one server.
 //!
-//! `cargo xtask interop` builds the Java side and runs this. A test that is told by lines what to do is the Rust side,
-//! in a process of its own; run without its parent, it does nothing.
+//! `cargo xtask interop` builds the Java side and runs this. One of the tests is the Rust side, which runs in a process of
+//! its own and is controlled by lines of input; run without its parent, it does nothing.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 

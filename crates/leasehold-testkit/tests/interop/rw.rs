@@ -45,7 +45,7 @@ async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_
     let rust = driver::start("rust, mortal", &world.server);
     for (mortal, survivor) in [(java, &world.rust[0]), (rust, &world.java[0])] {
         let name = format!("rw-dead-{}", survivor.name()).replace(' ', "-");
-        // Both read; one dies, and the other goes on for longer than the dead one's lease.
+        // Both read; one dies, and the other holds for longer than the dead one's lease.
         assert_eq!(mortal.ask("8000/a", &format!("lock read {name}")).await, "held");
         assert_eq!(survivor.ask("8000/rw-dead", &format!("lock read {name}")).await, "held");
         mortal.kill();
@@ -95,7 +95,7 @@ async fn our_downgrade_wakes_java_readers_that_wait() {
     assert_eq!(reader.within(Duration::from_secs(20)).ok().await, "held");
     assert!(guard.try_upgrade().await.is_err(), "Java reads, too");
     assert_eq!(java.ask(name, &format!("unlock read {name}")).await, "released");
-    // And it becomes a writer again, whom Java respects.
+    // And it becomes a writer again, which excludes Java.
     let writer = timeout(LONG, guard.try_upgrade()).await.unwrap().unwrap();
     assert_eq!(java.ask(name, &format!("try read {name}")).await, "false");
     writer.release().await.unwrap();

@@ -1,4 +1,4 @@
-//! Those who wait beside many of the other language get their turns.
+//! Waiters beside many of the other language get their turns.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use tokio::time::Instant;
 
 use crate::world::{World, alone, number};
 
-/// Lets `many` of one process go round and round, and one of another take some turns beside them.
+/// Makes many workers of one process take turns without end, and one of another process take some turns beside them.
 async fn share(world: &World, kind: &str, crowd: (&Peer, u32), one: &Peer) {
     let (crowd, many) = crowd;
     let topic = format!("share-{kind}-{}", one.name()).replace(' ', "-");

@@ -1,4 +1,4 @@
-//! A waiter of one language is woken by what the other releases, as fast as by its own.
+//! A release in one language wakes a waiter of the other as fast as one of its own.
 
 use std::time::Duration;
 
@@ -7,17 +7,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::world::{LONG, World, alone, number};
 
-/// How something is taken, waited for and given back; `NAME` is the name, `RESULT` what the taking told.
+/// The commands to acquire, wait and release; `NAME` is the name, `RESULT` the result of the acquire.
 struct Case {
     what: &'static str,
     take: &'static [&'static str],
     wait: &'static str,
     give: &'static str,
-    /// Where a waiter listens; `OWNER` is who waits.
+    /// The channel of a waiter; `OWNER` is the owner that waits.
     channel: &'static str,
 }
 
-/// Locks that nobody frees stay for two minutes.
+/// The watchdog time is so long that a lock without a release stays for two minutes.
 const HOLDER: &str = "120000/wake-holder";
 const WAITER: &str = "120000/wake-waiter";
 
@@ -108,13 +108,13 @@ const CASES: &[Case] = &[
     },
 ];
 
-/// How long it takes from the release until the waiter has it, in the middle of all rounds; `None` if the holder
-/// does not have such a thing; Java is asked first.
+/// The median time from the release until the waiter holds the lock, over all rounds; `None` if the holder lacks the
+/// primitive; Java's side is tried first.
 async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Option<Duration> {
     let rounds = number("LEASEHOLD_ROUNDS", 9);
     let mut times = Vec::new();
     for round in 0..rounds {
-        // A name of its own each time, so that no subscription of the round before is taken for this one's.
+        // A new name each time, so that no subscription of an earlier round is taken for the current one.
         let name =
             format!("wake-{}-{}-{}-{round}", case.what, holder.name(), waiter.name()).replace(' ', "-");
         let said = |text: &str| text.replace("NAME", &name);
@@ -133,9 +133,9 @@ async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Opti
         let waiting = waiter.tell(WAITER, &said(case.wait));
         world.subscribed(&said(case.channel).replace("OWNER", &owner)).await;
         if case.give.starts_with("unlock write") {
-            // Of a writer that has gone Redisson wakes the readers that sleep at this moment. One that has seen the lock
-            // busy and does not sleep yet misses it, as it does among Java programs. Nobody can see from outside when
-            // it sleeps.
+            // At the end of a writer Redisson wakes the readers that sleep at this moment. A reader that has found the lock
+            // busy and does not sleep yet misses the wake-up, as it does among Java programs. A test cannot observe from
+            // outside when it sleeps.
             sleep(Duration::from_millis(200)).await;
         }
         assert!(!waiting.is_answered(), "{}: nobody has released", case.what);
@@ -145,7 +145,7 @@ async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Opti
         times.push(begun.elapsed());
     }
     times.sort();
-    // Nobody has waited for the end of a lease.
+    // No waiter has waited for the end of a lease.
     assert!(times[times.len() - 1] < LONG, "{}: {times:?}", case.what);
     Some(times[times.len() / 2])
 }

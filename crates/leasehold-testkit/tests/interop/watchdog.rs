@@ -1,4 +1,4 @@
-//! Locks without a lease: kept while their holder lives, and free soon after it has died, for the other language too.
+//! Locks without a lease: renewed while their holder lives, and free soon after it has died, for the other language too.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::world::{LONG, World, world};
 const KINDS: [&str; 10] =
     ["plain", "spin", "fair", "fenced", "once", "once-fair", "read", "write", "multi", "group"];
 
-/// The name of a lock of a kind; who waits for a reader writes.
+/// The lock of a kind for the holder and for the waiter; the waiter behind a reader writes.
 fn names(test: &str, kind: &'static str, holder: &Peer) -> (String, String) {
     let name = format!("{test}-{kind}-{}", holder.name().replace([' ', ','], ""));
     match kind {
@@ -23,7 +23,7 @@ fn names(test: &str, kind: &'static str, holder: &Peer) -> (String, String) {
     }
 }
 
-/// Somebody who waits for what somebody else holds.
+/// A waiter for a lock that another process holds.
 struct Waiting<'a> {
     holder: &'a Peer,
     waiter: &'a Peer,
@@ -32,7 +32,7 @@ struct Waiting<'a> {
     granted: Pending,
 }
 
-/// Lets one hold a lock of each kind that there is, and the other wait for it.
+/// Makes one process hold a lock of each supported kind, and the other wait for it.
 async fn hold_and_wait<'a>(
     world: &World,
     test: &str,
@@ -58,7 +58,7 @@ async fn hold_and_wait<'a>(
 }
 
 impl Waiting<'_> {
-    /// Waits until the waiter has it, and lets it give it back.
+    /// Waits until the waiter is granted the lock, and makes it release.
     async fn granted(self, test: &str, limit: Duration) {
         let kind = self.holds.split(' ').next().expect("a kind");
         match self.granted.within(limit).answer().await {
@@ -81,7 +81,7 @@ async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits
     }
     sleep(Duration::from_millis(u64::from(WATCHDOG)) * 7 / 2).await;
     for waiting in &all {
-        // What Redisson has not, nobody waits for.
+        // A kind that Redisson lacks has no waiter.
         let kind = waiting.holds.split(' ').next().expect("a kind");
         let unsupported = world.version.starts_with("3.") && kind.starts_with("once");
         assert!(unsupported || !waiting.granted.is_answered(), "{} was lost", waiting.holds);

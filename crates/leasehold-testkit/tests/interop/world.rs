@@ -1,4 +1,4 @@
-//! What all tests share: a server, two Java processes with Redisson and two Rust processes.
+//! The shared setup of all tests: a server, two Java processes with Redisson and two Rust processes.
 
 use std::env;
 use std::thread;
@@ -13,17 +13,17 @@ use tokio::time::{Instant, sleep};
 
 use crate::driver;
 
-/// How long anything may take that has no length of its own, on a machine that is busy with other things.
+/// How long any step may take that has no duration of its own, on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 static WORLD: OnceCell<RwLock<World>> = OnceCell::const_new();
 
-/// The server and those who lock there. Every test has names of its own.
+/// The server and the processes that lock there. Every test has names of its own.
 pub(crate) struct World {
     pub(crate) server: Server,
     pub(crate) java: [Peer; 2],
     pub(crate) rust: [Peer; 2],
-    /// Which Redisson it is.
+    /// The version of Redisson.
     pub(crate) version: String,
 }
 
@@ -32,13 +32,13 @@ pub(crate) async fn world() -> RwLockReadGuard<'static, World> {
     WORLD.get_or_init(World::begun).await.read().await
 }
 
-/// The world for a test that measures time, or wants much of it.
+/// The world for a test that measures time, or needs much of it.
 pub(crate) async fn alone() -> RwLockWriteGuard<'static, World> {
     WORLD.get_or_init(World::begun).await.write().await
 }
 
 impl World {
-    /// Everybody has done everything once: the first time takes a second in Java.
+    /// Every process has run every operation once: the first time takes a second in Java.
     async fn begun() -> RwLock<Self> {
         let begun = Instant::now();
         let world = Self::new();
@@ -72,18 +72,17 @@ impl World {
         Self { server, java, rust, version }
     }
 
-    /// Everybody, Java first.
+    /// All processes, Java first.
     pub(crate) fn peers(&self) -> [&Peer; 4] {
         [&self.java[0], &self.java[1], &self.rust[0], &self.rust[1]]
     }
 
-    /// Two of different languages, in both orders.
+    /// Two processes of different languages, in both orders.
     pub(crate) fn pairs(&self) -> [(&Peer, &Peer); 2] {
         [(&self.java[0], &self.rust[0]), (&self.rust[0], &self.java[0])]
     }
 
-    /// Checks that Redisson did not complain of a message it cannot read, a listener that throws, or anything else but a
-    /// machine that is slow.
+    /// Checks that Redisson logged no unreadable message, no listener that throws, and nothing else but a slow machine.
     pub(crate) fn no_complaints(&self) {
         for java in &self.java {
             let mut complaints = java.complaints();
@@ -98,14 +97,14 @@ impl World {
         list.elements().iter().map(|line| line.as_str().expect("a string").to_owned()).collect()
     }
 
-    /// Waits until somebody has subscribed to a channel.
+    /// Waits until a channel has a subscriber.
     pub(crate) async fn subscribed(&self, channel: &str) {
         let count = || self.server.cli(&["PUBSUB", "NUMSUB", channel]).elements()[1].clone();
         until(&format!("somebody waits at {channel}"), || count() != Value::Int(0)).await;
     }
 }
 
-/// Looks again and again until it is so.
+/// Polls until it is so.
 pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !is_so() {

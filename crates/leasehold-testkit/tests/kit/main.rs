@@ -5,7 +5,7 @@ mod server;
 
 use std::{thread, time::Duration};
 
-/// Looks again and again until `happened`, for 10 s at most.
+/// Polls until `happened`, for 10 s at most.
 fn until(what: &str, mut happened: impl FnMut() -> bool) {
     for _ in 0..2000 {
         if happened() {

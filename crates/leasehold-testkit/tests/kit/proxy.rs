@@ -1,4 +1,4 @@
-//! The proxy: what it records, and each of its faults.
+//! The proxy: its records, and each of its faults.
 
 use std::{io, thread, time::Duration};
 
@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::until;
 
-/// Long enough to see that nothing comes.
+/// Long enough to see that nothing arrives.
 const MOMENT: Duration = Duration::from_millis(50);
 
 fn start() -> (Server, Proxy) {
@@ -100,7 +100,7 @@ fn ends_are_passed_on_in_both_directions() {
     server.kill();
     assert!(closed(first.receive()));
     until("the end of the first connection", || proxy.open(Which::All) == 0);
-    // Nobody listens behind the proxy, so it closes what it accepts.
+    // There is no server behind the proxy, so it closes the connections that it accepts.
     assert!(closed(open(&proxy).call(&["PING"])));
     server.restart();
     assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
@@ -154,7 +154,7 @@ fn refusal_lasts_until_healed() {
     for _ in 0..2 {
         let error = Connection::open(proxy.port()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::ConnectionRefused);
-        // Being cut on top does not let anybody in.
+        // A cut in addition admits no connection.
         proxy.cut(Which::All);
     }
     proxy.heal();
@@ -287,7 +287,7 @@ fn a_delay_is_for_each_reply_and_does_not_add_up() {
     let took = start.elapsed();
     assert!(took >= delay, "{took:?}");
     assert!(took < delay * 50, "they were delayed one after the other: {took:?}");
-    // The other kind is not concerned.
+    // The other kind of connection is not affected.
     let mut pub_sub = open(&proxy);
     pub_sub.call(&["SUBSCRIBE", "c"]).unwrap();
     server.cli(&["PUBLISH", "c", "p"]);
@@ -333,7 +333,7 @@ fn each_command_loses_its_first_reply_and_no_other() {
         assert_eq!(connection.call(&["INCR", key]).unwrap(), 2);
         assert_eq!(connection.call(&["INCR", key]).unwrap(), 3);
     }
-    // The other kind is not concerned.
+    // The other kind of connection is not affected.
     subscriber(&proxy, "3").call(&["UNSUBSCRIBE", "c"]).unwrap();
     proxy.heal();
     assert_eq!(open(&proxy).call(&["INCR", "c"]).unwrap(), 1);

@@ -1,4 +1,4 @@
-//! Servers: what they start with, what they survive, and that they end.
+//! Servers: their settings at the start, the faults that they survive, and that they end.
 
 use std::{
     env,
@@ -68,7 +68,7 @@ fn a_restart_is_on_the_same_port_and_loses_everything_unless_told_otherwise() {
             assert_eq!(Connection::open(port).unwrap_err().kind(), io::ErrorKind::ConnectionRefused);
             server.restart();
             assert_eq!(server.cli(&["GET", "k"]), kept);
-            // And once more, from one that runs.
+            // And once more, from a running server.
             server.restart();
             assert_eq!(server.cli(&["GET", "k"]), kept);
             assert_eq!(server.port(), port);
@@ -108,7 +108,7 @@ fn a_configuration_is_followed() {
         assert_eq!(stranger.call(&["AUTH", "ann", "secret"]).unwrap(), "OK");
         assert_eq!(stranger.call(&["GET", "own:k"]).unwrap(), Value::Nil);
         assert!(refused(stranger.call(&["GET", "k"]).unwrap(), "NOPERM"));
-        // The server's own ways know the password.
+        // The server's own methods use the password.
         assert!(server.monitor().take().is_empty());
         assert!(server.subscribe(&["c"]).take().is_empty());
     }
@@ -162,7 +162,7 @@ fn a_subscription_records_messages_in_order() {
     }
 }
 
-/// That nothing is left of a server: nobody listens, and its directory is gone.
+/// Whether nothing is left of a server: the port has no listener, and its directory is gone.
 fn gone(port: u16, directory: &Path) -> bool {
     Connection::open(port).is_err() && !directory.exists()
 }
@@ -192,14 +192,14 @@ fn a_server_ends_when_it_is_dropped_also_while_it_is_paused_or_its_owner_panics(
     }
 }
 
-/// Set in the process that owns servers and is to end with them.
+/// Set in the process that owns servers and has to end them.
 const OWNER: &str = "LEASEHOLD_KIT_OWNER";
 
 #[test]
 fn servers_end_with_the_process_that_owns_them() {
     static SHARED: OnceLock<Server> = OnceLock::new();
     if let Some(ending) = env::var_os(OWNER) {
-        // Nobody drops what is static.
+        // A static value is never dropped.
         let (shared, paused) =
             (SHARED.get_or_init(|| Server::start(Flavour::Redis)), Server::start(Flavour::Valkey));
         paused.pause();

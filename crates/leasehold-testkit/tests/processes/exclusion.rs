@@ -1,4 +1,4 @@
-//! One at a time across processes, some of which are killed.
+//! Mutual exclusion across processes, some of which are killed.
 
 use std::env;
 use std::time::Duration;
@@ -11,19 +11,20 @@ use tokio::time::{Instant, sleep};
 use crate::support::{Dice, Running, number, part, server_of_part};
 
 const PROCESSES: usize = 8;
-/// These are killed and started again and again.
+/// These are killed and restarted repeatedly.
 const MORTAL: usize = 2;
 const TASKS: usize = 4;
-/// A killed holder's lock is free after this.
+/// The lock of a killed holder is free after this.
 const WATCHDOG: Duration = Duration::from_millis(500);
 const NAME: &str = "one name";
 const TURNS: &str = "LEASEHOLD_TURNS";
 const SEAT: &str = "LEASEHOLD_SEAT";
 
-/// The second half of a turn. KEYS: value, inside, log, turns. ARGV: the value that was read, who read it, its seat.
+/// The second half of a turn. KEYS: value, inside, log, turns. ARGV: the value that was read, the owner that read it, its
+/// seat.
 ///
-/// It is one step, so that a process that is killed has written and logged, or neither. It finds out whether
-/// anybody else has been inside since the value was read; if so, a plain write would have lost an update.
+/// It is one step, so that a process that is killed has written and logged, or neither. It detects whether another owner was
+/// inside since the value was read; if so, a plain write would have lost an update.
 const WRITE: &str = r"
     if (redis.call('get', KEYS[1]) or '0') ~= ARGV[1] or redis.call('get', KEYS[2]) ~= ARGV[2] then
         return 'not alone'
@@ -62,7 +63,7 @@ async fn take_turns(lock: Lock, port: u16, seat: String, turns: u64) {
     for turn in 0_u64.. {
         let guard = match lock.acquire().await {
             Ok(guard) => guard,
-            // Where this process did not run for longer than a lease, the answer came too late.
+            // If this process did not run for longer than a lease, the reply arrived too late.
             Err(error) => {
                 failures += 1;
                 assert!(error.is_unavailable() && failures < 10, "{error}");
@@ -79,11 +80,11 @@ async fn take_turns(lock: Lock, port: u16, seat: String, turns: u64) {
         tokio::task::yield_now().await;
         let written = call(&["EVAL", WRITE, "4", "value", "inside", "log", "turns", &seen, &me, &seat]);
         if written != "written" {
-            // A guard that knows of its loss did not lie.
+            // A guard that has detected its loss is no violation.
             let list = if guard.is_held() { "violations" } else { "told" };
             call(&["RPUSH", list, &format!("{me} after {seen}: {written:?}")]);
         }
-        // Both ways to give back.
+        // Both ways to release.
         if turn % 2 == 0 {
             drop(guard);
         } else if let Err(error) = guard.release().await {
@@ -123,7 +124,7 @@ fn processes_exclude_each_other_while_some_are_killed() {
         let victim = dice.index(MORTAL);
         contenders[victim].kill();
         kills += 1;
-        // Nobody else has the lock as long as the dead one's lease runs: see whether it had it.
+        // No other owner can hold the lock during the dead one's lease: check whether it held the lock.
         let inside = text(&["HKEYS", NAME]);
         std::thread::sleep(Duration::from_millis(20));
         killed_holding += u32::from(!inside.elements().is_empty() && inside == text(&["HKEYS", NAME]));
@@ -131,7 +132,7 @@ fn processes_exclude_each_other_while_some_are_killed() {
     }
     let took = begun.elapsed();
 
-    // Everybody sees that all turns are taken, and ends.
+    // Every process sees that all turns are taken, and ends.
     let limit = Instant::now() + Duration::from_secs(20);
     for (seat, contender) in contenders.iter_mut().enumerate() {
         let status = loop {

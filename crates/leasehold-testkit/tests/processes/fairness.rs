@@ -1,4 +1,4 @@
-//! The fair lock across processes: who came first is served first, and the dead hold nobody up for long.
+//! The fair lock across processes: FIFO order, and dead waiters delay the queue only briefly.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Tasks that take turns until there were so many, one after the other on the server's counter.
+/// Tasks that take turns up to a total, counted on the server.
 #[test]
 fn customers() {
     let Some(port) = server_of_part() else { return };
@@ -55,7 +55,7 @@ fn customers() {
     });
 }
 
-/// What the server saw of one queue, and whether everybody was served in the order of it.
+/// The server's view of one queue, and whether all waiters were served in its order.
 #[derive(Default)]
 struct Replay {
     queue: VecDeque<String>,
@@ -64,7 +64,7 @@ struct Replay {
 }
 
 impl Replay {
-    /// Takes in one line of the monitor.
+    /// Processes one line of the monitor.
     fn see(&mut self, line: &str) {
         let Some((_, command)) = line.split_once(" lua] ") else { return };
         let words: Vec<_> = command.split("\" \"").map(|word| word.trim_matches('"')).collect();
@@ -103,7 +103,7 @@ fn processes_are_served_in_the_order_in_which_the_server_saw_them_come() {
     }
     assert!(processes.iter_mut().all(|process| process.ended().is_some_and(|status| status.success())));
     monitor.take().iter().for_each(|line| replay.see(line));
-    // Written under the lock without anything else to keep it right.
+    // Written under the lock, which alone keeps it right.
     let log = server.cli(&["LRANGE", "log", "0", "-1"]);
     let log: Vec<u64> = log.elements().iter().map(|turn| turn.as_str().unwrap().parse().unwrap()).collect();
     assert!(log.iter().copied().eq(1..=log.len() as u64), "{log:?}");
@@ -117,7 +117,7 @@ fn processes_are_served_in_the_order_in_which_the_server_saw_them_come() {
     assert!(queue.is_empty() && served_from_queue * 10 > log.len() * 9, "they hardly ever met");
 }
 
-/// Waits for the lock with all tasks, says so, and holds it for a moment.
+/// Waits for the lock with all tasks; each counts itself as served and releases.
 #[test]
 fn waiters() {
     let Some(port) = server_of_part() else { return };
@@ -151,7 +151,7 @@ fn dead_waiters_delay_the_queue_by_five_seconds_at_most() {
         };
         let client = Client::connect(server.url()).block().unwrap();
         let guard = client.fair_lock("one name").acquire().block().unwrap();
-        // The dead stand before those who live, and between them.
+        // The dead waiters are queued before the living ones, and between them.
         let mut processes: Vec<_> = (1..=3)
             .map(|number| {
                 let process = Running::start(&mut part("fairness::waiters", &server));
@@ -161,7 +161,7 @@ fn dead_waiters_delay_the_queue_by_five_seconds_at_most() {
             .collect();
         processes[0].kill();
         if round == 1 {
-            // The second dies while the first still counts as alive: both are gone five seconds after it.
+            // The second dies while the first still counts as alive: both are removed five seconds after its death.
             std::thread::sleep(Duration::from_millis(700));
             processes[1].kill();
         }

@@ -1,5 +1,5 @@
-//! What is promised of a loss, and the holes that `docs/guarantees.md` draws: each is shown to be there, and the
-//! holder to be told as soon as is said there.
+//! The guarantees about a loss, and the holes that `docs/guarantees.md` describes: each is shown to exist, and the holder is
+//! notified as soon as stated there.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::{part, server_of_part, wait_until};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// A third of it is the longest a removed lock goes unnoticed.
+/// A removed lock goes undetected for a third of it at most.
 const LEASE: Duration = Duration::from_millis(4500);
 /// For a busy machine.
 const SLACK: Duration = Duration::from_millis(1500);
@@ -42,7 +42,7 @@ async fn a_loss_is_told_before_the_server_forgets() {
         // Sometimes after a renewal.
         sleep(SECOND / 4 * round).await;
         proxy.blackhole(Which::All);
-        // From now on nothing is renewed: the guard's end and the server's can be compared.
+        // From now on nothing is renewed: the guard's deadline and the server's can be compared.
         let ends_here = Instant::now() + guard.remaining();
         let Value::Int(left) = server.cli(&["PTTL", "a"]) else { panic!("PTTL is a number") };
         let ends_there = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap() + 1);
@@ -65,10 +65,10 @@ async fn the_clock_of_a_guard_starts_when_its_request_is_sent() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = client(proxy.url()).watchdog(4 * SECOND).await.unwrap();
-    // Far more than the hundredth of the lease by which the clock of a guard stops early.
+    // Far more than the hundredth of the lease that is the safety margin of a guard.
     proxy.delay(Which::Command, SECOND / 4);
     let loses_in_time = |guard: &Guard, what: &str| {
-        // In this order: whatever happens on the server in between makes its end later.
+        // In this order: any operation on the server in between makes its deadline later.
         let ends_here = Instant::now() + guard.remaining();
         let Value::Int(left) = server.cli(&["PTTL", guard.name()]) else { panic!("PTTL is a number") };
         let ends_there = Instant::now() + Duration::from_millis(u64::try_from(left).unwrap() + 1);
@@ -111,7 +111,7 @@ async fn a_restart_without_data_lets_another_in_and_the_first_is_told_at_its_rec
     let proxy = Proxy::start(server.port());
     let first = client(proxy.url()).watchdog(60 * SECOND).await.unwrap();
     let guard = first.lock("a").acquire().await.unwrap();
-    // The first hears nothing of the restart for a while.
+    // The first client does not notice the restart for a while.
     proxy.blackhole(Which::All);
     server.restart();
     let second = client(server.url()).await.unwrap();
@@ -143,7 +143,7 @@ async fn eviction_lets_another_in_and_the_first_is_told_within_a_third_of_the_le
     let server = Server::start(Flavour::Redis);
     let (first, second) = (client(server.url()).await.unwrap(), client(server.url()).await.unwrap());
     let guard = first.lock("a").acquire().await.unwrap();
-    // Keys with a time to live go first, and only locks have one here.
+    // Keys with a time to live are evicted first, and only locks have one here.
     server.cli(&["CONFIG", "SET", "maxmemory-policy", "volatile-ttl"]);
     server.cli(&["CONFIG", "SET", "maxmemory", "1mb"]);
     server.cli(&["SET", "filler", "more than nothing"]);
@@ -168,7 +168,7 @@ async fn a_failover_without_the_write_lets_another_in_and_the_first_is_told_befo
     };
     wait_until(20 * SECOND, || link_is("up"));
     let first = client(primary.url()).await.unwrap();
-    // The replica falls behind: it may not connect any more.
+    // The replica falls behind: it cannot connect any more.
     primary.cli(&["CONFIG", "SET", "requirepass", "secret"]);
     let mut operator = Connection::open(primary.port()).unwrap();
     assert_eq!(operator.call(&["AUTH", "secret"]).unwrap(), "OK");
@@ -185,7 +185,7 @@ async fn a_failover_without_the_write_lets_another_in_and_the_first_is_told_befo
     assert_eq!(guard.lost().await, Loss::Unreachable);
 }
 
-/// A worker in the style of everybody's first one: it looks at the guard, and then it writes.
+/// A naive worker: it checks the guard, and then it writes.
 #[test]
 fn paused() {
     let Some(port) = server_of_part() else { return };
@@ -211,7 +211,7 @@ async fn a_process_that_is_paused_between_look_and_write_writes_too_late() {
     let second = client(server.url()).await.unwrap();
     let guard = second.lock("a").acquire().wait(5 * SECOND).await.unwrap();
     server.cli(&["SET", "value", "second"]);
-    // It goes on as if nothing had been, and does what it was about to do.
+    // It continues as if nothing had happened, and makes its pending write.
     let resumed = Command::new("sh").args(["-c", &format!("kill -CONT {}", first.id())]).status().unwrap();
     assert!(resumed.success());
     first.stdin.take().unwrap().write_all(b"go on\n").unwrap();

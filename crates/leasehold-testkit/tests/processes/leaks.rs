@@ -1,4 +1,4 @@
-//! Names that come and go, acquires that are cancelled, guards that are dropped: nothing adds up.
+//! Many short-lived names, cancelled acquires and dropped guards: nothing leaks.
 
 use std::env;
 use std::ops::Range;
@@ -17,7 +17,7 @@ use crate::support::{Dice, part, run_part, server_of_part, take, wait_until};
 /// Set by `cargo xtask leaks --full`.
 const FULL: &str = "LEASEHOLD_LEAKS_FULL";
 
-/// How much of everything.
+/// How much of each.
 #[derive(Clone, Copy, Debug)]
 struct Amount {
     names: usize,
@@ -34,7 +34,7 @@ impl Amount {
         }
     }
 
-    /// The n-th of so many parts.
+    /// The n-th of `parts` parts.
     fn part(self, n: usize, parts: usize) -> [Range<usize>; 3] {
         [self.names, self.cancelled, self.dropped].map(|all| all * n / parts..all * (n + 1) / parts)
     }
@@ -42,15 +42,15 @@ impl Amount {
 
 const TASKS: usize = 32;
 
-/// In how many parts the work is done, and memory looked at after each.
+/// In how many parts the work is done; memory is measured after each.
 const PARTS: usize = 4;
 
-/// Bytes that come and go: as many as two buffers of a connection may keep, which grow when many replies happen to come
-/// at once. Less than 4 for each name and each cancelled acquire of a half.
+/// Bytes that vary: two buffers of a connection may keep this many, because they grow when many replies arrive at once. Less
+/// than 4 for each name and each cancelled acquire of a half.
 const KEPT: usize = 2 * 64 * 1024;
 
-/// Counts what is allocated and not freed. Resident memory also tells how the allocator fared with the greatest pile
-/// that there ever was, which is another matter in every run.
+/// Counts the bytes that are allocated and not freed. Resident memory also depends on how the allocator handled the peak,
+/// which differs from run to run.
 #[global_allocator]
 static HEAP: PeakAlloc = PeakAlloc;
 
@@ -67,12 +67,12 @@ fn come_and_go() {
     println!("leaks: {amount:?}");
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut server = Connection::open(port).unwrap();
-    // A machine that stands still for a moment is not the matter here.
+    // A short stall of the machine must not fail the test.
     let client =
         Client::connect(format!("redis://127.0.0.1:{port}")).response_timeout(Duration::from_secs(10));
     let client = client.block().unwrap();
-    // The greatest pile comes first: what was needed for it is kept, and would look like a leak if it came later. While
-    // the server answers, it is a matter of chance how many requests are under way at once.
+    // The peak comes first: the memory for it is kept, and would look like a leak if it came later. While the server
+    // replies, the number of requests in flight at once is random.
     let guards = runtime.block_on(take(&client, "dropped", amount.dropped));
     assert_eq!(server.call(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap(), "OK");
     drop_on_a_thread(guards);
@@ -97,8 +97,8 @@ fn come_and_go() {
     nothing_adds_up(&live, KEPT);
 }
 
-/// The second half may not add to the first what could be a leak. The least of each half counts, and what may come and go
-/// is nothing: a connection keeps room for the next burst, more or less of it from one moment to the next.
+/// Checks that the second half adds nothing to the first that could be a leak. The least of each half counts, and variable
+/// memory is ignored: the buffers of a connection keep a varying amount of room for the next burst.
 fn nothing_adds_up(live: &[usize; PARTS], kept: usize) {
     let (first, second) = live.split_at(PARTS / 2);
     let [before, after] = [first, second].map(|half| half.iter().min().copied().expect("there are parts"));
@@ -135,7 +135,7 @@ fn fail() {
         *live = live_at_rest();
     }
     println!("outage: {live:?} bytes live after 20 000 failed acquires each");
-    // Without a connection nothing is kept for one.
+    // Without a connection there are no buffers for one.
     nothing_adds_up(&live, 0);
     proxy.heal();
     let back = || client.lock("back").try_acquire().block().map(drop).map_err(|error| error.to_string());
@@ -143,7 +143,7 @@ fn fail() {
     nothing_is_left(&mut Connection::open(port).unwrap());
 }
 
-/// Bytes that are allocated once the last answers have been taken in: when nothing has changed for a while.
+/// Bytes that are allocated once the last replies have been processed: when nothing has changed for a while.
 fn live_at_rest() -> usize {
     let (mut live, mut still) = (HEAP.current_usage(), 0);
     while still < 20 {
@@ -201,7 +201,7 @@ async fn take_and_release(client: &Client, names: Range<usize>) {
     .await;
 }
 
-/// Cancels at every stage: before it is sent, under way, waiting in line.
+/// Cancels at every stage: before the request is sent, in flight, in the wait queue.
 async fn cancel(client: &Client, numbers: Range<usize>) {
     let busy = Arc::new(client.lock("busy").acquire().await.expect("nobody else wants it"));
     divide(numbers, |numbers| {
@@ -209,15 +209,14 @@ async fn cancel(client: &Client, numbers: Range<usize>) {
         let mut dice = Dice::new(numbers.first().map_or(0, |number| *number as u64));
         async move {
             for number in numbers {
-                // Half of the time on a name of its own, half of the time behind somebody.
+                // Half of the time on a name of its own, half of the time behind a holder.
                 let name = if number % 2 == 0 { format!("cancelled:{number}") } else { "busy".into() };
                 let own = if number % 4 == 0 { client.lock(&name).try_acquire().await.ok() } else { None };
                 let acquire = client.lock(&name).acquire().into_future();
                 let limit = dice.between(Duration::ZERO, Duration::from_millis(4));
                 drop(timeout(limit, acquire).await);
                 drop(own);
-                // Now and then everything that is under way is waited for, lest the greatest pile that there ever
-                // was decides how much memory is resident.
+                // Now and then waits for everything in flight, lest the peak decide how much memory is resident.
                 if number % (8 * TASKS) < TASKS {
                     let guard = client.lock(format!("settled:{number}")).acquire().await.expect("it is free");
                     guard.release().await.expect("it is held");
@@ -233,7 +232,7 @@ async fn drop_guards(client: &Client, numbers: Range<usize>) {
     drop_on_a_thread(take(client, "dropped", numbers.len()).await);
 }
 
-/// Outside of any runtime, as in a destructor of somebody's at the end of a program.
+/// Outside of any runtime, as in a destructor at the end of a program.
 fn drop_on_a_thread(guards: Vec<Guard>) {
     std::thread::spawn(move || drop(guards)).join().expect("dropping does not panic");
 }

@@ -1,4 +1,4 @@
-//! What shows only with several processes, real servers, or many repetitions.
+//! Tests that need several processes, real servers, or many repetitions.
 //!
 //! Some tests run a part of themselves in a process of its own, which is this binary once more. Such parts are
 //! tests; run without their parent, they do nothing.

@@ -1,4 +1,4 @@
-//! When every answer is lost once, nobody knows what was done, and still every count is right in the end.
+//! When every reply is lost once, all outcomes are unknown, and still every count is right in the end.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -12,29 +12,29 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::support::{Dice, number};
 
-/// So long that no orphan runs out while we look for it.
+/// So long that no orphaned hold expires before the check.
 const LEASE: Duration = Duration::from_secs(120);
-/// How long the undoing of what nobody knows the outcome of may take.
+/// How long the rollback of operations with an unknown outcome may take.
 const SETTLED: Duration = Duration::from_secs(15);
 const WORLDS: u64 = 24;
 const NAMES: usize = 2;
 /// How often a caller tries before it gives up.
 const TRIES: u32 = 8;
 
-/// Two clients with owners of their own, some names, and what should be held.
+/// Two clients with owners of their own, some names, and the expected holds.
 struct World {
     seed: u64,
     dice: Dice,
     clients: [Client; 2],
-    /// To the server itself, without a proxy.
+    /// A connection to the server itself, without a proxy.
     server: Connection,
     held: [Vec<Guard>; NAMES],
     done: Done,
-    /// What has happened in this sequence.
+    /// The steps of this sequence so far.
     story: Vec<String>,
 }
 
-/// How often what happened.
+/// How often each outcome occurred.
 #[derive(Debug, Default)]
 struct Done {
     sequences: u64,
@@ -66,7 +66,7 @@ impl World {
         }
     }
 
-    /// Some steps by owners that did not exist before, so that their requests are new to the proxy.
+    /// Some steps by new owners, so that their requests are new to the proxy.
     async fn sequence(&mut self) {
         self.story.clear();
         let owners =
@@ -87,12 +87,12 @@ impl World {
         self.done.sequences += 1;
     }
 
-    /// What a caller does between two tries: sometimes before the client is connected again, sometimes after.
+    /// The pause of a caller between two tries: sometimes shorter than the reconnection, sometimes longer.
     async fn breathe(&mut self) {
         sleep(self.dice.between(Duration::ZERO, Duration::from_millis(70))).await;
     }
 
-    /// Perhaps waits for an operation only as long as it takes to send it, or not even that.
+    /// Sometimes waits for an operation only as long as it takes to send it, or not even that.
     async fn perhaps_cut<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
         if self.dice.roll(6) > 0 {
             return Some(work.await);
@@ -208,7 +208,7 @@ impl World {
         self.story.push(format!("{name}: drop, {} should be left", self.held[name].len()));
     }
 
-    /// Waits until the server has what we have, and sees that all guards are still good.
+    /// Waits until the server has the expected holds, and checks that all guards are still held.
     async fn settled(&mut self) {
         let should: BTreeMap<_, _> = self
             .held
@@ -217,8 +217,8 @@ impl World {
             .filter_map(|(name, guards)| Some((name, (guards.first()?.owner().to_string(), guards.len()))))
             .collect();
         self.becomes(&should).await;
-        // Now and then long enough for what is under way to do harm: what was cut may be carried out only now, and
-        // has to be undone; what was undone must not be undone again.
+        // Now and then long enough for requests in flight to do harm: a cancelled request may be executed only now, and has
+        // to be rolled back; an undo must not be repeated.
         if self.dice.roll(4) == 0 {
             sleep(Duration::from_millis(150)).await;
             self.becomes(&should).await;
@@ -245,7 +245,7 @@ impl World {
             let hold = self.server.call(&["HGETALL", &key]).expect("the server answers");
             let text: Vec<_> = hold.elements().iter().filter_map(|text| text.as_str()).collect();
             let counts = text.chunks(2).filter_map(|field| {
-                // Of each value of a group there are a count, an end and the owner: FIELD:OWNER:lock_count is the first.
+                // For each value of a group there are a count, an end and the owner: FIELD:OWNER:lock_count is the first.
                 let of_value = field[0].strip_suffix(":lock_count").and_then(|name| name.split_once(':'));
                 let owner = if self.has_groups() { of_value?.1 } else { field[0] };
                 Some((owner.to_owned(), field[1].parse().expect("a count")))
@@ -304,7 +304,7 @@ async fn every_count_is_right_in_the_end_when_every_answer_is_lost_once() {
     assert_eq!(server.cli(&["DBSIZE"]), 0);
 }
 
-/// The answer to an undo is lost, so it is sent again; meanwhile its owner has come again.
+/// The reply to an undo is lost, so it is sent again; meanwhile its owner has acquired the lock again.
 #[tokio::test]
 async fn an_undo_that_is_repeated_does_not_undo_what_came_later() {
     let server = Server::start(Flavour::Redis);
@@ -312,7 +312,7 @@ async fn an_undo_that_is_repeated_does_not_undo_what_came_later() {
     let client = Client::connect(proxy.url()).await.unwrap();
     let lock = client.lock("a");
     let me = Owner::number(1);
-    // The scripts are known, so that only what matters is lost.
+    // The server has the scripts, so that only the relevant replies are lost.
     drop(lock.acquire().await.unwrap());
     lock.acquire().await.unwrap().release().await.unwrap();
 
@@ -333,14 +333,14 @@ async fn until_ok<T, E, F: Future<Output = Result<T, E>>>(mut work: impl FnMut()
     }
 }
 
-/// A server that was just started knows no script, and is told each when it is needed for the first time.
+/// A server that was just started has no script; each is sent to it when it is needed for the first time.
 #[tokio::test]
 async fn an_undo_that_the_server_does_not_know_yet_does_not_come_after_the_next_step() {
     let server = Server::start(Flavour::Redis);
     let client = Client::connect(server.url()).await.unwrap();
     let lock = client.lock("a");
     let me = Owner::number(1);
-    // From here on the server knows how to take and how to release, but not how to undo.
+    // From here on the server has the scripts to acquire and to release, but not the one to undo.
     lock.acquire().await.unwrap().release().await.unwrap();
 
     let other = lock.acquire().await.unwrap();

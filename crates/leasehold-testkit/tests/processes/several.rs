@@ -1,4 +1,4 @@
-//! Several locks as one, across processes that want some of the same: nobody waits in a circle, nobody holds a part.
+//! Several locks as one, across processes whose sets overlap: no deadlock, and no partial holds.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ const SEAT: &str = "LEASEHOLD_SEAT";
 /// Where it is set, the names are values of one group.
 const GROUP: &str = "LEASEHOLD_GROUP";
 
-/// Takes two or three names at random, adds one to the value of each by a read and a write, and logs what it wrote.
+/// Acquires two or three names at random, adds one to the value of each by a read and a write, and logs what it wrote.
 #[test]
 fn movers() {
     let Some(port) = server_of_part() else { return };
@@ -32,7 +32,7 @@ fn movers() {
             while names.len() > 2 + dice.index(2) {
                 names.remove(dice.index(names.len()));
             }
-            // Said in any order.
+            // Specified in any order.
             let first = dice.index(names.len());
             names.rotate_left(first);
             if let Ok(group) = std::env::var(GROUP) {

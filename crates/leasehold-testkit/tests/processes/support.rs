@@ -1,4 +1,4 @@
-//! Parts in processes of their own, chance that repeats itself, and patience.
+//! Parts in processes of their own, reproducible random numbers, and waits with a limit.
 
 use std::env;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
@@ -9,10 +9,10 @@ pub(crate) use leasehold_testkit::dice::Dice;
 use leasehold_testkit::server::Server;
 use tokio::time::Instant;
 
-/// Tells a part at which port its server listens.
+/// The port of the server, for a part.
 const SERVER: &str = "LEASEHOLD_PART_SERVER";
 
-/// This very binary, running one test and nothing else.
+/// This binary, running one test and nothing else.
 pub(crate) fn part(test: &str, server: &Server) -> Command {
     let binary = env::current_exe().expect("this process knows its program");
     let mut command = Command::new(binary);
@@ -28,7 +28,7 @@ pub(crate) fn server_of_part() -> Option<u16> {
     env::var(SERVER).ok().map(|port| port.parse().expect("a port is a number"))
 }
 
-/// Runs a part to its end, shows what it says, and fails as it does.
+/// Runs a part to its end, shows its output, and fails as it does.
 pub(crate) fn run_part(command: &mut Command) {
     let Output { status, stdout, stderr } = command.output().expect("a part can be started");
     let said = String::from_utf8_lossy(&stdout);
@@ -36,7 +36,7 @@ pub(crate) fn run_part(command: &mut Command) {
     assert!(status.success(), "the part ended with {status}\n{said}\n{}", String::from_utf8_lossy(&stderr));
 }
 
-/// A part that runs on its own, and ends with this at the latest.
+/// A part that runs on its own, and is ended with this at the latest.
 pub(crate) struct Running(Child);
 
 impl Running {
@@ -44,7 +44,7 @@ impl Running {
         Self(command.stdout(Stdio::null()).spawn().expect("a part can be started"))
     }
 
-    /// Ends it by SIGKILL, wherever it is.
+    /// Ends it by SIGKILL.
     pub(crate) fn kill(&mut self) {
         self.0.kill().expect("it was started here");
         self.0.wait().expect("it was started here");
@@ -71,7 +71,7 @@ pub(crate) fn number(variable: &str, usual: u64) -> u64 {
     }
 }
 
-/// Looks until something is so, and panics with what is instead when it is not in time.
+/// Polls until a condition holds, and panics with the last state when it does not in time.
 pub(crate) fn wait_until<T: std::fmt::Debug>(limit: Duration, mut look: impl FnMut() -> Result<(), T>) {
     let start = Instant::now();
     while let Err(instead) = look() {
@@ -80,7 +80,7 @@ pub(crate) fn wait_until<T: std::fmt::Debug>(limit: Duration, mut look: impl FnM
     }
 }
 
-/// Takes so many locks, a hundred at a time.
+/// Acquires `number` locks, a hundred at a time.
 pub(crate) async fn take(client: &Client, name: &str, number: usize) -> Vec<Guard> {
     let tasks: Vec<_> = (0..100)
         .map(|task| {

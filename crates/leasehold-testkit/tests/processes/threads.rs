@@ -13,7 +13,7 @@ use crate::support::{part, run_part, server_of_part, take, wait_until};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// How many threads of clients this process has.
+/// How many threads of this process belong to clients.
 fn io_threads() -> usize {
     let tasks = fs::read_dir("/proc/self/task").expect("this test reads Linux's /proc");
     let names = tasks.flatten().filter_map(|task| fs::read_to_string(task.path().join("comm")).ok());
@@ -58,7 +58,7 @@ fn ten_thousand_guards() {
             left => Err(left),
         });
 
-        // Their work is over now; the client goes with the last of them.
+        // Their work is over now; the client ends with the last of them.
         drop(client);
         let begun = Instant::now();
         drop(late);
@@ -68,7 +68,7 @@ fn ten_thousand_guards() {
     });
 }
 
-/// What is wrong with the server when a client goes.
+/// The fault of the server when a client is dropped.
 #[derive(Clone, Copy, Debug)]
 enum Outage {
     /// Connections are cut and refused.
@@ -77,7 +77,7 @@ enum Outage {
     Silent,
     /// The same after a cut, so that the client is just setting up a new connection.
     SilentAfterCut,
-    /// Every answer is late.
+    /// Every reply is late.
     Late,
 }
 
@@ -92,7 +92,7 @@ fn going_in_outages() {
     let Some(port) = server_of_part() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     for outage in [Outage::Refused, Outage::Silent, Outage::SilentAfterCut, Outage::Late] {
-        // At once, when nothing was noticed yet, and later, in the middle of it.
+        // At once, before the client notices the fault, and later, while it handles the fault.
         for after in [Duration::ZERO, SECOND / 20, SECOND / 2] {
             runtime.block_on(go_in(port, outage, after));
         }
@@ -108,7 +108,7 @@ async fn go_in(port: u16, outage: Outage, after: Duration) {
         .linger(SECOND / 4)
         .await
         .expect("there is no outage yet");
-    // Something of everything: a hold, an owner's second hold, a waiter with its subscription.
+    // One of each: a hold, an owner's second hold, a waiter with its subscription.
     let guard = client.lock("a").acquire().await.expect("nobody else wants it");
     let inner = guard.reenter().await.expect("it is held");
     let waiter = tokio::spawn(client.lock("a").acquire().wait(30 * SECOND).into_future());
@@ -126,7 +126,7 @@ async fn go_in(port: u16, outage: Outage, after: Duration) {
     }
     sleep(after).await;
     let begun = Instant::now();
-    // An attempt and a release on their way, a dropped guard, and then nobody any more.
+    // An attempt and a release in flight, a dropped guard, and then no handle any more.
     let _ = timeout(SECOND / 100, client.lock("b").acquire().into_future()).await;
     let _ = timeout(SECOND / 100, inner.release()).await;
     drop(guard);

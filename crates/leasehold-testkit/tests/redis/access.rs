@@ -1,4 +1,4 @@
-//! The rights that a user needs: the line of `docs/wire.md`, and what can be missing from it.
+//! The rights that a user needs: the line of `docs/wire.md`, and the errors when one of them is missing.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::{SECOND, alone, keys, soon, until};
 
 const WIRE: &str = include_str!("../../../../docs/wire.md");
 
-/// The words of the line that the page gives: `ACL SETUSER worker on >secret …`.
+/// The words of the documented line: `ACL SETUSER worker on >secret …`.
 fn documented() -> Vec<&'static str> {
     let line = WIRE.lines().map(str::trim).find(|line| line.starts_with("ACL SETUSER ")).expect("the line");
     line.split_whitespace().collect()
 }
 
-/// Commands that are used where they are allowed and not missed where they are not.
+/// Commands that are used where they are allowed and not needed where they are not.
 const OPTIONAL: [&str; 8] = [
     "+publish",
     "+subscribe",
@@ -30,7 +30,7 @@ const OPTIONAL: [&str; 8] = [
     "+command|info",
 ];
 
-/// Makes the user of the page under another name and without some of the words.
+/// Creates the documented user under another name and without some of the words.
 fn make_user(server: &Server, name: &str, without: &[&str]) -> String {
     let mut words = documented();
     words[2] = name;
@@ -39,7 +39,7 @@ fn make_user(server: &Server, name: &str, without: &[&str]) -> String {
     server.url().replace("redis://", &format!("redis://{name}:secret@"))
 }
 
-/// Does everything that a lock can do, under names that no other call uses. Tells what did not work.
+/// Uses every operation of a lock, under names that no other call uses. Returns the operation that failed.
 async fn do_everything(url: String, name: &str) -> Result<(), String> {
     let told = |what: &'static str| move |error: &dyn std::fmt::Debug| format!("{what}: {error:?}");
     let connect = Client::connect(url).label("some worker").watchdog(SECOND * 2);
@@ -83,7 +83,7 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
     take_values(&client, &format!("lock:{name}:group")).await?;
     do_everything_that_counts(&client, &format!("lock:{name}:count")).await?;
     drop(lock.acquire().await.map_err(|error| told("acquire again")(&error))?);
-    // The drop is done when the next request is answered.
+    // The drop is executed when the next reply arrives.
     match lock.is_locked().await {
         Ok(false) => Ok(()),
         other => Err(format!("after a drop: {other:?}")),
@@ -106,14 +106,14 @@ async fn do_everything_by_setnx(client: &Client, name: &str) -> Result<(), Strin
     stolen.release().await.map(drop).map_err(|error| told("release")(&error))
 }
 
-/// Does everything that a read-write lock can do, but for tokens.
+/// Uses every operation of a read-write lock, but for tokens.
 async fn read_and_write(client: &Client, name: &str) -> Result<(), String> {
     let told = |what: &'static str| move |error: &dyn std::fmt::Debug| format!("{what}: {error:?}");
     let lock = client.rw_lock(name).prefer_writers();
     let guard = lock.read().acquire().await.map_err(|error| told("read")(&error))?;
     let inner = guard.reenter().await.map_err(|error| told("re-enter to read")(&error))?;
     let writer = tokio::spawn(lock.write().acquire().into_future());
-    // Waits, and leaves its mark, by which it bars new readers.
+    // Waits, and sets its waiting-writer flag, which blocks new readers.
     let barred = async {
         while lock.read().try_acquire().await.map_err(|error| told("try to read")(&error))?.is_some()
             && !writer.is_finished()
@@ -141,7 +141,7 @@ async fn read_and_write(client: &Client, name: &str) -> Result<(), String> {
     }
 }
 
-/// Does everything that a fair lock can do, but for tokens.
+/// Uses every operation of a fair lock, but for tokens.
 async fn queue_up(client: &Client, other: &Client, name: &str) -> Result<(), String> {
     let told = |what: &'static str| move |error: &dyn std::fmt::Debug| format!("fair, {what}: {error:?}");
     let (lock, elsewhere) = (client.fair_lock(name), other.fair_lock(name));
@@ -154,7 +154,7 @@ async fn queue_up(client: &Client, other: &Client, name: &str) -> Result<(), Str
         }
         sleep(Duration::from_millis(10)).await;
     }
-    // The first gives up, those behind it move up; a beat or two passes.
+    // The first gives up, the waiters behind it move up; a heartbeat or two passes.
     waiters[0].abort();
     sleep(SECOND * 2).await;
     if lock.queue().await.map_err(|error| told("queue")(&error))?.len() != 2 {
@@ -175,7 +175,7 @@ async fn queue_up(client: &Client, other: &Client, name: &str) -> Result<(), Str
     Ok(())
 }
 
-/// Everything that values of a group can do.
+/// Every operation on values of a group.
 async fn take_values(client: &Client, name: &str) -> Result<(), String> {
     let told = |error: &dyn std::error::Error| format!("values: {error}");
     let lock = client.group_lock(name, ["a", "b"]);
@@ -192,7 +192,7 @@ async fn take_values(client: &Client, name: &str) -> Result<(), String> {
     }
 }
 
-/// Everything that semaphores and latches can do.
+/// Every operation of semaphores and latches.
 async fn do_everything_that_counts(client: &Client, name: &str) -> Result<(), String> {
     let told = |error: &dyn std::error::Error| format!("counters: {error}");
     let semaphore = client.semaphore(format!("{name}:n"));
@@ -231,7 +231,7 @@ async fn the_line_of_the_page_is_enough_and_every_word_of_it_is_needed_or_named_
         let server = Server::start(flavour);
         do_everything(make_user(&server, "worker", &[]), "whole").await.unwrap();
 
-        // Who may not tell a server the scripts can run those that it knows, so this one knows none.
+        // A user without the right to load scripts can run those that the server has, so this server has none.
         let ignorant = Server::start(flavour);
         assert!(do_everything(make_user(&ignorant, "worker", &["+eval"]), "ignorant").await.is_err());
 
@@ -260,7 +260,7 @@ async fn other_names_are_denied() {
         let error = client.lock(name).acquire().await.unwrap_err();
         assert!(matches!(error, AcquireError::Failure(Failure::Denied(_))), "{error:?}");
     }
-    // A name with a tag of its own is under the same rule.
+    // A name with a hash tag of its own follows the same rule.
     client.lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
     assert_eq!(keys(&server), [""; 0]);
     client.fenced_lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
@@ -269,7 +269,7 @@ async fn other_names_are_denied() {
     assert_eq!(keys(&server), ["redisson_lock_token:lock:{x}"]);
 }
 
-/// Whoever sets up the rights has to learn which one is missing, also from servers that do not say it by themselves.
+/// The administrator has to learn which right is missing, also from servers that do not report it by themselves.
 #[tokio::test]
 async fn what_is_missing_is_named() {
     for flavour in Flavour::ALL {
@@ -326,7 +326,7 @@ async fn an_acquire_without_an_answer_is_undone_whether_dead_connections_can_be_
     }
 }
 
-/// What is undone again and again, because a dead connection may still act, is not what its owner took since.
+/// Undos that are repeated because a dead connection may still act do not roll back a later hold of the owner.
 #[tokio::test]
 async fn an_undo_that_is_repeated_does_not_end_the_next_hold_of_its_owner() {
     let server = Server::start(Flavour::Redis);

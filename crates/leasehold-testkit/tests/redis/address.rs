@@ -1,4 +1,4 @@
-//! How a server is reached, and how a client shows there.
+//! How a server is reached, and how it lists a client.
 
 use leasehold::Client;
 use leasehold_testkit::server::{Flavour, Server};

@@ -1,4 +1,4 @@
-//! Many holds in one request: what is wrong with one of them is no matter of the others.
+//! Many holds in one request: an error in one of them does not affect the others.
 
 #![expect(clippy::unwrap_used, reason = "what a case takes is there")]
 
@@ -30,7 +30,7 @@ held! { Guard ReadGuard WriteGuard LeasedPermits }
 
 const KINDS: [&str; 7] = ["lock", "fair", "setnx", "read", "write", "group", "leased"];
 
-/// Takes one of a kind, under a name of its own, and tells the key by which it is held.
+/// Acquires one of a kind, under a name of its own, and returns the key of its hold.
 async fn take(client: &Client, kind: &str, n: usize) -> (Box<dyn Held>, String) {
     let name = format!("{kind}{n}");
     let held: Box<dyn Held> = match kind {
@@ -49,7 +49,7 @@ async fn take(client: &Client, kind: &str, n: usize) -> (Box<dyn Held>, String) 
     (held, if kind == "leased" { format!("{{{name}}}:timeout") } else { name })
 }
 
-/// Puts something else in the place of a key: another type, or the same type with fields that mean nothing.
+/// Overwrites a key: with another type, or with the same type and meaningless fields.
 fn overwrite(server: &Server, key: &str, garble: bool) {
     let script = if garble {
         "for _, field in ipairs(redis.call('hkeys', KEYS[1])) do
@@ -96,12 +96,12 @@ async fn a_key_that_is_overwritten_loses_its_own_hold_and_no_other_of_the_batch(
     }
 }
 
-/// Those who wait for fair locks say together that they live.
+/// The waiters for fair locks of one client share a heartbeat.
 #[tokio::test]
 async fn a_queue_that_is_overwritten_takes_nobody_out_of_another_queue() {
     let server = Server::start(Flavour::Redis);
     let (holder, client) = (connect(server.url()).await, connect(server.url()).await);
-    // Many whose queue is as it should be: whichever comes first in a request, most come behind one that is not.
+    // Many of them have an intact queue: in any order of the request, most follow a broken one.
     let names = ["b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l", "m", "n", "o"];
     let broken = [
         "redisson_lock_queue:{b}",
@@ -119,11 +119,11 @@ async fn a_queue_that_is_overwritten_takes_nobody_out_of_another_queue() {
     for key in broken {
         server.cli(&["SET", key, "something else"]);
     }
-    // Longer than a waiter of whom nothing is heard is taken for alive.
+    // Longer than a waiter without a heartbeat counts as alive.
     sleep(Duration::from_millis(4500)).await;
     for (name, (guard, waiter)) in names.into_iter().zip(held.into_iter().zip(waiters)) {
         if broken.iter().all(|key| !key.ends_with(&format!("{{{name}}}"))) {
-            // Whoever looks takes out those who are silent.
+            // An attempt to acquire removes waiters without a heartbeat.
             assert!(holder.fair_lock(name).try_acquire().await.unwrap().is_none());
             assert_eq!(holder.fair_lock(name).queue().await.unwrap().len(), 1, "{name}");
             guard.release().await.unwrap();

@@ -1,7 +1,6 @@
-//! Dropping a future wherever it can be dropped, while answers come late or not at all: nothing is left on the server.
+//! Dropping a future wherever it can be dropped, with late and lost replies: nothing is left on the server.
 //!
-//! The case is run again and again, cut off one poll later each time until it is not cut off any more, and then at
-//! some moments between polls.
+//! Each case runs repeatedly, cancelled one poll later each time until it completes, and then at some moments between polls.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -25,7 +24,7 @@ enum Cut {
     At(Duration),
 }
 
-/// Polls a future until it is done or has been polled so often.
+/// Polls a future until it is done or has been polled this often.
 struct CutOff<F> {
     future: Pin<Box<F>>,
     cut: Cut,
@@ -50,7 +49,7 @@ impl<F: Future> Future for CutOff<F> {
     }
 }
 
-/// What the future gives, or nothing if it was cut off.
+/// The output of the future, or nothing if it was cut off.
 async fn cut_off<F: Future>(cut: Cut, future: F) -> Option<F::Output> {
     let whole = CutOff { future: Box::pin(future), cut, polls: 0 };
     match cut {
@@ -59,7 +58,7 @@ async fn cut_off<F: Future>(cut: Cut, future: F) -> Option<F::Output> {
     }
 }
 
-/// What becomes of the answers to commands.
+/// The fault that is applied to replies to commands.
 #[derive(Clone, Copy, Debug)]
 enum Weather {
     Late,
@@ -69,7 +68,7 @@ enum Weather {
 const LATE: Duration = Duration::from_millis(4);
 const NAME: &str = "n";
 
-/// Where the releases of it are announced.
+/// The channel on which its releases are published.
 fn channel(of: Primitive) -> &'static str {
     match of {
         Primitive::Plain | Primitive::Group => "redisson_lock__channel:{n}",
@@ -78,12 +77,12 @@ fn channel(of: Primitive) -> &'static str {
     }
 }
 
-/// A lock by `SET … NX` is on Valkey, which deletes by a command.
+/// A lock by `SET … NX` is tested on Valkey, which deletes by a command.
 fn flavour(of: Primitive) -> Flavour {
     if of == Primitive::SetNx { Flavour::Valkey } else { Flavour::Redis }
 }
 
-/// The keys that are there when nobody has it.
+/// The keys that are there when it has no holder.
 fn at_rest(of: Primitive) -> &'static [&'static str] {
     if matches!(of, Primitive::Semaphore | Primitive::Leased) { &[NAME] } else { &[] }
 }
@@ -92,7 +91,7 @@ struct Stage {
     of: Primitive,
     server: Server,
     proxy: Proxy,
-    /// Behind the proxy: whose futures are cut off.
+    /// Behind the proxy: the client whose futures are cut off.
     client: Client,
     /// Not behind it.
     other: Client,
@@ -106,12 +105,12 @@ impl Stage {
         let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
         let stage = Self { of, server, proxy, client, other, weather };
         of.create(&stage.other, NAME).await;
-        // The connection for messages is there, and the scripts are known.
+        // The connection for pub/sub is open, and the server has the scripts.
         stage.begin_with_messages().await;
         stage
     }
 
-    /// In the hands of the client whose futures are cut off.
+    /// The lock of the client whose futures are cut off.
     fn lock(&self) -> Lock {
         self.of.lock(&self.client, NAME)
     }
@@ -138,7 +137,7 @@ impl Stage {
         self.nothing_is_left("the beginning").await;
     }
 
-    /// From now on the weather is bad.
+    /// Starts the fault.
     fn storm(&self) {
         match self.weather {
             Weather::Late => self.proxy.delay(Which::Command, LATE),
@@ -146,7 +145,7 @@ impl Stage {
         }
     }
 
-    /// The count of an owner on the server, once everything is done that was sent before.
+    /// The count of an owner on the server, once all earlier requests are executed.
     async fn count(&self, owner: &Owner) -> u32 {
         loop {
             if let Ok(count) = self.lock().hold_count(owner).await {
@@ -156,7 +155,7 @@ impl Stage {
         }
     }
 
-    /// The lock is free, nobody listens, and the client that was cut off gets it at the first try.
+    /// The lock is free, no channel has subscribers, and the client that was cut off acquires it at the first try.
     async fn nothing_is_left(&self, what: impl Debug) {
         let what = format!("{:?}, {:?}, {what:?}", self.of, self.weather);
         until(&format!("no key: {what}"), || keys(&self.server) == at_rest(self.of)).await;
@@ -171,7 +170,7 @@ impl Stage {
         };
         let held = tried.unwrap_or_else(|| panic!("it is not free: {what}"));
         let released = held.release().await;
-        // A connection whose answer was lost may break only now. It goes on by the next one.
+        // A connection whose reply was lost may break only now. The release continues on the next one.
         assert!(matches!(released, Ok(()) | Err(ReleaseError::Unknown(_))), "{released:?}: {what}");
         until(&format!("it is given back: {what}"), || keys(&self.server) == at_rest(self.of)).await;
         if !at_rest(self.of).is_empty() {
@@ -181,7 +180,7 @@ impl Stage {
     }
 }
 
-/// Runs a case with these, in every weather and with every cut. The case tells whether it was cut off.
+/// Runs a case with these, under every fault and with every cut. The case returns whether it was cut off.
 async fn everywhere(all: &[Primitive], case: impl AsyncFn(&Stage, Cut) -> bool) {
     let weathers = all.iter().flat_map(|of| [(*of, Weather::Late), (*of, Weather::EachLostOnce)]);
     for (of, weather) in weathers {
@@ -226,7 +225,7 @@ async fn one_try_at_a_busy_lock() {
     .await;
 }
 
-/// A waiter that is cut off, and another one, in another client, that gets the lock whatever became of the first.
+/// A waiter that is cut off, and another one, in another client, that gets the lock whatever the outcome of the first.
 #[tokio::test]
 async fn a_busy_lock_that_is_released() {
     everywhere(Primitive::ALL, async |stage, cut| {
@@ -242,7 +241,7 @@ async fn a_busy_lock_that_is_released() {
             first.is_finished() || subscribers(&stage.server, channel(stage.of)) == 2
         })
         .await;
-        // What is lost is lost to a waiter that has seen the lock busy.
+        // The fault begins when the waiter has found the lock busy.
         stage.storm();
         drop(held);
         let first = soon("the first ends", first).await.unwrap();
@@ -311,7 +310,7 @@ async fn a_release_of_one_of_two_holds() {
     .await;
 }
 
-/// An undo whose answer is lost is repeated. What it undoes is not what its owner took since.
+/// An undo whose reply is lost is repeated. It does not roll back a later hold of its owner.
 #[tokio::test]
 async fn an_undo_does_not_end_the_next_hold_of_its_owner() {
     for of in Primitive::LOCKS {
@@ -347,7 +346,7 @@ async fn undo_and_come_again(of: Primitive) {
     }
 }
 
-/// The same when the server has forgotten the script of the undo, which then goes out once more, later.
+/// The same when the server has lost the script of the undo, which is then sent once more, later.
 #[tokio::test]
 async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_its_owner() {
     let stage = Stage::new(Primitive::Plain, Weather::Late).await;
@@ -355,7 +354,7 @@ async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_it
     for round in 0..3 {
         let held = stage.others_lock().acquire().await.unwrap();
         stage.server.cli(&["SCRIPT", "FLUSH"]);
-        // The acquire is known again, and nothing else is.
+        // The server has the script for acquiring again, and no other.
         assert!(stage.others_lock().try_acquire().await.unwrap().is_none());
         stage.proxy.delay(Which::Command, Duration::from_millis(200));
         let mut monitor = stage.server.monitor();
@@ -381,7 +380,7 @@ async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_it
     }
 }
 
-/// Nothing is wrong with the server or the network: there is no reason for an error.
+/// The server and the network work: there is no reason for an error.
 #[tokio::test]
 async fn an_owner_may_drop_its_guard_and_come_again_at_once() {
     let server = Server::start(Flavour::Redis);
@@ -401,7 +400,7 @@ async fn an_owner_may_drop_its_guard_and_come_again_at_once() {
     }
 }
 
-/// The future is left lying about with its answer inside until the lease is over and somebody else has the lock.
+/// The future is kept unpolled with its reply until the lease has expired and another owner holds the lock.
 #[tokio::test]
 async fn an_answer_that_is_looked_at_too_late_takes_nothing_from_the_next_holder() {
     let server = Server::start(Flavour::Redis);

@@ -1,4 +1,4 @@
-//! What is sent, and what is not.
+//! The requests that are sent, and those that are not.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{SECOND, alone, channels, connect, granted, keys, number, soon, subsc
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
-/// Makes the server know the scripts.
+/// Loads the scripts into the server.
 async fn warm_up(client: &Client) {
     let lock = client.lock("warm-up");
     for _ in 0..2 {
@@ -77,7 +77,7 @@ async fn a_waiter_that_sleeps_sends_nothing_but_pings() {
         count(&sent, "EVALSHA") >= 2
     })
     .await;
-    // What sets up the connection for messages is done once for a client, not for a waiter.
+    // The connection for pub/sub is set up once for a client, not for each waiter.
     let steps: Vec<_> = sent.iter().map(|sent| sent.name.as_str()).collect();
     let steps: Vec<_> = steps.into_iter().filter(|name| !["HELLO", "CLIENT"].contains(name)).collect();
     assert_eq!(steps, ["EVALSHA", "SUBSCRIBE", "EVALSHA"]);
@@ -103,7 +103,7 @@ async fn many_waiters_of_a_client_share_one_subscription() {
     let held = holder.lock("n").acquire().await.unwrap();
     drop(proxy.take_sent());
     let lock = client.lock("n");
-    // On a busy machine one may be passed by another: each lets go by itself.
+    // On a busy machine one waiter may overtake another: each releases by itself.
     let waiters: Vec<_> = (0..64)
         .map(|_| {
             let waiter = lock.acquire().into_future();

@@ -1,4 +1,4 @@
-//! Counts that stay exact, and waiters that do not hang, whatever is lost on the way.
+//! Counts that stay exact, and waiters that do not hang, whatever replies and messages are lost.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{SECOND, alone, channels, connect, keys, soon, subscribed, until};
 
-/// Takes permits while each reply is lost once, so that nobody gets any, and then while none is lost.
+/// Acquires permits while each reply is lost once, so that no attempt succeeds, and then while none is lost.
 async fn taken<G>(proxy: &Proxy, acquire: impl Fn() -> Operation<Result<G, AcquireError>>) -> G {
-    // Every attempt is another owner's and so another command.
+    // Every attempt has another owner, and so is another command.
     let lost = soon("an attempt", acquire()).await.map(drop);
     assert!(lost.as_ref().is_err_and(AcquireError::is_unavailable), "{lost:?}");
     proxy.heal();
@@ -29,7 +29,7 @@ async fn taken<G>(proxy: &Proxy, acquire: impl Fn() -> Operation<Result<G, Acqui
     taken
 }
 
-/// A release whose answer may be missing, and that goes on then.
+/// A release whose reply may be missing, and that continues then.
 fn given_back(released: &Result<(), ReleaseError>) {
     assert!(matches!(released, Ok(()) | Err(ReleaseError::Unknown(_))), "{released:?}");
 }
@@ -63,7 +63,7 @@ async fn counts_are_exact_when_each_reply_is_lost_once() {
         }
         assert_eq!((server.cli(&["GET", "n"]), server.cli(&["GET", "l"])), ("4".into(), "5".into()));
         assert!(semaphore.delete().await.unwrap() && latch.delete().await.unwrap());
-        // Where a reply is lost, so may be that to the removal of a note.
+        // Where replies are lost, the reply to the removal of a note may be lost, too.
         let left = keys(&server);
         assert!(left.iter().all(|key| key.starts_with("leasehold_latch:")), "{left:?}");
     }
@@ -91,7 +91,7 @@ async fn leased_permits_are_exact_when_each_reply_is_lost_once() {
     until("nothing is taken", || !keys(&server).contains(&"{n}:timeout".into())).await;
 }
 
-/// Longer than a waiter sleeps to whom nothing is said.
+/// Longer than a waiter sleeps without a message.
 const AT_LAST: Duration = Duration::from_secs(40);
 
 #[tokio::test]
@@ -158,7 +158,7 @@ async fn a_change_waits_for_the_server_as_long_as_an_outage_may_last() {
     let semaphore = client.semaphore("n");
     semaphore.release(1).await.unwrap();
 
-    // It comes back in time; who began a change and left has changed something.
+    // The outage is short: a change whose caller was dropped is still made.
     proxy.refuse();
     until("the connection is gone", || proxy.open(Which::All) == 0).await;
     let (changing, leaving) = (tokio::spawn(semaphore.release(1)), tokio::spawn(semaphore.release(1)));
@@ -169,7 +169,7 @@ async fn a_change_waits_for_the_server_as_long_as_an_outage_may_last() {
     soon("the change", changing).await.unwrap().unwrap();
     until("both are carried out", || server.cli(&["GET", "n"]) == "3").await;
 
-    // It does not: nothing was sent.
+    // The outage is long: nothing was sent.
     proxy.refuse();
     sleep(SECOND / 10).await;
     let begun = Instant::now();
@@ -182,7 +182,7 @@ async fn a_change_waits_for_the_server_as_long_as_an_outage_may_last() {
     }
     assert_eq!(semaphore.available().await.unwrap(), 3);
 
-    // It was sent, and nobody knows.
+    // The request was sent, and its outcome is unknown.
     proxy.blackhole(Which::All);
     let error = soon("the end", semaphore.release(1)).await.unwrap_err();
     assert!(matches!(error, ChangeError::Unknown(Failure::Unavailable(_))), "{error:?}");
@@ -214,7 +214,7 @@ async fn permits_cost_one_request_each_way() {
     assert!(sent.len() == 2 && sent[1].starts_with("\"HDEL\""), "{sent:?}");
 }
 
-/// A permit held by a client that is killed comes back; one that is only counted does not.
+/// A permit with a lease is free again after its client is killed; one without a lease is not.
 #[tokio::test]
 async fn what_a_dead_client_has_taken_comes_back_only_with_a_lease() {
     let _alone = alone().await;

@@ -13,10 +13,10 @@ use leasehold::Client;
 use crate::fake::{Fake, set_up};
 use crate::{SECOND, soon, until};
 
-/// More than any reply has, with what sockets keep.
+/// More than any reply has, including socket buffers.
 const MUCH: usize = 64 * 1024 * 1024;
 
-/// A reply that begins like this and goes on with that: the client takes some of it and ends the connection.
+/// A reply that begins with `begins` and continues with `goes_on`: the client reads some of it and closes the connection.
 async fn is_cut(begins: &'static str, goes_on: &'static str) {
     let sent = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&sent);
@@ -61,7 +61,7 @@ async fn a_line_that_is_too_long_is_not_taken() {
     is_cut("+", "line").await;
 }
 
-/// Every byte would be a sign of life, if bytes were.
+/// Single bytes do not count as a sign of life.
 #[tokio::test]
 async fn a_reply_that_comes_byte_by_byte_ends_the_connection() {
     let fake = Fake::start(|command, client| {
@@ -80,7 +80,7 @@ async fn a_reply_that_comes_byte_by_byte_ends_the_connection() {
     until("another connection", || fake.connections() > before).await;
 }
 
-/// What is long takes longer, as long as it comes.
+/// A long reply may take longer, as long as it keeps arriving.
 #[tokio::test]
 async fn a_long_reply_that_comes_steadily_does_not_end_the_connection() {
     const WAITERS: usize = 20_000;
@@ -99,7 +99,7 @@ async fn a_long_reply_that_comes_steadily_does_not_end_the_connection() {
     let url = format!("redis://127.0.0.1:{}", fake.port());
     let client = Client::connect(&url).response_timeout(SECOND * 3 / 10).await.unwrap();
     let before = fake.connections();
-    // Within the time-out the whole of it is not there, and the caller is told so.
+    // The reply is incomplete at the time-out, and the caller gets an error.
     let late = soon("the question", client.fair_lock("n").queue().into_future()).await.unwrap_err();
     assert!(late.to_string().contains("no answer within"), "{late}");
     tokio::time::sleep(SECOND * 3 / 5).await;

@@ -13,7 +13,7 @@ use crate::{SECOND, acquired, connect, granted, renewed, soon, subscribed, until
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
-/// A primary and its replica, which has everything that the primary has.
+/// A primary and its replica, which is in sync.
 fn pair(flavour: Flavour) -> (Server, Server) {
     let primary = Server::start(flavour);
     // Without a pause before the first copy.
@@ -22,7 +22,7 @@ fn pair(flavour: Flavour) -> (Server, Server) {
     (primary, replica)
 }
 
-/// Waits until the replica has what the primary has.
+/// Waits until the replica has all data of the primary.
 async fn in_step(primary: &Server, replica: &Server) {
     let offset = |server: &Server, field: &str| {
         let info = server.cli(&["INFO", "replication"]);
@@ -37,7 +37,7 @@ async fn in_step(primary: &Server, replica: &Server) {
     .await;
 }
 
-/// The replica becomes the primary, and the other way round.
+/// Promotes the replica to primary, and demotes the primary.
 fn swap(old: &Server, new: &Server) {
     assert_eq!(new.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
     assert_eq!(old.cli(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]), "OK");
@@ -60,7 +60,7 @@ async fn the_same_client_goes_on_at_the_new_primary(flavour: Flavour) {
     assert!(held.is_held() && !waiter.is_finished());
     assert_eq!(new.cli(&["HGET", "n", &held.owner().to_string()]), "1");
 
-    // Both connections of the waiter's client lead to the new primary as soon as one of its requests was refused.
+    // Both connections of the waiter's client lead to the new primary as soon as one of its requests is refused.
     let _ = other.lock("m").try_acquire().await;
     subscribed(&new, CHANNEL, 1).await;
     held.release().await.unwrap();

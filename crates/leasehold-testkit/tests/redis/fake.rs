@@ -1,4 +1,4 @@
-//! A server that says what a test wants it to say.
+//! A server with scripted replies.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -10,14 +10,14 @@ use std::thread;
 
 use leasehold_testkit::resp::{self, Value};
 
-/// A server on a port of its own. It goes when the test does.
+/// A server on a port of its own. It ends with the test.
 pub(crate) struct Fake {
     port: u16,
     connections: Arc<AtomicUsize>,
 }
 
 impl Fake {
-    /// Answers each command by `answer`, which is told the words of the command and may write more itself.
+    /// Replies to each command by `answer`, which gets the words of the command and may write more itself.
     pub(crate) fn start(
         answer: impl Fn(&[Value], &mut TcpStream) -> Vec<u8> + Send + Sync + 'static,
     ) -> Self {
@@ -45,7 +45,7 @@ impl Fake {
     }
 }
 
-/// Until the client closes, or does not take what it is sent.
+/// Until the client closes, or stops reading.
 fn serve(mut client: TcpStream, answer: &dyn Fn(&[Value], &mut TcpStream) -> Vec<u8>) {
     let mut received = Vec::new();
     let mut chunk = [0; 4096];
@@ -61,7 +61,7 @@ fn serve(mut client: TcpStream, answer: &dyn Fn(&[Value], &mut TcpStream) -> Vec
     }
 }
 
-/// What a server of this mode and role says to the commands that set up a connection.
+/// The replies of a server of this mode and role to the commands that set up a connection.
 pub(crate) fn set_up(command: &[Value], mode: &str, role: &str) -> Option<Vec<u8>> {
     let reply = match command[0].as_str()? {
         "HELLO" => format!("%3\r\n+id\r\n:7\r\n+mode\r\n+{mode}\r\n+role\r\n+{role}\r\n"),

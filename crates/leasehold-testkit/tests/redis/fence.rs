@@ -41,7 +41,7 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
         assert_eq!(server.cli(&["GET", "balance"]), "e");
         assert_eq!(keys(&server), ["balance", FENCE], "the namespace is for locks");
 
-        // The mark outlives the value, and every limit that was put on it.
+        // The fence outlives the value, and a write removes any time to live from it.
         server.cli(&["DEL", "balance"]);
         assert!(matches!(write(1, "late").await, Err(WriteError::Stale(_))));
         assert_eq!(keys(&server), [FENCE]);
@@ -89,7 +89,7 @@ async fn a_write_without_an_answer_can_be_repeated() {
     assert!(matches!(client.fenced_write("balance", 2, "b").await, Err(WriteError::Stale(_))));
 }
 
-/// In whichever order they come, the greatest token stays.
+/// In any order of arrival, the greatest token stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_many_writes_at_once_the_greatest_token_stays() {
     let server = Server::start(Flavour::Redis);
@@ -115,7 +115,7 @@ fn a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote()
         assert!(guard.is_held());
         println!("\ntoken {}", guard.token());
         std::io::stdout().flush().unwrap();
-        // Here it is stopped; when it goes on, this is there.
+        // The process is stopped here; when it continues, this lock is held.
         while !client.lock("resumed").is_locked().block().unwrap_or(false) {
             thread::sleep(Duration::from_millis(1));
         }

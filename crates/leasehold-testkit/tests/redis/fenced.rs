@@ -1,4 +1,4 @@
-//! What a fenced lock writes: Redisson's tokens, each handed out once.
+//! The keys of a fenced lock: Redisson's tokens, each handed out once.
 
 use leasehold::{AcquireError, Failure};
 use leasehold_testkit::proxy::{Proxy, Which};
@@ -27,7 +27,7 @@ async fn the_steps_of_a_fenced_lock_leave_the_state_that_redisson_leaves() {
         assert_eq!(pttl(&server, TOKENS), -1, "tokens are there for good");
         assert_eq!(keys(&server), ["n", TOKENS]);
 
-        // The release and the rest are those of the plain lock, and touch no token.
+        // The release and the other operations are those of the plain lock, and touch no token.
         inner.release().await.unwrap();
         outer.release().await.unwrap();
         assert_eq!((keys(&server), messages.take().len()), (vec![TOKENS.to_owned()], 1));
@@ -35,7 +35,7 @@ async fn the_steps_of_a_fenced_lock_leave_the_state_that_redisson_leaves() {
         until("it is given back", || keys(&server) == [TOKENS]).await;
         assert_eq!(server.cli(&["GET", TOKENS]), "3");
 
-        // Whoever else mints, mints from the same count.
+        // Other programs take tokens from the same counter.
         server.cli(&["INCR", TOKENS]);
         assert_eq!(lock.last_token().await.unwrap(), 4);
         assert_eq!(lock.acquire().await.unwrap().token(), 5);
@@ -81,7 +81,7 @@ async fn tokens_rise_after_expiry_force_and_a_restart() {
     }
 }
 
-/// What was minted for somebody who never heard of it is nobody's.
+/// A token whose reply was lost is never used.
 #[tokio::test]
 async fn a_token_whose_answer_is_lost_is_not_handed_out_again() {
     for flavour in Flavour::ALL {
@@ -89,7 +89,7 @@ async fn a_token_whose_answer_is_lost_is_not_handed_out_again() {
         let proxy = Proxy::start(server.port());
         let (lock, other) = (connect(proxy.url()).await, connect(server.url()).await);
         let (lock, other) = (lock.fenced_lock("n"), other.fenced_lock("n"));
-        // The server knows the scripts from here on, so that the first answer is that of an acquire.
+        // The server has the scripts from here on, so that the first reply is that of an acquire.
         let first = other.acquire().await.unwrap();
         let mut last = first.token();
         first.release().await.unwrap();
@@ -110,7 +110,7 @@ async fn a_token_whose_answer_is_lost_is_not_handed_out_again() {
                 sleep(SECOND / 100).await;
             };
             last = guard.token();
-            // Not by dropping it, lest the next answer to be lost be that of the drop.
+            // Not by dropping it, lest the next reply to be lost be that of the drop.
             guard.release().await.unwrap();
             assert!(last > minted + 1, "round {round}: {last} after {}", minted + 1);
         }
@@ -142,7 +142,7 @@ async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
     }
 }
 
-/// Every number below one means something else in the answer of an acquire.
+/// Every number below one has another meaning in the reply to an acquire.
 #[tokio::test]
 async fn tokens_that_were_set_to_less_than_zero_fail_an_acquire_and_leave_the_lock_free() {
     for flavour in Flavour::ALL {

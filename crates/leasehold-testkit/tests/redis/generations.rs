@@ -1,4 +1,4 @@
-//! A semaphore that is gone, and another one that takes its name.
+//! A semaphore that is deleted, and another one of the same name.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -20,7 +20,7 @@ on_both! {
 const RECORD: &str = "leasehold_permits:{n}";
 const PERMITS: &str = "{n}:timeout";
 
-/// Redisson's `delete()` of a semaphore knows nothing of the record.
+/// Redisson's `delete()` of a semaphore does not delete the record.
 async fn permits_of_a_deleted_number_are_not_given_to_the_next(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
@@ -81,7 +81,7 @@ async fn a_record_lasts_no_longer_than_its_semaphore(flavour: Flavour) {
     let second = semaphore.acquire(1).await.unwrap();
     assert!(pttl(&server, RECORD) <= 300);
     until("all of it is over", || keys(&server).is_empty()).await;
-    // By a client that knows nothing of the record.
+    // By a client that does not write the record.
     server.cli(&["SET", "n", "10"]);
     for permits in [first, second] {
         assert!(matches!(permits.release().await, Err(ReleaseError::NotHeld(Loss::Gone))));

@@ -1,4 +1,4 @@
-//! Connections whose other end is gone without a word.
+//! Connections whose other end is gone without a close.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{SECOND, alone, renewed, until};
 
-/// The lease is renewed on a new connection, although nothing but renewals uses the old one.
+/// The lease is renewed on a new connection, although only renewals use the old one.
 async fn a_hold_survives_one_half_open_connection(lease: Duration, response_timeout: Duration) {
     let _alone = alone().await;
     let server = Server::start(Flavour::Redis);
@@ -44,7 +44,7 @@ async fn a_lease_three_times_as_long_as_the_response_time_out_survives_it() {
     a_hold_survives_one_half_open_connection(SECOND * 6, SECOND * 2).await;
 }
 
-/// A caller that gives up takes nothing away from what its request says of the connection.
+/// After a caller has given up, its request still counts for the health of the connection.
 #[tokio::test]
 async fn a_request_that_nobody_waits_for_any_more_ends_a_silent_connection() {
     let server = Server::start(Flavour::Redis);
@@ -54,7 +54,7 @@ async fn a_request_that_nobody_waits_for_any_more_ends_a_silent_connection() {
     let before = proxy.counts().connections;
     proxy.half_open(Which::All);
     let lock = client.lock("n");
-    // A question leaves nothing behind that has to be undone and would be waited for.
+    // A query leaves no undo for which the client would wait.
     assert!(tokio::time::timeout(limit / 10, lock.is_locked().into_future()).await.is_err());
     let begun = Instant::now();
     until("another connection", || proxy.counts().connections > before).await;
@@ -63,7 +63,7 @@ async fn a_request_that_nobody_waits_for_any_more_ends_a_silent_connection() {
     crate::acquired(&lock).await.release().await.unwrap();
 }
 
-/// The server still has the keys of all of them, so a pause would do nothing but let leases run out.
+/// The server still has the keys of all of them, so a pause would only let leases expire.
 #[tokio::test]
 async fn the_first_connection_after_a_loss_is_opened_at_once() {
     let _alone = alone().await;
@@ -73,7 +73,7 @@ async fn the_first_connection_after_a_loss_is_opened_at_once() {
     let lock = client.lock("n");
     let mut pauses = Vec::new();
     for _ in 0..10 {
-        // So long that the connection was of use.
+        // Long enough that the connection was of use.
         sleep(Duration::from_millis(150)).await;
         lock.acquire().await.unwrap().release().await.unwrap();
         let before = proxy.counts().connections;
@@ -89,13 +89,13 @@ async fn the_first_connection_after_a_loss_is_opened_at_once() {
     assert!(pauses.iter().any(|pause| *pause < Duration::from_millis(10)), "{pauses:?}");
 }
 
-/// A server that accepts connections and closes them is not kept busy with that.
+/// A server that accepts connections and closes them is not flooded with new ones.
 #[tokio::test]
 async fn connections_that_are_closed_at_once_are_opened_after_pauses_that_grow() {
     let mut server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).await.unwrap();
-    // The proxy accepts connections and closes them, because nobody listens behind it.
+    // The proxy accepts connections and closes them, because there is no server behind it.
     server.kill();
     proxy.cut(Which::All);
     let before = proxy.counts().connections;

@@ -1,4 +1,4 @@
-//! A lock that goes from task to task of one client without the server's hearing of it.
+//! The hand-over of a lock between tasks of one client, without a request to the server.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -18,7 +18,7 @@ use crate::{SECOND, Waiter, connect, granted, keys, soon, subscribed, until};
 
 const WATCHDOG: Duration = Duration::from_secs(1);
 
-/// Runs every case with each of the locks that go this way.
+/// Runs every case with each kind of lock that supports local hand-over.
 macro_rules! with_each_lock {
     ($($case:ident)+) => {
         with_each_lock! { hash Which::Hash: $($case)+ }
@@ -51,7 +51,7 @@ with_each_lock! {
     a_client_that_shuts_down_keeps_nothing
 }
 
-/// Which lock goes from task to task.
+/// The lock that is handed over.
 #[derive(Clone, Copy)]
 enum Which {
     Hash,
@@ -76,12 +76,12 @@ impl Which {
 
 type Acquiring = Pin<Box<Operation<Result<Guard, AcquireError>>>>;
 
-/// A client that soon notices a loss.
+/// A client that detects a loss soon.
 async fn watchful(server: &Server) -> Client {
     Client::connect(server.url()).watchdog(WATCHDOG).await.expect("the server is there")
 }
 
-/// Waits for the lock, and gives it back at once. Tells under which owner it had it.
+/// Waits for the lock, and releases it at once. Returns the owner under which it held the lock.
 fn passer(which: Which, server: &Server, client: &Client) -> tokio::task::JoinHandle<String> {
     let (acquire, port) = (which.lock(client).acquire(), server.port());
     tokio::spawn(async move {
@@ -90,7 +90,7 @@ fn passer(which: Which, server: &Server, client: &Client) -> tokio::task::JoinHa
     })
 }
 
-/// Under which owner the server has the lock. A guard that is asked for its owner is not passed on.
+/// The owner that the server has for the lock. A guard whose owner was queried is not handed over.
 fn owner_at(port: u16, which: Which) -> String {
     let mut server = Connection::open(port).expect("the server is there");
     let reply = match which {
@@ -100,7 +100,7 @@ fn owner_at(port: u16, which: Which) -> String {
     reply.as_str().expect("an owner").to_owned()
 }
 
-/// Somebody who stands in line and is not polled any more.
+/// A waiter in the queue that is no longer polled.
 async fn asleep(which: Which, server: &Server, client: &Client) -> Acquiring {
     let mut acquiring = Box::pin(which.lock(client).acquire().into_future());
     let is_subscribed = async { subscribed(server, which.channel(), 1).await };
@@ -108,13 +108,13 @@ async fn asleep(which: Which, server: &Server, client: &Client) -> Acquiring {
         _ = &mut acquiring => panic!("the lock is held"),
         () = is_subscribed => {}
     }
-    // Its last look before it sleeps, of which nothing tells when it is over.
+    // Its last retry before it sleeps; no event reports the end of it.
     let _ = tokio::time::timeout(Duration::from_millis(100), &mut acquiring).await;
     acquiring
 }
 
-/// A guard of a hold that somebody else of this client had just before. Whether it goes this way depends on how fast the
-/// machine is, so this tries until it does.
+/// A guard of a hold that was handed over by another task of this client. Whether a hand-over happens depends on the speed
+/// of the machine, so this retries until it does.
 async fn passed_on(which: Which, server: &Server, client: &Client) -> Guard {
     loop {
         let first = which.lock(client).acquire().await.unwrap();
@@ -131,7 +131,7 @@ async fn passed_on(which: Which, server: &Server, client: &Client) -> Guard {
     }
 }
 
-/// Puts the hold on its way to somebody who is asleep.
+/// Hands the hold over to a waiter that is no longer polled.
 async fn on_its_way_to_a_sleeper(which: Which, server: &Server, client: &Client) -> Acquiring {
     let first = which.lock(client).acquire().await.unwrap();
     let before = passer(which, server, client);
@@ -143,7 +143,7 @@ async fn on_its_way_to_a_sleeper(which: Which, server: &Server, client: &Client)
     sleeper
 }
 
-/// How often the server has been asked.
+/// How many requests the server has executed.
 fn requests(server: &Server) -> usize {
     let info = server.cli(&["INFO", "commandstats"]);
     let calls = |line: &str| line.split(['=', ',']).nth(1).and_then(|calls| calls.parse::<usize>().ok());
@@ -273,7 +273,7 @@ async fn others_get_their_turn(flavour: Flavour, which: Which) {
     };
     let between = soon("the turns of the other one", others).await;
     tasks.shutdown().await;
-    // A hold goes round at most so often, and while the other one comes, it may be taken once more.
+    // A hold is handed over at most this often, and may be acquired once more before the other client gets it.
     let most = between.iter().max().expect("some");
     assert!(*most <= 2 * 256, "{between:?}");
 }
@@ -284,7 +284,7 @@ async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
     let sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
     let guard = soon("the other one", which.lock(&other).acquire().into_future()).await.unwrap();
     guard.release().await.unwrap();
-    // It has lost its turn, not its place.
+    // It has lost its turn, not its position in the queue.
     let guard = soon("whoever slept", sleeper).await.unwrap();
     assert!(guard.is_held());
 }
@@ -326,7 +326,7 @@ async fn a_lock_that_was_lost_goes_to_those_who_wait(flavour: Flavour, which: Wh
     let guard = passed_on(which, &server, &client).await;
     let next: Waiter = tokio::spawn(which.lock(&client).acquire().into_future());
     subscribed(&server, which.channel(), 1).await;
-    // Nobody is told of that.
+    // No waiter is notified of that.
     server.cli(&["DEL", "n"]);
     granted(next).await.release().await.unwrap();
     assert!(!guard.is_held());

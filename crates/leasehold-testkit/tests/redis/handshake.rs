@@ -1,4 +1,4 @@
-//! What a server says of itself when a connection is opened.
+//! The server's properties, as reported when a connection is opened.
 
 use leasehold::{AcquireError, ChangeError, Client, ConnectError, Failure, QueryError};
 use leasehold_testkit::proxy::{Proxy, Which};
@@ -11,7 +11,7 @@ use crate::{SECOND, acquired, connect, soon, take_as_redisson, until, waiting};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
-/// What a server of before Redis 6 says to what it does not know: the words that it was told, up to a length.
+/// The reply of a server older than Redis 6 to an unknown command: it repeats the words of the command, up to a length.
 fn unknown(command: &[Value], longest: usize) -> Vec<u8> {
     let words = command.iter().map(|word| word.as_str().unwrap_or_default()).collect::<Vec<_>>();
     let mut text = String::new();
@@ -81,7 +81,7 @@ async fn a_replica_is_refused() {
         let error = Client::connect(replica.url()).await.unwrap_err();
         let ConnectError::Failure(Failure::Unavailable(text)) = &error else { panic!("{error:?}") };
         assert!(text.contains("replica") && text.contains("connect to its primary"), "{error}");
-        // The same address can be used as soon as it is that of a primary.
+        // The same address can be used as soon as the server is a primary.
         assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
         connect(replica.url()).await.lock("n").acquire().await.unwrap().release().await.unwrap();
     }
@@ -136,7 +136,7 @@ async fn after_a_change_of_the_password_everybody_is_told_of_it() {
     let changed = client.semaphore("s").try_set_permits(1).await.unwrap_err();
     assert!(matches!(&changed, ChangeError::Failure(failure) if is_told(failure)), "{changed:?}");
 
-    // It goes on by itself when the password is right again.
+    // It continues by itself when the password is right again.
     let mut operator = leasehold_testkit::resp::Connection::open(server.port()).unwrap();
     assert_eq!(operator.call(&["AUTH", "new"]).unwrap(), "OK");
     assert_eq!(operator.call(&["CONFIG", "SET", "requirepass", "old"]).unwrap(), "OK");

@@ -1,4 +1,4 @@
-//! Of which waiters for fair locks a client says that they live.
+//! Which waiters for fair locks a client includes in its queue heartbeats.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -24,11 +24,11 @@ async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flav
     let field = |number: u32| format!("{}:{number}", client.id());
     let queue = || strings(&server.cli(&["LRANGE", "redisson_lock_queue:{n}", "0", "-1"]));
     take_as_redisson(&server, "n", SECOND * 600);
-    // The one that stays: the heartbeats go on for it.
+    // This waiter stays: the heartbeats continue for it.
     let stays = tokio::spawn(waits(1).into_future());
     until("a waiter stands in the queue", || queue() == [field(1)]).await;
 
-    // The reply to its only request comes when no caller waits for it any more.
+    // The reply to the only request of each arrives after its caller is gone.
     for number in 10..15 {
         let mut dropped = waits(number).into_future();
         assert!(Pin::new(&mut dropped).poll(&mut Context::from_waker(Waker::noop())).is_pending());
@@ -38,7 +38,7 @@ async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flav
     until("another waiter stands in the queue", || queue().contains(&field(21))).await;
     aborted.abort();
     until("those that have gone have left the queue", || queue() == [field(1)]).await;
-    // The replies to their leaving have had time to come: of those nothing tells.
+    // Enough time for the replies to their leave requests; no event reports their arrival.
     sleep(SECOND / 5).await;
 
     let (mut monitor, mut sent) = (server.monitor(), Vec::new());

@@ -1,4 +1,4 @@
-//! The Redis engine on real servers: what it writes, what it costs, and what it survives.
+//! The Redis engine on real servers: its wire format, its cost, and the faults that it survives.
 //!
 //! Every test has a server of its own, so it may stop, starve and inspect it. Tests that measure time take turns.
 
@@ -70,13 +70,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// How long anything may take that has no length of its own.
+/// How long any step may take that has no duration of its own.
 const LONG: Duration = Duration::from_secs(15);
 
-/// What a waiter gives in the end.
+/// The task of a waiter.
 type Waiter = JoinHandle<Result<Guard, AcquireError>>;
 
-/// The turn of a test whose lengths are disturbed by others that are as heavy.
+/// The turn of a test whose timing is disturbed by other heavy tests.
 async fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::const_new(());
     ALONE.lock().await
@@ -86,7 +86,7 @@ async fn connect(url: impl Into<String>) -> Client {
     Client::connect(url).await.expect("the server is there")
 }
 
-/// Looks again and again until it has happened.
+/// Polls until it has happened.
 async fn until(what: &str, mut happened: impl FnMut() -> bool) {
     let start = Instant::now();
     while !happened() {
@@ -95,7 +95,7 @@ async fn until(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
-/// Waits for something that comes, but not for ever.
+/// Waits for a result, but not for ever.
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     timeout(LONG, work).await.unwrap_or_else(|_| panic!("not within {LONG:?}: {what}"))
 }
@@ -117,14 +117,14 @@ async fn acquired(lock: &Lock) -> Guard {
     }
 }
 
-/// A waiter, once the server knows of its subscription.
+/// A waiter, once the server has its subscription.
 async fn waiting(server: &Server, lock: &Lock, channel: &str) -> Waiter {
     let waiter = tokio::spawn(lock.acquire().into_future());
     subscribed(server, channel, 1).await;
     waiter
 }
 
-/// Waits until a channel has so many subscribers.
+/// Waits until a channel has this many subscribers.
 async fn subscribed(server: &Server, channel: &str, count: i64) {
     until(&format!("{count} subscribers of {channel}"), || subscribers(server, channel) == count).await;
 }
@@ -153,12 +153,12 @@ fn keys(server: &Server) -> Vec<String> {
     strings(&server.cli(&["KEYS", "*"]))
 }
 
-/// All channels that somebody has subscribed to.
+/// All channels that have subscribers.
 fn channels(server: &Server) -> Vec<String> {
     strings(&server.cli(&["PUBSUB", "CHANNELS", "*"]))
 }
 
-/// How many milliseconds a key has left; less than zero if it has no limit or is not there.
+/// How many milliseconds a key has left; less than zero if it has no limit or does not exist.
 fn pttl(server: &Server, key: &str) -> i64 {
     number(&server.cli(&["PTTL", key]))
 }
@@ -173,14 +173,14 @@ async fn renewed(server: &Server, key: &str) {
     .await;
 }
 
-/// A length in milliseconds, as the server counts.
+/// A duration in milliseconds, as the server counts.
 fn ms(length: Duration) -> i64 {
     i64::try_from(length.as_millis()).expect("a short time")
 }
 
-/// Puts somebody else's lock there, as Redisson writes it.
+/// Writes a lock of another owner, as Redisson writes it.
 fn take_as_redisson(server: &Server, key: &str, lease: Duration) {
-    // In one step: whoever looks in between would see a lock that is gone.
+    // In one step: a request in between would find no lock.
     let script = "redis.call('del', KEYS[1]) redis.call('hset', KEYS[1], ARGV[1], 1) \
                   return redis.call('pexpire', KEYS[1], ARGV[2])";
     let lease = lease.as_millis().to_string();

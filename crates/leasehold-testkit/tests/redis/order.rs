@@ -1,4 +1,4 @@
-//! Grants, takeovers and removals mean something only in the order in which the server made them.
+//! Grants, takeovers and removals take effect in the order in which the server made them.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -29,7 +29,8 @@ on_both! {
     a_crowd_goes_on_while_the_lock_is_removed_again_and_again
 }
 
-/// A future whose request is sent and whose reply it has not seen. Seldom the reply is there at once, and it is made anew.
+/// A future whose request is sent and whose reply it has not read. If the reply arrives at once, which is rare, it is made
+/// anew.
 async fn begun<F: Future + Unpin>(mut make: impl FnMut() -> F) -> F {
     loop {
         let mut future = make();
@@ -41,8 +42,8 @@ async fn begun<F: Future + Unpin>(mut make: impl FnMut() -> F) -> F {
     }
 }
 
-/// Waits until the server has something under this name, and its reply has had time to come: of that nothing tells but the
-/// future, which is not polled.
+/// Waits until the server has a key of this name and its reply has had time to arrive. Only the future could report the
+/// arrival, and it is not polled.
 async fn held_at(server: &Server, name: &str) {
     until("the server has the lock", || keys(server).iter().any(|key| key == name)).await;
     sleep(Duration::from_millis(50)).await;
@@ -95,7 +96,7 @@ async fn several_locks_that_are_polled_late_do_not_win_over_a_later_takeover(fla
     let thief = client.lock("m").acquire().steal().await.unwrap();
     let victim = soon("the victim's try", victim).await.unwrap();
     assert!(!victim.is_some_and(|guard| guard.is_held()) && thief.is_held());
-    // What was granted of the others is given back.
+    // The other locks that were granted are released.
     until("only the stolen one is held", || keys(&server) == ["m"]).await;
 }
 
@@ -138,12 +139,12 @@ async fn a_grant_that_is_polled_after_a_new_connection_is_checked_there(flavour:
     let lock = client.lock("n");
     let acquiring = begun(|| lock.try_acquire().into_future()).await;
     held_at(&server, "n").await;
-    // The connection goes, and in its gap the lock.
+    // The connection breaks, and the lock is lost before the next connection.
     proxy.refuse();
     take_as_redisson(&server, "n", SECOND * 60);
     drop(proxy.take_sent());
     proxy.heal();
-    // By its text, because this server has never seen that script before.
+    // By its text, because this server does not have the script yet.
     until("the new connection is used", || proxy.take_sent().iter().any(|sent| sent.name == "EVAL")).await;
     client.lock("m").is_locked().await.unwrap();
     sleep(Duration::from_millis(50)).await;
@@ -179,7 +180,7 @@ async fn a_removal_whose_reply_is_late_is_told_to_the_holder_when_it_comes(flavo
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).response_timeout(SECOND / 2).await.unwrap();
-    // The server knows the script.
+    // The server has the script.
     assert!(!client.lock("n").force_unlock().await.unwrap());
     let guard = client.lock("n").acquire().await.unwrap();
     let busy = {
@@ -191,7 +192,7 @@ async fn a_removal_whose_reply_is_late_is_told_to_the_holder_when_it_comes(flavo
             }
         })
     };
-    // Replies take longer and longer, and come all the time: the connection is slow, not dead.
+    // Replies take longer and longer, but keep arriving: the connection is slow, not dead.
     for delay in [300, 600, 900].map(Duration::from_millis) {
         proxy.delay(Which::Command, delay);
         sleep(delay + SECOND / 10).await;
@@ -218,7 +219,7 @@ async fn two_takeovers_at_once_leave_one_holder(flavour: Flavour) {
     }
 }
 
-/// On a runtime of its own, which is watched from outside: what keeps its threads busy keeps its timers from running, too.
+/// On a runtime of its own, which is watched from outside: a loop that keeps its threads busy also stops its timers.
 async fn a_crowd_goes_on_while_the_lock_is_removed_again_and_again(flavour: Flavour) {
     let server = Server::start(flavour);
     let (url, turns, over) = (server.url(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));

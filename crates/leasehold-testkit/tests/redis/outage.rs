@@ -1,4 +1,4 @@
-//! Servers that stop, die, forget and fall silent.
+//! Servers that stop, die, lose their data and stop replying.
 
 use std::thread;
 use std::time::Duration;
@@ -15,14 +15,14 @@ use crate::{
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
-/// A moment until which the server is sure to keep a key if nobody asks it to keep it longer.
+/// A moment until which the server is certain to keep a key without a renewal.
 fn kept_until(server: &Server) -> Instant {
     let asked = Instant::now();
     let left = u64::try_from(pttl(server, "n")).expect("the key is there");
     asked + Duration::from_millis(left)
 }
 
-/// The loss of a guard and when it was told, noticed by a thread that does nothing else.
+/// The loss of a guard and when it was reported, observed by a thread that does nothing else.
 fn told(guard: &leasehold::Guard) -> thread::JoinHandle<(Loss, Instant)> {
     let lost = guard.lost();
     thread::spawn(move || {
@@ -81,7 +81,7 @@ async fn silence_for_half_the_lease_loses_nothing() {
     let lease = SECOND * 5;
     let client = Client::connect(proxy.url()).watchdog(lease).await.unwrap();
     let guard = client.lock("n").acquire().await.unwrap();
-    // Once as soon as it has begun, and once just before it would be renewed.
+    // Once right after the lease has begun, and once just before the next renewal.
     for after in [Duration::ZERO, Duration::from_millis(1450)] {
         sleep(after).await;
         proxy.blackhole(Which::All);
@@ -92,7 +92,7 @@ async fn silence_for_half_the_lease_loses_nothing() {
         proxy.heal();
         renewed(&server, "n").await;
         assert!(guard.is_held(), "{what}");
-        // The renewal may be what was held on the connection before.
+        // The renewal may be a request that was delayed on the previous connection.
         while client.lock("m").is_locked().await.is_err() {
             assert!(begun.elapsed() < lease * 3, "no connection: {what}");
             sleep(SECOND / 100).await;
@@ -112,7 +112,7 @@ async fn a_longer_silence_is_told_before_the_server_lets_go() {
     let guard = client.lock("n").acquire().await.unwrap();
     let told = told(&guard);
     proxy.blackhole(Which::All);
-    // What had passed the proxy is executed by now.
+    // Requests that had passed the proxy are executed by now.
     sleep(SECOND / 10).await;
     let kept_until = kept_until(&server);
     sleep_until(kept_until - Duration::from_millis(10)).await;
@@ -206,7 +206,7 @@ async fn connections_that_are_killed_are_replaced() {
         renewed(&server, "n").await;
         assert!(guard.is_held() && !waiter.is_finished());
         drop(guard);
-        // Free before the next one comes, which would subscribe for a moment otherwise.
+        // Free before the next acquire, which would subscribe for a moment otherwise.
         granted(waiter).await.release().await.unwrap();
         subscribed(&server, CHANNEL, 0).await;
         guard = acquired(&client.lock("n")).await;
@@ -219,7 +219,7 @@ async fn a_waiter_looks_again_when_a_release_was_announced_while_nothing_listene
     let proxy = Proxy::start(server.port());
     let client = connect(proxy.url()).await;
     for _ in 0..3 {
-        // Longer than this test waits: the waiter does not look by itself because a lease is over.
+        // Longer than this test waits: the waiter does not retry because of an expired lease.
         take_as_redisson(&server, "n", SECOND * 60);
         let mut monitor = server.monitor();
         let waiter = waiting(&server, &client.lock("n"), CHANNEL).await;
@@ -230,7 +230,7 @@ async fn a_waiter_looks_again_when_a_release_was_announced_while_nothing_listene
             subscribed.is_some_and(|at| sent[at..].iter().any(|line| line.contains("\"EVALSHA\"")))
         })
         .await;
-        // The message is under way on a connection that ends before it has arrived. The one for commands stays.
+        // The message is in flight on a connection that ends before it arrives. The connection for commands stays.
         proxy.blackhole(Which::PubSub);
         free_as_redisson(&server, "n", CHANNEL);
         sleep(SECOND / 20).await;
@@ -250,7 +250,7 @@ async fn a_lease_that_may_have_been_shortened_counts_as_shortened() {
     let client = connect(proxy.url()).await;
     let (lock, owner) = (client.lock("n"), Owner::unique());
     let guard = lock.acquire().as_owner(&owner).lease(SECOND * 60).await.unwrap();
-    // The server enters the lock again with a shorter lease for the whole hold, and no reply says so.
+    // The server re-enters the lock with a shorter lease for the whole hold, and the reply does not arrive.
     proxy.delay(Which::Command, SECOND * 30);
     let mut again = lock.acquire().as_owner(&owner).lease(SECOND * 4).into_future();
     assert!(timeout(SECOND / 4, &mut again).await.is_err());
@@ -267,7 +267,7 @@ async fn a_grant_that_arrives_after_its_lease_is_an_error_and_no_guard() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = connect(proxy.url()).await;
-    // So that the script is known there, and nothing is asked twice.
+    // So that the server has the script, and no request is sent twice.
     client.lock("n").acquire().lease(SECOND * 60).await.unwrap().release().await.unwrap();
     proxy.delay(Which::Command, SECOND / 2);
     for acquire in [client.lock("n").acquire(), client.lock("n").acquire().as_owner(&Owner::number(1))] {

@@ -1,4 +1,4 @@
-//! An owner that a caller knows of is that of one guard, whatever becomes of the hold.
+//! An owner that was shown to a caller belongs to one guard, whatever becomes of the hold.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -22,12 +22,12 @@ on_both! {
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 const SOON: Duration = Duration::from_millis(100);
 
-/// Two tasks of one client: the first has the lock, the second waits for it.
+/// Two tasks of one client: the first holds the lock, the second waits for it.
 async fn one_after_the_other(server: &Server, client: &Client) -> (Guard, Waiter) {
     let first = client.lock("n").acquire().await.unwrap();
     let second = tokio::spawn(client.lock("n").acquire().into_future());
     subscribed(server, CHANNEL, 1).await;
-    // Its last look before it sleeps, of which nothing tells when it is over.
+    // Its last retry before it sleeps; no event reports the end of it.
     sleep(Duration::from_millis(10)).await;
     (first, second)
 }
@@ -90,7 +90,7 @@ async fn an_owner_that_an_error_told_is_not_passed_on(flavour: Flavour) {
     sleep(Duration::from_millis(10)).await;
     drop(first);
     let second = granted(second).await;
-    // A wait that was over before its first answer tells nobody.
+    // A wait that timed out before its first reply has no holder to report.
     if let AcquireError::Timeout { holder: Some(holder), .. } = error {
         is_not_the_owner(&client.lock("n"), &holder, &second).await;
     }

@@ -60,7 +60,7 @@ fn a_lock_stays_held_while_the_users_runtime_is_blocked() {
     assert_eq!(keys(&server), [""; 0]);
 }
 
-/// The reply is read on the client's own thread, and so are those to the renewals after it.
+/// The reply is read on the client's own thread, and so are the replies to later renewals.
 #[test]
 fn an_extension_that_is_polled_late_does_not_take_back_the_renewals_after_its_reply() {
     let server = Server::start(Flavour::Redis);
@@ -72,7 +72,7 @@ fn an_extension_that_is_polled_late_does_not_take_back_the_renewals_after_its_re
         let guard = client.lock("n").acquire().await.unwrap();
         let begin = || Box::pin(guard.extend(SECOND * 3 / 10));
         let mut extending = begin();
-        // Seldom the reply is there at once.
+        // Rarely the reply arrives at once.
         while extending.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
             extending = begin();
         }
@@ -96,7 +96,7 @@ fn others_are_served_while_the_runtime_that_made_a_client_is_blocked_and_when_it
             client.lock("n").acquire().await.unwrap().release().await.unwrap();
             client
         });
-        // From here on nobody runs it.
+        // From here on the runtime is not driven.
         let runtime = Some(runtime).filter(|_| !is_gone);
         take_turns(&server, &client, &other);
         drop(client);
@@ -110,7 +110,7 @@ fn others_are_served_while_the_runtime_that_made_a_client_is_blocked_and_when_it
     assert_eq!(keys(&server), [""; 0]);
 }
 
-/// Takes the lock again and again, and waits for somebody else's release of it, on threads.
+/// Acquires the lock repeatedly, and waits for another client's release of it, on threads.
 fn take_turns(server: &Server, client: &Client, other: &Client) {
     let take = |client: &Client| client.lock("n").acquire().wait(SECOND * 10).block().expect("the lock");
     for _ in 0..50 {
@@ -118,7 +118,7 @@ fn take_turns(server: &Server, client: &Client, other: &Client) {
     }
     let guard = take(other);
     thread::scope(|scope| {
-        // Long before its lease is over.
+        // Long before its lease expires.
         let waiter = scope.spawn(|| take(client).release().block());
         let begun = Instant::now();
         while subscribers(server, "redisson_lock__channel:{n}") == 0 {
@@ -158,7 +158,7 @@ fn a_program_without_a_runtime_leaves_no_key() {
         let client = Client::connect(url).block().unwrap();
         let guard = client.lock("n").acquire().block().unwrap();
         println!("\nheld");
-        // A lock and a guard keep the client alive: in whichever order.
+        // A lock and a guard keep the client alive, in any order of dropping.
         let lock = client.lock("n");
         drop(client);
         drop(lock);
@@ -178,7 +178,7 @@ fn a_program_without_a_runtime_leaves_no_key() {
 /// How many threads of this process belong to clients.
 fn client_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").expect("a process has threads");
-    // One that ends meanwhile has no name any more.
+    // A thread that ends meanwhile has no name any more.
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.ok()?.path().join("comm")).ok());
     names.filter(|name| name.trim() == "leasehold-io").count()
 }
@@ -194,7 +194,7 @@ fn a_connect_that_is_dropped_leaves_no_thread_and_no_connection() {
         // Dropped at once, while it connects, and when it is connected.
         for pause in [0, 0, 0, 1, 2, 5, 50, 200].map(Duration::from_millis) {
             let mut connecting = pin!(Client::connect(&url).label(LABEL).into_future());
-            // Seldom it is connected at once, which does not matter.
+            // Rarely it is connected at once, which does not matter.
             let _ = connecting.as_mut().poll(&mut Context::from_waker(Waker::noop()));
             thread::sleep(pause);
         }

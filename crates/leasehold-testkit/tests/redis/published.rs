@@ -1,9 +1,9 @@
-//! What is published.
+//! The messages that are published.
 
 use leasehold_testkit::resp::Connection;
 use leasehold_testkit::server::Server;
 
-/// Everything that is published, on whichever channel.
+/// All messages that are published, on any channel.
 pub(crate) struct Published {
     connection: Connection,
     marker: Connection,

@@ -1,4 +1,4 @@
-//! One lock on five servers, some of which hang, die and come back.
+//! One lock on five servers, some of which hang, die and restart.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -37,7 +37,7 @@ impl Stage {
         QuorumLock::new(&self.clients, "n")
     }
 
-    /// Another who wants the same, by clients of its own.
+    /// A contender for the same lock, by clients of its own.
     async fn other(&self) -> QuorumLock {
         QuorumLock::new(&Self::clients(self.servers.iter().map(Server::url)).await, "n")
     }
@@ -64,10 +64,10 @@ async fn one_holds_it_and_others_do_not() {
     assert!(other.try_acquire().await.unwrap().is_none());
     let late = other.acquire().wait(SECOND / 2).await;
     assert!(matches!(late, Err(AcquireError::Timeout { .. })), "{late:?}");
-    // A majority is enough to begin with; the others follow.
+    // A majority is enough for the grant; the other servers follow.
     votes(&guard, 5).await;
     assert!(guard.is_held());
-    // Kept past its watchdog time.
+    // Held past its watchdog time.
     sleep(WATCHDOG + SECOND).await;
     assert!(guard.is_held());
     guard.release().await.unwrap();
@@ -85,7 +85,7 @@ async fn a_minority_that_hangs_delays_nobody_and_is_taken_when_it_is_back() {
     assert_eq!(guard.votes(), 3);
     stage.servers[0].resume();
     stage.servers[1].resume();
-    // What they were asked while they hung is undone, and they are asked again.
+    // Requests from before the hang are rolled back, and sent again.
     votes(&guard, 5).await;
     assert_eq!(stage.held_on(), 5);
     guard.release().await.unwrap();
@@ -168,7 +168,7 @@ async fn a_late_yes_is_no_vote() {
     for proxy in &proxies {
         proxy.heal();
     }
-    // The answers that were too late do no harm to the next round, which may have to wait for them.
+    // The late replies do no harm to the next round, which may have to wait for them.
     let guard = loop {
         match soon("a round", lock.acquire().into_future()).await {
             Ok(guard) => break guard,
@@ -199,7 +199,7 @@ async fn a_round_that_is_dropped_leaves_nothing() {
     stage.all_free().await;
 }
 
-/// Each adds one to a value by a read and a write that a second holder would break.
+/// Each worker adds one to a value by a read and a write that a second holder would break.
 #[tokio::test]
 async fn contenders_exclude_each_other_while_a_minority_comes_and_goes() {
     let mut stage = Stage::new(5).await;
@@ -226,7 +226,7 @@ async fn contenders_exclude_each_other_while_a_minority_comes_and_goes() {
             }
         }));
     }
-    // A server that comes back without its data within a lease is outside of the promise: it stays away for that long.
+    // A server that restarts without its data within a lease is outside of the guarantee: it stays away for that long.
     for number in [0, 1] {
         stage.servers[number].kill();
     }
@@ -261,7 +261,7 @@ async fn an_acquired_lock_is_held_for_less_than_its_lease() {
     let begun = Instant::now();
     let guard = stage.lock().acquire().lease(lease).await.unwrap();
     let left = guard.remaining();
-    // The safety margin is taken from it, and the time that has passed since it was asked for, and nothing else.
+    // Only the safety margin and the time since the request are deducted from it.
     assert!(left <= lease * 99 / 100, "{left:?}");
     assert!(left + begun.elapsed() >= lease * 98 / 100, "{left:?} after {:?}", begun.elapsed());
     assert_eq!(soon("the lease ends", guard.lost()).await, Loss::Expired);
@@ -287,7 +287,7 @@ async fn an_extension_counts_from_now_and_not_from_the_end_of_the_lease() {
     assert!(left > SECOND * 80, "nothing is shortened: {left:?}");
 }
 
-/// Inside of a runtime, beside one, and after one has gone.
+/// Inside of a runtime, beside one, and after one has ended.
 #[test]
 fn dropping_a_guard_gives_the_lock_back_on_every_runtime() {
     let servers: Vec<_> = (0..3).map(|_| Server::start(Flavour::Redis)).collect();
@@ -399,7 +399,7 @@ async fn a_server_that_has_just_started_has_no_vote_where_that_is_wanted() {
     let guard = soon("a majority", lock.acquire().into_future()).await.unwrap();
     votes(&guard, 3).await;
     stage.servers[0].restart();
-    // It is back at once, and counts only when it is old enough.
+    // It restarts at once, and counts only when it is old enough.
     let restarted = Instant::now();
     until("it is missed", || guard.votes() == 2).await;
     votes(&guard, 3).await;

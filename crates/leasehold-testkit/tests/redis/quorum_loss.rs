@@ -1,4 +1,4 @@
-//! A lock on three servers is lost when a majority was not held at some moment, whenever that becomes known.
+//! A lock on three servers is lost if it lacked a majority at some moment, no matter when that is detected.
 
 #![expect(clippy::unwrap_used, reason = "a test that fails says where")]
 
@@ -11,22 +11,22 @@ use tokio::time::{Instant, sleep};
 
 use crate::{SECOND, keys, soon, until};
 
-/// Looked after every 0.2 s.
+/// Renewed every 0.2 s.
 const SHORT: Duration = Duration::from_millis(600);
-/// Looked after every second.
+/// Renewed every second.
 const LONG: Duration = Duration::from_secs(3);
 
 struct Stage {
     servers: Vec<Server>,
-    /// In front of the first.
+    /// In front of the first server.
     proxy: Proxy,
     clients: Vec<Client>,
     lock: QuorumLock,
 }
 
 impl Stage {
-    /// The first server is looked after more often than the others. So its loss is known, and it may be taken again, before
-    /// that of another one is.
+    /// The hold on the first server is renewed more often than the others. So its loss is detected, and its vote may be
+    /// acquired again, before the loss of another vote is detected.
     async fn new() -> Self {
         Self::with_first(SHORT).await
     }
@@ -68,8 +68,8 @@ async fn is_lost(guard: &QuorumGuard, cause: Loss) {
     assert_eq!(guard.run(async {}).await, Err(cause));
 }
 
-/// Two votes are deleted, another client has the lock in between, and both votes are there to be taken again, one after
-/// the other: at every look two of three are held, and yet the guard protected nothing for a while.
+/// Two votes are deleted, another client holds the lock in between, and both votes can be acquired again, one after the
+/// other: at every check two of three are held, and yet the guard protected nothing for a while.
 #[tokio::test]
 async fn a_majority_with_a_gap_that_no_look_could_see_is_lost() {
     let stage = Stage::new().await;
@@ -91,7 +91,7 @@ async fn a_majority_with_a_gap_that_no_look_could_see_is_lost() {
     assert_eq!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Gone)));
 }
 
-/// The same if the guard is asked for the first time when all that was missing could have been taken again.
+/// The same if the guard is first queried when all missing votes could have been acquired again.
 #[tokio::test]
 async fn a_gap_is_known_to_a_guard_that_is_asked_long_after_it() {
     let stage = Stage::new().await;
@@ -101,10 +101,10 @@ async fn a_gap_is_known_to_a_guard_that_is_asked_long_after_it() {
     is_lost(&guard, Loss::Gone).await;
 }
 
-/// The answer to a request that was made before the loss comes after it.
+/// The reply to a request that was sent before the loss arrives after it.
 #[tokio::test]
 async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
-    // The answer comes later than all that happens here, and before the lease is over that it tells of.
+    // The reply arrives after everything else in this test, and before the lease that it reports expires.
     let stage = Stage::with_first(LONG).await;
     let delay = LONG / 2;
     let guard = stage.guard().await;
@@ -127,8 +127,8 @@ async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
     until("what came late is given back", || stage.held_on() == 0).await;
 }
 
-/// One server cannot be asked whether it still has its vote when another vote is taken again. It has not, as it says when
-/// it is back.
+/// One server cannot be queried for its vote when another vote is acquired again. Its vote is gone, as it reports when it is
+/// back.
 #[tokio::test]
 async fn a_gap_that_a_server_tells_of_when_it_is_back_is_a_loss() {
     let stage = Stage::new().await;
@@ -145,7 +145,7 @@ async fn a_gap_that_a_server_tells_of_when_it_is_back_is_a_loss() {
     until("all is given back", || stage.held_on() == 0).await;
 }
 
-/// A vote of the first server is lost and taken again. Then another may be lost, because it was held meanwhile.
+/// A vote of the first server is lost and acquired again. Then another may be lost, because it was held meanwhile.
 #[tokio::test]
 async fn a_vote_that_was_taken_again_makes_up_for_a_later_loss() {
     let stage = Stage::with_first(LONG).await;
@@ -160,7 +160,7 @@ async fn a_vote_that_was_taken_again_makes_up_for_a_later_loss() {
     until("all is given back", || stage.held_on() == 0).await;
 }
 
-/// A guard that learns of its loss by its release says so.
+/// A guard that detects its loss by its release reports it.
 #[tokio::test]
 async fn the_release_of_a_lost_lock_tells_the_cause() {
     let stage = Stage::new().await;

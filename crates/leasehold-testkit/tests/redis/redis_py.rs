@@ -17,7 +17,7 @@ use crate::{SECOND, alone, connect, keys, number, soon};
 const PYTHON: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/redis-py/bin/python");
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../interop/python/redis_py_lock.py");
 
-/// A Python process that locks as it is told.
+/// A Python process that executes lock commands from its input.
 struct Python {
     process: Child,
     input: ChildStdin,
@@ -56,7 +56,7 @@ impl Python {
 
 impl Drop for Python {
     fn drop(&mut self) {
-        // It ends with its input; this is for one that hangs.
+        // It ends with its input; this is for a process that hangs.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
@@ -74,7 +74,7 @@ async fn we_wait_for_redis_py_and_it_waits_for_us() {
         let lock = connect(server.url()).await.setnx_lock("n");
         let mut python = Python::start(&server);
 
-        // It releases: nobody tells us, and we look.
+        // Python releases without a message, and we poll.
         assert_eq!(python.ask("acquire n 60 0"), "held");
         assert!(lock.is_locked().await.unwrap() && lock.try_acquire().await.unwrap().is_none());
         let waiter = tokio::spawn(lock.acquire().into_future());
@@ -93,14 +93,14 @@ async fn we_wait_for_redis_py_and_it_waits_for_us() {
         assert_eq!(python.answer(), "held");
         assert_eq!(python.ask("release n"), "released");
 
-        // Its time is over.
+        // Its lease expires.
         assert_eq!(python.ask("acquire n 0.5 0"), "held");
         let guard = soon("the lock", lock.acquire().into_future()).await.unwrap();
         assert_eq!((python.ask("owned n"), python.ask("release n")), ("false".into(), "not owned".into()));
         assert!(guard.is_held() && lock.is_held_by(&guard.owner()).await.unwrap());
         guard.release().await.unwrap();
 
-        // Ours is over.
+        // Our lease expires.
         let guard = lock.acquire().lease(SECOND / 2).await.unwrap();
         assert_eq!(python.ask("acquire n 60 10"), "held");
         assert!(!guard.is_held());
@@ -111,7 +111,7 @@ async fn we_wait_for_redis_py_and_it_waits_for_us() {
     }
 }
 
-/// One turn as the other program makes it: reads, waits, and writes one more.
+/// One turn in the same way as the Python program: reads, waits, and writes one more.
 async fn take_turn(connection: &mut Connection) {
     let value = connection.call(&["GET", "n:value"]).expect("an answer");
     let seen: u64 = value.as_str().map_or(0, |value| value.parse().expect("a number"));

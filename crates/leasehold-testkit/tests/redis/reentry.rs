@@ -1,4 +1,4 @@
-//! Entering a lock again, when the reply does not come or the caller does not wait for it.
+//! Re-entering a lock, when the reply does not arrive or the caller does not wait for it.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -22,12 +22,12 @@ on_both! {
     a_renewal_does_not_take_an_extension_back
 }
 
-/// Sends the request of a future, and drops it. False if the reply was there at once, as it seldom is.
+/// Sends the request of a future, and drops the future. False if the reply arrived at once, which is rare.
 fn begin_and_drop<F: Future + Unpin>(mut future: F) -> bool {
     Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop())).is_pending()
 }
 
-/// A guard, after a re-entry of its owner that was dropped before its reply was seen.
+/// A guard, after a re-entry of its owner that was dropped before its reply was read.
 async fn left_alone(lock: &Lock, acquire: Acquire, again: Acquire) -> Guard {
     loop {
         let guard = acquire.clone().await.unwrap();
@@ -88,7 +88,7 @@ async fn a_reentry_that_is_dropped_does_not_end_the_hold_of_the_next_task(flavou
         let second = tokio::spawn(lock.acquire().into_future());
         subscribed(&server, "redisson_lock__channel:{n}", 1).await;
         sleep(Duration::from_millis(5)).await;
-        // Whether or not the reply was there at once, the next task is to have the hold as it is.
+        // Whether or not the reply arrived at once, the next task must get the hold unchanged.
         let _ = begin_and_drop(first.reenter());
         drop(first);
         let second = granted(second).await;

@@ -1,4 +1,4 @@
-//! Servers that are full, and servers that say no.
+//! Servers that are full, and servers that refuse.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ async fn a_full_server_still_lets_go() {
     assert!(!forced.is_held());
     until("everything is given back", || keys(&server).is_empty()).await;
 
-    // Somebody who has waited for it goes on until there is room.
+    // A waiter retries until there is room.
     sleep(SECOND / 2).await;
     assert!(!waiter.is_finished());
     set(&server, &["CONFIG", "SET", "maxmemory", "0"]);
@@ -71,7 +71,7 @@ async fn a_full_server_still_lets_readers_and_writers_go() {
     until("everything is given back", || keys(&server).is_empty()).await;
 }
 
-/// Extended, so that nothing has to be done about its time when one of two holds is given back.
+/// Extended, so that the lease needs no change when one of two holds is released.
 #[tokio::test]
 async fn a_full_server_still_lets_one_of_two_holds_go() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
@@ -120,7 +120,7 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
         let error = lock.acquire().await.unwrap_err();
         assert!(matches!(&error, AcquireError::Failure(Failure::Unavailable(text)) if text.contains("OOM")));
-        // Longer than one who is not heard of stays there.
+        // Longer than a waiter without a heartbeat stays in the queue.
         sleep(SECOND * 4).await;
         assert_eq!(lock.queue().await.unwrap(), queue, "{flavour:?}");
         waiters.remove(0).abort();
@@ -161,7 +161,7 @@ async fn a_full_server_goes_on_keeping_sets_and_permits() {
         ] {
             assert!(matches!(&error, AcquireError::Failure(failure) if full(failure)), "{error:?}");
         }
-        // Whether a change was made before is not known: it is tried for as long as an outage may last.
+        // Whether an earlier attempt made the change is unknown: it is retried for as long as an outage may last.
         for error in [
             client.semaphore("other").try_set_permits(1).await.unwrap_err(),
             client.leased_semaphore("other").try_set_permits(1).await.unwrap_err(),
@@ -211,7 +211,7 @@ async fn where_nobody_may_subscribe_waiters_look_from_time_to_time() {
             take_as_redisson(&server, "n", SECOND * 60);
             let waiters = [0, 1, 2].map(|_| {
                 let acquire = lock.acquire().into_future();
-                // Whoever comes first gives it back: no order is promised among those who ask for the first time.
+                // The first waiter releases it: no order is guaranteed among first attempts.
                 tokio::spawn(async { acquire.await.map(drop) })
             });
             sleep(SECOND / 2).await;
@@ -241,7 +241,7 @@ async fn where_scripts_are_forbidden_everything_is_denied() {
         assert!(!error.is_transient());
     }
     assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(failure)) if denied(&failure)));
-    // What cannot be renewed is lost in time, and a waiter is told as soon as it asks.
+    // A hold that cannot be renewed is lost in time, and a waiter fails with its next request.
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Unreachable);
     let waited = soon("the waiter is told", waiter).await.unwrap();
     assert!(matches!(&waited, Err(AcquireError::Failure(failure)) if denied(failure)), "{waited:?}");
@@ -276,7 +276,7 @@ async fn a_server_that_is_not_there_is_unavailable_at_once() {
     assert!(matches!(error, ConnectError::Failure(Failure::Unavailable(_))), "{error:?}");
     assert!(client.lock("n").acquire().await.unwrap_err().is_unavailable());
     assert!(begun.elapsed() < SECOND * 2);
-    // A port at which somebody listens who says nothing.
+    // A port with a listener that does not reply.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("redis://{}", silent.local_addr().unwrap());
     let begun = Instant::now();

@@ -1,11 +1,11 @@
-//! Runtimes that have less than the usual.
+//! Runtimes without some of the usual drivers.
 
 use leasehold::Client;
 use leasehold_testkit::server::{Flavour, Server};
 
 use crate::SECOND;
 
-/// Its sockets are on a thread of the client's own, and the runtime's part in reading them is not needed.
+/// The sockets are on the client's own thread, so the runtime's I/O driver is not needed.
 #[test]
 fn a_runtime_without_sockets_is_enough_for_locks() {
     let server = Server::start(Flavour::Redis);

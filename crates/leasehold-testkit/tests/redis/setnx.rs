@@ -1,4 +1,4 @@
-//! The lock by `SET … NX`: what it writes, what it costs, and how it gets on with others who write such keys.
+//! The lock by `SET … NX`: its keys, its cost, and its behaviour beside other programs that write such keys.
 
 use std::future::{IntoFuture, poll_fn};
 use std::pin::Pin;
@@ -17,10 +17,10 @@ use crate::{
 };
 
 const CHANNEL: &str = "leasehold_setnx__channel:{n}";
-/// What another library puts there.
+/// The value that another library writes.
 const FOREIGN: &str = "0d5a3b8c11f04e9d9d1a";
 
-/// Takes the lock as other libraries do; false if it is taken.
+/// Acquires the lock as other libraries do; false if it is held.
 fn take_as_another(server: &Server, lease: Duration) -> bool {
     let lease = lease.as_millis().to_string();
     server.cli(&["SET", "n", FOREIGN, "NX", "PX", &lease]) == "OK"
@@ -56,7 +56,7 @@ async fn a_setnx_lock_is_one_string_with_its_owner() {
 async fn an_uncontended_acquire_is_one_plain_command_and_a_release_one_round_trip() {
     for (flavour, release) in [
         (Flavour::Redis, ["\"EVALSHA\""].as_slice()),
-        // Both at once: nobody waits for the second.
+        // Both are sent at once: the caller does not wait for the second.
         (Flavour::Valkey, &["\"DELIFEQ\"", "\"PUBLISH\""]),
     ] {
         let server = Server::start(flavour);
@@ -92,7 +92,7 @@ async fn our_releases_wake_our_waiters_in_other_processes() {
             delays.push(begun.elapsed());
             until("nobody waits", || channels(&server).is_empty()).await;
         }
-        // The shortest pause between two looks is 100 ms: most of ten are not luck.
+        // The shortest pause between two polls is 100 ms: shorter delays in most of ten rounds are no coincidence.
         delays.sort();
         assert!(delays[6] < Duration::from_millis(90), "{delays:?}");
     }
@@ -110,7 +110,7 @@ async fn what_another_library_holds_is_waited_for_without_its_help() {
         let over = lock.acquire().wait(SECOND / 4).await.unwrap_err();
         assert!(matches!(over, AcquireError::Timeout { holder: None, .. }), "{over:?}");
 
-        // It is given back without a word.
+        // It is released without a message.
         let mut monitor = server.monitor();
         let waiter = tokio::spawn(lock.acquire().into_future());
         sleep(SECOND * 2).await;
@@ -123,7 +123,7 @@ async fn what_another_library_holds_is_waited_for_without_its_help() {
         assert!(!take_as_another(&server, SECOND), "they wait for us, too");
         guard.release().await.unwrap();
 
-        // It runs out.
+        // It expires.
         assert!(take_as_another(&server, SECOND / 2));
         let guard = soon("the lock", lock.acquire().into_future()).await.unwrap();
         assert!(take_as_another(&server, SECOND).eq(&false) && guard.is_held());
@@ -151,7 +151,7 @@ async fn a_stale_guard_does_not_touch_what_another_library_took() {
         for key in ["n", "m"] {
             assert_eq!(server.cli(&["SET", key, FOREIGN, "PX", "60000"]), "OK");
         }
-        // Before it knows, and after.
+        // Before the client detects the loss, and after.
         let error = released.release().await.unwrap_err();
         assert!(matches!(error, ReleaseError::NotHeld(Loss::Gone)), "{error:?}");
         assert_eq!(soon("the loss", dropped.lost()).await, Loss::TakenOver);
@@ -179,7 +179,7 @@ async fn a_setnx_lock_and_a_plain_lock_of_one_name_are_told_of_each_other() {
         assert_eq!(server.cli(&["TYPE", "n"]), "hash");
         let guard = client.setnx_lock("m").acquire().await.unwrap();
         not_a_lock(client.lock("m").acquire().await.unwrap_err());
-        // What has become something else is not held any more, and stays what it is.
+        // A key that has become another type is no longer held, and stays unchanged.
         server.cli(&["DEL", "m"]);
         server.cli(&["HSET", "m", "some", "thing"]);
         let error = guard.release().await.unwrap_err();
@@ -206,7 +206,7 @@ async fn an_acquire_or_release_without_an_answer_is_undone_or_done() {
             let error = guard.release().await.unwrap_err();
             assert!(matches!(error, ReleaseError::Unknown(_)), "{error:?}");
             until("it is released", || keys(&server).is_empty()).await;
-            // The same owner again, whom an undo that is repeated must not hurt.
+            // The same owner again: a repeated undo must not affect it.
             let guard = loop {
                 match lock.acquire().as_owner(&owner).await {
                     Ok(guard) => break guard,
@@ -269,7 +269,7 @@ async fn of_many_waiters_for_a_setnx_lock_only_the_front_one_wakes_to_look() {
         }));
     }
     until("all of them wait", || polls.load(Ordering::Relaxed) >= WAITERS).await;
-    // They stand in line sooner or later. If all looked, each would do so several times in any two seconds.
+    // They join the local wait queue sooner or later. If all polled, each would do so several times in any two seconds.
     let mut counts = Vec::new();
     while counts.last().is_none_or(|polls| *polls >= WAITERS / 2) {
         assert!(counts.len() < 4, "{counts:?} polls of {WAITERS} waiters in two seconds each");

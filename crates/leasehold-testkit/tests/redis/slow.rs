@@ -1,4 +1,4 @@
-//! Connections that are slow, and not dead.
+//! Connections that are slow, but not dead.
 
 use std::sync::mpsc;
 use std::thread;
@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use crate::{LONG, SECOND, alone, pttl};
 
-/// No caller waits for the replies to the undos of dropped guards, so none has to be told that they are late.
+/// No caller waits for the replies to the undos of dropped guards, so their delay is reported to no caller.
 #[tokio::test]
 async fn late_replies_that_nobody_waits_for_keep_the_client_from_nothing_else() {
     /// Between two undos.
@@ -38,7 +38,7 @@ async fn late_replies_that_nobody_waits_for_keep_the_client_from_nothing_else() 
             }
         }
     });
-    // Replies take longer and longer, but come all the time.
+    // Replies take longer and longer, but keep arriving.
     let mut delay = Duration::ZERO;
     while delay < response_timeout * 3 / 2 {
         delay += PAUSE;

@@ -1,4 +1,4 @@
-//! What a spin lock writes and sends, and what it does not.
+//! The keys that a spin lock writes and the requests that it sends.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_spin_lock_subscribes_to_nothing_and_publishes_nothing() {
         assert!(elsewhere.force_unlock().await.unwrap());
         assert_eq!(keys(&server), [""; 0]);
 
-        // What the scripts called is among it.
+        // The output includes the commands that scripts called.
         let lines = monitor.take();
         assert!(lines.iter().any(|line| line.contains("lua") && line.to_lowercase().contains("\"del\"")));
         let said: Vec<_> = lines.iter().filter(|line| line.to_lowercase().contains("\"publish\"")).collect();
@@ -41,7 +41,7 @@ async fn a_spin_lock_subscribes_to_nothing_and_publishes_nothing() {
     }
 }
 
-/// A waiter tries as often as its pauses say, and no more.
+/// A waiter retries as often as its back-off specifies, and no more.
 #[tokio::test]
 async fn the_pauses_are_those_of_the_back_off() {
     let server = Server::start(Flavour::Redis);
@@ -49,7 +49,7 @@ async fn the_pauses_are_those_of_the_back_off() {
     let _held = client.lock("n").acquire().await.unwrap();
     let wait = SECOND;
     for (back_off, most) in [
-        // One try, then after 1, 2, 4, …, 128, 128 … ms, and one more if a script has to be told.
+        // One try, then after 1, 2, 4, …, 128, 128 … ms, and one more if a script has to be sent by its text.
         (BackOff::default(), 1 + 8 + 6 + 1),
         (BackOff::constant(Duration::from_millis(100)), 10 + 1),
     ] {
@@ -61,7 +61,7 @@ async fn the_pauses_are_those_of_the_back_off() {
     }
 }
 
-/// Nobody tells those who stand in line that a spin lock is released: they look when the lease they saw is over.
+/// The release of a spin lock is not published: queued waiters retry when the lease they saw has expired.
 #[tokio::test]
 async fn a_waiter_in_line_gets_what_a_spin_lock_gave_back_when_its_time_is_over() {
     let server = Server::start(Flavour::Redis);

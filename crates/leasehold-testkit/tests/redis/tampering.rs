@@ -1,4 +1,4 @@
-//! Keys and messages that somebody else changes.
+//! Keys and messages that other programs change.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::{
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 const LEASE: Duration = Duration::from_secs(3);
 
-/// A lock that is kept, and one whose lease is given.
+/// A lock that is renewed, and one with an explicit lease.
 async fn held(server: &Server) -> [(Client, Guard); 2] {
     let [kept, given] = [connect_with_lease(server).await, connect_with_lease(server).await];
     let guard = kept.lock("n").acquire().await.expect("a free lock");
@@ -25,7 +25,7 @@ async fn connect_with_lease(server: &Server) -> Client {
     Client::connect(server.url()).watchdog(LEASE).await.expect("the server is there")
 }
 
-/// How the lock is lost: within a third of its lease, and a bit.
+/// The loss of the lock: within a third of its lease, and a bit.
 async fn loss(guard: &Guard) -> Loss {
     let begun = Instant::now();
     let loss = soon("the loss", guard.lost()).await;
@@ -122,7 +122,7 @@ async fn messages_that_mean_nothing_change_nothing() {
     }
     sleep(SECOND / 2).await;
     assert!(!waiter.is_finished());
-    // Freed too early for a message, and then announced twice.
+    // Freed too early for a message, and then published twice.
     free_as_redisson(&server, "n", CHANNEL);
     server.cli(&["PUBLISH", CHANNEL, "0"]);
     granted(waiter).await.release().await.unwrap();
@@ -138,7 +138,7 @@ async fn a_lock_of_redisson_that_shares_the_channel_does_not_disturb_a_waiter() 
         take_as_redisson(&server, name, SECOND * 60);
     }
     let waiter = waiting(&server, &client.lock("n"), CHANNEL).await;
-    // We refuse this name; Redisson does not, and announces it on the channel of the other one.
+    // We refuse this name; Redisson does not, and publishes on the channel of the other name.
     free_as_redisson(&server, "{n}", CHANNEL);
     sleep(SECOND / 5).await;
     assert!(!waiter.is_finished());

@@ -1,4 +1,4 @@
-//! What was given up is undone, however long the outage and whatever the server's rights.
+//! Abandoned operations are rolled back, after any outage and with any access rights on the server.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -28,12 +28,12 @@ on_both! {
     a_connection_of_another_client_with_the_same_number_is_not_killed
 }
 
-/// The locks that are there, whatever else a primitive keeps.
+/// Whether no lock is held; other keys of a primitive do not count.
 fn is_free(server: &Server) -> bool {
     !keys(server).contains(&"n".to_owned())
 }
 
-/// Drops a guard in an outage of more than a second, after which its lock has to be free.
+/// Drops a guard during an outage of more than a second, after which its lock has to be free.
 async fn is_given_back_after_an_outage(guard: Guard, server: &Server, proxy: &Proxy) {
     proxy.refuse();
     drop(guard);
@@ -42,7 +42,7 @@ async fn is_given_back_after_an_outage(guard: Guard, server: &Server, proxy: &Pr
     until("the lock is free", || is_free(server)).await;
 }
 
-/// A client whose connections are soon taken for dead.
+/// A client that soon gives up connections as dead.
 async fn impatient(url: String) -> Client {
     Client::connect(url).response_timeout(Duration::from_millis(300)).await.unwrap()
 }
@@ -58,7 +58,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold(flavour: Fl
     until("the waiter stands in the queue", || keys(&server).contains(&"redisson_lock_queue:{n}".into()))
         .await;
     sleep(Duration::from_millis(100)).await;
-    // The lock is freed and told to the waiter, whose next request reaches the server, and whose reply does not come.
+    // The lock is freed and the waiter is notified. Its next request reaches the server, and the reply is lost.
     proxy.lose_each_reply_once(Which::Command);
     let channel = format!("redisson_lock__channel:{{n}}:{}:7", client.id());
     server.cli(&["DEL", "n"]);
@@ -66,7 +66,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold(flavour: Fl
     until("the server grants it", || !is_free(&server)).await;
     proxy.refuse();
     waiter.abort();
-    // Longer than a silent waiter stands in the queue.
+    // Longer than a waiter without a heartbeat stays in the queue.
     sleep(Duration::from_millis(3500)).await;
     proxy.heal();
     until("the lock is free", || is_free(&server)).await;
@@ -93,13 +93,13 @@ async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last(f
     is_given_back_after_an_outage(guard, &server, &proxy).await;
 }
 
-/// A server that lets a user do all but this.
+/// A server that denies a user only this right.
 fn server_without(flavour: Flavour, right: &str) -> (Server, impl Fn(&Proxy) -> String) {
     let server = Server::builder(flavour).config(format!("user ann on >secret ~* &* +@all -{right}")).start();
     (server, |proxy: &Proxy| format!("redis://ann:secret@127.0.0.1:{}", proxy.port()))
 }
 
-/// A request that is held back on a connection that dies, and delivered when its undo was made on the next one.
+/// A request that is held back on a dead connection, and delivered after its undo was made on the next one.
 async fn held_back_beyond_its_undo(flavour: Flavour, right: &str) {
     let (server, url) = server_without(flavour, right);
     let proxy = Proxy::start(server.port());
@@ -109,7 +109,7 @@ async fn held_back_beyond_its_undo(flavour: Flavour, right: &str) {
     proxy.half_open(Which::Command);
     let failed = lock.acquire().lease(SECOND * 600).await;
     assert!(failed.is_err_and(|error| error.is_unavailable()));
-    // On a new connection, behind what was undone there.
+    // On a new connection, after the undo there.
     crate::acquired(&lock).await.release().await.unwrap();
     proxy.heal();
     sleep(Duration::from_millis(100)).await;
@@ -136,7 +136,7 @@ async fn an_undo_that_comes_after_a_new_connection_is_repeated_too(flavour: Flav
     assert!(Pin::new(&mut acquiring).poll(&mut Context::from_waker(Waker::noop())).is_pending());
     let mut all = client.multi_lock(["x", "y"]).acquire().lease(SECOND * 600).into_future();
     assert!(Pin::new(&mut all).poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    // The connection is replaced, and only then the callers give up.
+    // The connection is replaced, and only then do the callers give up.
     crate::acquired(&client.lock("m")).await.release().await.unwrap();
     drop((acquiring, all));
     sleep(Duration::from_millis(100)).await;
@@ -196,7 +196,7 @@ async fn a_connection_of_another_client_with_the_same_number_is_not_killed(flavo
     drop(soon("a lock", client.lock("n").acquire().into_future()).await.unwrap());
     let id_of_ours = crate::number(&server.cli(&["CLIENT", "ID"]));
     proxy.refuse();
-    // Its numbers begin anew, and others come first.
+    // Its connection numbers begin anew, and other connections get the first ones.
     server.restart();
     let mut strangers: Vec<_> = (0..id_of_ours + 20).map(|_| server.connect()).collect();
     let numbers: Vec<_> = strangers
@@ -223,7 +223,7 @@ async fn undos_that_a_step_of_the_same_owner_sends_first_are_made_on_the_next_co
     let guards = (acquire(["a", "c"]).await.unwrap(), acquire(["b", "d"]).await.unwrap());
     proxy.half_open(Which::Command);
     drop(guards);
-    // It has some of the values of both, and breaks with them.
+    // It needs some of the values of both guards, and fails with them.
     let failed = acquire(["a", "b"]).await;
     assert!(failed.is_err_and(|error| error.is_unavailable()));
     until("all values are free", || is_free(&server)).await;

@@ -1,4 +1,4 @@
-//! Users who may not publish: what they change is changed, and those who wait beside them go on.
+//! Users without the right to publish: their changes take effect, and waiters still get their turn.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -20,7 +20,7 @@ on_both! {
     a_waiter_for_a_fair_lock_in_another_process_goes_on
 }
 
-/// Long enough that a waiter sleeps.
+/// Long enough for a waiter to fall asleep.
 const SETTLED: Duration = Duration::from_millis(150);
 
 /// A server whose users lack this right.
@@ -30,7 +30,7 @@ fn server_without(flavour: Flavour, right: &str) -> Server {
     server
 }
 
-/// Lets somebody wait, frees what it waits for, and sees to it that it goes on long before the lease that it saw is over.
+/// Starts a waiter, frees the lock, and checks that the waiter gets it long before the lease that it saw expires.
 async fn goes_on<T: Send + 'static>(
     what: impl Into<String>,
     waits: impl IntoFuture<Output = T, IntoFuture: Send + 'static>,
@@ -149,7 +149,7 @@ async fn waiters_of_the_same_client_go_on_when_a_lock_is_released(flavour: Flavo
             });
             got.await.unwrap().release().await.unwrap();
         }
-        // One who gives up leaves the turn to the next.
+        // A waiter that gives up leaves the turn to the next.
         let held = lock.acquire().await.unwrap();
         let first = tokio::spawn(lock.acquire().into_future());
         sleep(SETTLED).await;
@@ -160,7 +160,7 @@ async fn waiters_of_the_same_client_go_on_when_a_lock_is_released(flavour: Flavo
         });
         next.await.unwrap().release().await.unwrap();
     }
-    // Of another set of values, which has one of the same.
+    // Two sets of values that share one value.
     let (held, wanted) = (client.group_lock("n", ["a", "b"]), client.group_lock("n", ["b", "c"]));
     let held = held.acquire().await.unwrap();
     let got = goes_on("a waiter for other values", wanted.acquire(), async { drop(held) });
@@ -262,7 +262,7 @@ async fn waiters_of_the_same_client_go_on_when_a_count_changes(flavour: Flavour)
     }
 }
 
-/// It says every second or so that it lives, and learns then that it is its turn.
+/// It sends a heartbeat about every second, and learns from the reply that it is its turn.
 async fn a_waiter_for_a_fair_lock_in_another_process_goes_on(flavour: Flavour) {
     let server = server_without(flavour, "-publish");
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);

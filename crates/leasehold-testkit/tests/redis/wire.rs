@@ -1,4 +1,4 @@
-//! What is written and read, byte for byte: the vectors of the plain lock.
+//! The wire format, byte for byte: the vectors of the plain lock.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -73,7 +73,7 @@ async fn the_steps_of_a_lock_leave_the_state_that_redisson_leaves(flavour: Flavo
     let inner = lock.acquire().as_owner(&owner).lease(SECOND * 5).await.unwrap();
     assert_held(&server, "n", &field, "2", SECOND * 5, begun);
 
-    // Neither a try nor a wait that is over leaves anything.
+    // Neither a failed try nor a wait that timed out leaves anything.
     let other = connect(server.url()).await;
     assert!(other.lock("n").try_acquire().await.unwrap().is_none());
     let error = other.lock("n").acquire().wait(SECOND / 5).await.unwrap_err();
@@ -82,7 +82,7 @@ async fn the_steps_of_a_lock_leave_the_state_that_redisson_leaves(flavour: Flavo
     );
     assert_held(&server, "n", &field, "2", SECOND * 5, begun);
 
-    // The lease begins anew, and is the one that the hold has now.
+    // The lease begins anew, and is that of the current hold.
     let begun = Instant::now();
     assert_eq!(inner.release().await.unwrap().holds_left, 1);
     assert_held(&server, "n", &field, "1", SECOND * 5, begun);
@@ -110,7 +110,7 @@ async fn a_name_with_a_tag_is_its_own_tag(flavour: Flavour) {
         ("{x}:y", "redisson_lock__channel:{x}:y"),
         ("lock:über 1", "redisson_lock__channel:{lock:über 1}"),
     ] {
-        // Every release is to be seen on the server.
+        // Every release must reach the server.
         let lock = client.lock(name).local_handover(false);
         let begun = Instant::now();
         let guard = lock.acquire().await.unwrap();
@@ -155,7 +155,7 @@ async fn a_lock_taken_over_has_the_field_of_its_new_owner_only(flavour: Flavour)
     assert_held(&server, "n", &field, "1", SECOND * 5, begun);
     assert_eq!(published.take(), []);
 
-    // What the victim still does, it does not do to the thief.
+    // Later operations of the victim do not affect the thief.
     drop(outer);
     assert!(client.lock("n").try_acquire().await.unwrap().is_none());
     assert_held(&server, "n", &field, "1", SECOND * 5, begun);
@@ -189,7 +189,7 @@ async fn renewal_changes_the_time_and_nothing_else(flavour: Flavour) {
         renewed(&server, "n").await;
         assert_held(&server, "n", &guard.owner().to_string(), "1", SECOND * 3, begun);
     }
-    // A lease that was given is not renewed, and not touched.
+    // An explicit lease is not renewed, and not changed.
     let given = client.lock("given").acquire().lease(SECOND * 2).await.unwrap();
     let begun = Instant::now();
     let mut last = i64::MAX;
@@ -229,7 +229,7 @@ async fn a_lock_that_redisson_holds_is_seen_and_waited_for(flavour: Flavour) {
     free_as_redisson(&server, "n", CHANNEL);
     assert!(granted(waiter).await.is_held());
 
-    // What runs out is not announced.
+    // An expiry is not published.
     until("the guard is given back", || keys(&server).is_empty()).await;
     take_as_redisson(&server, "n", SECOND / 2);
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! What is written and read, byte for byte: the vectors of the semaphores and of the latch.
+//! The wire format, byte for byte: the vectors of the semaphores and of the latch.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -27,7 +27,7 @@ const RECORD: &str = "leasehold_permits:{n}";
 const PERMITS: &str = "{n}:timeout";
 const PERMANENT: &str = "922337203685477";
 
-/// Waits until only these keys are there: notes of requests go when their answer has come.
+/// Waits until only these keys are there: notes of requests are removed when their reply has arrived.
 async fn only(server: &Server, expected: &[&str]) {
     until(&format!("only {expected:?}"), || keys(server) == expected).await;
 }
@@ -57,7 +57,7 @@ async fn the_steps_of_a_semaphore_leave_the_state_that_redisson_leaves(flavour: 
     assert_eq!(payloads(messages.take()), ["8"]);
     assert_eq!(semaphore.add_permits(5).await.unwrap(), 13);
     assert_eq!(payloads(messages.take()), ["13"]);
-    // Here Redisson says -7, on which its own listeners break.
+    // Here Redisson publishes -7, on which its own listeners break.
     assert_eq!(semaphore.add_permits(-20).await.unwrap(), -7);
     assert_eq!((server.cli(&["GET", "n"]), payloads(messages.take())), ("-7".into(), vec![]));
     assert_eq!(semaphore.drain().await.unwrap(), -7);
@@ -158,14 +158,14 @@ async fn the_steps_of_leased_permits_leave_the_state_that_redisson_leaves(flavou
     assert_eq!(payloads(messages.take()), ["1"]);
     assert_eq!(server.cli(&["GET", "n"]), "1");
 
-    // The sum, where Redisson says how many were given back: either wakes as many as it should.
+    // The sum, where Redisson publishes how many were released: either wakes the right number of waiters.
     semaphore.release([permanent[0], next[0]]).await.unwrap();
     assert_eq!((server.cli(&["GET", "n"]), payloads(messages.take())), ("3".into(), vec!["3".into()]));
     only(&server, &["n"]).await;
     assert!(semaphore.delete().await.unwrap());
     only(&server, &[]).await;
 
-    // A permit of Redisson's is known by its id, in capitals, too.
+    // A permit of Redisson's is found by its id, in capitals, too.
     server.cli(&["SET", "n", "0"]);
     let raw: Vec<u8> = (1..=16).collect();
     server.cli(&[b"ZADD".as_slice(), PERMITS.as_bytes(), PERMANENT.as_bytes(), &raw]);
@@ -211,7 +211,7 @@ async fn the_steps_of_a_latch_leave_the_state_that_redisson_leaves(flavour: Flav
     assert_eq!(payloads(messages.take()), ["1", "1"]);
     only(&server, &[]).await;
 
-    // The channel has braces of its own, whatever is in the name.
+    // The channel has braces of its own, for any name.
     let channel = "redisson_countdownlatch__channel__{{a}b}";
     let (mut messages, tagged) = (server.subscribe(&[channel]), client.latch("{a}b"));
     assert!(tagged.try_set_count(1).await.unwrap());

@@ -1,4 +1,4 @@
-//! What is written and read, byte for byte: the vectors of the fair lock, and how waiters of others are treated.
+//! The wire format, byte for byte: the vectors of the fair lock, and how waiters of other clients are treated.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -49,7 +49,7 @@ fn now(server: &Server) -> i64 {
     part(0) * 1000 + part(1) / 1000
 }
 
-/// A waiter of this owner, once it stands in the queue behind so many others.
+/// A waiter of this owner, once it is queued behind this many others.
 async fn queued(
     server: &Server,
     lock: &FairLock,
@@ -87,7 +87,7 @@ async fn the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves(flavour: 
     let waiter_c = queued(&server, &lock(&c), &owner(3), Some(SECOND * 10), 1).await;
     assert_eq!(queue(&server), [b_name.clone(), c_name.clone()]);
     assert_eq!(score(&server, &c_name), score(&server, &b_name) + 10_000);
-    // What was there before, and our marks.
+    // Redisson's keys, and our own for heartbeats and wait times.
     assert_eq!(keys(&server), [MARKS, WAITS, "n", QUEUE, SCORES]);
     assert_eq!(published.take(), []);
     until("both have looked again", || subscribers_of(&server, &[&b_name, &c_name]) == 2).await;
@@ -113,7 +113,7 @@ fn subscribers_of(server: &Server, owners: &[&str]) -> i64 {
     owners.iter().map(count).sum()
 }
 
-/// Puts a waiter of Redisson into the queue, which is presumed dead after so long.
+/// Puts a waiter of Redisson into the queue; it is presumed dead after `wait`.
 fn queue_as_redisson(server: &Server, wait: Duration) {
     let score = (now(server) + ms(wait)).to_string();
     server.cli(&["ZADD", SCORES, &score, REDISSON]);
@@ -130,14 +130,14 @@ async fn a_waiter_of_redisson_is_served_in_its_turn_and_not_thrown_out(flavour: 
     let waiter = queued(&server, &lock, &Owner::number(2), None, 1).await;
     held.release().await.unwrap();
     assert_eq!(published.take(), [(format!("redisson_lock__channel:{{n}}:{REDISSON}"), "0".to_owned())]);
-    // Longer than one of ours could be silent. It is told again and again that it is its turn, and nobody passes it.
+    // Longer than a waiter of ours may go without a heartbeat. It is notified repeatedly, and no waiter overtakes it.
     let begun = Instant::now();
     while begun.elapsed() < SECOND * 6 {
         assert_eq!(queue(&server)[0], REDISSON);
         assert!(!waiter.is_finished());
         sleep(Duration::from_millis(100)).await;
     }
-    // It goes as Redisson's waiters do: without a word. A beat tells whoever is next.
+    // It leaves as Redisson's waiters do: without a message. A queue heartbeat wakes the next waiter.
     server.cli(&["ZREM", SCORES, REDISSON]);
     server.cli(&["LREM", QUEUE, "0", REDISSON]);
     granted(waiter).await.release().await.unwrap();
@@ -165,7 +165,7 @@ async fn a_waiter_that_lives_is_not_presumed_dead(flavour: Flavour) {
     let held = lock.acquire().await.unwrap();
     let me = format!("{}:2", client.id());
     let waiter = queued(&server, &lock, &Owner::number(2), None, 0).await;
-    // As after many who were served before it with longer waits than it knew of.
+    // As after many earlier waiters with longer waits than it assumed.
     server.cli(&["ZADD", SCORES, &(now(&server) + 3000).to_string(), &me]);
     until("a beat sets that right", || score(&server, &me) > now(&server) + 290_000).await;
     assert_eq!(queue(&server), [me]);
@@ -191,7 +191,7 @@ async fn waiters_of_a_client_share_one_beat(flavour: Flavour) {
             monitor.take_sent().iter().filter(|command| format!("{command:?}").contains("EVALSHA")).count();
         sleep(Duration::from_millis(100)).await;
     }
-    // One every 0.75 s at most; nobody asks for itself.
+    // One every 0.75 s at most; no waiter sends requests of its own.
     assert!((2..=8).contains(&sent), "{sent} requests in five seconds");
     held.release().await.unwrap();
     for waiter in waiters {
@@ -201,7 +201,7 @@ async fn waiters_of_a_client_share_one_beat(flavour: Flavour) {
     until("nothing is left", || server.cli(&["KEYS", "*"]) == nothing).await;
 }
 
-/// Whoever gives up takes its wait along, so that the times of those behind do not drift.
+/// A waiter that gives up takes its wait time with it, so that the time-outs of the waiters behind it do not drift.
 async fn who_gives_up_lowers_the_time_of_those_behind(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
@@ -220,7 +220,7 @@ async fn who_gives_up_lowers_the_time_of_those_behind(flavour: Flavour) {
     until("it has left the queue", || queue(&server) == [0, 2, 3].map(name)).await;
     assert_eq!(scores(), [before[0], before[1] - 60_000, before[2] - 60_000]);
 
-    // Many who give up leave no trace either.
+    // Many waiters that give up leave no trace either.
     for _ in 0..20 {
         lock.acquire().wait(Duration::from_millis(20)).await.unwrap_err();
     }
@@ -241,7 +241,7 @@ async fn who_hears_too_late_that_it_is_queued_leaves_the_queue(flavour: Flavour)
     let mut waiting = Box::pin(lock.acquire().wait(Duration::from_millis(20)).into_future());
     assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
     until("it stands in the queue", || queue(&server).len() == 1).await;
-    // Nobody polls it until its time is over.
+    // It is not polled until its wait has timed out.
     std::thread::sleep(Duration::from_millis(50));
     waiting.await.unwrap_err();
     until("it has left the queue", || queue(&server).is_empty()).await;

@@ -1,4 +1,4 @@
-//! What is written and read, byte for byte: the vectors of a group, and how holders of others are treated.
+//! The wire format, byte for byte: the vectors of a group, and how holders of other clients are treated.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -40,7 +40,7 @@ fn counts(server: &Server) -> BTreeMap<String, String> {
     hash(server).into_iter().filter(|(field, _)| !field.ends_with(":expire_time")).collect()
 }
 
-/// What stands there of a value that an owner holds, without the time.
+/// The fields of values that an owner holds, without the time.
 fn held<const N: usize>(values: [(&str, &str, u32); N]) -> BTreeMap<String, String> {
     let fields = |(field, owner, count): (&str, &str, u32)| {
         [(field.into(), owner.into()), (format!("{field}:{owner}:lock_count"), count.to_string())]
@@ -48,7 +48,7 @@ fn held<const N: usize>(values: [(&str, &str, u32); N]) -> BTreeMap<String, Stri
     values.into_iter().flat_map(fields).collect()
 }
 
-/// How many ms a value is still held by the clock of the server.
+/// How many ms a value is still held, by the clock of the server.
 fn left(server: &Server, field: &str, owner: &str) -> i64 {
     let time = server.cli(&["TIME"]);
     let part = |n: usize| -> i64 { time.elements()[n].as_str().unwrap().parse().unwrap() };
@@ -65,7 +65,7 @@ fn told() -> Vec<(String, String)> {
     vec![(CHANNEL.into(), "0".into())]
 }
 
-/// A value that Redisson holds, for so many ms from now.
+/// A value that Redisson holds, for `lease` ms from now.
 fn take_as_redisson(server: &Server, field: &str, lease: i64) {
     let script = "local t = redis.call('time') \
         local till = string.format('%.0f', t[1] * 1000 + math.floor(t[2] / 1000) + ARGV[3]) \
@@ -88,14 +88,14 @@ async fn the_steps_of_a_set_leave_the_state_that_redisson_leaves(flavour: Flavou
     for field in [JACK, MARY] {
         assert_nearly(left(&server, field, &name), SECOND * 30, begun);
     }
-    // A second longer than its values, for Redisson's sake.
+    // A second longer than its values, for compatibility with Redisson.
     assert_nearly(pttl(&server, "n"), SECOND * 31, begun);
 
     let inner = lock.acquire().as_owner(&me).lease(SECOND * 5).await.unwrap();
     assert_eq!(counts(&server), held([(JACK, &name, 2), (MARY, &name, 2)]));
     assert!(left(&server, JACK, &name) > 25_000, "the longer lease stays");
 
-    // Others come and go beside it, and their time is that of the hash as long as nobody's is longer.
+    // Other holders come and go beside it; the longest of their times is that of the hash.
     let beside = other.group_lock("n", ["other"]).acquire().lease(SECOND * 60).await.unwrap();
     assert_eq!(hash(&server).len(), 9);
     assert!((55_000..=61_000).contains(&pttl(&server, "n")));
@@ -145,7 +145,7 @@ async fn renewal_raises_the_fields_of_its_own_set_only(flavour: Flavour) {
     assert!(pttl(&server, "n") > 50_000, "the time of the hash is not lowered");
     guard.extend(SECOND * 90).await.unwrap();
     assert!(left(&server, JACK, &name) > 85_000 && pttl(&server, "n") > 85_000);
-    // One value in other hands is the loss of all.
+    // The loss of one value is the loss of all.
     server.cli(&["HDEL", "n", MARY]);
     take_as_redisson(&server, MARY, 60_000);
     assert_eq!(soon("the loss", guard.lost()).await, Loss::TakenOver);

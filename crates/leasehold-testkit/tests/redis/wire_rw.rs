@@ -1,4 +1,4 @@
-//! What is written and read, byte for byte: the vectors of the read-write lock, and how holders of others are treated.
+//! The wire format, byte for byte: the vectors of the read-write lock, and how holders of other clients are treated.
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
@@ -55,7 +55,7 @@ fn sorted<const N: usize>(keys: [&str; N]) -> Vec<String> {
     keys
 }
 
-/// Checks that a key has this long to live, less what has passed since `begun`.
+/// Checks that a key has this time to live, less the time since `begun`.
 fn assert_lives(server: &Server, key: &str, lease: Duration, begun: Instant) {
     let left = pttl(server, key);
     let least = ms(lease) - ms(begun.elapsed()) - 20;
@@ -70,7 +70,7 @@ fn name_of(client: &Client, number: u32) -> String {
     format!("{}:{number}", client.id())
 }
 
-/// A reader of Redisson, beside those who are there.
+/// Adds a reader of Redisson.
 fn read_as_redisson(server: &Server, owner: &str, lease: Duration) {
     let lease = lease.as_millis().to_string();
     server.cli(&["HSET", "n", "mode", "read", owner, "1"]);
@@ -93,7 +93,7 @@ async fn the_steps_of_readers_leave_the_state_that_redisson_leaves(flavour: Flav
     assert_eq!(hash(&server), fields([("mode", "read"), (&a_name, "1")]));
     assert_eq!(server.cli(&["GET", &hold(&a_name, 1)]), "1");
     assert_eq!(keys(&server), sorted(["n", &hold(&a_name, 1)]));
-    // The longer lease stays, and is that of both.
+    // The longer lease stays, and applies to both.
     let inner = read(&a, 1, SECOND * 5).await.unwrap();
     let other = read(&b, 2, SECOND * 60).await.unwrap();
     assert_eq!(hash(&server), fields([("mode", "read"), (&a_name, "2"), (&b_name, "1")]));
@@ -108,7 +108,7 @@ async fn the_steps_of_readers_leave_the_state_that_redisson_leaves(flavour: Flav
     assert_eq!(keys(&server), sorted(["n", &hold(&a_name, 1), &hold(&b_name, 1)]));
     assert_lives(&server, "n", SECOND * 60, begun);
 
-    // The lock lasts as long as the longest of those who are left.
+    // The lock lasts as long as the longest of the remaining holds.
     assert_eq!(other.release().await.unwrap().holds_left, 0);
     assert_eq!(hash(&server), fields([("mode", "read"), (&a_name, "1")]));
     let (lock, left) = (pttl(&server, "n"), pttl(&server, &hold(&a_name, 1)));
@@ -143,7 +143,7 @@ async fn the_steps_of_a_writer_leave_the_state_that_redisson_leaves(flavour: Fla
     assert_eq!(hash(&server), fields([("mode", "write"), (&field, "1"), (&name, "1")]));
     assert_lives(&server, "n", SECOND * 30, begun);
     assert_eq!(published.take(), []);
-    // Redisson says nothing here, and leaves its readers asleep.
+    // Redisson publishes nothing here, and leaves its readers asleep.
     assert_eq!(outer.release().await.unwrap().holds_left, 0);
     assert_eq!(hash(&server), fields([("mode", "read"), (&name, "1")]));
     assert_eq!(published.take(), told("1"));
@@ -214,7 +214,7 @@ async fn a_nested_read_does_not_shorten_the_time_of_the_writer(flavour: Flavour)
     two.release().await.unwrap();
     assert_lives(&server, "n", SECOND * 60, begun);
     let _stays = reads().await.unwrap();
-    // Then it lasts as long as those who read.
+    // Then it lasts as long as the read holds.
     writes.release().await.unwrap();
     let left = pttl(&server, "n");
     assert!((1..=5000).contains(&left), "{left}");
@@ -317,7 +317,7 @@ async fn renewal_raises_every_hold_of_its_owner_and_nobody_elses(flavour: Flavou
     for key in ["n", &hold(&name, 1), &hold(&name, 2)] {
         assert_lives(&server, key, SECOND * 90, begun);
     }
-    // A hold that is missing is there again.
+    // A missing hold is restored.
     server.cli(&["DEL", &hold(&name, 2)]);
     until("it is back", || pttl(&server, &hold(&name, 2)) > 0).await;
     assert!(outer.is_held());
@@ -330,7 +330,7 @@ async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
     let lock = client.rw_lock("n");
     let stranger: Owner = REDISSON.parse().unwrap();
 
-    // A reader, whose last words are for one.
+    // A reader, whose release message wakes one waiter.
     read_as_redisson(&server, REDISSON, SECOND * 20);
     let ours = lock.read().acquire().lease(SECOND * 5).await.unwrap();
     assert!(lock.read().is_held_by(&stranger).await.unwrap());
@@ -346,7 +346,7 @@ async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
     server.cli(&["PUBLISH", CHANNEL, "0"]);
     soon("the writer", waiter).await.unwrap().unwrap().release().await.unwrap();
 
-    // A writer, whose last words are for all.
+    // A writer, whose release message wakes all waiters.
     server.cli(&["HSET", "n", "mode", "write", &format!("{REDISSON}:write"), "2"]);
     server.cli(&["PEXPIRE", "n", "20000"]);
     let holder = lock.write().holder().await.unwrap().unwrap();
@@ -395,7 +395,7 @@ async fn a_waiting_writer_leaves_a_mark_and_takes_it_away(flavour: Flavour) {
     assert_eq!(keys(&server), [""; 0]);
     assert_eq!(published.take(), [told("0"), told("1")].concat());
 
-    // That of somebody else stays, and ends by itself.
+    // The waiting-writer flag of another owner stays, and expires by itself.
     server.cli(&["SET", MARK, REDISSON, "PX", "300"]);
     assert!(lock.read().try_acquire().await.unwrap().is_none());
     assert!(client.rw_lock("n").read().try_acquire().await.unwrap().is_some());
@@ -460,7 +460,7 @@ async fn a_restart_without_data_is_told_to_readers_and_writers(flavour: Flavour)
     assert_eq!(soon("the loss", writes.lost()).await, Loss::Gone);
     assert!(reads.release().await.is_err() && writes.release().await.is_err());
     assert_eq!(keys(&server), [""; 0]);
-    // Both are kept again.
+    // Both are renewed again.
     let reads = client.rw_lock("n").read().acquire().await.unwrap();
     let writes = client.rw_lock("m").write().acquire().await.unwrap();
     renewed(&server, "n").await;

@@ -1,4 +1,4 @@
-//! The search of `leasehold_testkit::search`: a fixed list of seeds in about a minute, or as many as the environment says.
+//! The search of `leasehold_testkit::search`: a fixed list of seeds in about a minute, or as many as the environment sets.
 //!
 //! Each seed has a process of its own, so that one that hangs keeps neither the cores nor the others busy.
 
@@ -12,16 +12,16 @@ use std::time::Duration;
 use leasehold_testkit::search;
 use tokio::time::Instant;
 
-/// The seed of a process that plays one.
+/// The seed, for a process that plays one.
 const ONE: &str = "LEASEHOLD_SEARCH_ONE";
-/// The only seed to be played, again and again if there is time.
+/// The only seed to be played, repeatedly if there is time.
 const SEED: &str = "LEASEHOLD_SEARCH_SEED";
-/// How many minutes to go on.
+/// For how many minutes to play.
 const MINUTES: &str = "LEASEHOLD_SEARCH_MINUTES";
 /// The first seed, if it is not the first of all.
 const FROM: &str = "LEASEHOLD_SEARCH_FROM";
 
-/// What is played in the gate: each kind of round some times, on both servers, in less than a minute.
+/// The seeds of the gate: each kind of round some times, on both servers, in less than a minute.
 ///
 /// Among them are the seeds that have found errors, each in most of its rounds:
 ///
@@ -35,7 +35,7 @@ const FROM: &str = "LEASEHOLD_SEARCH_FROM";
 /// | 5, 15, 25, 35 | what a dead connection does after its undo is not undone |
 const SEEDS: Range<u64> = 0..40;
 
-/// How many are played at once. They wait more than they work.
+/// How many are played at once. They are idle most of the time.
 const AT_ONCE: usize = 2;
 
 /// No seed takes nearly as long.
@@ -46,7 +46,7 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
 }
 
-/// The seeds of this run, and until when more of them are begun.
+/// The seeds of this run, and until when new ones are started.
 fn chosen() -> (Box<dyn Iterator<Item = u64> + Send>, Option<Instant>) {
     let until = number(MINUTES).map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let seeds: Box<dyn Iterator<Item = u64> + Send> = match (number(SEED), until) {
@@ -83,7 +83,7 @@ fn no_seed_finds_anything() {
     assert!(found.is_empty(), "seeds with a violation: {found:?}");
 }
 
-/// Plays a seed in a process of its own; false if something was found.
+/// Plays a seed in a process of its own; false if it found an error.
 fn play(seed: u64) -> bool {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
     command.args(["one_seed", "--exact", "--nocapture", "--test-threads=1"]);
@@ -102,7 +102,7 @@ fn play(seed: u64) -> bool {
     played.status.success()
 }
 
-/// What every run of tests prints.
+/// Whether every test run prints this line.
 fn is_of_the_harness(line: &str) -> bool {
     line.is_empty()
         || ["running ", "test ", "failures:", "    one_seed"].iter().any(|start| line.starts_with(start))

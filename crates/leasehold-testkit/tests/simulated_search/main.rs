@@ -1,4 +1,4 @@
-//! Simulated rounds of `leasehold_testkit::search`: the seeds of the gate, or as many as the environment says.
+//! Simulated rounds of `leasehold_testkit::search`: the seeds of the gate, or as many as the environment sets.
 //!
 //! An optimised build plays a million steps in about a minute, a debug build the first of the same seeds.
 
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// The only seed to be played.
 const SEED: &str = "LEASEHOLD_SEARCH_SEED";
-/// How many minutes to go on, however many steps that are.
+/// For how many minutes to play, with any number of steps.
 const MINUTES: &str = "LEASEHOLD_SEARCH_MINUTES";
 /// The first seed, if it is not the first of all.
 const FROM: &str = "LEASEHOLD_SEARCH_FROM";
@@ -26,7 +26,7 @@ const TRACED: &str = "LEASEHOLD_SEARCH_TRACED";
 const STEPS: u64 = if cfg!(debug_assertions) { 30_000 } else { 1_000_000 };
 /// One round runs in one thread.
 const THREADS: usize = 2;
-/// After so many seeds with a violation no more are played.
+/// After this many seeds with a violation no more are played.
 const ENOUGH: usize = 3;
 
 fn number(variable: &str) -> Option<u64> {
@@ -34,7 +34,7 @@ fn number(variable: &str) -> Option<u64> {
     Some(text.parse().unwrap_or_else(|_| panic!("{variable} is not a number: {text}")))
 }
 
-/// What is played by all threads together.
+/// The shared state of all threads.
 struct Run {
     next: AtomicU64,
     steps: AtomicU64,
@@ -96,7 +96,7 @@ fn no_seed_finds_anything() {
     assert!(found.is_empty(), "seeds with a violation: {found:?}");
 }
 
-/// What a process says that plays this seed.
+/// The output of a process that plays this seed.
 fn trace_of(seed: u64) -> String {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
     command.args(["one_trace", "--exact", "--nocapture", "--test-threads=1"]);

@@ -1,4 +1,4 @@
-//! What cannot be is refused with a reason before anything happens, and what can be works.
+//! Invalid input is refused with a reason before any request, and valid input works.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use leasehold::{
 
 const MS: Duration = Duration::from_millis(1);
 
-/// Acquires with this name every way there is, and expects the same refusal from all of them.
+/// Acquires with this name in every possible way, and expects the same refusal from all of them.
 async fn refused(client: &Client, name: &str) -> Invalid {
     let lock = client.lock(name);
     let Err(AcquireError::Invalid(invalid)) = lock.acquire().await else { panic!("{name:.80} was taken") };
@@ -39,7 +39,7 @@ async fn names_that_no_engine_can_take() {
     assert_eq!(engine.names(), 0);
 }
 
-/// The keys that belong to `{x}` besides its own are those of `x`, so the two would not be two.
+/// The auxiliary keys of `{x}` are those of `x`, so the two locks would not be independent.
 #[tokio::test]
 async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
     let engine = Embedded::new();
@@ -69,7 +69,7 @@ async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
     assert_eq!(client.latch("{x}").wait().await, Err(WaitError::Invalid(refusal.clone())));
     assert_eq!(client.semaphore("{x}").try_set_permits(1).await, Err(ChangeError::Invalid(refusal.clone())));
     assert_eq!(client.fenced_write("{x}", 1, "v").await, Err(WriteError::Invalid(refusal.clone())));
-    // With the namespace it is another name, or only then the tag.
+    // With the namespace it is another name, or only then becomes the tag.
     let inside = Client::connect("memory:").namespace("app:").await.unwrap();
     assert!(inside.lock("{x}").try_acquire().await.unwrap().is_some());
     let inside = Client::connect("memory:").namespace("{").await.unwrap();

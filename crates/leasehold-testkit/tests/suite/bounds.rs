@@ -1,4 +1,4 @@
-//! Which types may cross threads, and which there is only one of.
+//! Which types may cross threads, and which cannot be cloned.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use leasehold::{
 fn free<T: Send + Sync + Unpin + 'static>() {}
 fn sendable<T: Send + Unpin + 'static>(_: T) {}
 
-/// Handles and what is asked of them: shared, copied and sent about.
+/// Handles and their operations: shared, cloned and sent between threads.
 #[test]
 fn handles_are_send_sync_static_and_clone() {
     fn handle<T: Clone + std::fmt::Debug + Send + Sync + Unpin + 'static>() {}
@@ -94,7 +94,7 @@ fn guards_are_send_sync_static_and_not_clone() {
     <LeasedPermits as Single<_>>::there_is_only_one();
 }
 
-/// A hold is given back once: whoever does it has no guard any more, and there is no second one.
+/// A hold is released once: the release consumes the guard, and there is no second one.
 #[test]
 fn a_release_takes_the_guard_away() {
     fn taken<G, T>(_release: fn(G) -> Operation<T>) {}
@@ -129,7 +129,7 @@ fn errors_are_send_sync_and_static() {
     error::<WriteError>();
 }
 
-/// What is public and not named here was forgotten.
+/// Every public type has to be named in this file.
 #[test]
 fn no_public_type_is_missing_here() {
     let exports = include_str!("../../../leasehold/src/lib.rs").split("pub use crate::").skip(1);
@@ -142,7 +142,7 @@ fn no_public_type_is_missing_here() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Whether a name stands somewhere as the first thing between angle brackets, or is the type that all calls return.
+/// Whether a name appears as the first one between angle brackets, or is the type that all calls return.
 fn is_used(text: &str, name: &str) -> bool {
     [">", "<"].iter().any(|end| text.contains(&format!("<{name}{end}"))) || name == "Operation"
 }

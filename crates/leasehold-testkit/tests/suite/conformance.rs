@@ -1,4 +1,4 @@
-//! The conformance suite on every engine there is, and the check that `docs/behaviours.md` tells the truth about it.
+//! The conformance suite on every engine, and the check that `docs/behaviours.md` matches it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ fn every_behaviour_has_its_case_or_a_reason_and_every_case_its_behaviour() {
     assert_eq!(complaints(BEHAVIOURS, CASES), [""; 0]);
 }
 
-/// A row that another test shows names it as `` `test` in `file` ``.
+/// A row that is covered by another test names it as `` `test` in `file` ``.
 #[test]
 fn what_other_tests_show_is_there() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
@@ -61,7 +61,7 @@ fn the_check_finds_what_is_wrong() {
     assert_eq!(complaints(page, &twice), ["`right` is in the list twice"]);
 }
 
-/// What is wrong between the rows of a page and a list of cases.
+/// The mismatches between the rows of a page and a list of cases.
 fn complaints(page: &str, cases: &[Case]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut rows: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();

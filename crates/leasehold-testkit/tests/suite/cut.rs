@@ -1,7 +1,7 @@
 //! A future that is dropped at every point where it can be dropped.
 //!
-//! Every case is run again and again, cancelled one poll later each time, until it is not cancelled any more: once
-//! right after the poll that came back pending, and once in place of the next poll, when it has just been woken.
+//! Every case runs repeatedly, cancelled one poll later each time, until it completes: once right after the poll that
+//! returned pending, and once in place of the next poll, when it has just been woken.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -51,7 +51,7 @@ impl<F: Future> Future for CutOff<F> {
     }
 }
 
-/// Runs `case` under each of these circumstances and for every place to cut, until the cut comes too late. The case says
+/// Runs `case` under each of these circumstances and for every place to cut, until the cut comes too late. The case returns
 /// whether it was cut.
 pub(crate) async fn everywhere<W, C, F>(circumstances: &[W], case: C)
 where

@@ -1,4 +1,4 @@
-//! The list of differences from Redisson, and the page that tells users about them.
+//! The list of differences from Redisson, and the page that documents them for users.
 
 use std::collections::BTreeSet;
 

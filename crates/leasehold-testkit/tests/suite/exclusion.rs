@@ -1,4 +1,4 @@
-//! One at a time, in turn: checked by something that notices a violation.
+//! Mutual exclusion and turns, with a value that detects a violation.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -55,7 +55,7 @@ impl Contender {
             std::thread::yield_now();
             self.variable.write(seen + 1);
             self.turns += 1;
-            // Every other one by dropping, to have both ways in the run.
+            // Every other one by dropping, to cover both ways to release.
             if self.turns.is_multiple_of(2) {
                 drop(guard);
             } else {
@@ -65,7 +65,7 @@ impl Contender {
     }
 }
 
-/// One divided by n when one takes all, one when all take the same.
+/// Jain's index: 1/n when one contender has all turns, 1 when all have the same number.
 #[expect(clippy::cast_precision_loss, reason = "the sums are far below 2^52")]
 fn jain_fairness(turns: &[u64]) -> f64 {
     let sum = turns.iter().sum::<u64>() as f64;
@@ -79,7 +79,7 @@ async fn tasks_and_threads_take_100_000_turns_without_a_lost_update_and_fairly()
     let variable = Arc::new(Plain::default());
     let contender = || Contender { lock: client.lock("one name"), variable: Arc::clone(&variable), turns: 0 };
 
-    // Nobody begins before everybody stands in line.
+    // No contender begins before all are queued.
     let gate = client.lock("one name").acquire().await.unwrap();
     let threads: Vec<_> = (0..THREADS)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! Nobody in the line is stranded, whatever those before do.
+//! No waiter in the queue is stranded, whatever the waiters before it do.
 
 use std::future::{Future, IntoFuture};
 use std::pin::pin;
@@ -10,7 +10,7 @@ use leasehold::Client;
 use leasehold::test::Embedded;
 use tokio::time::{Instant, sleep};
 
-/// Polls once, and then nobody does.
+/// Polls once, and never again.
 fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
     future.poll(&mut Context::from_waker(Waker::noop()))
 }
@@ -37,7 +37,7 @@ async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
     behind.await.unwrap();
     assert!(freed.elapsed() <= Duration::from_millis(200), "{:?}", freed.elapsed());
 
-    // The sleeper was passed, not forgotten.
+    // The sleeper was overtaken, not removed.
     assert!(sleeper.await.unwrap().is_held());
     assert_eq!(engine.names(), 0);
 }
@@ -120,7 +120,7 @@ async fn newcomers_do_not_starve_those_behind_a_future_left_lying_about() {
     assert_eq!(engine.names(), 0);
 }
 
-/// Without newcomers, and however many are left lying about.
+/// Without new waiters, and with any number of futures that are not polled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn those_behind_futures_left_lying_about_go_on() {
     let client = Client::connect("memory:").await.unwrap();

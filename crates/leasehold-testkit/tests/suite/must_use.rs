@@ -1,6 +1,6 @@
-//! What the compiler says about values that are not used.
+//! The compiler's warnings about values that are not used.
 //!
-//! Each statement expects its complaint: one that does not come is an error, and the tests are not built.
+//! Each statement expects its warning: a missing warning is an error, and the tests do not build.
 
 #![deny(unfulfilled_lint_expectations)]
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use leasehold::{BackOff, Client, Fence, MultiLock, Owner, QuorumLock};
 
-/// States that the compiler complains about each of these statements.
+/// States that the compiler warns about each of these statements.
 macro_rules! must_be_used {
     ($($value:expr;)+) => {$(
         #[expect(unused_must_use, reason = "that it complains is the test")]
@@ -77,7 +77,7 @@ fn operations() {
     }
 }
 
-/// Options are set on what is returned, not on what was there.
+/// Options are set on the returned value, not on the original.
 #[test]
 fn options() {
     let client = Client::connect("memory:").block().unwrap();

@@ -8,7 +8,7 @@ use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
-/// Until a reply is given up, the connection is replaced and what was under way is undone.
+/// The time in which a reply times out, the connection is replaced and operations in flight are rolled back.
 const RECOVERS: Duration = Duration::from_secs(3);
 
 /// A simulated server and a client of it.

@@ -51,7 +51,7 @@ impl Stage {
     }
 }
 
-/// Asks a lost guard everything that it can be asked.
+/// Makes every query of a lost guard.
 async fn is_lost(guard: &QuorumGuard, cause: Loss) {
     assert!(!guard.is_held());
     assert_eq!((guard.remaining(), guard.votes()), (Duration::ZERO, 0));
@@ -70,7 +70,7 @@ async fn a_lost_guard_says_so_for_ever_and_by_every_question() {
     is_lost(&guard, Loss::ForceUnlocked).await;
     assert_eq!(stage.locked().await, 0, "what was still held is given back with the loss");
     for _ in 0..5 {
-        // Time enough to take the missing ones again, which nobody hinders.
+        // Time enough to acquire the missing votes again, which no contender prevents.
         sleep(WATCHDOG / 2).await;
         is_lost(&guard, Loss::ForceUnlocked).await;
         assert_eq!(stage.locked().await, 0);
@@ -121,7 +121,7 @@ async fn a_listener_that_came_before_the_loss_hears_the_same_cause_as_one_that_c
     is_lost(&guard, Loss::TakenOver).await;
 }
 
-/// One member is taken again when it is missing, as long as the others are held.
+/// A missing member is acquired again, as long as the others are held.
 #[tokio::test(start_paused = true)]
 async fn members_can_be_lost_one_after_the_other_if_each_is_taken_again_before_the_next() {
     let stage = Stage::new("in-turn").await;

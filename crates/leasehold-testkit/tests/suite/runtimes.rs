@@ -12,7 +12,7 @@ use leasehold::{AcquireError, Client, Loss};
 
 const LEASE: Duration = Duration::from_millis(50);
 
-/// An executor that is not tokio's, and not this library's: all it has is a thread.
+/// An executor that is neither tokio's nor this library's: it has only a thread.
 fn foreign_executor<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -74,7 +74,7 @@ fn a_guard_is_dropped_outside_and_inside_a_runtime() {
     runtime().block_on(async move { drop(guard) });
     assert_eq!(engine.names(), 0);
 
-    // A task that dies with its runtime lets go too, and so does one that panics.
+    // A task that ends with its runtime releases too, and so does one that panics.
     let dying = runtime();
     dying.spawn({
         let lock = lock.clone();

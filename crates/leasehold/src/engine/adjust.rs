@@ -1,4 +1,4 @@
-//! What is done to a counter.
+//! Operations on a counter.
 
 use std::time::Duration;
 
@@ -6,49 +6,49 @@ use crate::error::Failure;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
 
-/// One change, or one question.
+/// One change, or one query.
 #[derive(Debug, Clone)]
 pub(crate) struct Change {
-    /// A number that nothing else has, by which a repetition is recognised.
+    /// A unique number by which a retry is recognised.
     pub(crate) request: OwnerId,
     pub(crate) adjust: Adjust,
-    /// How long to ride through an outage.
+    /// How long to retry during an outage.
     pub(crate) patience: Duration,
 }
 
-/// What to do with the count of one target.
+/// The operation on the count of one target.
 #[derive(Debug, Clone)]
 pub(crate) enum Adjust {
-    /// Begin with this count, unless there is one. Tells 1 if it began, else 0.
+    /// Begin with this count, unless there is one. Returns 1 if it began, else 0.
     TrySet { count: u32, ttl: Option<Duration> },
-    /// Make it this many, free and taken ones together.
+    /// Set the total, free and taken permits together.
     Set(u32),
-    /// Add this, which may be less than nothing. Tells the sum.
+    /// Add this, which may be negative. Returns the sum.
     Add(i32),
-    /// Give back this many; where nothing is, only if it may be `create`d. Tells 1 if it was done, else 0.
+    /// Release this many; where no count exists, only if it may be `create`d. Returns 1 if it was done, else 0.
     Give { count: u32, create: bool },
-    /// Give back these, all or none. Tells 0 if one of them is not taken.
+    /// Release these, all or none. Returns 0 if one of them is not taken.
     GiveIds(Vec<PermitId>),
-    /// Let the lease of one begin anew, or take it away. Tells 1 if it is taken, else 0.
+    /// Let the lease of one begin anew, or remove it. Returns 1 if the permit is taken, else 0.
     SetLease(PermitId, Option<Duration>),
-    /// Set to zero. Tells what it was.
+    /// Set to zero. Returns the count before.
     Drain,
-    /// Count down by one, to zero at the least. Tells what is left.
+    /// Count down by one, to zero at the least. Returns the rest.
     CountDown,
-    /// Remove everything. Tells 1 if there was something, else 0.
+    /// Remove everything. Returns 1 if there was anything, else 0.
     Delete,
-    /// Tells the count; zero if there is none.
+    /// Returns the count; zero if there is none.
     Count,
-    /// Tells how many are taken.
+    /// Returns how many are taken.
     Taken,
-    /// Tells how many there are, free and taken ones.
+    /// Returns how many there are, free and taken ones.
     Total,
-    /// Tells the milliseconds that are left of a lease: -1 if it has none, -2 if it is not taken.
+    /// Returns the milliseconds that are left of a lease: -1 if it has none, -2 if it is not taken.
     LeaseOf(PermitId),
 }
 
 impl Adjust {
-    /// Whether those who wait may go on after a change with this result.
+    /// Whether waiters may succeed after a change with this result.
     #[cfg(feature = "remote")]
     pub(crate) fn frees(&self, told: i64) -> bool {
         match self {
@@ -58,17 +58,17 @@ impl Adjust {
         }
     }
 
-    /// Whether it is carried out as often as it is sent, without harm.
+    /// Whether it only reads, so that repeating it does no harm.
     #[cfg(feature = "remote")]
     pub(crate) fn is_question(&self) -> bool {
         matches!(self, Self::Count | Self::Taken | Self::Total | Self::LeaseOf(_))
     }
 }
 
-/// What came of a change.
+/// The result of a change.
 #[derive(Debug, Clone)]
 pub(crate) enum Adjusted {
     Done(i64),
-    /// There was no way to ask, so nothing has changed.
+    /// The request could not be sent, so nothing has changed.
     NotAsked(Failure),
 }

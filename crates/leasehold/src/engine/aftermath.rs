@@ -1,4 +1,4 @@
-//! What has to happen after a change, once no mutex is held.
+//! Effects of a change that have to run once no mutex is held.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -8,7 +8,7 @@ use crate::term::Term;
 
 /// Wakers to call and to drop, and losses to announce.
 ///
-/// All three run code that is not ours: a waker can drop a whole task, and with it a guard of the very same lock.
+/// All three run foreign code: a waker can drop a whole task, and with it a guard of the very same lock.
 #[derive(Debug, Default)]
 #[must_use = "somebody waits for it"]
 pub(crate) struct Aftermath {
@@ -19,7 +19,7 @@ pub(crate) struct Aftermath {
     pub(super) more: Option<Box<More>>,
 }
 
-/// Of each kind those that come after the first.
+/// Of each kind all but the first.
 #[derive(Debug, Default)]
 pub(super) struct More {
     wake: Vec<Waker>,
@@ -33,7 +33,7 @@ impl Aftermath {
         wakers.into_iter().map(one).fold(Self::default(), Self::and)
     }
 
-    /// Ends these terms at once; what listens to them is woken afterwards.
+    /// Ends these terms at once; tasks that wait for them are woken afterwards.
     pub(crate) fn losing(terms: impl IntoIterator<Item = Arc<Term>>, loss: Loss) -> Self {
         let one = |term: Arc<Term>| {
             term.condemn(loss);

@@ -1,11 +1,11 @@
-//! Questions that change nothing.
+//! Queries that change nothing.
 
 use std::time::Duration;
 
 use super::{Holding, Target};
 use crate::owner::{Owner, OwnerId};
 
-/// What is asked.
+/// The query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Question<'a> {
     /// The holder of a target: of several, this owner if it is one of them.
@@ -14,13 +14,13 @@ pub(crate) enum Question<'a> {
     Token(&'a Target),
     /// The queue of a fair lock.
     Queue(&'a Target),
-    /// For how long the server has been up.
+    /// The uptime of the server.
     Uptime,
 }
 
 #[cfg(feature = "remote")]
 impl<'a> Question<'a> {
-    /// What it is about, if it is about one target.
+    /// Its target, if it is about one.
     pub(crate) fn target(&self) -> Option<&'a Target> {
         match *self {
             Self::Holder(target, _) | Self::Token(target) | Self::Queue(target) => Some(target),
@@ -29,7 +29,7 @@ impl<'a> Question<'a> {
     }
 }
 
-/// What was found. Only what was asked for is there.
+/// The result. Only the queried fields are set.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) holding: Option<Holding>,
@@ -37,6 +37,6 @@ pub(crate) struct Facts {
     pub(crate) token: u64,
     /// The next owner first.
     pub(crate) queue: Vec<Owner>,
-    /// Nothing where there is no server that could restart.
+    /// None where there is no server that could restart.
     pub(crate) uptime: Option<Duration>,
 }

@@ -1,9 +1,9 @@
-//! The waiters of one name: first come, first served.
+//! The wait queue of one name, in FIFO order.
 //!
-//! A free lock is kept for the front waiter, which is told so and woken. It is a future of the caller's, and futures can be
-//! left unpolled. So a [sweep](Line::sweep) looks about every [`PERIOD`] at each line that has waiters, and skips a front
-//! waiter that was told to look and has not come. Engines run the sweep on a thread of their own: neither a caller's clock
-//! nor a caller's runtime that is not driven any more can hold it up.
+//! A free lock is reserved for the front waiter, which is notified and woken. It is a future of the caller's, and futures
+//! can be left unpolled. So a [sweep](Line::sweep) checks each queue that has waiters about every [`PERIOD`], and skips a
+//! front waiter that was woken and has not retried. Engines run the sweep on a thread of their own: neither a caller's clock
+//! nor a caller's runtime that is not driven any more can delay it.
 
 use std::collections::VecDeque;
 use std::task::{Context, Poll, Waker};
@@ -13,45 +13,44 @@ use super::Ticket;
 use super::aftermath::Aftermath;
 use crate::env::Instant;
 
-/// How often the sweep looks at a line.
+/// How often the sweep checks a queue.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// A front waiter that has not come by the second look after it was told is late.
+/// A front waiter that has not retried by the second sweep pass after its wake-up is late.
 const LATE: u32 = 2;
 
-/// Where order is all that counts, a late front waiter keeps its place for so many looks after it was its turn: a second.
+/// In a strict queue a late front waiter keeps its position for so many passes after its turn began: a second.
 const STRICTLY_LATE: u32 = 10;
 
-/// After so many looks every waiter is told to look, whatever may be the reason that it was not: every 30 s.
+/// After so many passes every waiter is woken, in case that a wake-up was lost: every 30 s.
 const ALL: u32 = 300;
 
-/// How long to pause after a look over all lines that took so long: however many there are, at most one part in fifty of a
-/// thread's time goes into this.
+/// How long to pause after a pass over all queues that took so long: however many there are, at most one fiftieth of a
+/// thread's time goes into the sweep.
 pub(crate) fn pause_after(look: Duration) -> Duration {
     PERIOD.max(look * 50)
 }
 
-/// Waiters in the order in which they came, and whether the lock is reserved for the front waiter: the first that is
-/// present.
+/// Waiters in FIFO order, and whether the lock is reserved for the front waiter: the first that is present.
 //
-// Invariant: a waiter that is absent has been told and woken since it was last polled. It looks when it is polled next, so
-// nothing need be told to it before.
+// Invariant: a waiter that is absent has been notified and woken since it was last polled. It retries when it is polled
+// next, so it needs no wake-up before.
 #[derive(Debug, Default)]
 pub(crate) struct Line {
-    /// By ticket. A waiter that has left in the middle is only marked, lest all behind it have to move up: never the first,
-    /// and never more than half of them.
+    /// Sorted by ticket. A waiter that has left from the middle is only marked, so that the others need not be moved: never
+    /// the first, and never more than half of them.
     waiters: VecDeque<Waiter>,
     /// How many are marked.
     left: u32,
-    /// How often the sweep has looked.
+    /// How many passes the sweep has made.
     looks: u32,
-    /// At which look the lock became free for the waiters, if it is.
+    /// At which pass the lock became free for the waiters, if it is.
     reserved: Option<u32>,
     /// How many waiters were skipped in a row.
     skipped: u32,
-    /// No waiter is passed before it is removed.
+    /// No waiter is overtaken before it is removed.
     strict: bool,
-    /// The sweep knows of this line.
+    /// The sweep has this queue.
     swept: bool,
 }
 
@@ -59,24 +58,24 @@ pub(crate) struct Line {
 struct Waiter {
     ticket: Ticket,
     waker: Option<Waker>,
-    /// At which look of the sweep it was last told, or polled after that.
+    /// At which pass of the sweep it was last notified, or polled after that.
     told_at: u32,
     call: Call,
     presence: Presence,
-    /// It can have the hold of another waiter as it is.
+    /// It can take over the hold of another owner as it is.
     #[cfg(feature = "remote")]
     heir: bool,
 }
 
-/// How far a waiter is in following a call to look.
+/// How far a waiter has processed a wake-up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Call {
-    /// There was none, or it has looked.
+    /// There was none, or the waiter has retried.
     #[default]
     No,
-    /// It was told and has not been polled.
+    /// It was notified and has not been polled.
     Told,
-    /// It was polled, and is about to look.
+    /// It was polled, and is about to retry.
     Heard,
 }
 
@@ -84,18 +83,18 @@ enum Call {
 enum Presence {
     #[default]
     There,
-    /// It was skipped. Others go first until it is polled again.
+    /// It was skipped. Other waiters go first until it is polled again.
     Absent,
     Left,
 }
 
 impl Line {
-    /// A line whose order is kept: a front waiter that does not come is not passed but removed.
+    /// A strict queue: a front waiter that does not retry is not overtaken but removed.
     pub(crate) fn strict() -> Self {
         Self { strict: true, ..Self::default() }
     }
 
-    /// Which place this is, from one.
+    /// The position of this ticket, from one.
     pub(crate) fn position(&self, ticket: Ticket) -> Option<usize> {
         let place = self.place(ticket)?;
         Some(self.waiters.range(..=place).filter(|waiter| !waiter.has_left()).count())
@@ -124,18 +123,18 @@ impl Line {
         self.waiters.is_empty()
     }
 
-    /// The ticket of the waiter that came first.
+    /// The ticket of the waiter that arrived first.
     pub(crate) fn first_ticket(&self) -> Option<Ticket> {
         self.waiters.front().map(|first| first.ticket)
     }
 
-    /// Whether the sweep has to be told of this line, which it then is.
+    /// Whether this queue has to be added to the sweep; from then on it counts as added.
     pub(crate) fn begins_sweep(&mut self) -> bool {
         !std::mem::replace(&mut self.swept, true)
     }
 
-    /// One look of the sweep: skips front waiters that were told and have not come, and tells the next. Every so often it
-    /// tells all waiters, in case that a call was lost. A line without waiters has nothing to sweep, and is forgotten.
+    /// One pass of the sweep: skips front waiters that were woken and have not retried, and wakes the next. Every so often
+    /// it wakes all waiters, in case that a wake-up was lost. A queue without waiters leaves the sweep.
     pub(crate) fn sweep(&mut self) -> Option<Aftermath> {
         self.swept = !self.is_empty();
         if self.is_empty() {
@@ -150,8 +149,8 @@ impl Line {
         Some(removed.also_waking(wakers))
     }
 
-    /// The more waiters were skipped in a row, the more of the next are told: however many futures are left unpolled, the
-    /// first that is polled is found soon.
+    /// The more waiters were skipped in a row, the more of the next ones are woken: however many futures are left unpolled,
+    /// the first that is polled is found soon.
     fn skip_late(&mut self) -> Vec<Waker> {
         let looks = self.looks;
         let mut wakers = Vec::new();
@@ -162,7 +161,7 @@ impl Line {
             }
             front.presence = Presence::Absent;
             self.skipped = self.skipped.saturating_add(1);
-            // It may sleep again after it has heard the call, if what it found is not for this line to know.
+            // It may sleep again after it was polled, if the reason is outside of this queue.
             wakers.extend(front.tell(looks));
         }
         if self.skipped > skipped {
@@ -172,7 +171,7 @@ impl Line {
         wakers
     }
 
-    /// Removes a waiter that was skipped, has the first place, and has kept a free lock from all others for long enough.
+    /// Removes a waiter that was skipped, is first, and has kept a free lock from all others for long enough.
     fn remove_late(&mut self) -> Aftermath {
         let is_over = self.reserved.is_some_and(|at| self.looks.wrapping_sub(at) >= STRICTLY_LATE);
         match self.waiters.front() {
@@ -181,7 +180,7 @@ impl Line {
         }
     }
 
-    /// A waiter looks, so it is present.
+    /// A waiter retries, so it is present.
     pub(crate) fn came(&mut self, ticket: Ticket) {
         if let Some(waiter) = self.get_mut(ticket) {
             waiter.presence = Presence::There;
@@ -189,8 +188,8 @@ impl Line {
         }
     }
 
-    /// Takes a waiter out. If it was its turn, the next one is told, provided that the lock is reserved or that the next
-    /// waiter has something to look for anyway, as the caller says.
+    /// Removes a waiter. If it was its turn, the next one is woken, provided that the lock is reserved or that the caller
+    /// requests it with `tell_next`.
     pub(crate) fn leave(&mut self, ticket: Ticket, tell_next: bool) -> Aftermath {
         let was_front = self.is_front(ticket);
         let discard = self.remove(ticket);
@@ -203,7 +202,7 @@ impl Line {
         Aftermath { wake, discard, ..Aftermath::default() }
     }
 
-    /// The lock is free: it is reserved for the front waiter. Wake that with what this returns.
+    /// The lock is free: it is reserved for the front waiter. Wake that with the returned waker.
     pub(crate) fn reserve(&mut self) -> Option<Waker> {
         if self.reserved.is_some() { self.hint_front() } else { self.reserve_anew() }
     }
@@ -213,7 +212,7 @@ impl Line {
         self.hint_front()
     }
 
-    /// The lock is taken, or there is too little for the front waiter: it is not reserved any more.
+    /// The lock is taken, or too little is free for the front waiter: it is not reserved any more.
     pub(crate) fn withdraw(&mut self) {
         self.reserved = None;
         self.skipped = 0;
@@ -223,13 +222,13 @@ impl Line {
         self.reserved.is_some()
     }
 
-    /// Tells one waiter to look.
+    /// Notifies one waiter to retry.
     pub(crate) fn hint(&mut self, ticket: Ticket) -> Option<Waker> {
         let looks = self.looks;
         self.get_mut(ticket)?.tell(looks)
     }
 
-    /// Tells the front waiter to look when a hold that it sees as lasting until `before` now ends at `after`, which is
+    /// Notifies the front waiter to retry when a hold that it sees as lasting until `before` now ends at `after`, which is
     /// sooner.
     pub(crate) fn hint_if_sooner(
         &mut self,
@@ -240,19 +239,19 @@ impl Line {
         if sooner { self.hint_front() } else { None }
     }
 
-    /// Tells the front waiter to look. Nothing is reserved for it by that.
+    /// Notifies the front waiter to retry. Nothing is reserved for it by that.
     pub(crate) fn hint_front(&mut self) -> Option<Waker> {
         let looks = self.looks;
         self.waiters.iter_mut().find(|waiter| waiter.is_there())?.tell(looks)
     }
 
-    /// Tells all waiters to look. Nothing is reserved by that.
+    /// Notifies all waiters to retry. Nothing is reserved by that.
     pub(crate) fn hint_all(&mut self) -> Vec<Waker> {
         let looks = self.looks;
         self.waiters.iter_mut().filter_map(|waiter| waiter.tell(looks)).collect()
     }
 
-    /// Whether a free lock may be taken by the waiter with this ticket, or by a caller without one.
+    /// Whether the waiter with this ticket, or a caller without one, may take a free lock.
     pub(crate) fn may_take(&self, ticket: Option<Ticket>) -> bool {
         let turn = self.turn();
         turn.is_none() || turn == ticket || mutation!("waiters-overtake")
@@ -278,7 +277,7 @@ impl Line {
         self.turn() == Some(ticket)
     }
 
-    /// Whose turn it is: the front waiter's, and where order is all that counts that of the first, present or not.
+    /// The ticket whose turn it is: that of the front waiter; in a strict queue that of the first, present or not.
     fn turn(&self) -> Option<Ticket> {
         let first = if self.strict { self.waiters.front() } else { self.front() };
         first.map(|first| first.ticket)
@@ -289,7 +288,7 @@ impl Line {
     }
 
     fn place(&self, ticket: Ticket) -> Option<usize> {
-        // Most that are looked for are the first, or have just come.
+        // Most lookups are for the first or the newest waiter.
         let is_at = |place: usize| self.waiters.get(place).is_some_and(|waiter| waiter.ticket == ticket);
         let last = self.waiters.len().wrapping_sub(1);
         let place = match [0, last].into_iter().find(|place| is_at(*place)) {
@@ -305,7 +304,7 @@ impl Line {
     }
 
     fn insert(&mut self, waiter: Waiter) {
-        // Tickets are drawn before the line is locked: another waiter may have come in between.
+        // Tickets are drawn before the queue is locked: another waiter may have joined in between.
         let place = match self.waiters.back() {
             Some(last) if last.ticket > waiter.ticket && !mutation!("line-out-of-order") => {
                 self.waiters.partition_point(|other| other.ticket < waiter.ticket)
@@ -337,7 +336,7 @@ impl Line {
 }
 
 impl Waiter {
-    /// Tells it to look, if it has not been told. Wake it with what this returns.
+    /// Notifies it to retry, if it has not been notified. Wake it with the returned waker.
     fn tell(&mut self, looks: u32) -> Option<Waker> {
         if self.call == Call::No {
             self.told_at = looks;
@@ -365,7 +364,7 @@ mod tests {
 
     use super::*;
 
-    /// A line of so many waiters, all of which sleep.
+    /// A queue of so many waiters, all of which sleep.
     fn asleep(mut line: Line, waiters: Ticket) -> Line {
         for ticket in 1..=waiters {
             line.join(ticket);
@@ -510,7 +509,7 @@ mod tests {
         let (mut line, mut there, mut random) = (Line::default(), BTreeSet::new(), 1_u64);
         for step in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-            // It grows and shrinks by turns, and tickets come a little out of order.
+            // The queue grows and shrinks by turns, and tickets arrive a little out of order.
             let ticket = (step + (random >> 40) % 4) * 8 + (random >> 50) % 8;
             if (random >> 33) % 8 < if step / 1_000 % 2 == 0 { 5 } else { 3 } {
                 if there.insert(ticket) {

@@ -1,4 +1,4 @@
-//! What an engine does for the faces: six verbs, and nothing about waiting loops, guards or options.
+//! The engine interface that the public primitives use. Waiting loops, guards and options are not part of it.
 
 mod adjust;
 mod aftermath;
@@ -50,193 +50,193 @@ use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
 
-/// The state of all locks, somewhere.
+/// The state of all locks, in this process or on a server.
 pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
-    /// What it is called, and what it cannot do. What it lacks is not asked of it.
+    /// The engine's name and the features that it lacks. Unsupported operations are never requested.
     fn profile(&self) -> &'static Profile;
 
-    /// Tries once to take or re-enter a lock. `turn` is the caller's place in its line, if it has one.
+    /// Tries once to acquire or re-enter a lock. `turn` is the caller's position in the wait queue, if it has one.
     ///
-    /// A free lock goes to the head of the line; whoever comes without a turn does not overtake those who have one.
+    /// A free lock goes to the front waiter; a caller without a turn does not overtake queued waiters.
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt>;
 
-    /// Tries once to take several plain locks that their owner does not hold, all or none. `turn` is the caller's place in
-    /// the line of one of them. Nothing if these cannot be taken in one step.
+    /// Tries once to acquire several plain locks that their owner does not hold, all or none. `turn` is the caller's
+    /// position in the wait queue of one of them. `None` if these locks cannot be acquired in one step.
     fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>>;
 
-    /// Gives back one count of a hold that has `from`. If any is left, `lease` begins anew.
+    /// Releases one count of a hold that has `from`. If any is left, `lease` begins anew.
     fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released>;
 
-    /// Frees a target, whoever holds it; false if nobody does.
+    /// Frees a target in place of its holder; false if it has none.
     fn force(&self, target: &Target) -> Reply<bool>;
 
-    /// Sets the time of a hold to at least `length` from now; never shortens it.
+    /// Extends a hold to at least `length` from now; never shortens it.
     fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed>;
 
-    /// Sees to it that a hold has at most `count`, without anybody waiting for the answer.
+    /// Lowers a hold to at most `count`. No caller waits for the result.
     ///
-    /// For dropped guards, cancelled attempts and releases whose answer is missing. It never fails: what cannot
-    /// be done now is repeated by the engine until the hold lapses by itself.
+    /// For dropped guards, cancelled attempts and releases whose reply is missing. It never fails: the engine retries until
+    /// the hold expires by itself.
     fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse);
 
-    /// The term of a hold, if it is one of ours.
+    /// The term of a hold, if this client has it.
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
 
-    /// Answers a question without changing anything.
+    /// Answers a query without changing anything.
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts>;
 
-    /// Writes a value of the user's own, or tells the token that was there before and is greater.
+    /// Writes a value of the user's own, or returns the stored token if that is greater.
     fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Reply<Option<u64>> {
         Reply::Now(Some(Err(Failure::Denied("this engine keeps no values".into()))))
     }
 
-    /// Counts up, down or anew, or tells a count. What is repeated because its answer is missing counts once.
+    /// Changes or reads a counter. A change that is retried because its reply is missing counts once.
     fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted>;
 
-    /// Stops looking after a hold and leaves it as it is.
+    /// Stops tracking a hold and leaves it as it is.
     fn let_go(&self, spot: &Spot);
 
-    /// Joins the line of this target, at its end, after a try that was told [`Attempt::Busy`]; and tells whether the waiter has
-    /// to look once more, because something may have changed before it joined and have been hinted to others. If not, the
-    /// next hint wakes the task of `context`. An `heir` can have a hold as it is, of whatever owner.
+    /// Joins the end of the wait queue of this target after an attempt that returned [`Attempt::Busy`]. Also returns whether
+    /// the waiter has to retry, because the state may have changed, and the wake-up gone to other waiters, before it joined.
+    /// If not, the next wake-up wakes the task of `context`. An `heir` can take over a hold as it is, of any owner.
     fn join(&self, spot: &Spot, heir: bool, context: &mut Context<'_>) -> (Ticket, bool);
 
-    /// Joins the line without a try before it.
+    /// Joins the wait queue without an attempt before it.
     #[cfg(test)]
     fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
         self.join(spot, heir, &mut Context::from_waker(std::task::Waker::noop())).0
     }
 
-    /// Resolves when hints for this target can come, or cannot for now: what happens from then on is not missed.
+    /// Resolves when wake-ups for this target can arrive, or cannot for now: no later change is missed.
     fn listening(&self, spot: &Spot) -> Reply<()>;
 
-    /// Ready when this place in the line should try again.
+    /// Ready when the waiter with this ticket should retry.
     fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
 
-    /// The longest that a waiter at this spot may sleep where no message may tell it to look; nothing where one does, or the
+    /// The longest that a waiter at this spot may sleep where no message may wake it; `None` where a message does, or the
     /// sweep of the engine, which wakes every waiter now and then.
     fn longest_sleep(&self, _spot: &Spot, _ticket: Ticket) -> Option<Duration> {
         None
     }
 
-    /// Lets every waiter in every line try again.
+    /// Wakes every waiter in every wait queue to retry.
     fn hint_all(&self);
 
-    /// Leaves the line. A hint that was meant for this place goes to the next one.
+    /// Leaves the wait queue. A wake-up that was meant for this waiter goes to the next one.
     fn leave(&self, spot: &Spot, ticket: Ticket);
 
-    /// How a hold goes from one task to the next of a client as it is, where that spares a request.
+    /// Hands a hold over from one task of a client to the next, where that saves a request.
     fn handover(&self) -> Option<&dyn Handover> {
         None
     }
 
-    /// Lets every hold of this client that still has a guard run out, tells its guards, and counts them.
+    /// Lets every hold of this client that still has a guard expire, notifies its guards, and counts them.
     fn retire(&self, client: ClientId) -> usize;
 }
 
-/// Holds that go from one task to the next of a client as they are, without a request.
+/// Hands holds over from one task of a client to the next, as they are and without a request.
 pub(crate) trait Handover: Send + Sync {
-    /// Gives a hold whose last guard is gone to the front waiter of its target, if there is one that can have it as it is.
-    /// The hold then goes on under the term that this returns.
+    /// Hands a hold whose last guard is gone over to the front waiter of its target, if that can take it as it is. The hold
+    /// then continues under the returned term.
     fn pass(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>>;
 
-    /// What was passed to the waiter of this ticket, if it is its turn. Only a waiter that gets it leaves the line: one that
-    /// left and got nothing would wait where no wake-up comes.
+    /// The guard that was handed over to the waiter of this ticket, if it is its turn. A waiter leaves the queue only with a
+    /// guard: if it left without one, no wake-up would reach it.
     fn take(&self, spot: &Spot, ticket: Ticket) -> Option<Guard>;
 
-    /// Gives back what was passed to a waiter that has left, if no other can have it now.
+    /// Releases a hold that was handed over to a waiter that has left, if no other waiter can take it now.
     fn settle(&self, spot: &Spot);
 
-    /// Gives back what was passed of this hold and no waiter has come for.
+    /// Releases this hold if it was handed over and no waiter has taken it.
     #[cfg(feature = "remote")]
     fn recall(&self, hold: &Arc<Hold>);
 }
 
-/// A place in the line of one target. Smaller came earlier.
+/// A position in the wait queue of one target. Smaller tickets arrived earlier.
 pub(crate) type Ticket = u64;
 
-/// What matters to a read-write lock only.
+/// Options of read-write locks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct RwOptions {
-    /// The write half is for an owner that reads, and only if nobody else does.
+    /// The write half is for an owner that reads, and only if it is the only reader.
     pub(crate) upgrade: bool,
-    /// A writer: bar new readers while this is not granted. A reader: let such a writer bar us.
+    /// A writer: block new readers while this is not granted. A reader: respect such a writer.
     pub(crate) prefer_writers: bool,
 }
 
-/// How long a writer that waits bars new readers if nothing more is heard of it. It is heard of three times as often.
+/// How long a waiting writer blocks new readers after its last attempt. It retries three times as often.
 pub(crate) const BARRED: Duration = Duration::from_secs(2);
 
-/// What an attempt asks for.
+/// The parameters of an attempt.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
     pub(crate) spot: &'a Spot,
-    /// How often the owner holds the lock before this attempt; one more if it is granted.
+    /// How many counts the owner has before this attempt; one more if it is granted.
     pub(crate) held: u32,
     pub(crate) lease: Lease,
     /// When the hold must end at the latest, however often it is renewed.
     pub(crate) limit: Option<Instant>,
-    /// Take the lock from whoever holds it.
+    /// Take the lock over from its holder.
     pub(crate) steal: bool,
     /// Mint a token with it.
     pub(crate) fenced: bool,
-    /// Stand in the queue of a fair lock if it is not to be had now.
+    /// Join the queue of a fair lock if the lock is busy.
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
-    /// The owner was drawn for this acquire, so another one is as good.
+    /// The owner was drawn for this acquire, so another one can replace it.
     pub(crate) fresh: bool,
-    /// Whom to tell when the hold is lost.
+    /// Notified when the hold is lost.
     pub(crate) term: &'a Arc<Term>,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum Attempt {
-    /// The lock is ours; with its token, if one was asked for. Until when by our own clock, unless the engine has told
-    /// the term so itself.
+    /// Granted, with a token if the claim requests one. The deadline is by our own clock; `None` if the engine has set it in
+    /// the term.
     Granted(Option<Until>, Option<u64>),
-    /// Somebody else has it, or is next. It may be worth trying again after this time.
+    /// Another owner holds it, or is next. It may be worth retrying after this time.
     Busy(Busy),
-    /// The engine does not count this owner as often as the claim says: what it meant to re-enter is not there.
+    /// The engine's count for this owner differs from the claim's: the hold to re-enter is gone.
     Gone,
-    /// The owner reads what it wants to write; or it wants to upgrade and does not read.
+    /// The owner reads the lock that it wants to write; or it wants to upgrade and does not read.
     Misfit,
-    /// There was no way to ask, so there is nothing to undo.
+    /// The request could not be sent, so there is nothing to undo.
     NotAsked(Failure),
-    /// The server was not asked: a request of this fresh owner may still be carried out, and would end its next hold.
+    /// No request was sent: an earlier request of this fresh owner may still be carried out, and would end its next hold.
     OwnerSpent,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum AttemptAll {
-    /// All are ours, each as [`Attempt::Granted`] says.
+    /// All are granted, each as in [`Attempt::Granted`].
     Granted(Vec<(Option<Until>, Option<u64>)>),
-    /// None is, because of this one.
+    /// None is granted, because of this one.
     Busy(usize, Busy),
-    /// There was no way to ask, so there is nothing to undo.
+    /// The request could not be sent, so there is nothing to undo.
     NotAsked(Failure),
 }
 
-/// How to stand in the queue of a fair lock.
+/// How to join the queue of a fair lock.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Queueing {
-    /// For how long we are thought to be alive by those who know nothing else of us.
+    /// How long other clients presume this waiter alive if they receive nothing else from it.
     pub(crate) wait: Duration,
-    /// Whether to hint when the place has changed.
+    /// Whether to wake the waiter when its position has changed.
     pub(crate) watched: bool,
 }
 
-/// What is known of a lock that is not to be had now.
+/// The state of a lock that is busy.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Busy {
-    /// When it may be worth trying again, without a hint.
+    /// When it may be worth retrying without a wake-up.
     pub(crate) retry_in: Option<Duration>,
     pub(crate) holder: Option<OwnerId>,
-    /// Our place in the queue of a fair lock, from one.
+    /// The waiter's position in the queue of a fair lock, from one.
     pub(crate) position: Option<usize>,
 }
 
 impl Busy {
-    /// Makes a writer that waits try again in time to go on barring new readers.
+    /// Makes a waiting writer retry in time to keep blocking new readers.
     pub(crate) fn go_on_barring(&mut self) {
         let again = BARRED / 3;
         self.retry_in = Some(self.retry_in.map_or(again, |wait| wait.min(again)));
@@ -245,7 +245,7 @@ impl Busy {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Released {
-    /// Done. The owner still holds it this often, now until then.
+    /// Released. The owner still has this many counts, now until this deadline.
     Left(u32, Option<Until>),
     NotHeld,
 }
@@ -256,19 +256,19 @@ pub(crate) enum Renewed {
     Gone,
 }
 
-/// A hold as anybody can see it.
+/// A hold as any client sees it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Holding {
-    /// Unless it is somebody whose name is no owner.
+    /// `None` if the stored value is no owner id.
     pub(crate) owner: Option<OwnerId>,
     pub(crate) count: u32,
     pub(crate) remaining: Duration,
 }
 
-/// The answer of an engine, at once or later.
+/// The reply of an engine, at once or later.
 pub(crate) enum Reply<T> {
     Now(Option<Result<T, Failure>>),
-    /// When it is read; never if the client is closed before.
+    /// Resolves when the reply is read; fails if the client is closed before.
     #[cfg(feature = "remote")]
     Soon(oneshot::Receiver<Result<T, Failure>>),
     #[cfg(feature = "remote")]

@@ -1,11 +1,11 @@
-//! What an engine can do, and which engines can do what it cannot.
+//! The features of an engine, and which other engines have those that it lacks.
 
 use std::fmt;
 
 use super::{Kind, schemes};
 use crate::error::Invalid;
 
-/// Something that not every engine has.
+/// A feature that not every engine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Feature {
     /// The primitive of this kind.
@@ -43,7 +43,7 @@ impl fmt::Display for Feature {
     }
 }
 
-/// What an engine is called, and what it cannot do.
+/// The name of an engine, and the features that it lacks.
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) engine: &'static str,
@@ -51,7 +51,7 @@ pub(crate) struct Profile {
 }
 
 impl Profile {
-    /// Checks that the engine has this, before anything is sent.
+    /// Checks that the engine has this feature, before anything is sent.
     pub(crate) fn check(&self, feature: Feature) -> Result<(), Invalid> {
         if self.lacks.contains(&feature) { Err(self.unsupported(feature)) } else { Ok(()) }
     }

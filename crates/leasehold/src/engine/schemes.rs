@@ -9,14 +9,14 @@ use super::{Engine, memory};
 use crate::error::ConnectError;
 use crate::url::UrlError;
 
-/// One kind of engine, as the beginning of a URL names it.
+/// One kind of engine, as the scheme of a URL names it.
 pub(crate) struct Scheme {
-    /// What stands before the colon.
+    /// The part before the colon.
     pub(crate) names: &'static [&'static str],
-    /// What may stand behind it, for the error that lists what is known.
+    /// The part after it, for the error that lists the known schemes.
     pub(crate) usage: &'static str,
     pub(crate) profile: &'static Profile,
-    /// Reads the whole URL, and makes the engine of a client.
+    /// Parses the whole URL, and makes the engine of a client.
     pub(crate) open: fn(&str, Options) -> Result<Opening, UrlError>,
 }
 
@@ -43,21 +43,21 @@ const SCHEMES: &[&Scheme] = &[
     &super::remote::sim::example::SCHEME,
 ];
 
-/// The engine that a URL means.
+/// The engine of a URL.
 pub(crate) fn open(url: &str, options: Options) -> Result<Opening, UrlError> {
     let (name, _) = url.split_once(':').ok_or(UrlError::NoScheme)?;
     if let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&name)) {
         return (scheme.open)(url, options);
     }
     let may_be_in_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
-    // What only looks like a scheme may be half of a password: it is not repeated.
+    // Text that only resembles a scheme may be half of a password: it is not repeated.
     if name.is_empty() || !name.bytes().all(may_be_in_scheme) {
         return Err(UrlError::NoScheme);
     }
     Err(UrlError::UnknownScheme(name.to_owned()))
 }
 
-/// What is known, for an error.
+/// The known schemes, for an error.
 pub(crate) fn usage() -> String {
     let usages: Vec<_> =
         SCHEMES.iter().map(|scheme| scheme.usage).filter(|usage| !usage.is_empty()).collect();

@@ -1,4 +1,4 @@
-//! What is locked, and for whom.
+//! The lock and its owner.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,22 +7,22 @@ use crate::error::Invalid;
 use crate::name::Name;
 use crate::owner::OwnerId;
 
-/// Which primitive a name stands for. The engines keep each in a way of its own.
+/// Which primitive a name stands for. The engines store each in its own way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// The plain lock, and the fenced and the non-reentrant one.
     Lock,
-    /// The same, released without a word.
+    /// The same, released without a message.
     Spin,
-    /// The same, with a queue of those who wait.
+    /// The same, with a wait queue.
     Fair,
     /// One string, as `SET … NX` makes it.
     SetNx,
-    /// The half of a read-write lock that many have at once.
+    /// The half of a read-write lock that many owners can hold at once.
     Read,
-    /// Its other half, which one owner has alone.
+    /// Its other half, which has a single holder.
     Write,
-    /// Some values of a group, each of which one owner has alone.
+    /// Some values of a group, each of which has a single holder.
     Group,
     /// Permits that are only counted.
     Semaphore,
@@ -33,7 +33,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Those of one family share their state.
+    /// Kinds of one family share their state.
     pub(crate) fn family(self) -> Family {
         match self {
             Self::Lock | Self::Spin | Self::Fair => Family::Lock,
@@ -46,7 +46,7 @@ impl Kind {
         }
     }
 
-    /// The one that stands for all whose holds are the same thing: who has a spin lock has the plain one.
+    /// The kind that stands for all kinds with the same hold: the holder of a spin lock holds the plain lock.
     pub(crate) fn of_hold(self) -> Self {
         match self {
             Self::Lock | Self::Spin | Self::Fair => Self::Lock,
@@ -72,17 +72,17 @@ pub(crate) enum Family {
 pub(crate) struct Target {
     pub(crate) kind: Kind,
     pub(crate) name: Name,
-    /// Which values of a group, in order and each once. Nothing else has any. There may be thousands in many copies: in
-    /// an `Arc` of a slice they would be compared one by one also where they are the very same.
+    /// The values of a group, sorted and without duplicates. Other kinds have none. There may be thousands in many copies:
+    /// in an `Arc` of a slice they would be compared one by one even if they are the same allocation.
     values: Option<Arc<Vec<Box<str>>>>,
 }
 
-/// One owner at one target: whose hold it is, or whose place in the line.
+/// One owner at one target: identifies a hold or a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Spot {
     pub(crate) target: Target,
     pub(crate) owner: OwnerId,
-    /// How much of it: one, unless the target can be had in parts.
+    /// How much of it: one, unless the target is divisible.
     pub(crate) amount: u32,
 }
 
@@ -98,7 +98,7 @@ impl Target {
         Self { kind, name, values: None }
     }
 
-    /// These values of a group, in whatever order they are said.
+    /// These values of a group, given in any order.
     pub(crate) fn group(
         name: Name,
         values: impl IntoIterator<Item = impl AsRef<str>>,
@@ -120,7 +120,7 @@ impl Target {
         self.values.as_ref().map_or(&[], |values| values)
     }
 
-    /// Whether both want something that only one can have: the same name, and of a group one of the same values.
+    /// Whether the two conflict: the same name, and for a group a common value.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let has = |value| other.values().binary_search(value).is_ok();
         self.kind.family() == other.kind.family()
@@ -137,7 +137,7 @@ impl Target {
         Self { kind, ..self.clone() }
     }
 
-    /// Whether what is held of one is held of the other.
+    /// Whether a hold of one is a hold of the other.
     #[cfg(feature = "remote")]
     pub(crate) fn shares_holds_with(&self, other: &Self) -> bool {
         self.kind.of_hold() == other.kind.of_hold() && self.name == other.name && self.values == other.values

@@ -1,14 +1,14 @@
-//! What the library takes from its surroundings: the time, timers, tasks, threads and random numbers. Nothing else here asks
-//! the system or the runtime for them.
+//! The environment of the library: the time, timers, tasks, threads and random numbers. No other module requests them from
+//! the system or the runtime.
 //!
 //! Inside a tokio runtime time and timers are tokio's, so a paused test clock moves leases and waits. A thread that
-//! blocks sleeps on its own parking; a future on any other executor borrows the timer of one small thread.
+//! blocks sleeps on its own condition variable; a future on any other executor uses the timer of one small thread.
 //!
-//! The clock counts the time the machine was suspended: a server goes on counting it.
+//! The clock counts the time the machine was suspended, because a server counts it, too.
 //!
 //! In a simulation (feature `test-util`) all of it comes from the host whose task is being polled: see [`sim`].
 
-/// Returns what a simulated host says instead, where a task of one is being polled.
+/// Returns the value of the simulated host instead, if a task of one is being polled.
 macro_rules! in_simulation {
     ($ask:expr) => {
         #[cfg(feature = "test-util")]
@@ -47,14 +47,14 @@ pub(crate) fn now() -> Instant {
     Instant::now() + suspended()
 }
 
-/// The time after `length` from now. The far future, which no clock can tell, is never: there is none.
+/// The time after `length` from now; `None` for a far future that no clock can represent, which counts as never.
 ///
-/// For lengths that callers give. Leases are at most a hundred years long, which every clock can add.
+/// For lengths from callers. Leases are at most a hundred years long, which every clock can add.
 pub(crate) fn after(length: Duration) -> Option<Instant> {
     now().checked_add(length)
 }
 
-/// The time of one step. The clock is looked at when somebody wants to know it, which most steps do not, and once.
+/// The time of one step. The clock is read on the first use, which most steps do not have, and only once.
 #[derive(Debug, Default)]
 pub(crate) struct Now(OnceCell<Instant>);
 
@@ -70,7 +70,7 @@ impl From<&Now> for Instant {
     }
 }
 
-/// What comes of `work` within `length`, if anything does.
+/// The output of `work`, if it is done within `length`.
 #[cfg(feature = "remote")]
 pub(crate) async fn within<T>(length: Duration, work: impl Future<Output = T>) -> Option<T> {
     match race(pin!(work), sleep_for(length)).await {
@@ -79,13 +79,13 @@ pub(crate) async fn within<T>(length: Duration, work: impl Future<Output = T>) -
     }
 }
 
-/// `length` shortened at random by up to a half, so that waiters that failed together do not come back together.
+/// `length` shortened at random by up to a half, so that waiters that failed together do not retry together.
 pub(crate) fn jittered(length: Duration) -> Duration {
     let part = u32::try_from(random_below(512)).unwrap_or_default();
     length / 2 + length / 1024 * part
 }
 
-/// A number below `sides` by chance: good enough to keep waiters apart, and nothing else.
+/// A random number below `sides`: good enough for jitter, and nothing else.
 pub(crate) fn random_below(sides: u64) -> u64 {
     use std::hash::{BuildHasher, RandomState};
     in_simulation!(|host| host.random() % sides);
@@ -100,9 +100,9 @@ pub(crate) fn random_bytes() -> [u8; 16] {
     bytes
 }
 
-/// The first of some numbers never drawn before in this process, and above every number of 32 bits.
+/// The first of some numbers never generated before in this process, and above every number of 32 bits.
 pub(crate) fn unique_numbers(numbers: u32) -> u64 {
-    // Apart: every look at the clock reads what would stand beside it, which costs a sixth of all locks in memory.
+    // Apart: every read of the clock also reads neighbouring values, which would cost a sixth of all locks in memory.
     static NEXT: Apart<AtomicU64> = Apart(AtomicU64::new(1 << 32));
     in_simulation!(|host| host.unique_numbers(numbers));
     NEXT.0.fetch_add(numbers.into(), Ordering::Relaxed)
@@ -117,13 +117,13 @@ pub(crate) enum Tasks {
 }
 
 impl Tasks {
-    /// The host or the runtime that we are in, or the thread that lends its timer.
+    /// The current host or runtime, or else the timer thread.
     pub(crate) fn here() -> Self {
         in_simulation!(|host| Self::Host(host.clone()));
         Self::Runtime(Handle::try_current().unwrap_or_else(|_| BORROWED_TIMER.clone()))
     }
 
-    /// The thread that lends its timer, or no host.
+    /// The timer thread, or in a simulation no host.
     fn apart() -> Self {
         in_simulation!(|host| Self::Host(host.schedule().outside()));
         Self::Runtime(BORROWED_TIMER.clone())
@@ -138,13 +138,12 @@ impl Tasks {
     }
 }
 
-/// Runs something small in the background: on the runtime we are in, so that a test clock moves it, or on the thread that
-/// lends its timer.
+/// Runs a small future in the background: on the current runtime, so that a test clock moves it, or on the timer thread.
 pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
     Tasks::here().spawn(work);
 }
 
-/// The same on the thread that lends its timer, whatever becomes of the runtime we are in.
+/// The same on the timer thread, independent of the current runtime.
 pub(crate) fn spawn_apart(work: impl Future<Output = ()> + Send + 'static) {
     Tasks::apart().spawn(work);
 }
@@ -154,8 +153,8 @@ pub(crate) fn start_thread(name: &str, work: impl FnOnce() + Send + 'static) -> 
     std::thread::Builder::new().name(name.into()).spawn(work).map(drop)
 }
 
-/// The timer of a thread of our own, for futures polled by an executor that is not tokio's, and for what has to go on
-/// whatever becomes of a runtime.
+/// The timer of the library's own thread, for futures polled by an executor that is not tokio's, and for tasks that must
+/// outlive a runtime.
 static BORROWED_TIMER: LazyLock<Handle> = LazyLock::new(|| {
     let runtime =
         Builder::new_current_thread().enable_time().build().expect("a timer takes no system resource");

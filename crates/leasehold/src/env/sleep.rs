@@ -20,7 +20,7 @@ pub(crate) fn sleep_until_or_forever(at: Option<Instant>) -> Sleep {
     Sleep { end: at.map_or(End::Never, End::At), timer: None }
 }
 
-/// Sleeps so long from the first poll on, without a look at the clock before it.
+/// Sleeps so long from the first poll on, without reading the clock before it.
 pub(crate) fn sleep_for(length: Duration) -> Sleep {
     Sleep { end: End::After(length), timer: None }
 }
@@ -28,7 +28,7 @@ pub(crate) fn sleep_for(length: Duration) -> Sleep {
 /// The future of [`sleep_until`].
 pub(crate) struct Sleep {
     pub(super) end: End,
-    /// Made at the first poll that is not a blocking one: only then is it known who polls.
+    /// Created at the first poll that is not a blocking one: only then is the executor known.
     pub(super) timer: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 

@@ -1,21 +1,21 @@
-//! How far a hold may go from task to task of one client.
+//! The limits of local hand-over: how long, and to how many tasks of one client.
 
 use std::time::Duration;
 
 use crate::env::{self, Instant};
 
-/// How long a hold may go round since the server gave it.
+/// How long a hold may be handed over since the server granted it.
 const LONGEST: Duration = Duration::from_millis(50);
-/// How many tasks may have it after the first, however few wait …
+/// How many more tasks may get it after the first, however few wait …
 const FEWEST: u16 = 16;
-/// … and however many. In between, as many as wait when it is first passed on.
+/// … and however many. In between, as many as wait at its first hand-over.
 const MOST: u16 = 256;
 
-/// What one hold has been through since the server gave it.
+/// The hand-overs of one hold since the server granted it.
 #[derive(Debug)]
 pub(crate) struct Budget {
     begun: Instant,
-    /// How many more tasks may have it; not known before the first.
+    /// How many more tasks may get it; not set before the first hand-over.
     left: Option<u16>,
 }
 
@@ -24,7 +24,7 @@ impl Budget {
         Self { begun, left: None }
     }
 
-    /// Whether the hold was not passed on yet.
+    /// Whether the hold was not handed over yet.
     pub(crate) fn is_new(&self) -> bool {
         self.left.is_none()
     }
@@ -33,7 +33,7 @@ impl Budget {
         self.begun + LONGEST * if mutation!("endless-hand-over") { 100 } else { 1 }
     }
 
-    /// Whether one more task may have it, of so many that wait.
+    /// Whether one more of `waiting` tasks may get it.
     pub(crate) fn one_more(&mut self, waiting: usize) -> bool {
         if waiting == 0 || env::now() >= self.end() {
             return false;

@@ -1,4 +1,4 @@
-//! From where the steps of a hold are made, one at a time.
+//! The step lock of a hold: its steps are made one at a time.
 
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::lease::{Lapse, Lease};
 use crate::loss::Loss;
 use crate::term::Term;
 
-/// What is known of a hold between two steps.
+/// The state of a hold between two steps, protected by the step lock.
 pub(super) struct Seat {
-    /// How often the engine counts this owner.
+    /// The engine's hold count for this owner.
     pub(super) count: u32,
     /// The term that is running, if the hold is entered.
     pub(super) term: Option<Arc<Term>>,
-    /// One that was not granted, for the next try.
+    /// A term that was not granted, for the next try.
     pub(super) unused: Option<Arc<Term>>,
     pub(super) lease: Lease,
-    /// When it must end, however often it is renewed.
+    /// When the hold must end, however often it is renewed.
     pub(super) limit: Option<Instant>,
     /// Whether every entry has a token.
     pub(super) fenced: bool,
-    /// Whether it may be entered again by what is known of it, which is how it was entered last.
+    /// Whether it may be re-entered, by the options of the last entry.
     pub(super) reentrant: bool,
-    /// Whether a caller chose the owner, so that the client knows the hold by it.
+    /// Whether a caller chose the owner, so that the client's registry has the hold.
     pub(super) named: bool,
-    /// Since when it may go to others of this client as it is, if it may.
+    /// The limits of its local hand-over, if it may be handed over.
     budget: Option<Budget>,
-    /// Until when an extension may keep it on the engine's side, however the extension ended.
+    /// Until when an extension may keep the hold on the engine's side, whatever the result of the extension.
     extended: Option<Instant>,
 }
 
@@ -40,17 +40,17 @@ impl Seat {
         Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, budget, extended }
     }
 
-    /// Notes that the engine is about to be asked to keep the hold for this long.
+    /// Records that the engine is about to get a request to keep the hold for this long from now.
     pub(super) fn extends(&mut self, length: Duration) {
         self.extended = self.extended.max(env::now().checked_add(length));
     }
 
-    /// When the engine forgets the hold by itself if nothing undoes a step that was made with this lease.
+    /// When the hold expires at the engine if a step with this lease is not undone.
     pub(super) fn lapse(&self, lease: Lease) -> Lapse {
         Lapse::new(lease, self.extended.filter(|_| !mutation!("undo-ends-with-first-lease")))
     }
 
-    /// One more count, entered like this, and begun then, if anything is counted from there.
+    /// Adds one count with these options. `begun` is set if a time is measured from it.
     pub(super) fn entered(
         &mut self,
         entry: &Entry,
@@ -69,14 +69,14 @@ impl Seat {
     }
 }
 
-/// The right to make a step.
+/// The locked step lock: the right to make a step.
 pub(super) struct Seated<'a> {
     pub(super) hold: &'a Hold,
     pub(super) seat: Option<tokio::sync::MutexGuard<'a, Seat>>,
 }
 
 impl Seated<'_> {
-    /// Why a guard of `term` holds nothing, if so.
+    /// Why a guard of `term` does not hold the lock, if it does not.
     pub(super) fn loss_of(&self, term: &Arc<Term>) -> Option<Loss> {
         let current = self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term));
         term.loss().or_else(|| (!current).then_some(Loss::Gone))
@@ -84,7 +84,7 @@ impl Seated<'_> {
 
     /// The lease of the whole hold when it is entered with `lease`.
     ///
-    /// That of a plain lock is replaced. A read-write lock and a group let nothing be shortened: the longer one stays.
+    /// The lease of a plain lock is replaced. Those of a read-write lock and a group are never shortened: the longer one stays.
     pub(super) fn lease_with(&self, lease: Lease, spot: &Spot) -> Lease {
         let keeps = matches!(spot.target.kind.family(), Family::Rw | Family::Group);
         let Some(term) = self.term.as_ref().filter(|_| keeps) else {
@@ -96,7 +96,7 @@ impl Seated<'_> {
         }
     }
 
-    /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner comes anew.
+    /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner enters again.
     pub(super) fn leave_lost_term(&mut self) {
         if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
             self.hold.abandon(0, self.lapse(self.lease));
@@ -104,9 +104,9 @@ impl Seated<'_> {
         }
     }
 
-    /// Lets the next in line of this client have the hold as it is, if it can; then `term` has ended.
+    /// Hands the hold over to the next local waiter, if possible; then `term` has ended.
     pub(super) fn pass_on(&mut self, term: &Arc<Term>) -> bool {
-        // A caller that knows the owner may still act in its name, and must not meet another task's hold.
+        // A caller that has the owner may still act in its name, and must not affect another task's hold.
         if self.count != 1 || !term.is_held() || self.hold.is_owner_told() {
             return false;
         }
@@ -164,12 +164,12 @@ impl Drop for Seated<'_> {
     }
 }
 
-/// Takes a step back whose answer nobody got.
+/// Rolls back a step whose reply was not received.
 pub(super) struct Undo<'a> {
     pub(super) hold: &'a Hold,
     pub(super) count: u32,
     pub(super) lapse: Lapse,
-    /// The term that the step was to begin, if it was the first.
+    /// The term that the step would begin, if it is the first.
     pub(super) begins: Option<&'a Term>,
 }
 

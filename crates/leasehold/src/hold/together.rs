@@ -12,8 +12,8 @@ use crate::lease::Bounds;
 use crate::term::Term;
 
 impl Hold {
-    /// Tries once to enter several holds of one owner that are not entered, all or none: the guards, or which one is busy.
-    /// Nothing if the engine cannot take these in one step.
+    /// Tries once to enter several new holds of one owner, all or none. Returns the guards, or which target is busy; `None` if
+    /// the engine cannot acquire these in one step.
     pub(crate) async fn enter_all(
         holds: &[Arc<Self>],
         entry: &Entry,
@@ -29,7 +29,7 @@ impl Hold {
         let terms: Vec<_> = holds.iter().map(|hold| Term::new(Arc::downgrade(hold))).collect();
         let undo = |hold, term| Undo { hold, count: 0, lapse: entry.lease.into(), begins: Some(term) };
         let undos: Vec<_> = holds.iter().zip(&terms).map(|(hold, term)| undo(hold.as_ref(), term)).collect();
-        // In a block of its own: nothing of the claims is kept while we wait.
+        // In its own block: the claims are not stored in the future during the wait.
         let asked = {
             let claims = holds.iter().zip(&terms).map(|(hold, term)| Claim {
                 spot: &hold.spot,
@@ -65,7 +65,7 @@ impl Hold {
                 term.lasts(*until);
             }
             if let Some(loss) = term.claim(Bounds { lease: entry.lease, limit }) {
-                // Dropping the undos gives back the others.
+                // Dropping the undos releases the others.
                 return unseen(loss).map(|busy| Some(Err((number, busy)))).map_err(Into::into);
             }
         }

@@ -1,4 +1,4 @@
-//! Plain locks of one client, taken in one step.
+//! Plain locks of one client, acquired in one step.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use crate::lease::{self, Lease};
 use crate::owner::OwnerId;
 use crate::waiting::{Awaited, Patience, wait};
 
-/// Locks that one request takes, all or none. While it waits for one of them it holds none.
+/// Locks that one request acquires, all or none. While it waits for one of them it holds none.
 pub(super) struct Together {
     shared: Arc<Shared>,
     targets: Vec<Target>,
     entry: Entry,
-    /// In the line of which one it stands.
+    /// The target in whose wait queue it is.
     spot: Spot,
     number: usize,
-    /// A try has sent it to that line.
+    /// A try has found that target busy, and moved the wait to its queue.
     is_sent: bool,
 }
 
-/// What a try comes to that ends the wait in one line.
+/// The result of a try that ends the wait in one queue.
 pub(super) enum Step {
     All(Vec<Guard>),
-    /// Another one is busy.
+    /// Another target is busy.
     Elsewhere(usize),
-    /// The engine cannot take these in one step.
+    /// The engine cannot acquire these in one step.
     OneByOne,
 }
 
 impl Together {
-    /// If these locks can be taken in one step.
+    /// Some if these locks may be acquired in one step.
     pub(super) fn new(acquire: &AcquireAll) -> Result<Option<Self>, Invalid> {
         let shared = Arc::clone(&acquire.locks[0].shared);
         let mut targets = Vec::new();
@@ -63,7 +63,7 @@ impl Together {
         Ok(Some(Self { shared, targets, entry, spot, number: 0, is_sent: false }))
     }
 
-    /// The guards; nothing if the engine cannot take these locks in one step.
+    /// The guards; `None` if the engine cannot acquire these locks in one step.
     pub(super) async fn run(mut self, limit: Option<Duration>) -> Result<Option<Vec<Guard>>, AcquireError> {
         let begun = env::now();
         loop {
@@ -108,10 +108,10 @@ impl Awaited for Together {
 
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried<Step>, AcquireError> {
         if self.is_sent && turn.is_none() {
-            // It has just been told so. Another try would look at the lines of all, and be sent back from one of them.
+            // The last reply was that it is busy. Another try would check the queues of all, and be moved back to one of them.
             return Ok(Tried::Busy(Busy::default()));
         }
-        // An owner of its own for every try: what has to be undone of one is no matter of the next.
+        // A new owner for every try: the rollback of one try does not affect the next.
         let owner = OwnerId::fresh(self.shared.id, 1);
         let hold = |target: &Target| Arc::new(Hold::drawn(Arc::clone(&self.shared), target.clone(), owner));
         let holds: Vec<_> = self.targets.iter().map(hold).collect();

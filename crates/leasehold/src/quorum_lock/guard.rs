@@ -1,4 +1,4 @@
-//! A lock held on most of several servers.
+//! The guard of a lock that is held on a majority of servers.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,12 +16,11 @@ use crate::race::{First, race};
 
 /// A lock held on a majority of servers. It is lost when it is held on fewer.
 ///
-/// Loss is final, and has one cause: that of the member that the majority was lost with. What is still held on other
-/// servers is given back then, and no server whose vote comes later makes up for it. A majority has to be held without
-/// a gap: if a server says that a vote is gone, and that may have been so before another vote took its place, the lock is
-/// lost, too.
+/// Loss is final, and has one cause: that of the member whose loss broke the majority. Then the votes of the other servers
+/// are released, and a later vote does not restore the lock. A majority must be held without a gap: if a server replies
+/// that a vote is gone, and that may have happened before another vote replaced it, the lock is lost, too.
 ///
-/// Dropping it gives all of them back, as [`release`](QuorumGuard::release) does.
+/// Dropping it releases all votes, as [`release`](QuorumGuard::release) does.
 #[derive(Debug)]
 #[must_use = "the lock is released when the guard is dropped"]
 pub struct QuorumGuard {
@@ -30,7 +29,7 @@ pub struct QuorumGuard {
 
 impl Drop for QuorumGuard {
     fn drop(&mut self) {
-        // A listener for the loss has a share in the members, and must not keep them held.
+        // A listener for the loss shares the members, and must not keep them held.
         self.members.give_back();
     }
 }
@@ -50,12 +49,12 @@ impl QuorumGuard {
         Self { members }
     }
 
-    /// Releases the lock on all servers and tells how it went.
+    /// Releases the lock on all servers and returns the result.
     ///
     /// # Errors
     ///
-    /// [`ReleaseError::NotHeld`] with the cause if it was lost; [`ReleaseError::Unknown`] with what one of the servers
-    /// said if it was not released on a majority. The release goes on in the background where there was no answer.
+    /// [`ReleaseError::NotHeld`] with the cause if it was lost; [`ReleaseError::Unknown`] with the failure of one of the
+    /// servers if it was not released on a majority. The release continues in the background where there was no reply.
     ///
     /// # Cancel safety
     ///
@@ -74,19 +73,19 @@ impl QuorumGuard {
         Operation::new(async move { members.extend(length).await })
     }
 
-    /// Whether the lock is held on a majority now, by the clock, and was all the time. Once false, it stays so.
+    /// Whether the lock is held on a majority now, by the clock, and was all the time. Once false, it stays false.
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.members.end().is_none()
     }
 
-    /// How long the lock is sure to be held on a majority if nothing renews it from now on; zero once it is lost.
+    /// How long the lock is certainly held on a majority if nothing renews it from now on; zero once it is lost.
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.members.remaining()
     }
 
-    /// On how many servers the lock is held now; none once it is lost.
+    /// The number of servers on which the lock is held now; zero once it is lost.
     #[must_use]
     pub fn votes(&self) -> usize {
         self.members.votes()

@@ -1,4 +1,4 @@
-//! What a lock on several servers is held by, and whether that is enough.
+//! The members of a lock on several servers, and whether they are a majority.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,15 +21,15 @@ use crate::race::{First, all, first, race};
 
 /// The holds of one quorum guard, and how they ended.
 ///
-/// Loss is final here as it is for a single lock: the first look that finds no majority ends all of it, and nothing
-/// that is granted later changes that. A majority must have been held without a gap. A look counts what is held now,
-/// so a gap between two looks has to be found by what is known of the members that ended: see [`State::judge`].
+/// Loss is final here as it is for a single lock: the first check that finds no majority ends the guard, and no later
+/// grant changes that. A majority must have been held without a gap. A check counts the members that are held now,
+/// so a gap between two checks is found from the times of the members that ended: see [`State::judge`].
 #[derive(Debug)]
 pub(super) struct Members {
     lock: QuorumLock,
     owner: Owner,
     state: Mutex<State>,
-    /// Rings when a member joins and when all of it ends.
+    /// Notified when a member joins and when the guard ends.
     changed: Notify,
 }
 
@@ -37,28 +37,28 @@ pub(super) struct Members {
 /// mutex is free again, because that wakes tasks.
 #[derive(Debug)]
 struct State {
-    /// In the order of the servers, missing where there is none.
+    /// In the order of the servers; `None` for a missing member.
     members: Vec<Option<Member>>,
-    /// Empty once it has ended.
+    /// Empty once the guard has ended.
     pending: Pending,
     end: Option<End>,
 }
 
-/// What is asked for and granted, and does not count yet. Dropping it undoes and gives back.
+/// Pending requests, and grants that do not count yet. Dropping it rolls back the former and releases the latter.
 #[derive(Debug, Default)]
 struct Pending {
     questions: Vec<Operation<Answer>>,
     answers: Vec<Answer>,
 }
 
-/// What a server says.
+/// The reply of a server.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// A vote that was missing.
+    /// A missing vote was granted.
     Granted(usize, Guard),
-    /// A vote that is still there.
+    /// A vote is still held.
     Held(usize),
-    /// No, or nothing in time.
+    /// A refusal, or no reply in time.
     Nothing,
 }
 
@@ -75,7 +75,7 @@ pub(super) fn missing_vote(
 #[derive(Debug)]
 struct Member {
     guard: Guard,
-    /// It is held since then at the latest.
+    /// It has been held since then at the latest.
     since: Instant,
     /// It was certainly held at this moment: the server has confirmed it later.
     seen: Instant,
@@ -87,22 +87,22 @@ pub(super) enum End {
     Lost(Loss),
 }
 
-/// The loss that broke the majority, if one did: there must be a majority that was held when a member ended and is held
-/// since.
+/// The loss that broke the majority, if one did: there must be a majority that was held when a member ended and has been
+/// held since.
 fn broken_by(quorum: usize, held_since: &[Instant], ended: &[(Instant, Loss)]) -> Option<Loss> {
     let covers = |at: Instant| held_since.iter().filter(|since| **since <= at).count() >= quorum;
     ended.iter().find(|(at, _)| !covers(*at)).map(|(_, loss)| *loss)
 }
 
-/// Whether a member that was lost like this was held up to that moment. Anything else is told by the server some time
-/// after it has happened.
+/// Whether a member with this loss was held up to that moment. Other losses are reported by the server some time after
+/// they have happened.
 fn is_by_clock(loss: Loss) -> bool {
     matches!(loss, Loss::Expired | Loss::Unreachable | Loss::MaxHold | Loss::Shutdown)
 }
 
 impl State {
-    /// Ends everything if a majority is not held any more, or was not at some moment since the last look. Returns what is of
-    /// no use any more.
+    /// Ends the guard if a majority is not held any more, or was not at some moment since the last check. Returns the requests
+    /// and guards to be dropped.
     fn judge(&mut self, quorum: usize) -> (Pending, Vec<Guard>) {
         let (now, mut ended, mut spent) = (env::now(), Vec::new(), Vec::new());
         let mut undone = Pending::default();
@@ -113,7 +113,7 @@ impl State {
                 spent.push(member.guard);
             }
         }
-        // If one look finds several, what a server has told says more than a deadline that has passed.
+        // If one check finds several, a loss reported by a server takes precedence over a passed deadline.
         ended.sort_by_key(|(_, loss)| is_by_clock(*loss));
         let held_since: Vec<_> = self.members.iter().flatten().map(|member| member.since).collect();
         if let (None, Some(loss)) = (self.end, broken_by(quorum, &held_since, &ended)) {
@@ -137,7 +137,7 @@ impl Members {
         guards: Vec<Option<Guard>>,
         questions: Vec<Operation<Answer>>,
     ) -> Arc<Self> {
-        // The promise begins here, and all of these are granted.
+        // The guarantee begins here, and all of these are granted.
         let now = env::now();
         let member = |guard| Member { guard, since: now, seen: now };
         let members = guards.into_iter().map(|guard| guard.map(member)).collect();
@@ -146,7 +146,7 @@ impl Members {
         Arc::new(Self { lock, owner, state, changed: Notify::new() })
     }
 
-    /// Judges by the clock and by what the members were told, then looks.
+    /// Updates the state by the clock and the losses of the members, then calls `look`.
     fn judged<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let had_ended = state.end.is_some();
@@ -154,7 +154,7 @@ impl Members {
         let ends = state.end.is_some() && !had_ended;
         let seen = look(&mut state);
         drop(state);
-        // Not under the mutex: both wake others.
+        // Not under the mutex: both wake other tasks.
         drop(spent);
         if ends {
             self.changed.notify_waiters();
@@ -170,7 +170,7 @@ impl Members {
         self.judged(|state| state.members.iter().flatten().count())
     }
 
-    /// How long a majority is held: as long as the one in the middle if the longest comes first.
+    /// How long a majority is held: the remaining time of the member at the quorum's position, longest first.
     pub(super) fn remaining(&self) -> Duration {
         let mut remaining: Vec<_> = self
             .judged(|state| state.members.iter().flatten().map(|member| member.guard.remaining()).collect());
@@ -178,7 +178,7 @@ impl Members {
         remaining.get(self.lock.quorum() - 1).copied().unwrap_or_default()
     }
 
-    /// Resolves when all of it has ended, one way or the other.
+    /// Resolves when the guard has ended, by a release or a loss.
     pub(super) async fn ended(&self) -> End {
         loop {
             let changed = self.changed.notified();
@@ -192,16 +192,16 @@ impl Members {
         }
     }
 
-    /// Ends it because the guard is gone, and returns what was held; the cause if it was lost before.
+    /// Ends it because the guard is gone, and returns the held members; the cause if it was lost before.
     fn finish(&self) -> Result<Vec<Member>, Loss> {
         let (before, (pending, members)) = self.judged(|state| (state.end, state.finish(End::Released)));
-        // First: a question to a member makes its release wait.
+        // First: a pending request to a member delays its release.
         drop(pending);
         self.changed.notify_waiters();
         if let Some(End::Lost(loss)) = before { Err(loss) } else { Ok(members) }
     }
 
-    /// Gives back what is held, without waiting for anything.
+    /// Releases the held members, without waiting.
     pub(super) fn give_back(&self) {
         drop(self.finish());
     }
@@ -219,7 +219,7 @@ impl Members {
             {
                 match answer {
                     Err(ReleaseError::NotHeld(loss)) => ended.push((seen, loss)),
-                    // Without an answer it is held as far as is known.
+                    // Without a reply it is held as far as is known.
                     Err(error) => {
                         failed.get_or_insert(error);
                         held_since.push(since);
@@ -258,11 +258,9 @@ impl Members {
         }))
     }
 
-    /// Lets the answers that are still to come join, and then asks those servers again from time to time that have none,
-    /// until all of it ends.
+    /// Adds the votes that are still pending, and then requests missing votes again from time to time, until the guard ends.
     ///
-    /// The runtime of this task may stop before the guard is dropped. So nothing that is asked for or granted belongs to
-    /// the task.
+    /// The runtime of this task may stop before the guard is dropped. So the task does not own requests or grants.
     pub(super) async fn heal(self: Arc<Self>, every: Option<Duration>) {
         let healing = async {
             loop {
@@ -281,10 +279,10 @@ impl Members {
         race(pin!(self.ended()), pin!(healing)).await;
     }
 
-    /// Waits until all questions are answered.
+    /// Waits until all requests have a reply.
     fn answers(&self) -> impl Future<Output = ()> {
         poll_fn(|context| {
-            // Not under the mutex: asking wakes others.
+            // Not under the mutex: a request wakes other tasks.
             let mut questions = std::mem::take(&mut self.state.lock().pending.questions);
             let mut answers = Vec::new();
             questions.retain_mut(|question| match Pin::new(question).poll(context) {
@@ -310,10 +308,10 @@ impl Members {
         })
     }
 
-    /// Counts what was granted as held from now on.
+    /// Counts new grants as held from now on.
     ///
-    /// If a member is told later that it is gone, nobody knows since when. So those that are there are asked once more: from
-    /// then on their loss can be no older than the grant.
+    /// If a server reports later that a member is gone, the time of the loss is unknown. So the present members are checked
+    /// once more: from then on their loss can be no older than the grant.
     async fn join(&self) {
         let now = env::now();
         self.judged(|state| {
@@ -345,9 +343,9 @@ impl Members {
         self.changed.notify_waiters();
     }
 
-    /// Asks the server whether a member is held. If it says no, the guard is told.
+    /// Checks with the server whether a member is held. If not, its guard is lost.
     fn prove(&self, number: usize, guard: &Guard) -> Operation<Answer> {
-        // Lengthens nothing, unless the lease is all but over.
+        // Extends nothing, unless the lease is almost over.
         let asked = guard.extend(Invalid::SHORTEST_LEASE);
         let limit = env::after(self.lock.limit);
         Operation::new(async move {

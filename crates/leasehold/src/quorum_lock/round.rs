@@ -1,4 +1,4 @@
-//! One round of asking all servers at once.
+//! One round of requests to all servers at once.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::race::{First, race};
 
-/// The votes of one round. Dropping it gives back what was granted, and undoes what is not answered yet.
+/// The votes of one round. Dropping it releases granted votes, and rolls back pending requests.
 pub(super) struct Round {
     lock: QuorumLock,
     owner: Owner,
@@ -24,14 +24,14 @@ pub(super) struct Round {
     votes: Vec<Vote>,
 }
 
-/// What one server says.
+/// The vote of one server.
 enum Vote {
     Asked(Operation<Result<Option<Guard>, AcquireError>>),
     Yes(Guard),
     No(AcquireError),
 }
 
-/// Asks one server, and takes no answer for an answer after a while: a yes that comes later is undone.
+/// Requests the vote of one server, and fails if no reply arrives within the limit: a later grant is rolled back.
 pub(super) fn ask(
     lock: &QuorumLock,
     number: usize,
@@ -57,7 +57,7 @@ pub(super) fn ask(
     })
 }
 
-/// Whether a server has been up for so long that nobody can hold a vote that it has forgotten.
+/// Whether a server has been up for so long that no owner can still hold a vote that it has lost.
 async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), AcquireError> {
     let Some(delay) = delay else { return Ok(()) };
     match member.shared.engine.inspect(&Question::Uptime).await?.uptime {
@@ -77,7 +77,7 @@ impl Round {
         Self { votes: votes.collect(), lock: lock.clone(), owner, lease }
     }
 
-    /// Waits until a majority has said yes, or cannot any more.
+    /// Waits until a majority has granted the lock, or cannot any more.
     pub(super) async fn run(mut self) -> Result<QuorumGuard, AcquireError> {
         poll_fn(|context| self.poll(context)).await?;
         let Self { lock, owner, lease, votes } = self;
@@ -122,7 +122,7 @@ impl Round {
         Poll::Ready(Err(self.verdict()))
     }
 
-    /// Why there is no majority: too many servers are missing, or somebody else has it on too many.
+    /// Why there is no majority: too many servers are missing, or other owners hold it on too many.
     fn verdict(&self) -> AcquireError {
         let no = |vote: &Vote| if let Vote::No(error) = vote { Some(error.clone()) } else { None };
         let missing: Vec<_> =

@@ -1,4 +1,4 @@
-//! One episode of a round: everything at once, then nothing goes wrong any more and everything is given back.
+//! One episode of a round: all operations and faults at once, then the faults end and everything is released.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,7 +17,7 @@ use super::field::Usual;
 use super::weather::{self, Messages};
 use crate::dice::Dice;
 
-/// What is done in an episode.
+/// The contents of an episode.
 #[derive(Debug)]
 pub(super) struct Episode {
     watchdog: Duration,
@@ -26,16 +26,16 @@ pub(super) struct Episode {
     tasks: usize,
     pace: Pace,
     usual: Usual,
-    /// Whether anything goes wrong.
+    /// Whether there are faults.
     is_stormy: bool,
     /// Whether a client is shut down.
     shuts_down: bool,
-    /// Whether guards are asked for their owners.
+    /// Whether guards are queried for their owners.
     asks_owners: bool,
     dice: Dice,
 }
 
-/// What an episode is about, and which of that can be forced. With fewer things tasks meet more often.
+/// The kinds of an episode, and those that can be forced. With fewer targets tasks compete more often.
 const ABOUT: &[(&[Kind], &[Kind], u32)] = &[
     (Kind::ALL, Kind::LOCKS, NAMES),
     (Kind::ALL, Kind::LOCKS, 1),
@@ -49,13 +49,13 @@ const ABOUT: &[(&[Kind], &[Kind], u32)] = &[
     (&[Kind::Multi, Kind::Fenced], &[], NAMES),
 ];
 
-/// How long after the last fault nothing is under way any more: requests of broken connections have been carried out.
+/// How long after the last fault no request is in flight any more: those of broken connections have been carried out.
 const SETTLED: Duration = Duration::from_secs(6);
 /// Requests of broken connections are carried out within this.
 const LATEST: Duration = Duration::from_secs(3);
-/// Within this time a waiter gets what is free: a place in a fair queue is free after three seconds.
+/// Within this time a waiter acquires a free lock: a dead waiter leaves a fair queue after three seconds.
 const SOON: Duration = Duration::from_secs(8);
-/// The same if a message was lost: every 30 s all waiters look by themselves.
+/// The same if a message was lost: every 30 s all waiters poll.
 const BY_ITSELF: Duration = Duration::from_secs(45);
 
 impl Episode {
@@ -72,12 +72,12 @@ impl Episode {
             1 => dice.between(Duration::from_millis(20), Duration::from_millis(80)),
             _ => dice.between(Duration::from_micros(100), Duration::from_millis(20)),
         };
-        // A lease has to be longer than it takes to be told of it, behind the requests of other tasks.
+        // A lease has to be longer than the time until its grant is known, behind the requests of other tasks.
         let short = Duration::from_millis(100) + latency * 30;
         let long = short + length / 2;
         let pace = Pace {
             kinds,
-            // Too many excuse everything.
+            // Too many would excuse every loss.
             locks: if dice.one_in(2) { &[] } else { locks },
             names,
             apart: 0b10,
@@ -97,7 +97,7 @@ impl Episode {
         Self { watchdog, length, tasks, pace, usual, is_stormy, shuts_down, asks_owners, dice: dice.fork() }
     }
 
-    /// Plays it, up to the end where nothing is left.
+    /// Runs it, up to the end where nothing is left.
     pub(super) async fn play(mut self, world: &Arc<World>, field: &Arc<Field>) {
         let begun = Instant::now();
         let end = begun + self.length;
@@ -161,7 +161,7 @@ impl Running {
         });
     }
 
-    /// Waits for all tasks. What they wait for is free, or goes from one to the next: there is always progress.
+    /// Waits for all tasks. The locks that they wait for are free, or are handed over: there is always progress.
     async fn drain(&self, world: &World, most: Duration) {
         loop {
             let left = self.number.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The simulated server, the machines of the clients, and what went wrong there and when.
+//! The simulated server, the machines of the clients, and the record of their faults.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -25,12 +25,12 @@ struct State {
     shut_down: Vec<usize>,
 }
 
-/// What is so for a whole episode.
+/// The conditions of a whole episode.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Usual {
     /// How long a request, a reply and a message take.
     pub(super) latency: Duration,
-    /// Whether messages come twice.
+    /// Whether messages arrive twice.
     pub(super) is_doubled: bool,
     /// How much later requests of a broken connection are carried out, if they are.
     pub(super) acts_late: Option<Duration>,
@@ -39,12 +39,12 @@ pub(super) struct Usual {
 /// A time in which a client could not reach the server, or did not run.
 #[derive(Debug)]
 struct Trouble {
-    /// Nothing is all clients.
+    /// None means all clients.
     client: Option<usize>,
     /// Whether its machine was stopped.
     is_stop: bool,
     from: Instant,
-    /// Nothing is not yet.
+    /// None means not yet.
     to: Option<Instant>,
 }
 
@@ -55,7 +55,7 @@ impl Trouble {
     }
 }
 
-/// How long after a fault its effects go on: a reply that is missing is noticed after two seconds.
+/// How long after a fault its effects last: a missing reply is noticed after two seconds.
 const AFTERMATH: Duration = Duration::from_millis(2500);
 
 impl Field {
@@ -68,7 +68,7 @@ impl Field {
         self.simulation.url()
     }
 
-    /// Does something on the machine of a client.
+    /// Runs a future on the machine of a client.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         client: usize,
@@ -91,7 +91,7 @@ impl Field {
         drop(self.hosts[client].spawn(work));
     }
 
-    /// Asks something by the clock of a client.
+    /// Runs a query by the clock of a client.
     pub(in super::super) fn by_clock_of<T>(&self, client: usize, ask: impl FnOnce() -> T) -> T {
         self.hosts[client].enter(ask)
     }
@@ -103,7 +103,7 @@ impl Field {
         self.state().troubles.push(Trouble { client, is_stop: true, from, to: None });
     }
 
-    /// The machine of a client goes on.
+    /// Resumes the machine of a client.
     pub(super) fn resume(&self, client: usize) {
         let now = Instant::now();
         let mut state = self.state();
@@ -115,18 +115,18 @@ impl Field {
         self.hosts[client].resume();
     }
 
-    /// The clock of a client runs so much faster than that of the server, or slower, in thousandths.
+    /// Makes the clock of a client run faster than that of the server, or slower, in thousandths.
     pub(super) fn clock_runs(&self, client: usize, fast: i32) {
         self.hosts[client].clock_rate(1.0 + f64::from(fast) / 1000.0);
     }
 
-    /// Begins with an episode.
+    /// Begins an episode.
     pub(super) fn begin(&self, usual: Usual) {
         self.state().usual = usual;
         self.clear();
     }
 
-    /// Ends the faults of the server, except for what is usual.
+    /// Ends the faults of the server, except for the usual conditions.
     pub(super) fn clear(&self) {
         let Usual { latency, is_doubled, acts_late } = self.state().usual;
         self.simulation.clear();
@@ -149,7 +149,7 @@ impl Field {
         (0..CLIENTS).for_each(|client| self.resume(client));
     }
 
-    /// The server cannot be reached from now on, or not always.
+    /// The server cannot be reached from now on, or only at times.
     pub(super) fn trouble(&self) {
         let trouble = Trouble { client: None, is_stop: false, from: Instant::now(), to: None };
         self.state().troubles.push(trouble);
@@ -181,12 +181,12 @@ impl Field {
         self.state().shut_down.contains(&client)
     }
 
-    /// What was wrong before explains nothing from now on.
+    /// Earlier faults explain nothing from now on.
     pub(super) fn forget(&self) {
         self.state().troubles.clear();
     }
 
-    /// What the server knows: semaphores without permits that are out are nothing.
+    /// The state of the server: semaphores without acquired permits do not count.
     pub(in super::super) fn left(&self) -> Vec<String> {
         let names = self.names();
         if names == 0 { Vec::new() } else { vec![format!("the server knows {names} names")] }

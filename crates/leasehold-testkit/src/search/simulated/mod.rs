@@ -1,11 +1,11 @@
-//! Rounds on a simulated server, without any other program and without real time.
+//! Rounds on a simulated server, without other programs and without real time.
 //!
-//! Each client has a machine of its own, whose clock may be a little fast or slow and which may be stopped for longer than
-//! its leases last. A round is a few episodes. In each the tasks do whatever can be done while the seed lets things go wrong;
-//! then the faults end, guards and clients have to agree, everything is given back, and every waiter that is left has to get
-//! what is free. Nothing is left at the end of an episode, and every client can end.
+//! Each client has a separate machine, whose clock may be a little fast or slow and which may be stopped for longer than its
+//! leases last. A round is a few episodes. In each, the tasks run random operations while the seed injects faults; then the
+//! faults end, guards and clients have to agree, everything is released, and every remaining waiter has to acquire its free lock.
+//! Nothing is left at the end of an episode, and every client can end.
 //!
-//! One round runs in one thread by the seed alone: a seed that has found something finds it always.
+//! One round runs in one thread and depends only on the seed: a seed that has found an error always finds it again.
 
 mod episode;
 mod field;
@@ -29,19 +29,19 @@ use super::world::{CLIENTS, World};
 use super::{found, watch};
 use crate::dice::Dice;
 
-/// What came of a round.
+/// The result of a round.
 #[derive(Debug)]
 pub struct Played {
     seed: u64,
     /// How many operations and faults there were.
     pub steps: u64,
-    /// What should not have happened: the name of an invariant first, then how it was violated.
+    /// The violations: the name of the invariant first, then how it was violated.
     pub violations: Vec<String>,
     history: Arc<History>,
 }
 
 impl Played {
-    /// Everything that happened, a line each.
+    /// All events, a line each.
     #[must_use]
     pub fn trace(&self) -> String {
         self.history.text()
@@ -63,18 +63,18 @@ impl fmt::Display for Played {
 
 /// No round takes nearly as long by its own clock.
 const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long clients ride through an outage at most.
+/// How long clients tolerate an outage at most.
 const OUTAGE_LIMIT: Duration = Duration::from_secs(60);
 /// How many episodes a round has.
 const EPISODES: usize = 4;
 
-/// Plays the round of a seed in a thread of its own.
+/// Plays the round of a seed in a separate thread.
 ///
-/// It is watched from outside. After a stall that thread is left behind as it is, so the process should end soon.
+/// Another thread watches it. After a stall that thread is left running, so the process should end soon.
 ///
 /// # Panics
 ///
-/// When the system gives no thread.
+/// When the system cannot start a thread.
 #[must_use]
 pub fn run(seed: u64) -> Played {
     let (done, is_done) = mpsc::channel();
@@ -123,7 +123,7 @@ async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<Stri
     world.checker.violations()
 }
 
-/// Every client can end, and the server knows nothing any more.
+/// Every client can end, and the server has no state left.
 async fn end(world: &Arc<World>, field: &Field) {
     for client in 0..CLIENTS {
         let (of, who) = (Arc::clone(world), Who { client, task: usize::MAX });

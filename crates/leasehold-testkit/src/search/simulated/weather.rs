@@ -1,4 +1,4 @@
-//! What goes wrong in an episode, and when.
+//! The faults of an episode, and when they happen.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::super::world::{CLIENTS, World};
 use super::Field;
 use crate::dice::Dice;
 
-/// Something that goes wrong on the server or on the way to it.
+/// A fault of the server or of the network.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     /// It cannot be reached.
@@ -23,15 +23,15 @@ enum Fault {
     LoseReplies(u64),
     /// So many messages that a lock is free are lost.
     LoseMessages(u64),
-    /// Everything takes longer.
+    /// Latency increases.
     Slow(Duration),
-    /// What waits on a connection overtakes what is about other names.
+    /// Requests and replies on a connection overtake those about other names.
     Reorder,
-    /// It refuses everything.
+    /// It refuses all requests.
     Deny,
-    /// It removes what is held there.
+    /// It removes this hold.
     LoseHold(Thing),
-    /// It restarts and has forgotten everything.
+    /// It restarts and has lost all data.
     Restart,
 }
 
@@ -81,16 +81,16 @@ impl Fault {
     }
 }
 
-/// Whether waiters may have to find out by themselves that a lock is free.
+/// Whether waiters may have to poll to find that a lock is free.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Messages {
-    /// Every message came.
+    /// Every message arrived.
     Whole,
     /// Some did not.
     Lost,
 }
 
-/// Lets things go wrong until then.
+/// Injects faults until then.
 pub(super) async fn play(
     world: &Arc<World>,
     field: &Field,
@@ -102,7 +102,7 @@ pub(super) async fn play(
     tokio::join!(server, machines(world, field, watchdog, end, second)).0
 }
 
-/// Stops machines and lets their clocks run wrong.
+/// Stops machines and changes the speed of their clocks.
 async fn machines(world: &World, field: &Field, watchdog: Duration, end: Instant, mut dice: Dice) {
     for client in 0..CLIENTS {
         // Within the margin of every lease.
@@ -127,7 +127,7 @@ async fn machines(world: &World, field: &Field, watchdog: Duration, end: Instant
     }
 }
 
-/// Lets things go wrong on the server and on the way to it.
+/// Injects faults on the server and the network.
 async fn server(
     world: &Arc<World>,
     field: &Field,

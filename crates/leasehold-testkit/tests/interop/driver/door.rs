@@ -1,4 +1,4 @@
-//! Everything that can be held, behind one face.
+//! All primitives that can be held, behind one type.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use leasehold::{
     MultiLock, Owner, Permits, ReadGuard, ReadLock, ReleaseError, Semaphore, WriteGuard, WriteLock,
 };
 
-/// What can be held by one, or by some.
+/// A primitive that has one holder, or several.
 pub(super) enum Door {
     Lock(Lock),
     Fenced(FencedLock),
@@ -18,7 +18,7 @@ pub(super) enum Door {
     Permits(LeasedSemaphore),
 }
 
-/// That it is held.
+/// A hold of one.
 pub(super) enum Held {
     Lock(Guard),
     Fenced(FencedGuard),
@@ -52,7 +52,7 @@ impl Door {
         }
     }
 
-    /// The lock, of what is one.
+    /// The lock, if this is one.
     pub(super) fn lock(&self) -> Option<&Lock> {
         match self {
             Self::Lock(lock) => Some(lock),

@@ -1,4 +1,4 @@
-//! The Rust side, told by lines what to do: the same verbs as in `interop/java`.
+//! The Rust side, controlled by lines of input: the same verbs as in `interop/java`.
 
 mod door;
 mod turns;
@@ -18,10 +18,10 @@ use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 use verbs::Thread;
 
-/// Tells a process that it is such a driver, and at which port its server listens.
+/// Marks a process as such a driver, and names the port of its server.
 const PORT: &str = "LEASEHOLD_INTEROP_PORT";
 
-/// Starts this very binary once more, as a process that locks on this server as it is told.
+/// Starts this binary once more, as a process that executes lock commands on this server.
 pub(crate) fn start(name: &str, server: &Server) -> Peer {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
     command
@@ -30,20 +30,20 @@ pub(crate) fn start(name: &str, server: &Server) -> Peer {
     Peer::start(name, &mut command)
 }
 
-/// The other end of [`start`]; without it, nothing.
+/// The process that [`start`] runs; without it, nothing.
 #[test]
 fn drive() {
     let Ok(port) = env::var(PORT) else { return };
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut driver =
         Driver { port: port.parse().unwrap(), runtime, clients: HashMap::new(), threads: HashMap::new() };
-    // The harness has begun a line of its own.
+    // The test harness has begun a line of its own.
     println!();
     say(0, &Answer::Ok("ready".into()));
     for line in io::stdin().lock().lines() {
         driver.read(&line.unwrap());
     }
-    // The input has ended, and so has whoever wanted something of us.
+    // The input has ended, and so has the parent process.
     process::exit(0);
 }
 
@@ -52,7 +52,7 @@ struct Driver {
     runtime: Runtime,
     /// By their watchdog time.
     clients: HashMap<String, Client>,
-    /// What each thread is to do next.
+    /// The queue of commands of each thread.
     threads: HashMap<String, UnboundedSender<(u64, String)>>,
 }
 
@@ -99,6 +99,6 @@ fn say(number: u64, answer: &Answer) {
         Answer::Unsupported(text) => ("unsupported", text),
         Answer::Error(text) => ("error", text),
     };
-    // Whoever started the tests has ended if nobody reads this.
+    // A write fails only if the parent process has ended.
     let _ = writeln!(io::stdout().lock(), "= {number} {kind} {text}");
 }

@@ -1,4 +1,4 @@
-//! Tasks that take turns at something that breaks as soon as two are inside. See `Loop.java`, which does the same.
+//! Tasks that take turns in a critical section that detects two holders at once. `Loop.java` does the same.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tokio::task::{JoinSet, yield_now};
 
 use super::door::Door;
 
-/// So many turns of each of so many tasks, or turns until there is `:stop`. Tells how many there were.
+/// Runs `turns` turns in each of `tasks` tasks, or turns until there is `:stop`. Returns how many there were.
 pub(super) async fn take(client: &Client, port: u16, what: [&str; 3], tasks: usize, turns: i64) -> String {
     let [kind, name, topic] = what;
     let door = Arc::new(Door::new(client, kind, name));
@@ -27,7 +27,7 @@ async fn taking(door: Arc<Door>, mut desk: Desk, id: String, reads: bool, turns:
     let lease = matches!(*door, Door::Permits(_)).then_some(Duration::from_secs(60));
     let mut taken = 0;
     while if turns < 0 { desk.call(&["EXISTS"], "stop", &[]) == 0 } else { taken < turns } {
-        // An owner that nobody else is, as a plain acquire would draw it; a hold is known by it.
+        // A unique owner, as a plain acquire would draw it; it identifies the hold.
         let owner = Owner::unique();
         let me = format!("{id}:{owner}");
         let held = door.enter(&owner, None, lease).await.expect("it is granted in the end");
@@ -36,7 +36,7 @@ async fn taking(door: Arc<Door>, mut desk: Desk, id: String, reads: bool, turns:
         } else {
             desk.write(&me).await;
         }
-        // Both ways to give back.
+        // Both ways to release.
         if taken % 2 == 0 {
             held.release().await.expect("it was held all the time");
         } else {
@@ -47,7 +47,7 @@ async fn taking(door: Arc<Door>, mut desk: Desk, id: String, reads: bool, turns:
     taken
 }
 
-/// Where the turns are noted.
+/// Records the turns.
 struct Desk {
     connection: Connection,
     topic: String,

@@ -1,4 +1,4 @@
-//! What a thread can be told. Times are milliseconds; -1 is none.
+//! The commands for a thread. Times are milliseconds; -1 is none.
 
 use std::collections::HashMap;
 use std::fmt::Display;
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use super::door::{Door, Held};
 use super::turns;
 
-/// What Java calls a thread: an owner, and what it holds.
+/// A thread in Java's sense: an owner, and its holds.
 pub(super) struct Thread {
     client: Client,
     owner: Owner,
@@ -23,7 +23,7 @@ pub(super) struct Thread {
     permits: HashMap<String, Vec<Permits>>,
 }
 
-/// How it went, where it did not go well.
+/// The outcome of a command that failed.
 pub(super) struct Failed(Answer);
 
 impl From<AcquireError> for Failed {
@@ -190,7 +190,7 @@ impl Thread {
             "release" => {
                 let number = words.number(0);
                 let own = self.permits.entry(name.into()).or_default();
-                // What was taken here is given back by its guard; bare numbers are for what was not.
+                // Permits that were acquired here are released by their guard; bare numbers are for other permits.
                 match own.iter().position(|permits| permits.count() == number) {
                     Some(index) => own.remove(index).release().await?,
                     None => semaphore.release(number).await?,
@@ -249,7 +249,7 @@ async fn permits(verb: &str, semaphore: &LeasedSemaphore, words: &Words<'_>) -> 
     })
 }
 
-/// As Java has them: ids, and nobody who renews.
+/// As in Java: by ids, without renewals.
 async fn take_permits(
     semaphore: &LeasedSemaphore,
     number: u32,

@@ -1,6 +1,6 @@
-//! The differences that we mean, as far as they show on the server.
+//! The intended differences, as far as they show on the server.
 
-/// What `interop/differences.toml` says.
+/// The text of `interop/differences.toml`.
 const DIFFERENCES: &str = include_str!("../../../../../interop/differences.toml");
 
 /// A line that is expected to differ: `PRIMITIVE -|+ PATTERN`, where `*` stands for anything.
@@ -12,9 +12,9 @@ struct Expected {
 
 pub(super) struct Differences {
     expected: Vec<Expected>,
-    /// What was there and is not listed.
+    /// Differences that were found and are not listed.
     unexpected: Vec<String>,
-    /// What could not be looked at.
+    /// Primitives that could not be checked.
     left_out: Vec<String>,
 }
 
@@ -40,7 +40,7 @@ impl Differences {
         Self { expected, unexpected: Vec::new(), left_out: Vec::new() }
     }
 
-    /// The id of the difference that says so, or a note that there is none.
+    /// The id of the difference that lists this line, or a note that there is none.
     pub(super) fn expects(&mut self, primitive: &str, sign: char, line: &str) -> String {
         let whole = format!("{primitive} {sign} {line}");
         let found = self.expected.iter_mut().find(|expected| matches(&expected.line, &whole));
@@ -56,7 +56,7 @@ impl Differences {
         self.left_out.push(format!("{primitive} "));
     }
 
-    /// Differences that are not listed, and lines of the list that nothing needs any more.
+    /// Differences that are not listed, and lines of the list that are no longer needed.
     pub(super) fn complaints(&self) -> Vec<String> {
         let mut complaints: Vec<_> =
             self.unexpected.iter().map(|line| format!("differences.toml does not list: {line}")).collect();
@@ -69,7 +69,7 @@ impl Differences {
     }
 }
 
-/// Whether a text is like a pattern in which `*` stands for anything.
+/// Whether a text matches a pattern in which `*` stands for anything.
 fn matches(pattern: &str, text: &str) -> bool {
     let mut parts = pattern.split('*');
     let Some(mut rest) = parts.next().and_then(|first| text.strip_prefix(first)) else { return false };

@@ -1,9 +1,9 @@
-//! What stands on a server, without what is different each time: ids, and the milliseconds of times.
+//! The keys of a server, without the parts that differ each time: ids, and the milliseconds of times.
 
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::Server;
 
-/// What ids are called, and the permits that were seen.
+/// The names for ids, and the permits that were seen.
 #[derive(Default)]
 pub(super) struct Names {
     owners: Vec<(String, String)>,
@@ -15,13 +15,13 @@ impl Names {
         self.owners.push((owner.into(), name.into()));
     }
 
-    /// Puts the permits that were seen in the place of `ID0`, `ID1` and so on.
+    /// Replaces `ID0`, `ID1` and so on by the permits that were seen.
     pub(super) fn with_ids(&self, command: &str) -> String {
         let numbered = self.permits.iter().enumerate();
         numbered.fold(command.into(), |text, (n, id)| text.replace(&format!("ID{n}"), id))
     }
 
-    /// An answer; the ids of permits in it are remembered.
+    /// A reply; the ids of permits in it are recorded.
     pub(super) fn answer(&mut self, answer: &str) -> String {
         if !answer.split(',').all(|id| id.len() == 32 && id.bytes().all(|byte| byte.is_ascii_hexdigit())) {
             return answer.parse::<i64>().map_or_else(|_| self.text(answer), length);
@@ -34,7 +34,7 @@ impl Names {
     /// A text with names for owners.
     pub(super) fn text(&self, text: &str) -> String {
         let known = self.owners.iter().fold(text.to_owned(), |text, (owner, name)| {
-            // Not where a longer number begins like this one.
+            // Not where a longer number begins with this one.
             match text.split_once(owner) {
                 Some((before, after)) if !after.starts_with(|next: char| next.is_ascii_digit()) => {
                     format!("{before}{name}{after}")
@@ -63,13 +63,13 @@ fn is_owner(text: &str) -> bool {
     id.len() == 36 && id.matches('-').count() == 4 && number.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// A length of time in whole minutes, begun ones counted, because no two runs are equally fast; two seconds are not one that
-/// has begun. Other numbers as they are.
+/// A duration in whole minutes, rounded up, because no two runs are equally fast; up to two seconds over do not count. Other
+/// numbers as they are.
 fn length(number: i64) -> String {
     if number < 1000 { number.to_string() } else { format!("{} min", (number - 2000 + 59_999) / 60_000) }
 }
 
-/// One line for each key that has to do with `name`, but for Redisson's notes about its own requests.
+/// One line for each key that belongs to `name`, but for Redisson's notes about its own requests.
 pub(super) fn dump(server: &Server, name: &str, names: &Names) -> Vec<String> {
     let mut connection = server.connect();
     let mut call = |command: &[&str]| connection.call(command).expect("the server answers");
@@ -100,7 +100,7 @@ pub(super) fn dump(server: &Server, name: &str, names: &Names) -> Vec<String> {
                 let list = call(&["LRANGE", key, "0", "-1"]);
                 format!("[{}]", list.elements().iter().map(text).collect::<Vec<_>>().join(", "))
             }
-            // It is gone since.
+            // It was removed meanwhile.
             _ => continue,
         };
         let Value::Int(left) = call(&["PTTL", key]) else { panic!("a time to live is a number") };

@@ -1,9 +1,8 @@
 //! The same steps by Java alone and by Rust alone leave the same keys and messages.
 //!
-//! What they leave is kept in `interop/golden`, one file for each primitive: after each step what stands on the server and
-//! what was said. A line that only Redisson leaves begins with `-`, one that only we leave with `+`; each of these is
-//! expected by a difference in `interop/differences.toml`, whose id follows. `LEASEHOLD_GOLDEN=write` writes the files
-//! anew.
+//! They are kept in `interop/golden`, one file for each primitive: after each step the keys on the server and the messages
+//! that were published. A line that only Redisson leaves begins with `-`, one that only we leave with `+`; each of these is
+//! expected by a difference in `interop/differences.toml`, whose id follows. `LEASEHOLD_GOLDEN=write` writes the files anew.
 
 mod differences;
 mod dump;
@@ -17,7 +16,8 @@ use run::{Step, run};
 
 use crate::world::world;
 
-/// The steps of each primitive. No lock that is renewed is entered with a lease: which of them shows is a matter of time.
+/// The steps of each primitive. No lock that is renewed is entered with a lease: which of the two leases shows depends on
+/// timing.
 ///
 /// `a lock plain NAME` is done by the thread `a`; `a> …` is begun, and `a<` waits for it.
 const SCRIPTS: &[(&str, &str)] = &[
@@ -67,7 +67,7 @@ async fn the_same_steps_leave_the_same_state_but_for_the_differences_that_are_li
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Both records as one text, with marks at the lines that only one of them has.
+/// Both records as one text, with `-` or `+` at the lines that only one of them has.
 fn merge(primitive: &str, java: &[Step], rust: &[Step], differences: &mut Differences) -> String {
     let mut text = Vec::new();
     for (java, rust) in java.iter().zip(rust) {

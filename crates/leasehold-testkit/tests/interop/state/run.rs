@@ -1,4 +1,4 @@
-//! A script, run by one process alone, and what each of its steps leaves.
+//! A script, run by one process alone, and the keys and messages that each of its steps leaves.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -16,13 +16,13 @@ const NAME: &str = "same";
 /// The threads, of a client whose watchdog time is ten minutes: the scripts have no time that passes while they run.
 const CLIENT: &str = "600000/same";
 
-/// A step, and what it leaves.
+/// A step, and the keys and messages that it leaves.
 pub(super) struct Step {
     pub(super) command: String,
     pub(super) lines: Vec<String>,
 }
 
-/// Runs all steps; `None` if this Redisson does not have what they are about.
+/// Runs all steps; `None` if this Redisson does not have the primitive.
 pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<Step>> {
     let mut names = Names::default();
     for thread in ["a", "b", "c"] {
@@ -37,7 +37,7 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
         let said = names.with_ids(&words.replace("NAME", NAME));
         let told = |thread: &str| peer.tell(&format!("{CLIENT}-{thread}"), &said);
         let answer = if let Some(thread) = thread.strip_suffix('>') {
-            // Nobody of before listens any more, and then one more than those who wait.
+            // No earlier waiter is subscribed any more, and then there is one subscription more than before.
             until("others have gone", || listeners(world) == begun.len()).await;
             begun.insert(thread, told(thread));
             until("somebody more waits", || listeners(world) == begun.len()).await;
@@ -55,7 +55,7 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
             Some(Answer::Error(error)) => panic!("{command}: {error}"),
             None => {}
         }
-        // Who is woken by this step takes it at some moment: what is left then is looked at when it has.
+        // A waiter that is woken by this step acquires at an unknown moment: the state is recorded after that.
         if commands.peek().is_some_and(|next| next.ends_with('<')) {
             steps.push(Step { command: command.into(), lines });
             continue;
@@ -63,7 +63,8 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
         lines.extend(settled(world, &names).await);
         for (channel, payload) in published.take() {
             let line = format!("message {} {payload}", names.text(&channel));
-            // A head that has not come yet is told again with the beats of our waiters, which come when they come.
+            // A front waiter that has not retried yet is notified again with the heartbeats of our waiters, at unknown
+            // moments.
             let told_again = channel.contains("}:") && lines.contains(&line);
             if channel.contains(NAME) && !told_again {
                 lines.push(line);
@@ -78,12 +79,12 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
     Some(steps)
 }
 
-/// How many channels of the name have listeners.
+/// How many channels of the name have subscribers.
 fn listeners(world: &World) -> usize {
     world.server.cli(&["PUBSUB", "CHANNELS", &format!("*{NAME}*")]).elements().len()
 }
 
-/// What stands there when nothing changes any more: some notes are removed a moment after the answer.
+/// The keys when they no longer change: some notes are removed a moment after the reply.
 async fn settled(world: &World, names: &Names) -> Vec<String> {
     let mut last = dump(&world.server, NAME, names);
     loop {

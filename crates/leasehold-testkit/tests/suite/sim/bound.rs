@@ -1,4 +1,4 @@
-//! Holds that are bound to a session or to a connection: what the server does not do for them, the client does.
+//! Holds that are bound to a session or to a connection: the client does what the server does not do for them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +115,8 @@ async fn what_has_run_out_is_not_given_back_under_the_next_owner() {
         let (client, other) = (connect(&simulation).await, connect(&simulation).await);
         let over = client.lock(NAME).acquire().lease(SECOND).await.unwrap();
         over.lost().await;
-        // A connection has it already, and is granted it before the server hears that the first owner gives it up.
+        // A connection of the client already has it, and is granted it before the server receives the release by the first
+        // owner.
         let next = soon("the next owner gets it", client.lock(NAME).acquire().into_future()).await.unwrap();
         drop(over);
         sleep(SECOND).await;
@@ -131,7 +132,7 @@ async fn owners_of_one_client_exclude_each_other() {
         simulation.latency(LATENCY);
         let client = connect(&simulation).await;
         let lock = client.lock(NAME).local_handover(false);
-        // Both are on their way before the first is answered.
+        // Both are in flight before the first reply.
         let (first, second) =
             tokio::join!(lock.try_acquire().into_future(), lock.try_acquire().into_future());
         let (first, second) = (first.unwrap(), second.unwrap());
@@ -175,7 +176,7 @@ async fn an_undo_of_one_owner_leaves_the_hold_of_another_alone() {
         let client = connect(&simulation).await;
         let lock = client.lock(NAME).local_handover(false);
         for polls in 1..5 {
-            // It is dropped with its request under way, and another owner asks at once.
+            // It is dropped with its request in flight, and another owner sends a request at once.
             let cut = crate::cut::cut_off(crate::cut::Cut::After(polls), lock.acquire().into_future());
             let ((), guard) = tokio::join!(async { drop(cut.await) }, lock.acquire().into_future());
             let guard = guard.unwrap();

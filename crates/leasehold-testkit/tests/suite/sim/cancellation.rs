@@ -1,4 +1,4 @@
-//! Dropping a future at every poll, whatever the network does: no hold, no waiter and no wake-up is lost. The same without a
+//! Dropping a future at every poll, under every network fault: no hold, no waiter and no wake-up is lost. The same without a
 //! network, on the engine inside the process.
 
 use std::fmt::Debug;
@@ -14,7 +14,7 @@ use tokio::time::{Instant, sleep};
 use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, soon, start};
 use crate::cut::{Cut, Ended, cut_off, everywhere};
 
-/// What happens on the way to the server and back, from the moment when a case begins.
+/// The network fault, from the moment when a case begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Network {
     /// The engine inside the process.
@@ -23,9 +23,9 @@ pub(super) enum Network {
     Slow,
     FirstReplyLost,
     RepliesLost,
-    /// With the first request under way.
+    /// An outage with the first request in flight.
     Outage,
-    /// The connection breaks with the first request under way, which the server carries out later.
+    /// The connection breaks with the first request in flight, which the server executes later.
     ActsLate,
 }
 
@@ -64,19 +64,19 @@ impl Network {
         }
     }
 
-    /// How long after the end of a case what was begun is over.
+    /// How long after the end of a case all started operations are over.
     fn settles_in(self) -> Duration {
         match self {
             Self::No | Self::AtOnce => MILLISECOND,
             Self::Slow => LATENCY * 3,
-            // Longer than four replies are waited for; shorter than until the first renewal, whose reply could be lost, too, and
-            // than a lease of which the client has lost sight.
+            // Longer than the time-outs of four replies; shorter than the time until the first renewal, whose reply could be
+            // lost, too, and than a lease that the client no longer tracks.
             _ => SECOND * 9,
         }
     }
 }
 
-/// What the clients of a case share.
+/// The engine that the clients of a case share.
 pub(super) enum Engine {
     Process(Embedded),
     Server(Arc<Simulation>),
@@ -98,7 +98,7 @@ impl Engine {
         Client::connect(url).await.unwrap()
     }
 
-    /// Waits until what was begun is over, and ends what goes wrong.
+    /// Waits until all started operations are over, and ends the faults.
     pub(super) async fn settle(&self, network: Network) {
         sleep(network.settles_in()).await;
         if let Self::Server(simulation) = self {
@@ -125,7 +125,7 @@ impl Engine {
     }
 }
 
-/// An engine with what the case is about.
+/// An engine with the primitive of the case.
 async fn begin(of: Primitive, network: Network) -> (Engine, Client) {
     let engine = Engine::new(network);
     let client = engine.connect().await;
@@ -133,7 +133,7 @@ async fn begin(of: Primitive, network: Network) -> (Engine, Client) {
     (engine, client)
 }
 
-/// After a case: another client gets it at once, and when it gives it back nothing is left.
+/// After a case: another client acquires it at once, and nothing is left after the release.
 async fn nothing_is_left(of: Primitive, network: Network, engine: &Engine, what: impl Debug) {
     engine.settle(network).await;
     let what = (of, network, what);
@@ -185,7 +185,7 @@ async fn one_attempt_that_is_dropped_leaves_nothing() {
     .await;
 }
 
-/// A waiter that asks again when its attempt had no reply, and gives back at once what it gets.
+/// A waiter that retries when its attempt had no reply, and releases at once.
 async fn comes_in(acquire: impl Fn() -> Acquiring) {
     for _ in 0..5 {
         match acquire().await {
@@ -198,17 +198,17 @@ async fn comes_in(acquire: impl Fn() -> Acquiring) {
 
 type Acquiring = std::pin::Pin<Box<dyn Future<Output = Result<Held, AcquireError>> + Send>>;
 
-/// When the network begins to be as it is.
+/// When the network fault begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum When {
-    /// When the waiter asks for the first time.
+    /// With the waiter's first request.
     Asked,
     /// When the lock is released.
     Released,
 }
 
 /// A holder, the waiter that is cut off, one behind it at the same client, and one at a third client. The holder releases;
-/// the other two waiters get the lock, each long before a waiter would look by itself.
+/// the other two waiters get the lock, each long before a waiter would retry by itself.
 async fn between_waiters<A>(
     of: Primitive,
     network: Network,
@@ -255,7 +255,7 @@ where
     was_cut
 }
 
-/// The first of the waiters waits as long as it takes, or for so long.
+/// The first of the waiters waits without a limit, or for `wait`.
 async fn waiting_for(wait: Option<Duration>) {
     for when in [When::Asked, When::Released] {
         with_each(Primitive::ALL, |of, network, cut| {
@@ -287,7 +287,7 @@ async fn a_waiter_of_a_named_owner_that_is_dropped_strands_no_other() {
     }
 }
 
-/// Of a lock that is not released: its lease runs out.
+/// For a lock that is not released: its lease expires.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_for_the_end_of_a_lease_that_is_dropped_leaves_nothing() {
     with_each(Primitive::LOCKS, |of, network, cut| async move {
@@ -357,7 +357,7 @@ async fn a_release_in_the_owners_name_that_is_dropped_leaves_nothing() {
     .await;
 }
 
-/// Two futures step on one hold at a time, and one of them is dropped in the middle of its step.
+/// Two futures change one hold at the same time, and one of them is dropped in the middle of its step.
 #[tokio::test(start_paused = true)]
 async fn a_re_entry_that_is_dropped_while_guards_of_its_hold_come_and_go_leaves_nothing() {
     with_each(Primitive::REENTRANT, |of, network, cut| async move {
@@ -377,7 +377,7 @@ async fn a_re_entry_that_is_dropped_while_guards_of_its_hold_come_and_go_leaves_
     .await;
 }
 
-/// A step that waits for its turn on a hold is given it, and dropped before it can use it.
+/// A step that waits for the step lock of a hold gets it, and is dropped before it can use it.
 #[tokio::test(start_paused = true)]
 async fn a_step_that_is_dropped_when_its_turn_has_come_leaves_nothing() {
     let (simulation, client) = start().await;

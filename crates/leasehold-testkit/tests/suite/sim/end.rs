@@ -35,7 +35,7 @@ async fn a_client_that_is_dropped_in_an_outage_lingers_for_its_undos() {
     assert_eq!(simulation.names(), 0);
 }
 
-/// The change is sent again on the next connection, and its result is forgotten there.
+/// The change is sent again on the next connection, and its result is discarded there.
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_dropped_lingers_for_its_counter_changes() {
     let (simulation, other) = start().await;
@@ -50,7 +50,7 @@ async fn a_client_that_is_dropped_lingers_for_its_counter_changes() {
     assert_eq!(other.semaphore(NAME).available().await.unwrap(), 3);
 }
 
-/// On a thread of its own: a runtime that is blocked cannot tell so.
+/// On a thread of its own: a runtime that is blocked cannot report it.
 #[test]
 fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
     let (done, is_done) = mpsc::channel();
@@ -68,7 +68,7 @@ fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
     is_done.recv_timeout(SECOND * 20).expect("the runtime is not blocked");
 }
 
-/// A place in the queue of a fair lock, and the flag of a writer that waits.
+/// A position in the queue of a fair lock, and the flag of a waiting writer.
 #[tokio::test(start_paused = true)]
 async fn what_waiters_leave_on_the_server_is_counted() {
     let (simulation, client) = start().await;
@@ -89,7 +89,7 @@ async fn what_waiters_leave_on_the_server_is_counted() {
     assert_eq!(simulation.names(), 0);
 }
 
-/// They have no lease, and only their own client gives them back.
+/// They have no lease, and only their own client releases them.
 #[tokio::test(start_paused = true)]
 async fn counted_permits_whose_client_goes_in_an_outage_stay_taken() {
     let (simulation, client) = start().await;

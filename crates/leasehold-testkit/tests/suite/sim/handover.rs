@@ -1,4 +1,4 @@
-//! A hold that goes from waiter to waiter of one client without a request.
+//! The hand-over of a hold between waiters of one client, without a request.
 
 use std::future::IntoFuture;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,18 +10,18 @@ use tokio::time::{Instant, sleep};
 
 use super::{MILLISECOND, NAME, SECOND, begun, connect, granted, soon, start};
 
-/// The locks that go this way.
+/// The locks that support local hand-over.
 fn passed_on(client: &Client) -> [Lock; 2] {
     [client.lock(NAME), client.setnx_lock(NAME)]
 }
 
-/// Under which owner the server has the lock, by a handle of another client: a client that was told an owner of its own does
-/// not pass its hold on.
+/// The owner that the server has for the lock, by a handle of another client: a client that has shown an owner of its own to
+/// a caller does not hand its hold over.
 async fn owner_at_server(lock: &Lock) -> Owner {
     lock.holder().await.unwrap().expect("a holder").owner.expect("an owner of this library")
 }
 
-/// A waiter that gives the lock back at once. Tells under which owner it had it.
+/// A waiter that releases the lock at once. Returns the owner under which it held the lock.
 fn passer(lock: &Lock, elsewhere: &Lock) -> JoinHandle<Owner> {
     let (lock, elsewhere) = (lock.clone(), elsewhere.clone());
     tokio::spawn(async move {
@@ -64,7 +64,7 @@ async fn waiters_of_one_client_have_one_hold_in_the_order_in_which_they_came() {
     }
 }
 
-/// Many tasks of one client that acquire and release without an end, each for so long.
+/// Many tasks of one client that acquire and release without end, each holding for this long.
 fn crowd(lock: &Lock, holds: std::time::Duration, turns: &Arc<AtomicUsize>) -> Vec<JoinHandle<()>> {
     let one = |_| {
         let (lock, turns) = (lock.clone(), Arc::clone(turns));
@@ -83,7 +83,7 @@ fn crowd(lock: &Lock, holds: std::time::Duration, turns: &Arc<AtomicUsize>) -> V
     (0..32).map(one).collect()
 }
 
-/// How many turns and how much time of a crowd pass before another client gets the lock, at most.
+/// The most turns and the longest time of a crowd before another client gets the lock.
 async fn waits_behind_a_crowd(kind: usize, holds: std::time::Duration) -> (usize, std::time::Duration) {
     let (simulation, client) = start().await;
     simulation.latency(MILLISECOND);
@@ -124,7 +124,7 @@ async fn a_hold_that_goes_round_often_is_given_to_another_client() {
 
 type Acquiring = Operation<Result<Guard, AcquireError>>;
 
-/// Puts the hold on its way to a waiter that is not polled any more, and checks that it is there.
+/// Hands the hold over to a waiter that is no longer polled, and checks that it has arrived.
 async fn on_its_way_to_a_sleeper(lock: &Lock, elsewhere: &Lock) -> Acquiring {
     let first = lock.acquire().await.unwrap();
     let before = passer(lock, elsewhere);
@@ -150,7 +150,7 @@ async fn a_waiter_that_is_never_polled_again_does_not_keep_the_hold() {
         let guard = soon("another client", elsewhere.acquire().into_future()).await.unwrap();
         assert!(begun.elapsed() < SECOND, "{lock:?}: {:?}", begun.elapsed());
         guard.release().await.unwrap();
-        // It has lost its turn, not its place.
+        // It has lost its turn, not its position in the queue.
         let guard = soon("the waiter that was not polled", sleeper).await.unwrap();
         guard.release().await.unwrap();
         assert_eq!(simulation.names(), 0, "{lock:?}");

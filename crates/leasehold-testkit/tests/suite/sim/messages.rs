@@ -1,4 +1,4 @@
-//! Messages that do not come: their connection breaks, or the server does not allow it.
+//! Messages that do not arrive: their connection breaks, or the server denies the subscription.
 
 use std::future::IntoFuture;
 
@@ -6,8 +6,8 @@ use tokio::time::{Instant, sleep};
 
 use super::{LATENCY, MILLISECOND, NAME, SECOND, connect, granted, locks, start};
 
-/// A lock that is released while the connection for messages is broken: the waiter gets it when that is there again, long
-/// before the lease that it saw is over.
+/// A lock that is released while the connection for messages is broken: the waiter gets it when that is restored, long
+/// before the lease that it saw expires.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_looks_when_messages_come_again() {
     for kind in 0..5 {
@@ -29,7 +29,8 @@ async fn a_waiter_looks_when_messages_come_again() {
     }
 }
 
-/// The waiter comes while there are no messages: it does not wait for them before it asks, and is told once they come.
+/// The waiter arrives while there are no messages: it sends its request without waiting for them, and is notified once they
+/// arrive.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_comes_without_messages_hears_of_the_next_release() {
     let (simulation, holder) = start().await;
@@ -49,7 +50,7 @@ async fn a_waiter_that_comes_without_messages_hears_of_the_next_release() {
     assert_eq!(simulation.names(), 0);
 }
 
-/// The connection breaks while a waiter waits until messages come, and stays away: the waiter asks once more all the same.
+/// The connection breaks while a waiter subscribes, and is not restored: the waiter retries once more all the same.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_does_not_wait_for_messages_that_cannot_come() {
     let (simulation, holder) = start().await;
@@ -57,7 +58,7 @@ async fn a_waiter_does_not_wait_for_messages_that_cannot_come() {
     let held = holder.lock(NAME).acquire().await.unwrap();
     simulation.latency(LATENCY);
     let waiter = tokio::spawn(client.lock(NAME).acquire().into_future());
-    // The waiter has been told that the lock is held, and its wish to hear of it is on its way.
+    // The waiter has the reply that the lock is held, and its subscription is in flight.
     sleep(LATENCY * 2 + MILLISECOND * 3).await;
     simulation.message_outage();
     held.release().await.unwrap();
@@ -85,7 +86,7 @@ async fn a_client_that_may_not_listen_looks_until_it_may() {
     let waiter = waits();
     sleep(SECOND).await;
     let begun = Instant::now();
-    // By another client: not from task to task.
+    // By another client, so that it is no local hand-over.
     assert!(holder.lock(NAME).force_unlock().await.unwrap());
     drop(held);
     granted(waiter).await.release().await.unwrap();

@@ -24,7 +24,7 @@ use tokio::time::timeout;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MILLISECOND: Duration = Duration::from_millis(1);
-/// How long a request takes to the server and a reply or a message back, where that is not nothing.
+/// How long a request takes to the server and a reply or a message back, where that is not zero.
 const LATENCY: Duration = Duration::from_millis(10);
 const NAME: &str = "n";
 
@@ -50,7 +50,7 @@ fn locks(client: &Client) -> [Lock; 5] {
     ]
 }
 
-/// Waits for something that comes before a waiter looks by itself because messages can be lost.
+/// Waits for a result that arrives before a waiter would retry by itself because messages can be lost.
 async fn soon<T>(what: &str, work: impl Future<Output = T>) -> T {
     timeout(SECOND * 15, work).await.unwrap_or_else(|_| panic!("not within 15 s: {what}"))
 }

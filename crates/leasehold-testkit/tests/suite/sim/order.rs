@@ -1,4 +1,4 @@
-//! Grants, takeovers and removals count in the order in which the server made them, however late a caller polls.
+//! Grants, takeovers and removals take effect in the order in which the server made them, however late a caller polls.
 
 use std::future::IntoFuture;
 
@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, locks, soon, start};
 
-/// Until a reply has been read, of which nothing tells but a future that is not polled.
+/// Waits until a reply has been read; only a future that is not polled could report that.
 async fn replied() {
     sleep(MILLISECOND).await;
 }
@@ -90,7 +90,7 @@ async fn a_grant_that_is_polled_after_a_new_connection_is_checked_there() {
     for (lock, elsewhere) in locks(&client).into_iter().zip(locks(&other)) {
         let acquiring = begun(lock.try_acquire().into_future());
         replied().await;
-        // The connection goes, and in its gap the lock.
+        // The connection breaks, and the lock is lost before the next connection.
         simulation.cut();
         simulation.lose_hold(NAME);
         sleep(SECOND).await;
@@ -143,7 +143,7 @@ async fn two_takeovers_at_once_leave_one_holder() {
             for takeover in takeovers {
                 guards.push(soon("a takeover", takeover).await.unwrap().unwrap());
             }
-            // A client learns of the takeover by another one when it renews its hold.
+            // A client detects the takeover by another one when it renews its hold.
             sleep(SECOND * 15).await;
             let held = guards.iter().filter(|guard| guard.is_held()).count();
             assert_eq!(held, 1, "{lock:?}: {guards:?}");
@@ -154,7 +154,7 @@ async fn two_takeovers_at_once_leave_one_holder() {
     }
 }
 
-/// Acquires of these locks, asked for in this order: the names in the order of the replies.
+/// Acquires these locks, with requests in this order; returns the names in the order of the replies.
 async fn replies(client: &Client, names: [&'static str; 3]) -> Vec<&'static str> {
     let (told, mut tells) = unbounded_channel();
     for name in names {
@@ -168,7 +168,7 @@ async fn replies(client: &Client, names: [&'static str; 3]) -> Vec<&'static str>
     while order.len() < names.len() {
         order.extend(soon("a reply", tells.recv()).await);
     }
-    // Until all are given back.
+    // Until all are released.
     sleep(SECOND).await;
     order
 }
@@ -181,7 +181,7 @@ async fn requests_about_other_names_are_overtaken_where_a_test_wants_that() {
     assert_eq!(replies(&client, ["b", "d", "f"]).await, ["b", "d", "f"]);
     simulation.reorder();
     assert_eq!(replies(&client, ["b", "d", "f"]).await, ["f", "d", "b"]);
-    // An undo does not overtake what it undoes.
+    // An undo does not overtake the request that it rolls back.
     drop(["b", "d", "f"].map(|name| begun(client.lock(name).acquire().lease(SECOND * 600).into_future())));
     sleep(SECOND).await;
     assert_eq!(simulation.names(), 0);

@@ -97,7 +97,7 @@ async fn waiters_ride_through_an_outage_within_their_limits() {
     }
 }
 
-/// No message says so.
+/// No message reports it.
 #[tokio::test(start_paused = true)]
 async fn a_waiter_tries_at_once_when_an_outage_is_over() {
     for kind in 0..5 {
@@ -128,7 +128,7 @@ async fn a_hold_is_lost_before_the_server_lets_go() {
         let begun = Instant::now();
         assert_eq!(guard.lost().await, Loss::Unreachable);
         assert!(!guard.is_held());
-        // For longer than until the next tick of a clock.
+        // Longer than until the next tick of a clock.
         sleep(MILLISECOND * 10).await;
         assert!(simulation.lose_hold(NAME), "{guard:?}: the server still has it");
         assert!(begun.elapsed() > SECOND * 3, "not before it has to be: {:?}", begun.elapsed());
@@ -182,7 +182,7 @@ async fn a_restart_without_data_and_without_waiters_is_a_hold_that_is_gone() {
     }
 }
 
-/// So many replies in a row are lost.
+/// Loses this many replies in a row.
 async fn counted_once(lost: usize) {
     let (simulation, client) = start().await;
     let lose = || (0..lost).for_each(|_| simulation.lose_reply());
@@ -232,7 +232,7 @@ async fn a_counter_change_that_a_broken_connection_carries_out_late_counts_once(
     assert_eq!((semaphore.available().await, latch.count().await), (Ok(5), Ok(2)));
 }
 
-/// A waiter that has missed the message tries when the lease that it saw is over, or by itself after 30 s.
+/// A waiter that has missed the message retries when the lease that it saw has expired, or by itself after 30 s.
 #[tokio::test(start_paused = true)]
 async fn a_lost_message_strands_no_waiter() {
     for of in Primitive::ALL {
@@ -289,7 +289,7 @@ async fn doubled_messages_strand_no_waiter_and_let_no_two_in() {
     }
 }
 
-/// Connections break again and again while many tasks of several clients acquire and release.
+/// Connections break repeatedly while many tasks of several clients acquire and release.
 #[tokio::test(start_paused = true)]
 async fn connections_that_break_again_and_again_strand_no_waiter_and_let_no_two_in() {
     for of in Primitive::ALL {

@@ -1,4 +1,4 @@
-//! Dropping a step of a read-write lock at every poll, whatever the network does, and without one.
+//! Dropping a step of a read-write lock at every poll, under every network fault, and without a network.
 
 use std::any::Any;
 use std::fmt::Debug;
@@ -10,7 +10,7 @@ use super::cancellation::{Engine, Network, When};
 use super::{MILLISECOND, NAME, soon};
 use crate::cut::{Cut, Ended, cut_off, everywhere};
 
-/// After a case: nothing waits, and another client gets both halves at once.
+/// After a case: no acquire waits, and another client acquires both halves at once.
 async fn nothing_is_left(network: Network, engine: &Engine, what: impl Debug) {
     engine.settle(network).await;
     engine.nothing_waits((network, &what));
@@ -38,8 +38,8 @@ async fn an_acquire_of_a_free_half_that_is_dropped_leaves_nothing() {
     .await;
 }
 
-/// A writer that is cut off while it waits for a reader, or a reader for a writer; and others behind it, which are to come in
-/// long before a waiter looks by itself.
+/// A writer that is cut off while it waits for a reader, or a reader for a writer; and other waiters behind it, which must
+/// acquire long before a waiter retries by itself.
 async fn behind_another(
     network: Network,
     when: When,
@@ -91,7 +91,7 @@ async fn hold<G: Any>(acquire: impl IntoFuture<Output = Result<G, AcquireError>>
     Box::new(acquire.await.unwrap())
 }
 
-/// A waiter that asks again when its attempt had no reply, and gives back at once what it gets.
+/// A waiter that retries when its attempt had no reply, and releases at once.
 async fn comes_in(lock: RwLock, writes: bool) {
     for _ in 0..5 {
         let came = if writes {
@@ -151,7 +151,7 @@ async fn an_upgrade_that_is_dropped_leaves_the_read_half() {
     .await;
 }
 
-/// With a nested guard of the same owner, which keeps writers out throughout.
+/// With a nested guard of the same owner, which excludes writers throughout.
 #[tokio::test(start_paused = true)]
 async fn a_downgrade_that_is_dropped_leaves_no_write_half() {
     everywhere(Network::ALL, |network, cut| async move {

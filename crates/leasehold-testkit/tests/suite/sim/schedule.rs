@@ -1,4 +1,4 @@
-//! Several machines in one thread: some are stopped, some have clocks that run wrong, and a seed fixes what happens.
+//! Several machines in one thread: some are stopped, some have wrong clocks, and a seed determines the schedule.
 
 use std::env;
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::{LATENCY, MILLISECOND, NAME, SECOND};
 
-/// Notices when two believe to hold a lock: when a hold has acted, no earlier one may act any more.
+/// Detects two guards that both report the same lock as held: after a hold has acted, no earlier one may act any more.
 #[derive(Debug, Default)]
 struct Acts {
     holds: AtomicU64,
@@ -36,7 +36,7 @@ impl Acts {
         self.overlaps.load(Ordering::SeqCst)
     }
 
-    /// Acts again and again for so long, as long as the guard says that it is held.
+    /// Acts repeatedly for `length`, as long as the guard reports that it is held.
     async fn keep_acting(&self, guard: &Guard, length: Duration) {
         let (hold, end) = (self.begin(), Instant::now() + length);
         while guard.is_held() && Instant::now() < end {
@@ -50,7 +50,7 @@ async fn connect(url: &str) -> Client {
     Client::connect(url).watchdog(SECOND * 5).await.unwrap()
 }
 
-/// Acquires the lock on a host, acts for `length`, and says when that began and ended.
+/// Acquires the lock on a host, acts for `length`, and returns when that began and ended.
 fn holder(host: &Host, simulation: &Simulation, acts: &Arc<Acts>, length: Duration) -> Task<[Instant; 2]> {
     let (url, acts) = (simulation.url().to_owned(), Arc::clone(acts));
     host.spawn(async move {
@@ -77,7 +77,7 @@ fn a_client_that_is_stopped_past_its_lease_does_nothing_while_two_go_on() {
                     let guard = connect(&url).await.lock(NAME).acquire().await.unwrap();
                     let hold = acts.begin();
                     loop {
-                        // Nothing comes between this question and the act, so a host stops before or behind both.
+                        // Nothing comes between this check and the act, so a host stops before or after both.
                         if !guard.is_held() {
                             return guard.lost().await;
                         }
@@ -109,8 +109,8 @@ fn a_client_that_is_stopped_past_its_lease_does_nothing_while_two_go_on() {
     }
 }
 
-/// A lease of ten seconds on a host whose clock runs at this rate, and a client that waits for it: how long the first believes
-/// to hold the lock, how long the second waits, and how often both believed.
+/// A lease of ten seconds on a host whose clock runs at this rate, and a client that waits for it. Returns how long the
+/// first guard reports the lock as held, how long the second client waits, and how often both held at once.
 fn with_clock_rate(rate: f64) -> (Duration, Duration, u64) {
     Schedule::run(1, async |schedule| {
         let (simulation, acts) = (Simulation::new(), Arc::new(Acts::default()));
@@ -125,7 +125,7 @@ fn with_clock_rate(rate: f64) -> (Duration, Duration, u64) {
                 acts.keep_acting(&guard, SECOND * 60).await;
                 let believed = Instant::now();
                 assert_eq!(guard.lost().await, Loss::Expired);
-                // A guard that is dropped gives the lock back, if it is still there.
+                // A guard that is dropped releases the lock, if it is still held.
                 sleep(SECOND * 10).await;
                 believed
             })
@@ -146,7 +146,7 @@ fn a_clock_that_runs_wrong_ends_a_guard_early_or_within_its_margin() {
         assert!(second >= lease && second <= lease + MILLISECOND * 5, "{rate}: {second:?}");
         assert_eq!(overlaps, 0, "{rate}");
     }
-    // Slower than the margin allows for, and so that the count above is known to be able to notice it.
+    // Slower than the margin allows for, to show that the count above can detect it.
     let (first, second, overlaps) = with_clock_rate(0.8);
     assert!(first > SECOND * 12 && second <= lease + MILLISECOND * 5, "{first:?}, {second:?}");
     assert!(overlaps > 500, "{overlaps}");
@@ -182,7 +182,7 @@ fn workload(seed: u64) -> (Trace, u64) {
             schedule.spawn(async move { connect(&url).await.semaphore("s").try_set_permits(2).await })
         };
         assert!(set.await.unwrap());
-        // Clients stay until the end: one that goes gives up what it has to undo after a moment.
+        // Clients stay until the end: one that ends soon gives up its pending undos.
         let (mut clients, mut workers) = (Vec::new(), Vec::new());
         for host in &hosts {
             let url = simulation.url().to_owned();
@@ -197,7 +197,7 @@ fn workload(seed: u64) -> (Trace, u64) {
         for worker in workers {
             timeout(SECOND * 300, worker).await.expect("no worker is stranded");
         }
-        // What was held when its lease ended is only judged when it is asked for.
+        // An expired hold is only evaluated at the next request for it.
         let url = simulation.url().to_owned();
         let last = schedule.spawn(async move {
             let client = connect(&url).await;
@@ -214,7 +214,7 @@ fn workload(seed: u64) -> (Trace, u64) {
     })
 }
 
-/// What one task does. It may fail at any time.
+/// The work of one task. It may fail at any time.
 async fn work(schedule: Schedule, client: Client, acts: Arc<Acts>) {
     for _ in 0..15 {
         let wait = SECOND * u32::try_from(schedule.random_below(10)).unwrap();
@@ -247,7 +247,7 @@ async fn work(schedule: Schedule, client: Client, acts: Arc<Acts>) {
     }
 }
 
-/// What goes wrong. In the end everything works again.
+/// The faults. In the end everything works again.
 async fn trouble(schedule: &Schedule, simulation: &Simulation, hosts: &[Host; 3]) {
     for _ in 0..20 {
         let host = &hosts[usize::try_from(schedule.random_below(3)).unwrap()];
@@ -307,7 +307,7 @@ fn what_many_holds_leave_after_an_outage_is_undone_in_the_same_order_each_time()
     assert_eq!(trace(), trace());
 }
 
-/// Set for a process that only says what a seed leads to.
+/// Set for a process that only prints the schedule of a seed.
 const ONE: &str = "LEASEHOLD_SCHEDULE_SEED";
 
 #[test]

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::{MILLISECOND, connect, granted, soon, start};
 
-/// Waits, and checks that futures are seldom polled meanwhile.
+/// Waits, and checks that futures are rarely polled meanwhile.
 async fn come_to_rest(polls: &AtomicUsize) {
     polls.store(0, Ordering::SeqCst);
     for _ in 0..1000 {
@@ -20,7 +20,7 @@ async fn come_to_rest(polls: &AtomicUsize) {
     assert!(polls < 50, "{polls} polls while nothing happens");
 }
 
-/// Both have the place of their owner in the queue on the server. Neither waits behind the other one, or it would join the
+/// Both share the position of their owner in the queue on the server. Neither waits behind the other, or it would join the
 /// queue again and again.
 #[tokio::test(start_paused = true)]
 async fn waiters_of_one_owner_for_a_fair_lock_come_to_rest() {
@@ -53,8 +53,8 @@ fn counted<F: Future + Unpin>(
     })
 }
 
-/// The first lock becomes free while another waiter stands in line for the last one. Its line sends the waiters for all of
-/// them there, and the line of the first must not send them back: they would go round as long as the last one is held.
+/// The first lock becomes free while another waiter is queued for the last one. That queue takes in the waiters for all
+/// three, and the queue of the first must not take them back: they would alternate as long as the last one is held.
 #[tokio::test(start_paused = true)]
 async fn waiters_for_several_locks_come_to_rest_in_the_line_of_one_that_is_held() {
     let (simulation, client) = start().await;

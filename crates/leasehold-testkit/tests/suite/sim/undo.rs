@@ -1,4 +1,4 @@
-//! A step that is taken back is taken back for good, and nothing else is.
+//! A step that is rolled back stays rolled back, and nothing else is rolled back.
 
 use std::future::IntoFuture;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, connect, granted, locks, start};
 
-/// Drops a guard in an outage of more than a second, after which its lock has to be free.
+/// Drops a guard during an outage of more than a second, after which its lock has to be free.
 async fn is_given_back_after_an_outage(guard: Guard, simulation: &Simulation) {
     simulation.outage();
     drop(guard);
@@ -20,7 +20,7 @@ async fn is_given_back_after_an_outage(guard: Guard, simulation: &Simulation) {
     assert_eq!(simulation.names(), 0, "the lock is free");
 }
 
-/// The undo of its place in the queue has the limit of that place, and what it may hold has a longer one.
+/// The undo of its queue position has the time limit of that position, and the undo of its possible hold has a longer one.
 #[tokio::test(start_paused = true)]
 async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold() {
     let (simulation, client) = start().await;
@@ -36,7 +36,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold() {
     assert_eq!(simulation.names(), 1, "the server has granted it, and the reply is under way");
     simulation.outage();
     waiter.abort();
-    // Longer than a silent waiter stands in the queue.
+    // Longer than a waiter without a heartbeat stays in the queue.
     sleep(SECOND * 4).await;
     simulation.clear();
     sleep(SECOND).await;
@@ -114,7 +114,7 @@ async fn an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner() {
     assert!(next.is_held() && client.lock(NAME).is_held_by(&owner).await.unwrap());
 }
 
-/// Breaks the connection, whose request is carried out a few seconds later. What is dropped before there is another one.
+/// Breaks the connection, whose request is executed a few seconds later. Drops `dropped` before there is another connection.
 async fn acts_late<T>(simulation: &Simulation, dropped: T) {
     simulation.act_late(SECOND * 5);
     simulation.cut();
@@ -124,7 +124,7 @@ async fn acts_late<T>(simulation: &Simulation, dropped: T) {
     assert_eq!(simulation.names(), 0, "it is not carried out yet");
 }
 
-/// Waits until something is held that no client wants, and until it is not any more.
+/// Waits until a hold appears that no client wants, and until it is released.
 async fn is_undone_after_it_acted(simulation: &Simulation, what: &str) {
     let begun = Instant::now();
     while simulation.names() == 0 {
@@ -160,7 +160,7 @@ async fn an_undo_before_the_new_connection_is_repeated_on_it() {
     is_undone_after_it_acted(&simulation, "one and several locks").await;
 }
 
-/// The lease, by which the undo would be over otherwise, begins when the request is carried out.
+/// The lease, which limits the time of the undo otherwise, begins when the request is executed.
 #[tokio::test(start_paused = true)]
 async fn what_a_broken_connection_does_after_the_lease_is_undone() {
     let (simulation, client) = start().await;
@@ -173,7 +173,7 @@ async fn what_a_broken_connection_does_after_the_lease_is_undone() {
 
 type Waiter = JoinHandle<Result<Guard, AcquireError>>;
 
-/// Waiters for a lock at these clients. Their requests are lost with connections that cannot be ended, and carried out five
+/// Waiters for a lock at these clients. Their requests are lost with connections that cannot be ended, and executed five
 /// seconds later.
 async fn ask_twice(simulation: &Simulation, kind: usize, clients: &[Client]) -> Vec<Waiter> {
     simulation.latency(LATENCY);
@@ -189,14 +189,14 @@ async fn ask_twice(simulation: &Simulation, kind: usize, clients: &[Client]) -> 
     waiters
 }
 
-/// The waiter gets the lock under the same owner and gives it back, all before that.
+/// The waiter gets the lock under the same owner and releases it, all before that.
 #[tokio::test(start_paused = true)]
 async fn what_a_broken_connection_takes_after_the_release_is_undone() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         for waiter in ask_twice(&simulation, kind, std::slice::from_ref(&client)).await {
             let guard = granted(waiter).await;
-            // Some are also asked for without a message, and may have been granted before.
+            // Some are also requested without a message, and may have been granted before.
             sleep(SECOND).await;
             guard.release().await.unwrap();
         }
@@ -205,7 +205,7 @@ async fn what_a_broken_connection_takes_after_the_release_is_undone() {
     }
 }
 
-/// One waiter is faster. The other one is told so and goes on waiting, until it is dropped.
+/// One waiter is faster. The other one gets a reply that the lock is held, and keeps waiting until it is dropped.
 #[tokio::test(start_paused = true)]
 async fn what_a_broken_connection_takes_after_its_waiter_has_given_up_is_undone() {
     for kind in 0..5 {
@@ -227,7 +227,7 @@ async fn what_a_broken_connection_takes_after_its_waiter_has_given_up_is_undone(
     }
 }
 
-/// The undo of a request is lost with the next connection, and carried out after its waiter has got the lock.
+/// The undo of a request is lost with the next connection, and executed after its waiter has got the lock.
 #[tokio::test(start_paused = true)]
 async fn an_undo_that_is_carried_out_late_does_not_end_the_hold_that_its_waiter_has_got_since() {
     for kind in 0..5 {
@@ -245,7 +245,7 @@ async fn an_undo_that_is_carried_out_late_does_not_end_the_hold_that_its_waiter_
     }
 }
 
-/// The ways in which a client learns that its guard has lost the lock, before the guard goes.
+/// The ways in which a client detects that its guard has lost the lock, before the guard is dropped.
 const LOSSES: [&str; 5] = ["force_unlock", "steal", "check", "re-entry", "release"];
 
 async fn loses(way: &str, simulation: &Simulation, lock: &Lock, guard: Guard) -> Option<Guard> {
@@ -291,7 +291,7 @@ async fn what_a_broken_connection_takes_after_the_lock_was_lost_is_undone() {
     }
 }
 
-/// A guard of owner 7 at a client, before whose request another one was lost, which is carried out five seconds later.
+/// A guard of owner 7 at a client. An earlier request of that owner was lost, and is executed five seconds later.
 async fn asked_twice(simulation: &Simulation, lock: &Lock, rival: &Lock) -> Guard {
     simulation.latency(LATENCY);
     let holder = rival.acquire().await.unwrap();
@@ -302,12 +302,12 @@ async fn asked_twice(simulation: &Simulation, lock: &Lock, rival: &Lock) -> Guar
     simulation.act_late(SECOND * 5);
     simulation.cut();
     let guard = granted(waiter).await;
-    // Some are also asked for without a message, and may have been granted before.
+    // Some are also requested without a message, and may have been granted before.
     sleep(SECOND).await;
     guard
 }
 
-/// The reply to the release comes when the next request of its owner is under way.
+/// The reply to the release arrives when the next request of its owner is in flight.
 #[tokio::test(start_paused = true)]
 async fn what_is_undone_of_a_hold_before_does_not_end_the_next_hold_of_its_owner() {
     for kind in 0..5 {
@@ -323,7 +323,7 @@ async fn what_is_undone_of_a_hold_before_does_not_end_the_next_hold_of_its_owner
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_that_gives_up_does_not_end_what_another_one_of_its_owner_is_about_to_get() {
-    // Not in the queue of a fair lock, where both have one place.
+    // Not in the queue of a fair lock, where both share one position.
     for kind in [0, 1, 3, 4] {
         let (simulation, client) = start().await;
         let (lock, owner) = (locks(&client)[kind].clone(), Owner::number(7));
@@ -342,7 +342,7 @@ async fn a_waiter_that_gives_up_does_not_end_what_another_one_of_its_owner_is_ab
     }
 }
 
-/// A caller that does not stand in a queue tries once more for the same owner, and gives up.
+/// A caller that is not queued retries once for the same owner, and gives up.
 #[tokio::test(start_paused = true)]
 async fn what_a_broken_connection_takes_after_the_next_try_of_its_owner_is_undone() {
     for kind in 0..6 {

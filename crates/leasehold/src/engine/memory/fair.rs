@@ -7,7 +7,7 @@ use crate::engine::line::Line;
 use crate::engine::{Busy, Claim, Spot, Ticket};
 use crate::owner::{Owner, OwnerId};
 
-/// A line whose order can be queried.
+/// A wait queue whose order can be queried.
 #[derive(Debug)]
 pub(super) struct Fair {
     pub(super) line: Line,
@@ -17,7 +17,7 @@ pub(super) struct Fair {
 #[derive(Debug)]
 struct Waiter {
     owner: OwnerId,
-    /// Wants to hear of every change of its place.
+    /// Is notified of every change of its position.
     watched: bool,
 }
 
@@ -48,7 +48,7 @@ impl Fair {
         self.changed(after)
     }
 
-    /// One look of the sweep, which may remove a waiter that has kept a free lock from all others.
+    /// One pass of the sweep, which may remove a waiter that has kept a free lock from all others.
     pub(super) fn sweep(&mut self) -> Option<Aftermath> {
         let before = self.line.len();
         let after = self.line.sweep()?;
@@ -57,12 +57,12 @@ impl Fair {
 
     /// Whether the free lock may be taken.
     pub(super) fn may_take(&self, turn: Option<Ticket>) -> bool {
-        // A waiter that has lost its place has to queue again.
+        // A waiter that has lost its position has to queue again.
         let is_removed = turn.is_some_and(|ticket| self.line.position(ticket).is_none());
         !is_removed && self.line.may_take(turn)
     }
 
-    /// What a caller that does not get the lock is told.
+    /// The result for a caller that does not get the lock.
     pub(super) fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, mut busy: Busy) -> Busy {
         if let Some(waiter) = turn.and_then(|ticket| self.waiters.get_mut(&ticket)) {
             waiter.watched = claim.queue.is_some_and(|queue| queue.watched);
@@ -71,7 +71,7 @@ impl Fair {
         busy
     }
 
-    /// Tells the waiters that want to hear of every change.
+    /// Wakes the waiters that watch their position.
     fn changed(&mut self, after: Aftermath) -> Aftermath {
         let watched = self.waiters.iter().filter(|(_, waiter)| waiter.watched).map(|(ticket, _)| *ticket);
         let watched: Vec<_> = watched.collect();

@@ -1,4 +1,4 @@
-//! A group of values in memory, of which each set that does not overlap can be held by somebody else.
+//! A group of values in memory. Each owner can hold a set that does not overlap with the others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,13 +17,13 @@ use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
 
-/// Values, who holds which, and who waits for which.
+/// Values, their holders and their waiters.
 #[derive(Debug, Default)]
 pub(super) struct Group {
     holds: BTreeMap<Spot, Held>,
-    /// Which hold a value belongs to. One that was broken has fewer than it took.
+    /// The hold that a value belongs to. A broken hold has fewer values than it took.
     taken: BTreeMap<Box<str>, Spot>,
-    /// One for each set that somebody waits for.
+    /// One for each set that has waiters.
     lines: BTreeMap<Target, Line>,
     tokens: Tokens,
 }
@@ -34,7 +34,7 @@ impl Waited for Group {
     }
 
     fn is_idle(&self) -> bool {
-        // Tokens that were minted are remembered for good.
+        // Minted tokens are kept for good.
         !self.is_used() && self.token() == 0
     }
 
@@ -171,7 +171,7 @@ impl Exclusive for Group {
         let all: Vec<_> = target.values().iter().map(held).collect();
         let remaining = all.iter().flatten().map(|holding| holding.remaining).max();
         let holding = match owner {
-            // The owner that is asked about holds all of them, or not the set.
+            // The queried owner holds all of them, or does not hold the set.
             Some(_) if !all.iter().all(|one| one.is_some_and(|one| one.owner == owner)) => None,
             Some(_) => all.iter().flatten().min_by_key(|holding| holding.count),
             None => all.iter().flatten().next(),
@@ -196,7 +196,7 @@ impl Exclusive for Group {
 }
 
 impl Group {
-    /// Those who hold any of the values, each once.
+    /// The holders of any of the values, each once.
     fn holders(&self, target: &Target) -> Vec<Spot> {
         let mut holders: Vec<Spot> = Vec::new();
         for spot in target.values().iter().filter_map(|value| self.taken.get(value)) {
@@ -212,7 +212,7 @@ impl Group {
         spot.target.values().iter().all(|value| self.taken.get(value) == Some(spot))
     }
 
-    /// Takes away what has run out of these values. There is no timer: the next request does it.
+    /// Removes expired holds of these values. There is no timer: the next request does it.
     fn judge(&mut self, target: &Target, now: &Now) -> Aftermath {
         let is_over = |spot: &Spot| self.holds[spot].expires.is_some_and(|at| now.get() >= at);
         let over: Vec<_> = self.holders(target).into_iter().filter(is_over).collect();
@@ -222,7 +222,7 @@ impl Group {
         })
     }
 
-    /// Ends a hold. If its guards do not know that yet, for whatever reason, they do from now on.
+    /// Ends a hold. Notifies its guards, if they are not notified yet.
     fn end(&mut self, spot: &Spot, loss: Loss) -> Aftermath {
         let Some(held) = self.holds.remove(spot) else { return Aftermath::default() };
         for value in spot.target.values() {
@@ -233,8 +233,8 @@ impl Group {
         held.lose(loss).and(self.hint(&spot.target))
     }
 
-    /// Takes some values from those who hold them. What else they hold stays theirs until they give it back, as on a
-    /// server, where nobody can see what belongs together; but nothing keeps it.
+    /// Takes some values from their holders. The holders keep their other values until they release them, as on a server,
+    /// which does not store which values belong together; but nothing renews them.
     fn break_off(&mut self, holders: &[Spot], target: &Target, loss: Loss, now: &Now) -> Aftermath {
         for value in target.values() {
             self.taken.remove(value);
@@ -255,8 +255,8 @@ impl Group {
         after.and(self.hint(target))
     }
 
-    /// Reserves for the front waiters what is free for them since these values were freed. The other front waiters look when
-    /// theirs will be.
+    /// Reserves free values for the front waiters since these values were freed. The other front waiters retry to learn when
+    /// theirs will be free.
     fn hint(&mut self, freed: &Target) -> Aftermath {
         let Self { lines, taken, .. } = self;
         let lines = lines.iter_mut().filter(|(set, _)| set.overlaps(freed));
@@ -271,7 +271,7 @@ impl Group {
         }))
     }
 
-    /// Tells the front waiters if what they saw as lasting until the first of these ends sooner.
+    /// Wakes the front waiters if the hold that they saw as lasting until the first of these now ends at the second, sooner.
     fn hint_if_sooner(&mut self, target: &Target, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
         let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(target));
         Aftermath::waking(lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)))

@@ -1,4 +1,4 @@
-//! One hold in memory: who, how often and how long.
+//! One hold in memory: its owner, count and lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,7 @@ impl Held {
         self.until(now)
     }
 
-    /// Stops keeping it: what a server would do after the last renewal.
+    /// Stops renewing it: it expires as on a server after the last renewal.
     pub(super) fn retire(&mut self, now: &Now) {
         if let Lease::Kept(length) = self.bounds.lease {
             self.bounds.lease = Lease::Fixed(length);
@@ -67,7 +67,7 @@ impl Held {
         }
     }
 
-    /// What anybody can see of it.
+    /// Its public state.
     pub(super) fn holding(&self, now: &Now) -> Holding {
         let remaining =
             self.expires.map_or(self.bounds.lease.length(), |at| at.saturating_duration_since(now.get()));
@@ -79,12 +79,12 @@ impl Held {
         self.bounds.until_end(expires, now.get())
     }
 
-    /// Tells the guards, from now on; what listens to them is woken afterwards.
+    /// Notifies the guards; tasks that wait for the loss are woken by the aftermath.
     pub(super) fn lose(&self, loss: Loss) -> Aftermath {
         Aftermath::losing([Arc::clone(&self.term)], loss)
     }
 
-    /// The same when the hold itself is over; what listens to the term is to be woken afterwards.
+    /// The same when the hold itself is over; tasks that wait for the term are woken afterwards.
     pub(super) fn end(self, loss: Loss) -> Arc<Term> {
         self.term.condemn(loss);
         self.term

@@ -1,4 +1,4 @@
-//! Under what the state of one name is found.
+//! The key of the state of one name.
 
 use std::hash::{Hash, Hasher};
 
@@ -17,7 +17,7 @@ impl Key {
         Self { name: name.clone(), family }
     }
 
-    /// In which of so many parts it belongs. A table looks at the lowest and the highest bits: these are others.
+    /// Which of so many shards it belongs to. A hash map uses the lowest and the highest bits: these are others.
     pub(super) fn part_of(&self, parts: usize) -> usize {
         ((self.name.hash() >> 32) % parts as u64) as usize
     }

@@ -57,7 +57,7 @@ impl Counted for Latch {
 }
 
 impl Latch {
-    /// Lets everybody look.
+    /// Wakes all waiters.
     fn open(&mut self) -> Aftermath {
         Aftermath::waking(self.line.hint_all())
     }

@@ -21,7 +21,7 @@ use crate::term::Term;
 pub(super) struct Lock {
     held: Option<Held>,
     line: Line,
-    /// There from when somebody wants it fairly.
+    /// Set from the first fair attempt on.
     fair: Option<Box<Fair>>,
     tokens: Tokens,
 }
@@ -34,7 +34,7 @@ impl Waited for Lock {
     }
 
     fn is_idle(&self) -> bool {
-        // Tokens that were minted are remembered for good.
+        // Minted tokens are kept for good.
         !self.is_used() && self.token() == 0
     }
 
@@ -57,7 +57,7 @@ impl Waited for Lock {
         self.listen(spot, ticket);
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
-            // A waiter with a later ticket may have joined first and have been told.
+            // A waiter with a later ticket may have joined first and have been woken.
             None => self.line.is_reserved() && !self.line.is_front(ticket),
         };
         spot.target.kind == Kind::Fair || !is_as_told
@@ -224,14 +224,14 @@ impl Lock {
         Attempt::Granted(Some(until), self.tokens.mint(claim))
     }
 
-    /// Tells the front waiters if the hold that they saw as lasting until `before` ends sooner.
+    /// Wakes the front waiters if the hold that they saw as lasting until `before` ends sooner.
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let ends = self.held.as_ref().and_then(|held| held.expires);
         let fair = self.fair.as_mut().and_then(|fair| fair.line.hint_if_sooner(before, ends));
         Aftermath::waking(self.line.hint_if_sooner(before, ends)).also_waking(fair)
     }
 
-    /// Takes away a hold whose time is over. There is no timer: the next request does it.
+    /// Removes an expired hold. There is no timer: the next request does it.
     fn judge(&mut self, now: &Now) -> Aftermath {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now.get() < at) => Aftermath::default(),
@@ -240,7 +240,7 @@ impl Lock {
         }
     }
 
-    /// Ends the hold. If its guards do not know that yet, for whatever reason, they do from now on.
+    /// Ends the hold. Notifies its guards, if they are not notified yet.
     fn free(&mut self, loss: Loss) -> Aftermath {
         let announce = self.held.take().map(|held| held.end(loss));
         let fair = self.fair.as_mut().and_then(|fair| fair.line.reserve());

@@ -1,8 +1,8 @@
 //! The embedded engine: all locks of a process in one map, without a server.
 //!
-//! A hold without a lease lasts as long as its guard. Whether a lease is over is judged at the next request for its target;
-//! waiters sleep on their caller's timer until it is over, or until a release wakes the front waiter of the line. A small
-//! task skips front waiters that do not come.
+//! A hold without a lease lasts as long as its guard. Expiry is checked at the next request for a target; waiters sleep on
+//! their caller's timer until the lease is over, or until a release wakes the front waiter. A small task skips front waiters
+//! that are not polled.
 
 mod fair;
 mod group;
@@ -48,8 +48,8 @@ use crate::term::Term;
 /// The memory engine.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    // Invariant: the state and the queue of a name change together, under the mutex of its shard. Waiters are woken and terms
-    // are told of losses when it is free again.
+    // Invariant: the state and the queue of a name change together, under the mutex of its shard. Waiters are woken and
+    // terms are notified of losses when it is free again.
     shards: [Mutex<Shard>; SHARDS],
     tickets: AtomicU64,
     sweeper: Sweeper,
@@ -60,7 +60,7 @@ const PROFILE: Profile = Profile { engine: "memory", lacks: &[Feature::FencedWri
 /// Only names that are held or waited for have a slot.
 type Shard = HashMap<Key, Slot, ByName>;
 
-/// Enough that threads on different names seldom meet.
+/// Enough that threads on different names seldom contend.
 const SHARDS: usize = 64;
 
 impl Memory {
@@ -78,7 +78,7 @@ impl Memory {
         self.with_exclusive(target, |held, now| held.remove(now))
     }
 
-    /// How many wait for a lock.
+    /// How many waiters a lock has.
     #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self, target: &Target) -> usize {
         self.with(target, |slot, _| {
@@ -101,7 +101,7 @@ impl Memory {
         self.with(target, |slot, _| (slot.waited().is_used(), Aftermath::default()))
     }
 
-    /// Looks at or changes the state of one target, which comes and goes as needed.
+    /// Reads or changes the state of one target, which is created and deleted as needed.
     fn with<T>(&self, target: &Target, change: impl FnOnce(&mut Slot, &Now) -> (T, Aftermath)) -> T {
         let now = Now::default();
         let key = Key::new(target.kind.family(), &target.name);
@@ -129,7 +129,7 @@ impl Memory {
         result
     }
 
-    /// The same for what is held, or `otherwise` if the target is not.
+    /// The same for targets that are held, or `otherwise` if the target is not.
     fn with_held<T>(
         &self,
         target: &Target,
@@ -142,7 +142,7 @@ impl Memory {
         })
     }
 
-    /// The same for what keeps others out, or nothing if the target does not.
+    /// The same for targets with exclusive holders, or the default if the target has none.
     fn with_exclusive<T: Default>(
         &self,
         target: &Target,
@@ -151,7 +151,7 @@ impl Memory {
         self.with(target, |slot, now| slot.exclusive().map(|held| change(held, now)).unwrap_or_default())
     }
 
-    /// Tries once. A waiter that does so is present, also if it was skipped since it was told to look.
+    /// Tries once. A waiter that does so is present, also if it was skipped since it was woken.
     fn try_for(&self, claim: &Claim, turn: Option<Ticket>) -> Attempt {
         let target = &claim.spot.target;
         self.with_held(target, Attempt::Gone, |held, now| {
@@ -164,7 +164,7 @@ impl Memory {
         })
     }
 
-    /// Puts a waiter with a new ticket into its line by way of `join`, and has that line swept.
+    /// Puts a waiter with a new ticket into its wait queue with `join`, and has that queue swept.
     fn join_and<T>(&self, spot: &Spot, join: impl FnOnce(&mut dyn Waited, Ticket) -> (T, Aftermath)) -> T {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
         let (joined, begins_sweep) = self.with(&spot.target, |slot, _| {
@@ -178,12 +178,12 @@ impl Memory {
         joined
     }
 
-    /// Sees to it that a hold has at most `count`.
+    /// Lowers a hold to at most `count`.
     fn give_up(&self, spot: &Spot, count: u32) {
         self.with_held(&spot.target, (), |held, now| ((), held.abandon(spot, count, now)));
     }
 
-    /// Which of several is not to be had, before any is taken: a token that was minted is not taken back.
+    /// Which of several locks is busy, before any is acquired: a minted token is not taken back.
     fn find_busy(&self, claims: &[Claim]) -> Option<(usize, Busy)> {
         let is_held = |claim: &Claim| {
             let target = &claim.spot.target;
@@ -193,7 +193,8 @@ impl Memory {
         match self.try_for(claim, None) {
             Attempt::Busy(busy) => Some((number, busy)),
             Attempt::Granted(..) => {
-                // Free since we looked. Its term has ended by this, so it was busy, and whoever waits looks again at once.
+                // It became free after the query. Releasing it ends the claim's term, so it counts as busy; a waiting caller
+                // retries at once.
                 self.give_up(claim.spot, 0);
                 Some((number, Busy::default()))
             }
@@ -314,7 +315,7 @@ impl Engine for Memory {
             let lines = shard.values_mut().flat_map(|slot| slot.waited().lines());
             told.extend(lines.map(|line| (line.first_ticket(), Vec::from_iter(line.hint_all()))));
         }
-        // A table has another order in each process.
+        // The order of a hash map differs between processes.
         told.sort_unstable_by_key(|(first, _)| *first);
         Aftermath::waking(told.into_iter().flat_map(|(_, wakers)| wakers)).run();
     }

@@ -18,23 +18,23 @@ use crate::term::{Term, Until};
 
 #[derive(Debug, Default)]
 pub(super) struct Permits {
-    /// None until somebody sets some.
+    /// None until a count is set.
     free: Option<i64>,
     taken: BTreeMap<PermitId, Permit>,
     holds: BTreeMap<OwnerId, Held>,
     line: Line,
 }
 
-/// A taken permit.
+/// An acquired permit.
 #[derive(Debug)]
 struct Permit {
-    /// Never, if it is kept by its guard or has no lease.
+    /// None if its guard keeps it or it has no lease.
     ends: Option<Instant>,
-    /// Whose guard it belongs to.
+    /// The owner of the guard that it belongs to.
     owner: Option<OwnerId>,
 }
 
-/// Permits in the hands of a guard.
+/// Permits of a guard.
 #[derive(Debug)]
 struct Held {
     amount: u32,
@@ -60,7 +60,7 @@ impl Waited for Permits {
     }
 
     fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
-        // The next waiter has to know when to look, also if there is nothing to take.
+        // The next waiter has to learn when to retry, also if no permit is free.
         self.line.leave(ticket, true)
     }
 }
@@ -74,7 +74,7 @@ impl Holdable for Permits {
             return (Attempt::Gone, after);
         }
         if self.free.unwrap_or(0) < i64::from(amount) {
-            // A front waiter that finds too little has looked: what it waits for is not reserved yet.
+            // A front waiter that finds too few permits has retried: what it waits for is not reserved yet.
             if turn.is_some_and(|ticket| self.line.is_front(ticket)) {
                 self.line.withdraw();
             }
@@ -199,7 +199,7 @@ impl Counted for Permits {
 }
 
 impl Permits {
-    /// Takes back what has lapsed. There is no timer: the next request does it.
+    /// Takes expired permits back. There is no timer: the next request does it.
     fn judge(&mut self, now: &Now) -> Aftermath {
         let mut after = Aftermath::default();
         let mut lapsed = Vec::new();
@@ -227,7 +227,7 @@ impl Permits {
         }
     }
 
-    /// Takes back what is left of a hold, and tells whether that is all of it.
+    /// Takes the rest of a hold back; true if that is all of it.
     fn give(&mut self, spot: &Spot, after: &mut Aftermath) -> bool {
         let ids = PermitId::of(spot.owner, spot.amount);
         let given = ids.filter(|id| self.taken.remove(id).is_some()).count();
@@ -238,14 +238,14 @@ impl Permits {
         u32::try_from(given) == Ok(spot.amount)
     }
 
-    /// Tells a guard that it has not all its permits any more.
+    /// Notifies a guard that it has lost permits.
     fn lose(&mut self, owner: OwnerId, loss: Loss, after: &mut Aftermath, now: &Now) {
         if let Some(term) = self.detach(owner, after, now) {
             *after = std::mem::take(after).and(Aftermath::losing([term], loss));
         }
     }
 
-    /// Leaves the permits of a guard to themselves. What it kept ends as on a server, where nobody renews it now.
+    /// Detaches the permits from their guard. Kept permits end as on a server, where they are no longer renewed.
     fn detach(&mut self, owner: OwnerId, after: &mut Aftermath, now: &Now) -> Option<Arc<Term>> {
         let held = self.holds.remove(&owner)?;
         let ends = match held.lease {
@@ -279,7 +279,7 @@ impl Permits {
     }
 }
 
-/// Until when a hold lasts whose first permit ends then.
+/// Until when a hold lasts whose first permit ends at `ends`.
 fn until(lease: Lease, ends: Option<Instant>, now: &Now) -> Until {
     let Some(ends) = ends else { return Until::Kept(lease.length()) };
     // Permits that are kept end when their client is gone, after a lease of their own.

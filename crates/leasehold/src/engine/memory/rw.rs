@@ -17,15 +17,15 @@ use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
 
-/// Many readers or one writer, who may read as well.
+/// Many readers or one writer, which may read as well.
 #[derive(Debug, Default)]
 pub(super) struct Rw {
     writer: Option<Held>,
-    /// While somebody writes, nobody but the writer is in here.
+    /// While the lock is held for writing, only the writer itself is in here.
     readers: BTreeMap<OwnerId, Held>,
     reads: Line,
     writes: Line,
-    /// Writers in line that bar new readers, and when each was last heard of.
+    /// Queued writers that block new readers, and when each last retried.
     barring: BTreeMap<Ticket, Instant>,
     tokens: Tokens,
 }
@@ -36,7 +36,7 @@ impl Waited for Rw {
     }
 
     fn is_idle(&self) -> bool {
-        // Tokens that were minted are remembered for good.
+        // Minted tokens are kept for good.
         !self.is_used() && self.token() == 0
     }
 
@@ -73,7 +73,8 @@ impl Holdable for Rw {
             },
             _ => (Attempt::Gone, Aftermath::default()),
         };
-        // What was taken over may end sooner, and who took it from a writer may not be the only one who wants to read.
+        // The new hold may end sooner, and a reader that took it over from a writer may not be the only one that wants to
+        // read.
         let taken_over =
             if claim.steal { self.hint_if_sooner(before).and(self.hint()) } else { Aftermath::default() };
         (attempt, after.and(more).and(taken_over))
@@ -152,7 +153,7 @@ impl Exclusive for Rw {
             Kind::Write => self.writer.as_ref(),
             _ => owner.and_then(|owner| self.readers.get(&owner)).or_else(|| self.readers.values().next()),
         };
-        // The lock is there as long as an owner holds it.
+        // The lock exists as long as an owner holds it.
         let all = self.all().map(|held| held.holding(now).remaining).max().unwrap_or_default();
         (held.map(|held| Holding { remaining: all, ..held.holding(now) }), after)
     }
@@ -173,7 +174,7 @@ impl Exclusive for Rw {
 }
 
 impl Rw {
-    /// Takes the read half for somebody who does not have it.
+    /// Acquires the read half for an owner that does not have it.
     fn read(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = Aftermath::default();
         match &self.writer {
@@ -185,7 +186,7 @@ impl Rw {
                 if claim.rw.prefer_writers {
                     return (Attempt::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }), after);
                 }
-                // A reader that does not heed the bar does not wait behind those that do.
+                // A reader that ignores waiting writers does not wait behind readers that respect them.
             }
             None if self.reads.may_take(turn) => {}
             None => return (Attempt::Busy(Busy::default()), after),
@@ -197,7 +198,7 @@ impl Rw {
         (Attempt::Granted(Some(until), self.tokens.mint(claim)), after)
     }
 
-    /// Takes the write half for somebody who does not have it.
+    /// Acquires the write half for an owner that does not have it.
     fn write(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = Aftermath::default();
         if self.readers.contains_key(&claim.spot.owner) != claim.rw.upgrade {
@@ -224,7 +225,7 @@ impl Rw {
         (Attempt::Granted(Some(until), self.tokens.mint(claim)), after)
     }
 
-    /// Whether a writer that waits keeps new readers out. One whose future is not polled any more does not.
+    /// Whether a waiting writer blocks new readers. A writer whose future is not polled any more does not.
     fn is_barred(&self, now: &Now) -> bool {
         self.barring.values().any(|heard| now.get().saturating_duration_since(*heard) < BARRED)
     }
@@ -244,12 +245,12 @@ impl Rw {
         }
     }
 
-    /// When the last of those who hold it now is gone, if all of them ever are.
+    /// When the last of the current holds ends, if all of them ever do.
     fn end(&self) -> Option<Instant> {
         self.all().map(|held| held.expires).try_fold(None, |last, end| Some(last.max(Some(end?)))).flatten()
     }
 
-    /// Takes away what has run out. There is no timer: the next request does it.
+    /// Removes expired holds. There is no timer: the next request does it.
     fn judge(&mut self, now: &Now) -> Aftermath {
         let is_over = |held: &Held| held.expires.is_some_and(|at| now.get() >= at);
         let mut after = Aftermath::default();
@@ -273,18 +274,18 @@ impl Rw {
             Kind::Write => self.writer.take(),
             _ => self.readers.remove(&spot.owner),
         };
-        // If its guards do not know that yet, for whatever reason, they do from now on.
+        // Notifies its guards, if they are not notified yet.
         let after = freed.map(|held| held.lose(Loss::Gone)).unwrap_or_default();
         after.and(self.hint()).and(self.hint_if_sooner(before))
     }
 
-    /// Ends all holds. Whose turn it is then, the caller says.
+    /// Ends all holds. The caller decides which waiters are next.
     fn free_all(&mut self, loss: Loss) -> Aftermath {
         let all = self.writer.take().into_iter().chain(std::mem::take(&mut self.readers).into_values());
         all.fold(Aftermath::default(), |after, held| after.and(held.lose(loss)))
     }
 
-    /// Reserves for the front waiters what is free for them.
+    /// Reserves free halves for the front waiters.
     fn hint(&mut self) -> Aftermath {
         let mut after = Aftermath::default();
         if self.writer.is_none() && !self.reads.is_reserved() {
@@ -296,7 +297,7 @@ impl Rw {
         after
     }
 
-    /// Tells the front waiters if what they saw as lasting until `before` ends sooner.
+    /// Wakes the front waiters if the holds that they saw as lasting until `before` end sooner.
     fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let end = self.end();
         let wake = self.writes.hint_if_sooner(before, end);

@@ -17,15 +17,15 @@ use crate::term::{Term, Until};
 
 #[derive(Debug, Default)]
 pub(super) struct Semaphore {
-    /// None until somebody sets or gives some.
+    /// None until permits are set or released.
     free: Option<i64>,
-    /// When the count is forgotten by itself.
+    /// When the count expires.
     ends: Option<Instant>,
     holds: BTreeMap<OwnerId, Held>,
     line: Line,
 }
 
-/// Permits in the hands of a guard.
+/// Permits of a guard.
 #[derive(Debug)]
 struct Held {
     amount: u32,
@@ -50,7 +50,7 @@ impl Waited for Semaphore {
     }
 
     fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
-        // One after the other, as long as there is something to take.
+        // One waiter after the other, as long as permits are free.
         self.line.leave(ticket, self.free.is_some_and(|free| free > 0))
     }
 }
@@ -64,7 +64,7 @@ impl Holdable for Semaphore {
             return (Attempt::Gone, after);
         }
         if self.free.unwrap_or(0) < i64::from(amount) {
-            // A front waiter that finds too little has looked: what it waits for is not reserved yet.
+            // A front waiter that finds too few permits has retried: what it waits for is not reserved yet.
             if turn.is_some_and(|ticket| self.line.is_front(ticket)) {
                 self.line.withdraw();
             }
@@ -146,7 +146,7 @@ impl Counted for Semaphore {
 }
 
 impl Semaphore {
-    /// Forgets a count whose time is over. Permits of it are none of the next one of that name.
+    /// Deletes an expired count. Its permits do not belong to the next count of that name.
     fn judge(&mut self, now: &Now) -> Aftermath {
         let is_over = self.ends.is_some_and(|at| at <= now.get());
         if is_over { self.delete() } else { Aftermath::default() }

@@ -1,4 +1,4 @@
-//! The engines behind `memory:NAME`, shared by all clients of the process that say the same name.
+//! The engines behind `memory:NAME`, shared by all clients of the process that use the same name.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock, Weak};
@@ -26,7 +26,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
     },
 };
 
-/// The engine of this name, made when the first client asks for it and gone with the last.
+/// The engine of this name, made for the first client and dropped with the last.
 pub(crate) fn shared(name: &str) -> Arc<Memory> {
     // Invariant: at most one living engine for each name.
     static ENGINES: LazyLock<Mutex<HashMap<String, Weak<Memory>>>> = LazyLock::new(Mutex::default);
@@ -34,7 +34,7 @@ pub(crate) fn shared(name: &str) -> Arc<Memory> {
     if let Some(engine) = engines.get(name).and_then(Weak::upgrade) {
         return engine;
     }
-    // Names whose engine is gone leave with the next one that comes.
+    // Names whose engine is gone are removed when the next engine is made.
     engines.retain(|_, engine| engine.strong_count() > 0);
     let engine = Memory::new();
     engines.insert(name.to_owned(), Arc::downgrade(&engine));

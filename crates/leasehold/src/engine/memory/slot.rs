@@ -1,4 +1,4 @@
-//! What the memory engine knows about one name.
+//! The memory engine's state of one name.
 
 use super::group::Group;
 use super::latch::Latch;
@@ -44,7 +44,7 @@ impl Slot {
         }
     }
 
-    /// Unless it is one that is not held.
+    /// None for primitives that are not held.
     pub(super) fn holdable(&mut self) -> Option<&mut dyn Holdable> {
         Some(match self {
             Self::Lock(lock) => lock,
@@ -56,7 +56,7 @@ impl Slot {
         })
     }
 
-    /// If it is one that has one holder, or several that all keep others out.
+    /// None for primitives without exclusive holders.
     pub(super) fn exclusive(&mut self) -> Option<&mut dyn Exclusive> {
         Some(match self {
             Self::Lock(lock) => lock,
@@ -66,7 +66,7 @@ impl Slot {
         })
     }
 
-    /// If it is one that has a count.
+    /// None for primitives without a count.
     pub(super) fn counted(&mut self) -> Option<&mut dyn Counted> {
         Some(match self {
             Self::Semaphore(semaphore) => semaphore.as_mut(),

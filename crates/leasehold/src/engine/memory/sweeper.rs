@@ -10,15 +10,15 @@ use crate::engine::line;
 use crate::env;
 use crate::mutex::Mutex;
 
-/// The sweep of all lines of one engine that have waiters.
+/// The sweep of all wait queues of one engine that have waiters.
 #[derive(Debug)]
 pub(super) struct Sweeper {
     engine: Weak<Memory>,
     lines: Mutex<Lines>,
 }
 
-// Invariant: a line with waiters says that it is swept from when its first waiter joins, and is in `targets`, or is about to
-// be put there by that waiter or put back by the look that is under way. While `targets` is not empty, there is a task.
+// Invariant: a queue with waiters is marked as swept from when its first waiter joins, and is in `targets`, or is about to
+// be put there by that waiter or put back by the pass in progress. While `targets` is not empty, there is a task.
 #[derive(Debug, Default)]
 struct Lines {
     targets: BTreeSet<Target>,
@@ -30,7 +30,7 @@ impl Sweeper {
         Self { engine: Weak::clone(engine), lines: Mutex::default() }
     }
 
-    /// Begins to sweep the line of a target.
+    /// Begins to sweep the wait queue of a target.
     pub(super) fn add(&self, target: &Target) {
         let mut lines = self.lines.lock();
         lines.targets.insert(target.clone());
@@ -40,7 +40,7 @@ impl Sweeper {
         }
     }
 
-    /// Looks at every line once. False if no line is left.
+    /// One pass over every wait queue. False if no queue is left.
     fn look(&self, engine: &Memory) -> bool {
         let mut targets = std::mem::take(&mut self.lines.lock().targets);
         let mut after = Aftermath::default();
@@ -55,13 +55,13 @@ impl Sweeper {
         lines.has_task = !lines.targets.is_empty();
         let goes_on = lines.has_task;
         drop(lines);
-        // Last, when all is in order again: a waker is the caller's, and may panic.
+        // Last, when all state is consistent again: a waker is the caller's code, and may panic.
         after.run();
         goes_on
     }
 }
 
-/// The task that looks again and again, until no line is left.
+/// The task that repeats the pass until no queue is left.
 struct Task {
     engine: Weak<Memory>,
     over: bool,
@@ -109,7 +109,7 @@ mod tests {
     use crate::name::Name;
     use crate::owner::OwnerId;
 
-    /// An engine, and a place to wait.
+    /// An engine, and a spot to wait at.
     fn engine(kind: Kind) -> (Arc<Memory>, Spot) {
         let target = Target::new(kind, Name::new("", "a").unwrap());
         (Memory::new(), Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 })

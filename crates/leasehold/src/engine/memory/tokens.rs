@@ -11,7 +11,7 @@ impl Tokens {
         self.0
     }
 
-    /// The next one, if the claim asks for it.
+    /// The next token, if the claim requests one.
     pub(super) fn mint(&mut self, claim: &Claim) -> Option<u64> {
         claim.fenced.then(|| {
             self.0 += 1;

@@ -12,22 +12,22 @@ use crate::engine::{Engine, Reply, Spot, Ticket};
 use crate::name::Name;
 use crate::term::Term;
 
-/// Both engines. The memory engine lives by a clock that stands still until it is told how much time has passed for the other
-/// one.
+/// Both engines. The memory engine uses a clock that stands still until it is advanced by the time that has passed for the
+/// other one.
 pub(super) struct Both {
     paused: Runtime,
     memory: Arc<Memory>,
     other: Box<dyn Other>,
-    /// How much of the time since the case began the clock that stands still has been told.
+    /// By how much of the time since the case began the still clock has been advanced.
     told: Duration,
 }
 
 /// An engine on a server that is compared with the memory engine: several clients, and how their time passes.
 pub(super) trait Other {
-    /// What it is called in a failure.
+    /// Its name in a failure.
     fn name(&self) -> &'static str;
 
-    /// By whose clock its clients live.
+    /// The runtime whose clock its clients use.
     fn runtime(&self) -> &Runtime;
 
     fn engine(&self, client: usize) -> &dyn Engine;
@@ -40,10 +40,10 @@ pub(super) trait Other {
 
     fn advance(&mut self, length: Duration);
 
-    /// Waits until all is done that `client` has sent.
+    /// Waits until all requests of `client` are done.
     fn finish(&self, client: usize);
 
-    /// Waits until these clients have got every message that was published.
+    /// Waits until these clients have received every published message.
     fn settle(&mut self, clients: &[usize]);
 }
 
@@ -54,7 +54,7 @@ pub(super) enum Side {
     Server = 1,
 }
 
-/// Something that an engine is asked.
+/// The reply of an engine.
 pub(super) type Answer<T> = Pin<Box<dyn Future<Output = T>>>;
 
 impl Both {
@@ -70,7 +70,7 @@ impl Both {
         self.told = Duration::ZERO;
     }
 
-    /// What the other engine is called.
+    /// The name of the other engine.
     pub(super) fn other(&self) -> &'static str {
         self.other.name()
     }
@@ -80,7 +80,7 @@ impl Both {
         self.other.elapsed()
     }
 
-    /// Lets the clock that stands still know how long the case has taken.
+    /// Advances the still clock by the time that the case has taken.
     pub(super) fn tick(&mut self) {
         let elapsed = self.elapsed();
         let more = elapsed.saturating_sub(self.told);
@@ -94,7 +94,7 @@ impl Both {
         self.other.advance(length);
     }
 
-    /// Asks both engines: first the memory engine, then the one of `client`.
+    /// Calls both engines: first the memory engine, then the one of `client`.
     pub(super) fn ask<T: Unpin>(
         &self,
         client: usize,
@@ -131,7 +131,7 @@ impl Both {
             .expect("the server answers")
     }
 
-    /// Asks both engines all of this, which makes one way to the server and back.
+    /// Makes all these calls on both engines, in one round trip to the server.
     pub(super) fn ask_all<T>(
         &self,
         client: usize,
@@ -163,7 +163,7 @@ impl Both {
         });
     }
 
-    /// Tells both engines something that has no answer.
+    /// Calls both engines without waiting for a reply.
     pub(super) fn tell<T>(&self, client: usize, mut verb: impl FnMut(&dyn Engine, Side) -> T) -> [T; 2] {
         let memory = {
             let _entered = self.paused.enter();
@@ -173,7 +173,7 @@ impl Both {
         [memory, verb(self.other.engine(client), Side::Server)]
     }
 
-    /// Which of both has hinted.
+    /// Which of both has woken the waiter.
     pub(super) fn hinted(&self, client: usize, spot: &Spot, tickets: [Ticket; 2]) -> [bool; 2] {
         let mut context = Context::from_waker(Waker::noop());
         self.tell(client, |engine, side| {
@@ -186,12 +186,12 @@ impl Both {
         self.other.runtime().block_on(async { tokio::time::sleep(length).await });
     }
 
-    /// Waits until all is done that `client` has sent.
+    /// Waits until all requests of `client` are done.
     pub(super) fn finish(&self, client: usize) {
         self.other.finish(client);
     }
 
-    /// Waits until these clients have got every message that was published.
+    /// Waits until these clients have received every published message.
     pub(super) fn settle(&mut self, clients: &[usize]) {
         self.other.settle(clients);
     }
@@ -201,7 +201,7 @@ pub(super) fn name(name: &str) -> Name {
     Name::new("", name).expect("a good name")
 }
 
-/// A term for each engine, which lives by its clock.
+/// A term for each engine, which uses its clock.
 pub(super) fn terms() -> [Arc<Term>; 2] {
     std::array::from_fn(|_| Term::new(std::sync::Weak::new()))
 }

@@ -1,11 +1,11 @@
 //! A model test: the memory engine is the model of every engine on a server.
 //!
 //! Cases are lists of random steps of several owners, of which some die, while time passes; each is run on both engines,
-//! which have to say the same after every step: to the caller, about the state, and to the waiters. A case that fails is
-//! shrunk, and the seed is printed by which it comes first: `LEASEHOLD_MODEL_SEED=… cargo test both_engines`.
+//! which have to agree after every step: in the caller's result, the state, and the wake-ups. A case that fails is shrunk,
+//! and the seed that reproduces it first is printed: `LEASEHOLD_MODEL_SEED=… cargo test both_engines`.
 //!
 //! The same cases run on Redis and on the simulated server. On Redis time is moved on the server alone; in the simulation it
-//! passes for the clients, too, so that they renew what they keep and find out by themselves what has run out.
+//! passes for the clients, too, so that they renew their kept holds and detect expired ones by themselves.
 //!
 //! It is about the engines alone. Guards are not used.
 
@@ -35,13 +35,13 @@ use self::world::{Tally, World};
 /// How many cases are run at once, each with a server of its own.
 const WORKERS: usize = 2;
 
-/// Compares the memory engine with one that `start` makes, for so many steps or those that the environment says.
+/// Compares the memory engine with one that `start` makes, for so many steps or the number in the environment.
 fn compare(operations: u64, start: impl Fn() -> Box<dyn Other> + Sync) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed = match std::env::var("LEASEHOLD_MODEL_SEED").as_deref() {
         Ok("random") => crate::env::random_below(u64::MAX),
         Ok(seed) => seed.parse().expect("a number, or `random`"),
-        // A change is judged by cases that its predecessor has passed.
+        // A change is tested with cases that its predecessor has passed.
         Err(_) => 1,
     };
     let wanted = number("LEASEHOLD_MODEL_OPERATIONS").unwrap_or(operations);
@@ -60,7 +60,7 @@ fn compare(operations: u64, start: impl Fn() -> Box<dyn Other> + Sync) {
     assert!(tally.operations >= wanted);
 }
 
-/// What there is to do, and what was done so far.
+/// The work to do, and the work done so far.
 struct Work {
     wanted: u64,
     /// The seed of the next case.
@@ -108,7 +108,7 @@ impl Work {
     }
 }
 
-/// Numbers that are drawn in little time, and have nothing to do with those of the next seed.
+/// A fast random generator, independent of that of the next seed.
 fn dice(seed: u64) -> TestRng {
     let mut bytes = [0; 16];
     for (place, part) in bytes.chunks_exact_mut(8).enumerate() {
@@ -119,7 +119,7 @@ fn dice(seed: u64) -> TestRng {
     TestRng::from_seed(RngAlgorithm::XorShift, &bytes)
 }
 
-/// How long a case that failed is made shorter.
+/// How long a failed case is shrunk.
 const SHRINKING: Duration = Duration::from_secs(40);
 
 fn show(Case { families, ops }: &Case) -> String {
@@ -134,7 +134,7 @@ fn run(both: &mut Both, case: &Case) -> (Tally, Result<(), String>) {
     for (number, op) in case.ops.iter().enumerate() {
         let outcome = world.step(op);
         if world.is_late() {
-            // Whatever was said came too near to the end of a lease to mean anything.
+            // The results came too near to the end of a lease to be compared.
             return (world.end(true), Ok(()));
         }
         if let Err(difference) = outcome {

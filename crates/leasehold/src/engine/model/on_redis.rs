@@ -26,24 +26,24 @@ fn both_engines_do_the_same() {
     super::compare(OPERATIONS, || Box::new(OnRedis::start()));
 }
 
-/// A server, and a client for each of the model. What lasts for so and so long on the server is moved by a script, while the
-/// clocks of the clients go on by themselves.
+/// A server, and a client for each of the model. A script moves the expiry times on the server, while the clocks of the
+/// clients go on by themselves.
 struct OnRedis {
     live: Runtime,
     clients: [Redis; CLIENTS],
-    /// A place in a line for each client by which one sees that all messages up to a certain one have come.
+    /// A waiter for each client that shows that all messages up to a certain one have arrived.
     fences: [(Spot, Ticket); CLIENTS],
     connection: Connection,
     begun: Instant,
-    // Goes last.
+    // Dropped last.
     _server: Server,
 }
 
-/// Lowers every time to live by `d` ms and moves every end so much nearer that is written as a moment.
+/// Lowers every time to live by `d` ms and makes every end that is stored as a point in time earlier by as much.
 ///
-/// Those who wait for a fair lock say every second that they live. So the two keys that say when they are presumed dead
-/// stay as they are. Nobody here stands in a queue and is dead: inside a process nobody dies alone, so the memory engine
-/// has no word for it. What a server does about silent waiters is left to the tests of the fair lock.
+/// Waiters for a fair lock send a heartbeat every second. So the two keys with the times when they are presumed dead stay as
+/// they are. No queued waiter is dead here: inside a process no waiter dies alone, so the memory engine has no such case.
+/// The tests of the fair lock cover how a server treats silent waiters.
 const ADVANCE: &str = "
 local d = tonumber(ARGV[1])
 for _, key in ipairs(redis.call('keys', '*')) do
@@ -86,7 +86,7 @@ impl OnRedis {
             live.block_on(Redis::open(address.clone(), options)).expect("the server is there")
         });
         let fences = std::array::from_fn(|client| {
-            // All waiters for a latch are told at once, so none of them is late when it does nothing.
+            // All waiters for a latch are woken at once, so none of them is late when it does nothing.
             let fence = spot(Target::new(Kind::Latch, name(&format!("fence {client}"))), 1);
             let ticket = clients[client].listen(&fence, false);
             live.block_on(clients[client].listening(&fence)).expect("the server lets us subscribe");
@@ -98,7 +98,7 @@ impl OnRedis {
         redis
     }
 
-    /// Lets the server learn the scripts that nobody waits for: what it does not know comes later than it should.
+    /// Loads the scripts that no caller waits for into the server: an unknown script runs later than it should.
     fn teach(&self) {
         for kind in [Kind::SetNx, Kind::Write, Kind::Semaphore, Kind::Permits] {
             let spot = spot(Target::new(kind, name("taught")), 1);
@@ -114,7 +114,7 @@ impl OnRedis {
             {
             }
         }
-        // A writer that waits, bars readers, and leaves.
+        // A writer that waits, blocks readers, and leaves.
         let target = |kind| Target::new(kind, name("taught two"));
         let (reader, writer, late) = (spot(target(Kind::Read), 1), spot(target(Kind::Write), 2), 3);
         self.teach_attempt(&reader, None);
@@ -197,7 +197,7 @@ impl Other for OnRedis {
     }
 }
 
-/// The lease of what the server learns by.
+/// The lease of the holds that load the scripts.
 const TAUGHT: Lease = Lease::Fixed(Duration::from_secs(30));
 
 fn spot(target: Target, number: u64) -> Spot {

@@ -1,6 +1,6 @@
 //! The engine on the simulated server, in virtual time.
 //!
-//! Every step happens at one moment, and nothing is on its way when the runtime has no task left to run. Time passes as it
+//! Every step happens at one moment, and no message is in flight when the runtime has no task left to run. Time passes as it
 //! does for a real client: each timer ends when it is due.
 
 use std::future::poll_fn;
@@ -32,7 +32,7 @@ struct OnSim {
     /// By how much the time of the case was moved.
     advanced: Duration,
     idle: Idle,
-    // Goes last.
+    // Dropped last.
     runtime: Runtime,
 }
 

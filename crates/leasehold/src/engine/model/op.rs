@@ -1,4 +1,4 @@
-//! What can happen in a case, and how it is drawn.
+//! The steps of a case, and how they are drawn.
 
 use std::time::Duration;
 
@@ -13,14 +13,14 @@ pub(super) const OWNERS: usize = 2 * CLIENTS;
 /// Names of a case, each of a family of its own: on a server two families cannot share one.
 pub(super) const NAMES: usize = 2;
 
-/// A list of what happens, on names of these families.
+/// A list of steps, on names of these families.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     pub(super) families: [Family; NAMES],
     pub(super) ops: Vec<Op>,
 }
 
-/// What one step is about: owner `who`, or a client that owns nothing, at one of the names.
+/// The subject of one step: owner `who`, or a client that owns nothing, at one of the names.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct At {
     pub(super) who: usize,
@@ -31,13 +31,13 @@ pub(super) struct At {
 
 #[derive(Debug, Clone)]
 pub(super) enum Op {
-    /// Asks once; enters again what is held.
+    /// Tries once; re-enters a hold.
     Try(At, How),
-    /// Asks once for the plain locks of all names, all or none.
+    /// Tries once to acquire the plain locks of all names, all or none.
     TryAll(At, How),
-    /// Asks, and stands in line if it is not to be had.
+    /// Tries, and joins the wait queue if the lock is busy.
     Wait(At, How),
-    /// Leaves the line without having got it.
+    /// Leaves the wait queue without the lock.
     GiveUp(At),
     Release(At),
     /// All of it or one count.
@@ -48,11 +48,11 @@ pub(super) enum Op {
     Adjust(At, Count),
     /// Seconds.
     Advance(u64),
-    /// A client is gone: it leaves its lines, and what it holds runs out.
+    /// A client is gone: it leaves its wait queues, and its holds expire.
     Die(usize),
 }
 
-/// How something is asked for.
+/// The options of an attempt.
 #[derive(Debug, Clone, Copy)]
 #[expect(clippy::struct_excessive_bools, reason = "each of them can be said beside the others")]
 pub(super) struct How {
@@ -64,7 +64,7 @@ pub(super) struct How {
     pub(super) prefer_writers: bool,
 }
 
-/// What is done to a counter, where its family has it.
+/// The operation on a counter, where its family supports it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Count {
     TrySet(u32, bool),
@@ -88,7 +88,7 @@ pub(super) enum Length {
     Kept,
 }
 
-/// Longer than any step of the time, so that whoever lives is in time to renew.
+/// Longer than any step of the time, so that a living client renews in time.
 pub(super) const KEPT: Duration = Duration::from_millis(20_500);
 
 impl Length {
@@ -109,7 +109,7 @@ impl Length {
     }
 }
 
-/// The values of a group, and the sets of them that somebody may want.
+/// The values of a group, and the sets of them that an owner may request.
 pub(super) const VALUES: [&str; 3] = ["a", "b", "c"];
 pub(super) const SETS: [&[&str]; 6] = [&["a"], &["b"], &["a", "b"], &["c"], &["b", "c"], &["a", "b", "c"]];
 
@@ -127,7 +127,7 @@ pub(super) fn kinds(family: Family) -> &'static [Kind] {
 }
 
 pub(super) fn case() -> impl Strategy<Value = Case> {
-    // The more a family can do, the more often it is its turn.
+    // The more operations a family has, the more often it is drawn.
     let family = || {
         prop_oneof![
             4 => Just(Family::Lock),

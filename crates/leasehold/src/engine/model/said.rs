@@ -1,11 +1,11 @@
-//! What an engine says, in a form that can be compared; and where the two differ on purpose.
+//! The replies of an engine, in a form that can be compared; and where the two engines differ on purpose.
 
 use std::time::Duration;
 
 use crate::engine::{Attempt, Busy, Holding, Kind, Released, Renewed, Spot};
 use crate::owner::OwnerId;
 
-/// An answer: words that have to be the same, and a time that has to be nearly the same.
+/// A reply: text that has to be the same, and a time that has to be nearly the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Said {
     words: String,
@@ -20,8 +20,8 @@ impl Said {
         Self { words: words.into(), time: None }
     }
 
-    /// Whether both say the same. In memory what is kept always lasts for the whole of its lease; on a server it was last
-    /// renewed so long ago as `kept` says.
+    /// Whether both replies are the same. In memory a renewed hold always has its whole lease left; on a server its last
+    /// renewal was `kept` ago.
     pub(super) fn agrees(&self, server: &Self, kept: Duration) -> bool {
         let near = match (self.time, server.time) {
             (Some(memory), Some(server)) => memory <= server + kept + NEARLY && server <= memory + NEARLY,
@@ -31,7 +31,7 @@ impl Said {
     }
 }
 
-/// What an attempt came to on both.
+/// The result of an attempt on both engines.
 pub(super) fn attempts([memory, server]: &[Attempt; 2], spot: &Spot) -> [Said; 2] {
     let untold = is_untold(memory, spot.target.kind);
     [memory, server].map(|attempt| match attempt {
@@ -48,16 +48,16 @@ pub(super) fn attempts([memory, server]: &[Attempt; 2], spot: &Spot) -> [Said; 2
     })
 }
 
-/// Of several who are in the way, either engine names whom it likes: neither a hash nor a map has an order.
+/// Of several conflicting holders, each engine reports any: neither a hash nor a map has an order.
 fn has_many_holders(kind: Kind) -> bool {
     matches!(kind, Kind::Write | Kind::Group)
 }
 
-/// Whether the engines say different things about when to look again:
-/// - What is kept has no end in memory, where its holder cannot die unnoticed; on a server it is the end that it has.
-/// - Other libraries do not announce that a lock of one string is free: on a server one looks from time to time.
-/// - In memory everybody in the queue of a fair lock looks after a head that does not come; on a server the beat does.
-/// - How long a writer bars readers is told by a server as it is, in memory as it is at most.
+/// Whether the engines return different retry times:
+/// - A renewed hold has no end in memory, where its holder cannot die unnoticed; on a server it has its current end.
+/// - Other libraries do not publish that a lock of one string is free: on a server waiters poll.
+/// - In memory every waiter for a fair lock checks for a late front waiter; on a server the queue heartbeat does.
+/// - How long a waiting writer blocks readers: a server returns the current time, memory the maximum.
 fn is_untold(memory: &Attempt, kind: Kind) -> bool {
     let Attempt::Busy(Busy { retry_in, holder, position }) = memory else { return false };
     retry_in.is_none()
@@ -80,7 +80,7 @@ pub(super) fn renewed(renewed: &Renewed) -> Said {
     })
 }
 
-/// Who holds it. Of several readers either engine tells of whom it likes, unless the one it was asked about is among them.
+/// The holder. Of several readers each engine reports any, unless the queried owner is among them.
 pub(super) fn holding(holding: Option<&Holding>, asked: Option<OwnerId>) -> Said {
     let Some(Holding { owner, count, remaining }) = holding else { return Said::words("free") };
     let words = match asked {

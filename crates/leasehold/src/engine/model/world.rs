@@ -1,4 +1,4 @@
-//! One case: who holds and waits by what both engines have said, and the steps.
+//! One case: holders and waiters by the replies of both engines, and the steps.
 
 mod asking;
 mod asking_all;
@@ -23,10 +23,10 @@ use crate::term::Until;
 /// A case that takes longer than this comes too near to the end of a lease between two steps.
 const LATE: Duration = Duration::from_millis(400);
 /// A step that takes longer than this by the real clock did not happen at one moment. The sweep of the memory engine, which
-/// counts by that clock everywhere, may have passed a waiter.
+/// uses that clock everywhere, may have skipped a waiter.
 const SLOW: Duration = Duration::from_millis(40);
-/// Time moves by whole seconds and so much more: on a server that counts milliseconds, too, what lasts whole seconds is
-/// over then.
+/// Time moves by whole seconds and so much more: then a lease of whole seconds is over also on a server that counts
+/// milliseconds.
 const AND_A_LITTLE: Duration = Duration::from_millis(2);
 
 pub(super) struct World<'a> {
@@ -35,15 +35,15 @@ pub(super) struct World<'a> {
     clients: [ClientId; CLIENTS],
     dead: [bool; CLIENTS],
     holds: BTreeMap<Seat, Hold>,
-    /// Permits that belong to no hold, and the name that they are of.
+    /// Permits that belong to no hold, and their name.
     loose: Vec<(usize, PermitId)>,
-    /// In the order in which they came.
+    /// In the order in which they arrived.
     waiters: Vec<Waiter>,
     /// By how much the time was advanced.
     advanced: Duration,
-    /// When what is kept was last renewed on the server.
+    /// When the kept holds were last renewed on the server.
     kept: Duration,
-    /// How many numbers of owners were drawn.
+    /// How many owner numbers were drawn.
     drawn: u64,
     cause: Cause,
     is_late: bool,
@@ -55,11 +55,11 @@ pub(super) struct World<'a> {
 pub(super) struct Tally {
     pub(super) operations: u64,
     cases: u64,
-    /// Cases that took too long to tell.
+    /// Cases that took too long to compare.
     cut_short: u64,
-    /// How often somebody who waited went on.
+    /// How often a waiter succeeded.
     wakeups: u64,
-    /// How often somebody who waited looked and could not go on, in memory and on the server.
+    /// How often a waiter retried and did not succeed, in memory and on the server.
     in_vain: [u64; 2],
 }
 
@@ -73,13 +73,13 @@ impl Tally {
     }
 }
 
-/// Where there can be one hold: an owner, a name, and what of it.
+/// The identity of one hold: an owner, a name, and the target.
 type Seat = (usize, usize, Target);
 
-/// What an owner holds as far as it knows.
+/// A hold, as far as its owner knows.
 #[derive(Debug, Clone)]
 struct Hold {
-    /// By which it was entered first.
+    /// The spot by which it was entered first.
     spot: Spot,
     count: u32,
     lease: Lease,
@@ -195,7 +195,7 @@ impl<'a> World<'a> {
             .tell(client(at), |engine, _| engine.term(&hold.spot).is_some_and(|term| term.is_held()));
         let length = match (hold.lease, length) {
             (Lease::Kept(kept), _) => kept,
-            // Its lease may have been made longer by its id, of which its holder does not hear: by its own clock it is lost.
+            // Its lease may have been extended by its id, and its holder is not notified: by its own clock it is lost.
             _ if hold.spot.target.kind == Kind::Permits && !is_held => return Ok(false),
             // On a server the halves of one owner end together, see `rw_lease`.
             _ if self.other_half(at, hold.spot.target.kind).is_some() => return Ok(false),
@@ -219,7 +219,7 @@ impl<'a> World<'a> {
         self.after(at)
     }
 
-    /// What is held lasts so long from now on by the clock of each engine, if nothing happens.
+    /// Extends the term of a hold, by the clock of each engine.
     fn lasts(&self, client: usize, spot: &Spot, until: [Option<Until>; 2]) {
         self.both.tell(client, |engine, side| {
             if let (Some(term), Some(until)) = (engine.term(spot), until[side as usize]) {
@@ -228,7 +228,7 @@ impl<'a> World<'a> {
         });
     }
 
-    /// A hold that has learnt that it is lost gives back what may be left of it.
+    /// The owner finds a hold lost and releases the rest of it.
     fn learn_of_loss(&mut self, at: At, seat: &Seat, hold: &Hold) {
         self.frees(at.name, hold.spot.target.kind);
         self.both.tell(client(at), |engine, _| engine.abandon(&hold.spot, 0, hold.lease.into()));
@@ -241,7 +241,7 @@ impl<'a> World<'a> {
         if !matches!(target.kind.family(), Family::Lock | Family::SetNx | Family::Rw | Family::Group) {
             return Ok(false);
         }
-        // What is left of a set that was broken ends as if it had been renewed just now.
+        // The rest of a broken set ends as if it had been renewed just now.
         self.keep();
         self.frees(at.name, target.kind);
         let told = self.both.ask(client(at), |engine| engine.force(&target));
@@ -296,29 +296,29 @@ impl<'a> World<'a> {
         Ok(true)
     }
 
-    /// Renews on the server what is kept, as its client does all the time. Memory needs no such thing.
+    /// Renews the kept holds on the server, as a client does all the time. Memory does not need that.
     fn keep(&mut self) {
         let kept = self.holds.iter().filter(|(_, hold)| hold.lease == Lease::Kept(KEPT));
         self.both.renew(kept.map(|((who, ..), hold)| (who % CLIENTS, &hold.spot)), KEPT);
         self.kept = self.both.elapsed();
     }
 
-    /// What every step ends with.
+    /// The end of every step.
     fn after(&mut self, at: At) -> Step {
         self.check(at.name, client(at))?;
         Ok(true)
     }
 
-    /// Compares the state of a name, and what those hear who wait for it. `client` is who did something.
+    /// Compares the state of a name, and the wake-ups of its waiters. `client` is the client that did the step.
     fn check(&mut self, name: usize, client: usize) -> Result<(), String> {
         self.hear(name)?;
         self.look(name, client)?;
         self.wake(name)?;
-        // Who looks at the state finds what has run out, which may cause somebody to be told. That is not to count.
+        // Reading the state removes expired holds, which may wake waiters. Such wake-ups do not count.
         if self.cause == Cause::Time { self.hear(name) } else { Ok(()) }
     }
 
-    /// Compares what both said.
+    /// Compares the replies of both engines.
     fn same(
         &self,
         name: usize,
@@ -341,14 +341,14 @@ impl<'a> World<'a> {
         })
     }
 
-    /// The ids of a hold belong to nobody any more.
+    /// The ids of a hold belong to no hold any more.
     fn loosen(&mut self, name: usize, hold: &Hold) {
         if hold.spot.target.kind == Kind::Permits {
             self.loose.extend(PermitId::of(hold.spot.owner, hold.spot.amount).map(|id| (name, id)));
         }
     }
 
-    /// A hold of somebody who lives: what `at` says if that is held, so that few steps have nothing to do.
+    /// A hold of a living client: the one at `at` if there is one, or another, so that few steps have nothing to do.
     fn some_hold(&self, at: At) -> Option<(At, Seat, Hold)> {
         if let Some((seat, hold)) = self.held(at) {
             return Some((at, seat, hold));
@@ -363,7 +363,7 @@ impl<'a> World<'a> {
         self.holds.get(&seat).map(|hold| (seat, hold.clone()))
     }
 
-    /// What the same owner holds of the other half of a read-write lock.
+    /// The same owner's hold of the other half of a read-write lock.
     fn other_half(&self, at: At, kind: Kind) -> Option<&Hold> {
         let other = match kind {
             Kind::Read => Kind::Write,
@@ -411,7 +411,7 @@ fn word(number: usize) -> crate::name::Name {
     name(["one", "two"][number])
 }
 
-/// Whose owner it is.
+/// The client of the owner.
 fn client(at: At) -> usize {
     at.who % CLIENTS
 }

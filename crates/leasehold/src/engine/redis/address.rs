@@ -1,11 +1,11 @@
-//! Where a server is, and who we are to it.
+//! The address of a server, and the credentials for it.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use crate::url::UrlError;
 
-/// What `redis:` and `valkey:` URLs say.
+/// The contents of a `redis:` or `valkey:` URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
     pub(super) place: Place,
@@ -25,8 +25,8 @@ const PORT: u16 = 6379;
 impl Address {
     /// Reads `redis://[user[:password]@]host[:port][/database]` or `redis+unix:///path[?db=…&user=…&pass=…]`.
     ///
-    /// What stands behind the question mark and is not known there is refused: the locks would be in another database than
-    /// the URL says, or under another user.
+    /// Unknown query parameters are refused: otherwise the locks would be in another database than the URL specifies, or under
+    /// another user.
     pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
         let (scheme, rest) = url.split_once("://").ok_or(UrlError::BrokenRedis)?;
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
@@ -53,7 +53,7 @@ impl Address {
             None => (None, None, authority),
         };
         let (host, port) = match host.strip_prefix('[') {
-            // An address with colons in it.
+            // An IPv6 address, which contains colons.
             Some(address) => address.split_once(']')?,
             None => host.split_at(host.find(':').unwrap_or(host.len())),
         };
@@ -79,7 +79,7 @@ impl Address {
     }
 }
 
-/// Says which key is not known. What may be a part of a password, in which a question mark stands as it is, is not said.
+/// Reports the unknown key, but not a text that may be a part of a password with an unescaped question mark.
 fn unknown(key: &str, query: &str) -> UrlError {
     let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if is_plain && !query.contains('@') {
@@ -95,7 +95,7 @@ impl Address {
         self.password.as_ref().map_or_else(|| text.to_owned(), |password| text.replace(password, "***"))
     }
 
-    /// Whether a text of the server has the beginning of the password in it, as one has that was cut off.
+    /// Whether a text of the server contains the beginning of the password, as a truncated text may.
     pub(crate) fn is_repeated_in(&self, text: &str) -> bool {
         let beginning = self.password.as_deref().map(|password| password.chars().take(4).collect::<String>());
         beginning.is_some_and(|beginning| text.contains(&beginning))
@@ -110,7 +110,7 @@ fn given(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A part of a URL in which `%40` stands for `@` and so on, if that is text.
+/// A percent-decoded part of a URL (`%40` is `@` and so on), if that is text.
 fn decoded(part: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(part.len());
     let mut rest = part.bytes();
@@ -122,7 +122,7 @@ fn decoded(part: &str) -> Option<String> {
 }
 
 impl fmt::Debug for Address {
-    /// Without what is nobody's business.
+    /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Address").field("place", &self.place).finish_non_exhaustive()
     }

@@ -6,7 +6,7 @@ use crate::engine::remote::store::Topic;
 use crate::engine::{Kind, Target};
 use crate::name::Name;
 
-/// A name as a part of other names: in braces, so that all of them live in one slot of a cluster.
+/// A name as a part of other names: in braces, so that all of them are in one slot of a cluster.
 pub(super) struct Tagged<'a>(pub(super) &'a Name);
 
 impl Display for Tagged<'_> {
@@ -16,7 +16,7 @@ impl Display for Tagged<'_> {
     }
 }
 
-/// The channel on which it is announced that a target may be free; of a spin lock that is not announced.
+/// The channel on which it is published that a target may be free; for a spin lock nothing is published.
 pub(super) struct Channel<'a>(pub(super) &'a Target);
 
 impl Display for Channel<'_> {
@@ -29,7 +29,7 @@ impl Display for Channel<'_> {
             Kind::SetNx => write!(f, "leasehold_setnx__channel:{tag}"),
             Kind::Read | Kind::Write => write!(f, "redisson_rwlock:{tag}"),
             Kind::Semaphore | Kind::Permits => write!(f, "redisson_sc:{tag}"),
-            // In braces of its own, whatever is in the name. Redisson's other channels are not so.
+            // Always in braces of its own, whatever the name contains. Redisson's other channels are not.
             Kind::Latch => write!(f, "redisson_countdownlatch__channel__{{{name}}}"),
         }
     }
@@ -41,7 +41,7 @@ pub(super) fn waiting_channel((target, owner): &Topic) -> String {
     owner.map_or_else(|| channel.to_string(), |owner| format!("{channel}:{owner}"))
 }
 
-/// The queue of a fair lock, when its waiters are presumed dead, which of ours live, and how long they wait.
+/// The keys of a fair lock: its queue, when waiters are presumed dead, which of our waiters are alive, and how long they wait.
 pub(super) fn queue(target: &Target) -> [String; 4] {
     ["redisson_lock_queue", "redisson_lock_timeout", "leasehold_lock_marks", "leasehold_lock_waits"]
         .map(|key| format!("{key}:{}", Tagged(&target.name)))
@@ -57,7 +57,7 @@ pub(super) fn fence(key: &Name) -> String {
     format!("leasehold_fence:{}", Tagged(key))
 }
 
-/// The key that says that a writer waits and new readers should not come in. Redisson has none.
+/// The key of the flag that a writer waits and new readers should not enter. Redisson has none.
 pub(super) fn mark(target: &Target) -> String {
     format!("leasehold_rwlock_waiting:{}", Tagged(&target.name))
 }
@@ -67,13 +67,13 @@ pub(super) fn permits(target: &Target) -> String {
     format!("{}:timeout", Tagged(&target.name))
 }
 
-/// The record of who has how many permits of a semaphore. Ours alone: others count without it.
+/// The record of how many permits of a semaphore each owner has. It is ours alone: other libraries count without it.
 pub(super) fn record(target: &Target) -> String {
     format!("leasehold_permits:{}", Tagged(&target.name))
 }
 
-/// The results of requests that may have to be answered once more. They outlast what was changed, so that nothing is done
-/// again to what takes its place.
+/// The results of requests that may be sent again. They outlast the changed state, so that a repeated request does not change the
+/// state that replaces it.
 pub(super) fn requests(target: &Target) -> String {
     let tag = Tagged(&target.name);
     if target.kind == Kind::Latch {

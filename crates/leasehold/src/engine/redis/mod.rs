@@ -58,7 +58,7 @@ impl Redis {
     }
 }
 
-/// How long a waiter for a fair lock stands in its queue without a heartbeat.
+/// How long a waiter for a fair lock stays in the queue without a heartbeat.
 const PLACE: Duration = Duration::from_secs(3);
 
 /// The locks of one client on Redis or Valkey.
@@ -67,11 +67,11 @@ pub(crate) struct RedisStore {
     subscriber: Subscriber,
 }
 
-/// What replies are noted in.
+/// The state that reply handlers update.
 struct Parts {
     topology: Topology,
     heartbeat: QueueHeartbeat,
-    // Invariant: a writer is here from before its flag, which keeps new readers out, can be left until after it is gone.
+    // Invariant: a writer is here from before its flag, which keeps new readers out, can be set until after it is removed.
     flagged: Mutex<HashSet<Spot>>,
     events: Weak<dyn Events>,
 }
@@ -89,12 +89,12 @@ enum Topology {
 }
 
 impl Topology {
-    /// The server that has a target.
+    /// The server of a target.
     fn node(&self, _target: &Target) -> &Node {
         self.any()
     }
 
-    /// A server, whichever it is.
+    /// Any of the servers.
     fn any(&self) -> &Node {
         let Self::Single(node) = self;
         node
@@ -171,7 +171,7 @@ impl Store for RedisStore {
         let parts = Arc::clone(&self.parts);
         self.send(&spot.target, commands::lower(spot, to), done, move |reply| {
             if let Some(spot) = of {
-                // It has left the queue. The reply to its last try may have been read after its waiter had gone.
+                // It has left the queue. The reply to its last try may have been read after its waiter had left.
                 parts.heartbeat.remove(&spot);
             }
             commands::given(reply, kind)
@@ -243,7 +243,7 @@ impl Store for RedisStore {
 
     fn left(&self, spot: &Spot) -> Option<Duration> {
         if spot.target.kind == Kind::Write && self.parts.flagged().remove(spot) {
-            // Without it the flag goes by itself, a little later.
+            // Without it the flag expires by itself, a little later.
             self.parts.topology.node(&spot.target).post(commands::unflag(spot));
         }
         (spot.target.kind == Kind::Fair && self.parts.heartbeat.remove(spot)).then_some(PLACE)
@@ -305,7 +305,7 @@ fn completed<T: 'static, D: Done<T>>(
     Box::new(Completed { done, complete, means: PhantomData })
 }
 
-/// Completes a request with what `decode` makes of its reply.
+/// Completes a request with the reply as decoded by `decode`.
 fn decoded<T: 'static>(
     done: impl Done<T>,
     decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
@@ -315,15 +315,15 @@ fn decoded<T: 'static>(
     })
 }
 
-/// A request for a lock, and what it leaves on the server if it is not granted.
+/// A request for a lock, and the state that it leaves on the server if it is not granted.
 struct Taking {
     spot: Spot,
     fenced: bool,
-    /// How the owner stands in the queue of a fair lock.
+    /// How the owner is queued at a fair lock.
     queue: Option<Queueing>,
-    /// Whether a flag is left that a writer waits.
+    /// Whether a waiting-writer flag is set.
     flags: bool,
-    /// `SET … NX` does not tell the holder when it is refused: only then there is another question.
+    /// `SET … NX` does not return the holder when it is refused: only then a second request queries it.
     asks_holder: bool,
     parts: Arc<Parts>,
 }
@@ -339,13 +339,13 @@ impl Taking {
         Self { spot, fenced, queue, flags, asks_holder: kind == Kind::SetNx, parts }
     }
 
-    /// Notes what the request has left on the server.
+    /// Notes the state that the request has left on the server.
     fn note(&self, taken: &mut Taken) {
         match taken {
             Taken::Granted(_) if self.spot.target.kind == Kind::Fair => {
                 self.parts.heartbeat.remove(&self.spot);
             }
-            // The script took the flag away.
+            // The script removed the flag.
             Taken::Granted(_) if self.flags => drop(self.parts.flagged().remove(&self.spot)),
             Taken::Busy(busy) => {
                 if let (Some(position), Some(queue)) = (busy.position, self.queue) {
@@ -359,7 +359,7 @@ impl Taking {
         }
     }
 
-    /// Completes the request with what its reply says.
+    /// Completes the request with the outcome in its reply.
     fn completing(self, done: impl Done<Taken>) -> Box<dyn OnReply> {
         completed(done, |done, reply| self.replied(done, reply))
     }

@@ -1,7 +1,7 @@
-//! The heartbeat of waiters for fair locks: one request a second or so for all of a client's.
+//! The queue heartbeat for fair locks: one request a second or so for all waiters of a client.
 //!
-//! It tells the server that they live, so that waiters that do not can be thrown out of the queue long before Redisson's own
-//! time is over; and it learns where in the queue each stands.
+//! It shows the server that they are alive, so that dead waiters are removed from the queue long before Redisson's own time-out;
+//! and its reply has the position of each in the queue.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::owner::OwnerId;
 /// The waiters of one client for fair locks.
 #[derive(Debug, Default)]
 pub(super) struct QueueHeartbeat {
-    // Invariant: a waiter is here as long as it may have a place in a queue on the server.
+    // Invariant: a waiter is here as long as it may be in a queue on the server.
     waiters: Mutex<HashMap<Spot, Waiter>>,
     changed: Notify,
 }
@@ -28,11 +28,11 @@ pub(super) struct QueueHeartbeat {
 #[derive(Debug, Clone, Copy)]
 struct Waiter {
     queueing: Queueing,
-    /// Its place in the queue when the server last told it.
+    /// Its position in the queue in the server's last reply.
     place: usize,
 }
 
-/// At most this long between two heartbeats, and at least half of it. A place lasts for 3 s: one may be lost.
+/// At most this long between two heartbeats, and at least half of it. A position lasts for 3 s without one: one may be lost.
 const PERIOD: Duration = Duration::from_millis(1500);
 /// How many waiters go into one request.
 const BATCH: usize = 100;
@@ -41,7 +41,7 @@ const BATCH: usize = 100;
 type Group = (Target, Vec<(OwnerId, Duration)>);
 
 impl QueueHeartbeat {
-    /// A waiter stands in the queue now, at this place.
+    /// A waiter is in the queue now, at this position.
     pub(super) fn add(&self, spot: &Spot, queueing: Queueing, place: usize) {
         let before = self.waiters.lock().insert(spot.clone(), Waiter { queueing, place });
         if before.is_none() {
@@ -49,12 +49,12 @@ impl QueueHeartbeat {
         }
     }
 
-    /// A waiter has stopped waiting; false if it had no place.
+    /// A waiter has stopped waiting; false if it was not queued.
     pub(super) fn remove(&self, spot: &Spot) -> bool {
         self.waiters.lock().remove(spot).is_some()
     }
 
-    /// Beats until the client is gone.
+    /// Sends heartbeats until the client is dropped.
     pub(super) async fn run(&self, parts: &Arc<Parts>) {
         loop {
             let changed = self.changed.notified();
@@ -69,7 +69,7 @@ impl QueueHeartbeat {
         }
     }
 
-    /// All waiters, grouped by lock, in pieces that fit into a request.
+    /// All waiters, grouped by lock, in batches that fit into a request.
     fn batches(&self) -> Vec<Vec<Group>> {
         let mut groups: HashMap<Target, Vec<(OwnerId, Duration)>> = HashMap::new();
         for (spot, waiter) in self.waiters.lock().iter() {
@@ -91,8 +91,9 @@ impl QueueHeartbeat {
         batches
     }
 
-    /// Notes a place, and tells whether its waiter has to look: it has none, or wants to know of every change. One that has
-    /// none is not sent again: it may have gone before the reply to its try was read. Else it adds itself by its next try.
+    /// Stores a position, and returns whether its waiter has to be woken: it is not queued any more, or watches its position and
+    /// that has changed. A waiter that is not queued gets no more heartbeats: it may have left before the reply to its try was
+    /// read. Otherwise its next try queues it again.
     fn moved(&self, spot: &Spot, place: usize) -> bool {
         let mut waiters = self.waiters.lock();
         if place == 0 {
@@ -104,7 +105,7 @@ impl QueueHeartbeat {
     }
 }
 
-/// Sends one heartbeat. Waiters whose place has changed are woken where the reply is read.
+/// Sends one heartbeat. Waiters whose position has changed are woken where the reply is read.
 fn beat(batch: Vec<Group>, parts: &Arc<Parts>) {
     let call = commands::heartbeat(&batch);
     let Some((target, _)) = batch.first() else { return };

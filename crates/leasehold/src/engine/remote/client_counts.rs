@@ -1,4 +1,4 @@
-//! Counts that only this client keeps, for stores whose server knows one hold and not how often it was entered.
+//! Counts that only this client keeps, for stores whose server stores one hold and not how often it was entered.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::lease::Bounds;
 use crate::owner::OwnerId;
 
 impl<S: Store> Inner<S> {
-    /// Enters a hold again that only the client counts.
+    /// Re-enters a hold that only the client counts.
     pub(super) fn reenter(self: &Arc<Self>, claim: &Claim) -> Reply<Attempt> {
         let (begun, bounds) = (env::now(), Bounds { lease: claim.lease, limit: claim.limit });
         let Some(hold) = self.renewal.set_count(claim.spot, claim.held + 1) else {
@@ -38,7 +38,7 @@ impl<S: Store> Inner<S> {
         reply
     }
 
-    /// Completes what the server says of a holder by what this client knows, if it is one of its own.
+    /// Completes the server's data about a holder with this client's, if the holder is one of its own.
     pub(super) fn complete(&self, target: &Target, holding: &mut Holding) {
         let owners = self.store.traits().owners;
         let Some(told) = holding.owner else { return };

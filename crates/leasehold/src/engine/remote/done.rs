@@ -6,23 +6,23 @@ use super::store::{Done, StoreError, Tell};
 use crate::engine::Reply;
 use crate::error::Failure;
 
-/// What an outcome does to what this client knows, and the caller that is told afterwards.
+/// The effect of an outcome on this client's state, and the caller that is notified afterwards.
 ///
-/// The effect is applied where the outcome is read. The caller's future only picks up what it came to.
+/// The effect is applied where the outcome is read. The caller's future only returns its result.
 pub(super) struct Caller<R, F> {
     effect: F,
-    /// Gone once it was told that the outcome is late.
+    /// `None` once the caller was notified that the outcome is late.
     tell: Option<oneshot::Sender<Result<R, Failure>>>,
     is_step: bool,
 }
 
-/// A request whose outcome is told to the caller that has the reply.
+/// A request whose outcome goes to the caller that has the reply.
 pub(super) fn caller<R, F>(effect: F) -> (Caller<R, F>, Reply<R>) {
     let (tell, reply) = oneshot::channel();
     (Caller { effect, tell: Some(tell), is_step: false }, Reply::Soon(reply))
 }
 
-/// The same for a step from one count of a hold to the next: when its caller is gone, its undo may be under way.
+/// The same for a step from one count of a hold to the next: when its caller is gone, its undo may be in flight.
 pub(super) fn step<R, F>(effect: F) -> (Caller<R, F>, Reply<R>) {
     let (caller, reply) = caller(effect);
     (Caller { is_step: true, ..caller }, reply)

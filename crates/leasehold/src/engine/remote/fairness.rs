@@ -1,4 +1,4 @@
-//! After a release, a pause in which other clients can acquire first.
+//! The fairness pause: after a release, other clients can acquire first.
 
 use std::time::Duration;
 
@@ -10,27 +10,27 @@ use crate::env::Instant;
 /// and again. So this client pauses after every such message, until each of the other listeners can have had one turn.
 #[derive(Debug)]
 pub(super) struct Fairness {
-    /// No waiter of this client asks before that.
+    /// No waiter of this client sends a request before that.
     until: Instant,
     pause: Duration,
-    /// How many messages have come since, the one about our own release included …
+    /// How many messages have arrived since, the one about our own release included …
     heard: usize,
-    /// … and with how many it is over, once it is known how many clients listen.
+    /// … and after how many the pauses are over, once the number of listening clients is known.
     enough: Option<usize>,
 }
 
-/// The least that other clients need to be first, on the same machine …
+/// The least time that other clients get to acquire first, on the same machine …
 const SHORTEST: Duration = Duration::from_millis(2);
-/// … and the most that they get.
+/// … and the most.
 const LONGEST: Duration = Duration::from_millis(50);
 
 impl Fairness {
-    /// A release is on its way, and its reply tells whether other clients listen.
+    /// A release is in flight, and its reply contains whether other clients listen.
     pub(super) fn until_answered(now: Instant) -> Self {
         Self { until: now + LONGEST, pause: LONGEST, heard: 0, enough: None }
     }
 
-    /// So many clients listen, of which `ours` are this one; and the reply took so long, as it may take others.
+    /// The reply: so many clients listen, of which `ours` are this one. It took so long, as it may for other clients.
     pub(super) fn answered(
         mut self,
         listeners: usize,

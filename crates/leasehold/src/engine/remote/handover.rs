@@ -1,6 +1,6 @@
-//! Holds that go from one guard to the next inside this client, without a request.
+//! Holds that are handed over from one guard to the next inside this client, without a request.
 //!
-//! On the server the hold stays where it is, under the same owner, and its lease goes on. So it may not go round here for
+//! On the server the hold stays as it is, under the same owner, and its lease goes on. So it may not be handed over here for
 //! ever while waiters of other clients wait: a [`Budget`] ends after so many guards or so much time, and then the release is
 //! sent.
 
@@ -17,10 +17,10 @@ use crate::hold::{Budget, Hold};
 use crate::mutex::Mutex;
 use crate::term::Term;
 
-/// Guards on their way from one task to the next: each is for the front waiter of its target.
+/// Guards that are being handed over: each is for the front waiter of its target.
 #[derive(Debug)]
 pub(super) struct LocalHandover {
-    // Invariant: guards are dropped when the mutex is free again, because that may pass on something else.
+    // Invariant: guards are dropped when the mutex is free again, because that may hand over another hold.
     passing: Mutex<HashMap<Target, Guard>>,
     queues: Arc<Queues>,
     renewal: Arc<Renewal>,
@@ -32,7 +32,7 @@ impl LocalHandover {
         Self { passing: Mutex::default(), queues, renewal, io }
     }
 
-    /// Sees to it that nothing of this hold is on its way any more at that time, even if no waiter is ever polled again.
+    /// Ends the hand-over of this hold at that time, even if no waiter is ever polled again.
     fn recall_at(&self, end: Instant, hold: &Arc<Hold>) {
         let hold = Arc::downgrade(hold);
         self.io.spawn(async move {
@@ -61,14 +61,14 @@ impl Handover for LocalHandover {
         }
         let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
         let lost = self.passing.lock().insert(hold.spot.target.clone(), guard);
-        // No waiter came for it before it was lost. It is given back now that the mutex is free.
+        // No waiter took it before it was lost. It is released now that the mutex is free.
         drop(lost);
         self.queues.wake(&hold.spot);
-        // The waiter that was to have it may have left before it was there.
+        // The waiter that should take it may have left before it was there.
         self.settle(&hold.spot);
         if env::now() >= budget.end() {
-            // The timer may have looked before the guard was there, and looks once: a waiter that is never polled again
-            // would keep the hold for ever.
+            // The timer fires once, and may have fired before the guard was there: a waiter that is never polled again would
+            // keep the hold for ever.
             self.recall(hold);
         }
         Some(next)
@@ -81,7 +81,7 @@ impl Handover for LocalHandover {
         let is_due = !is_held || inherits.is_some();
         let guard = if is_due { passing.remove(&spot.target) } else { None };
         drop(passing);
-        // Both only now that the mutex is free: one that was lost on its way is given back by being dropped.
+        // Both only now that the mutex is free: dropping a guard that was lost during the hand-over releases it.
         inherits.into_iter().for_each(Aftermath::run);
         guard.filter(|_| is_held)
     }

@@ -1,7 +1,7 @@
 //! The thread that owns the sockets and timers of one client.
 //!
-//! Callers issue requests from any thread and are told when the outcome has been read. So a client works from any runtime and
-//! from none, outlives the runtime it was made on, and keeps renewing while the user's runtime is blocked.
+//! Callers issue requests from any thread and are notified when the outcome has been read. So a client works from any
+//! runtime and from none, outlives the runtime it was made on, and keeps renewing while the user's runtime is blocked.
 
 use std::sync::{Arc, OnceLock};
 use std::thread::ThreadId;
@@ -17,11 +17,11 @@ pub(super) struct IoThread {
     io: Io,
 }
 
-/// Where the tasks of the I/O thread are started.
+/// Spawns tasks on the I/O thread.
 #[derive(Debug, Clone)]
 pub(super) struct Io {
     tasks: Tasks,
-    /// Known once it runs.
+    /// Set once it runs.
     thread: Arc<OnceLock<ThreadId>>,
 }
 
@@ -56,7 +56,7 @@ impl IoThread {
         self.io.clone()
     }
 
-    /// Runs until `work` is done. What else was started on it ends then.
+    /// Runs until `work` is done. All other tasks on it end then.
     pub(super) fn start(self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
         let run = move || {
             self.io.thread.get_or_init(|| std::thread::current().id());

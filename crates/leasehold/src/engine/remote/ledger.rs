@@ -1,4 +1,4 @@
-//! The ledger of what this client holds: found by name, and in the order in which it is due.
+//! The ledger of this client's holds: indexed by name, and by the time at which they are due.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::iter::successors;
@@ -14,13 +14,13 @@ use crate::name::{ByName, Name};
 use crate::session::Session;
 use crate::term::{Term, Until};
 
-/// One hold that is looked after.
+/// One hold that the client tracks.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
     pub(super) spot: Spot,
     pub(super) shard: Shard,
     pub(super) term: Arc<Term>,
-    /// What was asked for when it was granted. What the caller asked for that has taken the grant last is in the term.
+    /// The bounds that were requested when it was granted. The term has those of the caller that took the grant last.
     bounds: Bounds,
     due: Instant,
     /// How often it is entered, and the token of the first entry, where the client counts.
@@ -34,18 +34,18 @@ impl Entry {
         Self { spot, shard, term, bounds, due, count: 1, token: None }
     }
 
-    /// Binds it to a session, which is kept alive by itself: the hold is looked after when it has to end.
+    /// Binds it to a session, which is kept alive by itself: the hold is due when it has to end.
     pub(super) fn bind(&mut self, session: Arc<Session>, begun: Instant) {
         self.term.bind(session);
         self.due = self.end(begun, self.bounds.length(begun));
     }
 
-    /// When it is to be looked after.
+    /// When it is due for a check or a renewal.
     pub(super) fn due(&self) -> Instant {
         self.due
     }
 
-    /// Until when it may be trusted by what is asked for now, as [`until`](Self::until) says it of what was asked for last.
+    /// Until when it may be trusted under the bounds requested now; [`until`](Self::until) uses those requested last.
     pub(super) fn asked_until(&self, begun: Instant, length: Duration) -> Until {
         self.until_by(self.bounds, begun, length)
     }
@@ -55,7 +55,7 @@ impl Entry {
         end(self.bounds, begun, length).unwrap_or(begun + Invalid::LONGEST_LEASE)
     }
 
-    /// How long it may last by what was asked for when it was granted.
+    /// How long it may last by the bounds that were requested when it was granted.
     pub(super) fn asked(&self) -> Bounds {
         self.bounds
     }
@@ -65,12 +65,12 @@ impl Entry {
         self.term.claimed().unwrap_or(self.bounds)
     }
 
-    /// Many may hold permits of one name, so what tells most of them apart comes first.
+    /// Many owners may hold permits of one name, so the field that distinguishes most of them is compared first.
     fn is_of(&self, spot: &Spot) -> bool {
         self.spot.owner.number == spot.owner.number && self.spot == *spot
     }
 
-    /// Whether it cannot be held at once with a hold at this spot.
+    /// Whether it conflicts with a hold at this spot.
     pub(super) fn excludes(&self, other: &Spot) -> bool {
         match (self.spot.target.kind, other.target.kind) {
             (Kind::Semaphore | Kind::Permits, _) | (Kind::Read, Kind::Read) => false,
@@ -78,7 +78,7 @@ impl Entry {
         }
     }
 
-    /// What it costs the server to look after it, in holds of a plain lock.
+    /// The cost of renewing it on the server, in holds of a plain lock.
     fn size(&self) -> usize {
         let Spot { target, amount, .. } = &self.spot;
         match target.kind {
@@ -103,9 +103,9 @@ impl Entry {
         }
     }
 
-    /// For how long to renew it at `begun`: nothing if the hold is only to be looked at, because it has a lease of its own
-    /// or because no caller has taken the grant yet, and none may ever come. Counted permits have no lease: what is
-    /// renewed is the record of them, which others share.
+    /// For how long to renew it at `begun`: zero if the hold is only checked, because it has a fixed lease or because no
+    /// caller has taken the grant yet, and none may ever do so. Counted permits have no lease: the renewal extends their
+    /// record, which all holders share.
     pub(super) fn renewal(&self, begun: Instant) -> Duration {
         if self.term.has_session() {
             return Duration::ZERO;
@@ -117,16 +117,16 @@ impl Entry {
         }
     }
 
-    /// How long to wait before it is looked after again when it was found to be held, and renewed, if it was.
+    /// How long to wait before the next check after it was found held, and renewed, if it was.
     pub(super) fn pause(&self, is_renewed: bool) -> Duration {
         match self.bounds().lease {
-            // No caller has taken the grant. It may at any moment, and needs time for a renewal then.
+            // No caller has taken the grant. A caller may at any moment, and needs time for a renewal then.
             Lease::Kept(_) if !is_renewed => self.term.remaining() / 4,
             lease => lease.length() / 3,
         }
     }
 
-    /// What can share a request with it.
+    /// Holds with the same batch key can share a request.
     fn batch(&self) -> (Shard, Kind) {
         (self.shard, self.spot.target.kind)
     }
@@ -144,55 +144,55 @@ pub(super) fn until(kind: Kind, bounds: Bounds, begun: Instant, length: Duration
     if kind == Kind::Semaphore { Until::Kept(length) } else { bounds.until(begun, length) }
 }
 
-/// All holds of a client, each in a place of its own. A hundred thousand of them should cost little, so there is nothing
-/// to allocate for a single one, and everything but the place itself knows it by its number.
+/// All holds of a client, each in a place of its own. A hundred thousand of them should cost little, so a single hold
+/// allocates nothing, and all indexes refer to it by its place number.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
     places: Vec<Place>,
-    /// Which of them are empty.
+    /// The empty places.
     free: Vec<u32>,
-    /// Where the last hold under a name is, of whatever kind. Mostly there is one.
+    /// The place of the last hold under a name, of any kind. Mostly there is one.
     names: HashMap<Name, u32, ByName>,
     /// Holds that can share a request, in the order in which they are due.
     due: BTreeMap<(Shard, Kind), BTreeSet<(Instant, u32)>>,
-    /// How many holds were ever noted, but for what does not fit.
+    /// How many holds were ever entered; wraps around.
     entries: u32,
 }
 
 #[derive(Debug)]
 struct Place {
     hold: Option<Entry>,
-    /// Where the one before under the same name is.
+    /// The place of the hold before it under the same name.
     before: Option<u32>,
     entry: u32,
 }
 
-/// One entry in the book. When its place is used again, that is another entry.
+/// One entry in the ledger. When its place is used again, that is another entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id {
     place: u32,
     entry: u32,
 }
 
-/// How much goes into one request: holds, or values and permits where a hold has many. The server serves nobody else
-/// while it works on that.
+/// The size of one request: holds, or values and permits where a hold has many. The server is blocked for other clients
+/// while it carries that out.
 pub(super) const BATCH: usize = 250;
 
-/// What is due.
+/// Holds that are due.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    /// What goes into one request, all of one shard and kind. It comes up again by itself if nothing is heard of it.
+    /// The holds of one request, all of one shard and kind. They become due again if there is no reply.
     pub(super) holds: Vec<(Id, Entry)>,
-    /// What has ended meanwhile, and is not looked after any more.
+    /// Holds that have ended meanwhile, and are no longer tracked.
     pub(super) ended: Vec<Entry>,
 }
 
 impl Ledger {
-    /// Notes a hold, unless its term has ended already, and returns those of other terms that cannot be there beside it.
+    /// Enters a hold, unless its term has ended already, and returns the conflicting holds of other terms.
     pub(super) fn insert(&mut self, hold: Entry) -> Vec<Entry> {
         let is_held = hold.term.is_held();
         let mut gone = self.remove_where(&hold.spot.target.name, |before| {
-            // What has ended takes the place of others, but not its own: that may have gone to another term.
+            // A hold that has ended displaces others, but not its own entry: that may have gone to another term.
             (is_held && before.spot == hold.spot) || before.excludes(&hold.spot)
         });
         gone.retain(|before| !Arc::ptr_eq(&before.term, &hold.term));
@@ -219,7 +219,7 @@ impl Ledger {
         self.find(&spot.target.name, |hold| hold.is_of(spot))
     }
 
-    /// Tells this term of the loss of a hold from now on, instead of the one before; false if the hold is not there.
+    /// Makes this term receive the loss of a hold, instead of the one before; false if the hold is not there.
     pub(super) fn rebind(&mut self, spot: &Spot, term: &Arc<Term>) -> bool {
         let hold = self.place_of(spot).and_then(|place| self.places[index(place)].hold.as_mut());
         hold.map(|hold| hold.term = Arc::clone(term)).is_some()
@@ -233,7 +233,7 @@ impl Ledger {
         self.remove_where(&target.name, |hold| hold.spot.target.overlaps(target))
     }
 
-    /// Takes out one entry, if it is still there.
+    /// Removes one entry, if it is still there.
     pub(super) fn remove_entry(&mut self, id: Id) -> Option<Entry> {
         self.entry(id)?;
         self.clear(id.place)
@@ -245,7 +245,7 @@ impl Ledger {
         self.places.get(index(id.place)).filter(is_it)?.hold.as_ref()
     }
 
-    /// Looks after a hold that is entered again by the time when a new lease of `length` is due; when that is.
+    /// Schedules a re-entered hold in time for a new lease of `length`; returns when it is due.
     pub(super) fn reschedule(&mut self, spot: &Spot, length: Duration, now: Instant) -> Option<Instant> {
         let (place, hold) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?;
         let due = hold.due.min(now + length.min(hold.term.remaining()) / 3);
@@ -253,14 +253,14 @@ impl Ledger {
         Some(due)
     }
 
-    /// Looks after a hold at this time.
+    /// Schedules a hold for this time.
     pub(super) fn set_due(&mut self, spot: &Spot, due: Instant) {
         if let Some(place) = self.place_of(spot) {
             self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
         }
     }
 
-    /// Counts a hold anew, if it is there.
+    /// Sets the count of a hold, if it is there.
     pub(super) fn set_count(&mut self, spot: &Spot, count: u32) -> Option<&Entry> {
         let place = self.place_of(spot)?;
         let hold = self.places[index(place)].hold.as_mut()?;
@@ -268,7 +268,7 @@ impl Ledger {
         Some(hold)
     }
 
-    /// Takes out all holds of a session.
+    /// Removes all holds of a session.
     pub(super) fn remove_session(&mut self, session: &Arc<Session>) -> Vec<Entry> {
         let is_bound = |place: &Place| place.hold.as_ref().is_some_and(|hold| hold.term.is_bound_to(session));
         let places: Vec<_> =
@@ -276,7 +276,7 @@ impl Ledger {
         places.into_iter().filter_map(|place| self.clear(place)).collect()
     }
 
-    /// Looks after an entry at this time.
+    /// Schedules an entry for this time.
     pub(super) fn put_off(&mut self, id: Id, due: Instant) {
         let place = self.places.get_mut(index(id.place)).filter(|place| place.entry == id.entry);
         let Some(hold) = place.and_then(|place| place.hold.as_mut()) else { return };
@@ -287,7 +287,7 @@ impl Ledger {
         hold.due = due;
     }
 
-    /// Looks after everything on a shard at this time.
+    /// Schedules all holds on a shard for this time.
     pub(super) fn put_all_off(&mut self, shard: Shard, due: Instant) {
         self.due.retain(|(of, _), _| *of != shard);
         for (place, hold) in (0..).zip(self.places.iter_mut().map(|place| place.hold.as_mut())) {
@@ -297,7 +297,7 @@ impl Ledger {
         }
     }
 
-    /// When something is due next.
+    /// When the next hold is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.first_due().map(|(due, _)| due)
     }
@@ -306,7 +306,7 @@ impl Ledger {
         self.due.iter().filter_map(|(batch, order)| Some((order.first()?.0, *batch))).min()
     }
 
-    /// What is due now, or so soon that it saves a request of its own: one request, of the shard and kind that are due first.
+    /// Holds that are due now, or so soon that it saves a request of its own: one request, of the shard and kind due first.
     pub(super) fn take_due(&mut self, now: Instant) -> Batch {
         let mut batch = Batch::default();
         let Some((_, key)) = self.first_due() else { return batch };
@@ -319,17 +319,17 @@ impl Ledger {
                 continue;
             }
             if hold.term.has_session() && due <= now {
-                // Its end was moved, and the reply was not taken yet.
+                // Its end was moved, and the reply was not processed yet.
                 let id = Id { place, entry: *entry };
                 self.put_off(id, now + left + margin(left));
                 continue;
             }
             size += hold.size();
-            // Sooner than anything is tried again, so that this comes to an end.
+            // Sooner than any retry, so that this loop ends.
             if due > now + left / 8 || (size > BATCH && !batch.holds.is_empty()) {
                 break;
             }
-            // The less is left, the sooner it is tried again.
+            // The less time is left, the sooner the retry.
             let again = (left / 4).clamp(Duration::from_millis(5), hold.bounds().lease.length() / 3);
             let id = Id { place, entry: *entry };
             batch.holds.push((id, hold.clone()));
@@ -344,14 +344,14 @@ impl Ledger {
         std::mem::take(&mut self.places).into_iter().filter_map(|place| place.hold)
     }
 
-    /// The holds under a name and where they are.
+    /// The holds under a name and their places.
     fn under(&self, name: &Name) -> impl Iterator<Item = (u32, &Entry)> {
         let last = self.names.get(name).copied();
         successors(last, |place| self.places[index(*place)].before)
             .filter_map(|place| Some((place, self.places[index(place)].hold.as_ref()?)))
     }
 
-    /// Where the hold at a spot is.
+    /// The place of the hold at a spot.
     fn place_of(&self, spot: &Spot) -> Option<u32> {
         self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)).map(|(place, _)| place)
     }
@@ -409,7 +409,7 @@ mod tests {
         hold
     }
 
-    /// Looks after them until nothing is due; the sizes of the requests.
+    /// Renews until no hold is due; returns the sizes of the requests.
     fn requests(book: &mut Ledger, now: Instant) -> Vec<usize> {
         let mut sizes = Vec::new();
         while book.next_due().is_some_and(|due| due <= now) {
@@ -449,7 +449,7 @@ mod tests {
         book.insert(lock.clone());
         let gone = book.insert(writer.clone());
         assert!(gone.len() == 1 && gone[0].spot == reader.spot);
-        // The same once more is no loss.
+        // Entering the same hold again is no loss.
         assert!(book.insert(writer.clone()).is_empty());
         assert!(book.get(&lock.spot).is_some() && book.get(&reader.spot).is_none());
         assert_eq!(book.take_all().count(), 2);
@@ -480,7 +480,7 @@ mod tests {
         assert_eq!(requests(&mut book, env::now()), [0; 0]);
         tokio::time::advance(LEASE.length() / 3).await;
         assert_eq!(requests(&mut book, env::now()), [BATCH; 4]);
-        // Nothing was heard of them. The less is left, the sooner it is tried again, but not at once.
+        // There was no reply. The less time is left, the sooner the retry, but not at once.
         tokio::time::advance(LEASE.length() / 2).await;
         assert_eq!(requests(&mut book, env::now()), [BATCH; 4]);
         tokio::time::advance(LEASE.length() / 6).await;

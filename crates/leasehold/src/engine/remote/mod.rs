@@ -1,4 +1,4 @@
-//! The engine on a server: everything that a networked engine needs and that is not about its server, written once.
+//! The engine on a server: everything that a networked engine needs and that does not depend on its server, written once.
 //!
 //! ```text
 //!  callers ── Engine ──▶ Remote<S>                        I/O thread
@@ -12,13 +12,13 @@
 //!                          S: Store ── requests ──▶ server ── replies, messages ──▶ completions, events ┘
 //! ```
 //!
-//! An acquire: the queue of its name says whether it may ask; pending undos of the same hold are sent before it; the store
-//! sends the request and returns. When the reply is read, on whichever thread that is, it takes effect here, in the order of
-//! the replies: a grant enters the ledger, and holds that it has displaced are lost. Only then is the caller woken, and its
-//! future picks up what was decided. A caller that is gone by then has left an undo behind its request.
+//! An acquire: the wait queue of its name decides whether it may send a request; pending undos of the same hold are sent
+//! before it; the store sends the request and returns. When the reply is read, on any thread, it takes effect here, in the
+//! order of the replies: a grant enters the ledger, and holds that it has displaced are lost. Only then is the caller woken,
+//! and its future returns the result. A caller that is gone by then has left an undo behind its request.
 //!
-//! A busy lock: the waiter joins the queue of its name, which the store watches from then on, and asks once more when it is
-//! watched. After that it sleeps until a message, until the lease that it saw is over, or until the safety cap.
+//! A busy lock: the waiter joins the wait queue of its name, which the store watches from then on, and retries once when it
+//! is watched. After that it sleeps until a message arrives, until the lease that it saw is over, or until the safety cap.
 //!
 //! An outage: the store reports a shard as down. Attempts fail at once, waiters are woken and decide by their own limits,
 //! undos and counter changes wait. When the shard is up again, undos are sent first, then every hold on it is checked.
@@ -79,13 +79,13 @@ use crate::term::{Term, Until};
 /// The engine of one client on a server.
 pub(crate) struct Remote<S: Store> {
     inner: Arc<Inner<S>>,
-    /// How long the end of the client waits for what is still under way.
+    /// How long the end of the client waits for operations in progress.
     linger: Duration,
     /// Whether the thread that drops the last handle waits for it.
     blocks: bool,
 }
 
-/// What requests and their outcomes share.
+/// The state that requests and their outcomes share.
 struct Inner<S> {
     store: S,
     queues: Arc<Queues>,
@@ -98,7 +98,7 @@ struct Inner<S> {
     is_sequenced: bool,
     shards: Shards,
     io: Io,
-    /// Where it was made. A fork has no I/O thread, but a copy of everything else.
+    /// The process that made it. A fork has no I/O thread, but a copy of everything else.
     process: u32,
 }
 
@@ -112,13 +112,13 @@ impl<S: Store> Remote<S> {
         let inner = Inner::new(thread.io(), store);
         let (ready, is_ready) = oneshot::channel();
         thread.start(Arc::clone(&inner).run(ready))?;
-        // Before it is awaited: a caller that goes away closes the store by dropping this.
+        // Before it is awaited: a caller that is dropped closes the store by dropping this.
         let remote = Self { inner, linger, blocks: true };
         is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the thread has ended".into())))?;
         Ok(remote)
     }
 
-    /// The same without a thread, for a store that lives inside the process: what would run there runs beside the caller.
+    /// The same without a thread, for a store inside the process: its tasks run beside the caller.
     #[cfg(feature = "test-util")]
     pub(crate) async fn embed(
         linger: Duration,
@@ -157,7 +157,7 @@ impl<S: Store> Inner<S> {
         })
     }
 
-    /// Resolves when nothing is under way that a caller does not wait for.
+    /// Resolves when no background operation is in progress.
     async fn settled(&self) {
         loop {
             let (undone, changed) = (self.undos.settled.notified(), self.retries.settled.notified());
@@ -168,7 +168,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Skips front waiters that do not come, on shards that can be asked.
+    /// Skips front waiters that are not polled, on reachable shards.
     async fn keep_sweeping(&self) {
         loop {
             self.queues.has_waiters().await;
@@ -178,7 +178,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Connects, tells how that went, and does what has to be done in the background until the store is closed.
+    /// Connects, reports the result, and runs the background work until the store is closed.
     async fn run(self: Arc<Self>, ready: oneshot::Sender<Result<(), Failure>>) {
         tokio::select! {
             biased;
@@ -197,7 +197,7 @@ impl<S: Store> Remote<S> {
 }
 
 impl<S: Store> Drop for Remote<S> {
-    /// Waits a moment for undos and changes that are still on their way.
+    /// Waits a moment for undos and changes that are still in flight.
     fn drop(&mut self) {
         let (inner, linger) = (Arc::clone(&self.inner), self.linger);
         let end = async move {
@@ -205,7 +205,7 @@ impl<S: Store> Drop for Remote<S> {
             race(pin!(inner.settled()), limit).await;
             inner.store.close();
         };
-        // The thread that would do what is waited for does not wait for it.
+        // The I/O thread does not wait for work that it has to do itself.
         if self.blocks && !self.inner.io.is_here() { block_on(end) } else { self.inner.io.spawn(end) }
     }
 }
@@ -217,7 +217,7 @@ impl<S: Store> fmt::Debug for Remote<S> {
 }
 
 impl<S: Store> Inner<S> {
-    /// Whether there is any use in asking.
+    /// Whether a request can be sent.
     fn can_ask(&self, shard: Shard) -> Result<(), Failure> {
         self.check_process()?;
         self.shards.check(shard)
@@ -231,7 +231,7 @@ impl<S: Store> Inner<S> {
         Err(Failure::Unavailable(text.into()))
     }
 
-    /// Notes that the outcome of a step is not known, if so, and what its caller is told.
+    /// Notes that the outcome of a step is unknown, if it is, and returns the caller's error.
     fn failed(&self, shard: Shard, spot: &Spot, error: StoreError) -> Failure {
         if let StoreError::Unknown(_) = error {
             self.undos.doubt(shard, spot);
@@ -239,7 +239,7 @@ impl<S: Store> Inner<S> {
         self.explained(shard, error)
     }
 
-    /// What a caller is told: the reason why there is no connection says more than that there is none.
+    /// The caller's error: the reason why there is no connection explains more than its absence.
     fn explained(&self, shard: Shard, error: StoreError) -> Failure {
         match error {
             StoreError::NotSent(failure) => self.shards.check(shard).err().unwrap_or(failure),
@@ -259,7 +259,7 @@ impl<S: Store> Inner<S> {
         })
     }
 
-    /// Sees to a queue that has its first waiter.
+    /// Starts a queue that has its first waiter.
     fn begin_queue(&self, topic: &Topic) -> Begun {
         Begun {
             shard: self.store.shard(&topic.0),
@@ -268,16 +268,16 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Whether a claim stands behind the waiters of its queue.
+    /// Whether a claim is queued behind the waiters of its queue.
     fn queues_up(&self, claim: &Claim) -> bool {
         let kind = claim.spot.target.kind;
-        // An owner that is inside and wants the other half, too, does not wait behind waiters that wait for it to leave.
+        // A holder of one half that wants the other half, too, does not wait behind waiters that wait for its release.
         let is_inside = || kind.family() == Family::Rw && self.renewal.is_inside(claim.spot);
         claim.held == 0 && !claim.steal && kind != Kind::Spin && !is_inside()
     }
 }
 
-/// What a grant of a claim would be.
+/// The hold that a claim gets if it is granted.
 struct Grant {
     hold: Entry,
     begun: Instant,
@@ -293,7 +293,7 @@ impl Grant {
         Self { hold, begun, length: bounds.length(begun), steal: claim.steal }
     }
 
-    /// It is granted, perhaps under a session. The term lasts from now on; if the reply came too late, this ends it.
+    /// The claim is granted, perhaps under a session. This sets its term, or ends it if the reply is too late.
     fn enter<S: Store>(mut self, inner: &Arc<Inner<S>>, token: Option<u64>, session: Option<Arc<Session>>) {
         self.hold.token = token;
         if let Some(session) = session {
@@ -311,7 +311,7 @@ fn take<'a>(claim: &Claim<'a>, length: Duration, turn: Option<Ticket>) -> Take<'
 }
 
 impl<S: Store> Inner<S> {
-    /// What the outcome of a try does, and what its caller is told.
+    /// Applies the outcome of an attempt and returns the caller's result.
     fn taken(
         self: &Arc<Self>,
         grant: Grant,
@@ -331,7 +331,7 @@ impl<S: Store> Inner<S> {
             Err(error) => return Err(self.failed(grant.hold.shard, &grant.hold.spot, error)),
         };
         if is_reentry {
-            // It is in the ledger, and stays there as it is until the caller takes the new guard.
+            // The hold is in the ledger, and stays there as it is until the caller takes the new guard.
             self.renewal.reschedule(&grant.hold.spot, grant.length);
             let (kind, bounds) = (grant.hold.spot.target.kind, grant.hold.asked());
             return Ok(Attempt::Granted(Some(until(kind, bounds, grant.begun, grant.length)), token));
@@ -339,7 +339,7 @@ impl<S: Store> Inner<S> {
         let freed = grant.steal && grant.hold.spot.target.kind == Kind::Read;
         let freed = freed.then(|| grant.hold.spot.target.clone());
         grant.enter(self, token, session);
-        // After a takeover by a reader others can read, too, and need not have heard of it.
+        // After a takeover by a reader other owners can read, too, and may not have been notified.
         freed.inspect(|target| self.queues.unheard(target));
         Ok(Attempt::Granted(None, token))
     }
@@ -388,7 +388,7 @@ impl<S: Store> Engine for Remote<S> {
             if let Some(spot) = haunted {
                 effects.undos.answered(&spot);
                 if !has_turn && matches!(attempt, Ok(Attempt::Busy(_))) {
-                    // It has sent the undo of an earlier step before itself, and there may be no next one.
+                    // It has sent the undo of an earlier step before itself, and there may be no next step.
                     effects.given_back(&spot);
                 }
             }
@@ -411,7 +411,7 @@ impl<S: Store> Engine for Remote<S> {
             return Some(Reply::now(AttemptAll::NotAsked(failure)));
         }
         for (number, claim) in claims.iter().enumerate() {
-            // A caller that has waited its turn at one of them is not sent from line to line.
+            // A caller that has waited for its turn at one of them does not wait in other queues.
             let ticket = match turn {
                 Some((whose, ticket)) if whose == number => Some(ticket),
                 Some(_) => continue,
@@ -440,7 +440,7 @@ impl<S: Store> Engine for Remote<S> {
                 Err(error.into())
             }
         });
-        // Their owner is a new one for every try, of which there is nothing to undo.
+        // Their owner is a new one for every attempt, so there is nothing to undo.
         inner.store.take_all(&takes, done);
         Some(reply)
     }
@@ -605,7 +605,7 @@ impl<S: Store> Engine for Remote<S> {
         (self.inner.queues.join(spot, heir, |topic| self.inner.begin_queue(topic)), true)
     }
 
-    /// Without the sweep: a test that is slow to poll a waiter does not mean that it is never polled again.
+    /// Without the sweep: a test that polls a waiter slowly has not abandoned it.
     #[cfg(test)]
     fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
         self.inner.queues.join_unswept(spot, heir, |topic| self.inner.begin_queue(topic)).0
@@ -634,7 +634,7 @@ impl<S: Store> Engine for Remote<S> {
     fn leave(&self, spot: &Spot, ticket: Ticket) {
         self.inner.queues.leave(spot, ticket, |topic| self.inner.store.unwatch(topic));
         if let Some(stays) = self.inner.store.left(spot) {
-            // It did not get the lock. What the same owner may hold by way of another waiter stays.
+            // The waiter did not acquire the lock. A hold that the same owner has through another waiter stays.
             self.inner.undo(spot, u32::MAX, env::now() + stays);
         }
         self.inner.given_back(spot);
@@ -647,7 +647,7 @@ impl<S: Store> Engine for Remote<S> {
     fn retire(&self, _client: ClientId) -> usize {
         let lost = self.inner.renewal.retire();
         if self.inner.store.traits().lease == LeaseOf::Session {
-            // What is not given back by then runs out after the time that a lease would have had.
+            // A hold that is not released by then expires after the time that a lease would have had.
             for hold in lost.iter().cloned() {
                 let inner = Arc::clone(&self.inner);
                 self.inner.io.spawn(async move {
@@ -656,7 +656,7 @@ impl<S: Store> Engine for Remote<S> {
                 });
             }
         }
-        // What no caller has taken yet is given back when the caller finds the term ended.
+        // A grant that no caller has taken yet is released when the caller finds the term ended.
         lost.iter().filter(|hold| hold.term.claimed().is_some()).count()
     }
 }
@@ -702,7 +702,7 @@ impl<S: Store> Events for Inner<S> {
     }
 
     fn still_down(&self, shard: Shard, reason: Failure) {
-        // Waiters look when the reason is a new one: a refusal ends their wait.
+        // Waiters retry when the reason is a new one: a refusal ends their wait.
         if self.shards.because(shard, reason) {
             self.queues.wake_all(Some(shard));
         }

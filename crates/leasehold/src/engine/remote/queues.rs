@@ -1,8 +1,8 @@
-//! The wait queues of one client: one for each topic, in the order in which its waiters came.
+//! The wait queues of one client: one for each topic, in FIFO order.
 //!
-//! Only the front waiter of a queue asks the server. A message wakes the front waiter, and the waiter behind it is woken when
-//! the front waiter leaves. Messages are hints: each may be lost, and a front waiter tries by itself when the lease that it
-//! saw is over. A sweep skips front waiters that do not come, and wakes every waiter now and then.
+//! Only the front waiter of a queue sends requests. A message wakes the front waiter, and the next waiter is woken when the
+//! front waiter leaves. Messages are only wake-ups: each may be lost, and a front waiter retries by itself when the lease
+//! that it saw is over. A sweep skips front waiters that are not polled, and wakes every waiter now and then.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -20,39 +20,39 @@ use crate::engine::{Aftermath, Busy, Family, Kind, Spot, Target, Ticket};
 use crate::env::{self, Instant};
 use crate::mutex::Mutex;
 
-/// Where no message may come, the front waiter of a queue tries about this often …
+/// Where a message may be missing, the front waiter of a queue polls about this often …
 const POLL: Duration = Duration::from_millis(200);
 
-/// … if there are no more such queues than these. All of them together do not try more often than so many do.
+/// … if there are no more such queues than these. More queues poll less often, so that the total rate stays the same.
 const POLLING: u32 = 500;
 
 /// The wait queues of one client.
 #[derive(Debug, Default)]
 pub(super) struct Queues {
     state: Mutex<State>,
-    /// How many queues there are, to be seen without the mutex: mostly none. A waiter that joins at the same time may be
-    /// missed, which is as if it had joined after this look.
+    /// How many queues there are, readable without the mutex: mostly none. A waiter that joins at the same time may be
+    /// missed, which is as if it had joined later.
     count: AtomicUsize,
     tickets: AtomicU64,
-    /// Rings when there is a waiter after there was none.
+    /// Notifies when there is a waiter after there was none.
     joined: Notify,
-    /// The server does not let this client watch: front waiters try from time to time.
+    /// The server denies watching to this client: front waiters poll.
     denied: AtomicBool,
 }
 
-/// What the store says of a queue that begins.
+/// The store's data about a queue that begins.
 pub(super) struct Begun {
     pub(super) shard: Shard,
     pub(super) watch: Watch,
-    /// Its front waiter tries from time to time, besides.
+    /// Its front waiter polls, besides.
     pub(super) polls: bool,
 }
 
-/// Invariant: a queue is here exactly as long as it has waiters, and is watched by the store exactly as long as it is here.
+/// Invariant: a queue exists exactly as long as it has waiters, and the store watches it exactly as long as it exists.
 #[derive(Debug, Default)]
 struct State {
     queues: HashMap<Topic, Queue>,
-    /// In how many of them the front waiter tries from time to time.
+    /// In how many of them the front waiter polls.
     polling: usize,
 }
 
@@ -63,14 +63,14 @@ struct Queue {
     shard: Shard,
     polls: bool,
     watch: Watch,
-    /// Rings for waiters that wait until it is watched, if there are any, or until it is clear that it cannot be.
+    /// Notifies waiters that wait until it is watched, if there are any, or until it is clear that it cannot be.
     awaited: Option<Arc<Notify>>,
-    /// Seldom there, and larger than all the rest.
+    /// Seldom set, and larger than all the other fields.
     fairness: Option<Box<Fairness>>,
 }
 
 impl Queue {
-    /// A message has come. Adds what to wake.
+    /// A message has arrived. Adds the wakers to call.
     fn hear(&mut self, kind: Kind, now: Instant, wakers: &mut Vec<Waker>) {
         if self.fairness.as_mut().is_some_and(|fairness| !fairness.hear(now)) {
             self.fairness = None;
@@ -78,7 +78,7 @@ impl Queue {
         self.wake(kind, wakers);
     }
 
-    /// Something may have changed. Adds what to wake: the front waiter, and at a latch every waiter.
+    /// The state may have changed. Adds the wakers to call: of the front waiter, and at a latch of every waiter.
     fn wake(&mut self, kind: Kind, wakers: &mut Vec<Waker>) {
         if kind == Kind::Latch {
             wakers.extend(self.line.hint_all());
@@ -100,15 +100,15 @@ fn ring(awaited: impl IntoIterator<Item = Arc<Notify>>) {
     }
 }
 
-/// The queue in which a waiter at this spot stands: each waiter for a fair lock, which has a place on the server and messages
-/// of its own, in one by itself.
+/// The queue of a waiter at this spot. Each owner that waits for a fair lock has a position on the server and messages of
+/// its own, so it has a queue by itself.
 fn topic(spot: &Spot) -> Topic {
     (spot.target.clone(), (spot.target.kind == Kind::Fair).then_some(spot.owner))
 }
 
 impl Queues {
-    /// Joins the queue of a spot, at its end, which `begin` sees to if this is its first waiter. An `heir` can take over a hold
-    /// of another owner of this client.
+    /// Joins the end of the queue of a spot, which `begin` starts if this is its first waiter. An `heir` can take over a
+    /// hold of another owner of this client.
     pub(super) fn join(&self, spot: &Spot, heir: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
         let (ticket, is_first) = self.join_unswept(spot, heir, begin);
         if is_first {
@@ -117,7 +117,7 @@ impl Queues {
         ticket
     }
 
-    /// The same without the sweep; and whether it has to be told, because there was no waiter.
+    /// The same without the sweep; returns whether the sweep has to be notified, because there was no waiter.
     pub(super) fn join_unswept(
         &self,
         spot: &Spot,
@@ -131,7 +131,7 @@ impl Queues {
         let queue = match queues.entry(topic(spot)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                // Under the mutex, so that it is not watched behind the `unwatch` of the queue before.
+                // Under the mutex, so that it is not watched after the `unwatch` of the queue before.
                 let Begun { shard, watch, polls } = begin(entry.key());
                 *polling += usize::from(polls);
                 let line = Line::default();
@@ -147,7 +147,7 @@ impl Queues {
         (ticket, was_empty)
     }
 
-    /// Resolves when messages for this spot come, or when it is clear that they cannot come now.
+    /// Resolves when messages for this spot arrive, or when it is clear that they cannot arrive now.
     pub(super) async fn watched(&self, spot: &Spot) {
         loop {
             let (awaited, rings);
@@ -162,7 +162,7 @@ impl Queues {
         }
     }
 
-    /// Ready when the waiter with this ticket should try again.
+    /// Ready when the waiter with this ticket should retry.
     pub(super) fn poll_wake(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
         let Some(Queue { line, .. }) = state.queue(spot) else { return Poll::Ready(()) };
@@ -172,8 +172,8 @@ impl Queues {
         polled
     }
 
-    /// Leaves the queue. If this was the front waiter, the next one is woken, and tries for itself. `end` sees to a queue in
-    /// which there is no waiter any more.
+    /// Leaves the queue. If this was the front waiter, the next one is woken and retries. `end` cleans up a queue that has
+    /// no waiter any more.
     pub(super) fn leave(&self, spot: &Spot, ticket: Ticket, end: impl FnOnce(&Topic)) {
         let mut state = self.state.lock();
         let Some(Queue { line, .. }) = state.queue(spot) else { return };
@@ -189,7 +189,7 @@ impl Queues {
         aftermath.run();
     }
 
-    /// Whether the server may be asked now, or what a caller is told instead.
+    /// Whether a request may be sent now, or the result for the caller instead.
     pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> Result<(), Busy> {
         if self.is_empty() {
             return Ok(());
@@ -199,7 +199,8 @@ impl Queues {
         if let Some(ticket) = ticket {
             line.came(ticket);
         }
-        // The waiters of one owner for a fair lock have one place on the server, which each of them may ask for.
+        // The waiters of one owner for a fair lock share one position on the server, for which each of them may send
+        // requests.
         if spot.target.kind != Kind::Fair && !line.may_take(ticket) {
             return Err(Busy::default());
         }
@@ -211,11 +212,11 @@ impl Queues {
         Ok(())
     }
 
-    /// One look of the [sweep](super::Inner::keep_sweeping), which skips front waiters that do not come.
+    /// One pass of the [sweep](super::Inner::keep_sweeping), which skips front waiters that are not polled.
     pub(super) fn sweep(&self, is_reachable: impl Fn(Shard) -> bool) {
         let mut after = Aftermath::default();
         for (_, Queue { line, .. }) in self.state.lock().in_order(|_, queue| is_reachable(queue.shard)) {
-            // A front waiter that was told to leave the lock to other clients comes again by itself; or else it is late.
+            // A front waiter that has to leave the lock to other clients retries by itself; or else it is late.
             let again = if line.is_reserved() { line.hint_front() } else { None };
             after = std::mem::take(&mut after).and(line.sweep().unwrap_or_default()).also_waking(again);
         }
@@ -229,8 +230,8 @@ impl Queues {
         }
     }
 
-    /// The longest that a waiter may sleep where no message may tell it to look; nothing if one does, or if another waiter
-    /// looks: at a latch all do, elsewhere the front waiter.
+    /// The longest that a waiter may sleep where no message may wake it; `None` if a message does, or if another waiter
+    /// polls: at a latch every waiter polls, elsewhere the front waiter.
     pub(super) fn longest_sleep(&self, spot: &Spot, ticket: Ticket) -> Option<Duration> {
         let is_denied = self.is_denied();
         let mut state = self.state.lock();
@@ -245,7 +246,7 @@ impl Queues {
         Some(env::jittered(pause))
     }
 
-    /// How many wait here, if the front waiter is an heir and gets a message when the lock is free after all.
+    /// How many waiters there are, if the front waiter is an heir and gets a message when the lock becomes free after all.
     pub(super) fn heirs(&self, spot: &Spot) -> usize {
         if self.is_empty() {
             return 0;
@@ -255,8 +256,8 @@ impl Queues {
         if *watch == Watch::Active && line.has_heir() { line.len() } else { 0 }
     }
 
-    /// Whether it is the turn of the waiter with this ticket. If so, it leaves the line at once, and the next waiter is not
-    /// woken. What has to happen after that is the caller's to run.
+    /// Whether it is the turn of the waiter with this ticket. If so, it leaves the queue at once, and the next waiter is not
+    /// woken. The caller has to run the returned aftermath.
     pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> Option<Aftermath> {
         let mut state = self.state.lock();
         let Queue { line, .. } = state.queue(spot)?;
@@ -267,7 +268,8 @@ impl Queues {
         Some(line.leave(ticket, false))
     }
 
-    /// A lock is being released here. If this client has waiters for it, they ask only when it is known which others have.
+    /// A lock is being released here. If this client has waiters for it, they retry only when it is known which other
+    /// clients listen.
     pub(super) fn releasing(&self, spot: &Spot) {
         if self.is_empty() || !matches!(spot.target.kind, Kind::Lock | Kind::SetNx) {
             return;
@@ -277,7 +279,7 @@ impl Queues {
         }
     }
 
-    /// A release that was `begun` then is over. If it was announced that something is free, so many clients listen.
+    /// A release that was `begun` then is over. If it published that the lock is free, so many clients listen.
     pub(super) fn released(&self, spot: &Spot, listeners: Option<usize>, begun: Instant) {
         if self.is_empty() {
             return;
@@ -300,8 +302,7 @@ impl Queues {
         wake(waker);
     }
 
-    /// Something is free, and no message says so to this client: publishing may be denied. Its waiters try as if one had
-    /// come.
+    /// A lock is free, and no message notifies this client: publishing may be denied. Its waiters retry as after a message.
     pub(super) fn unheard(&self, target: &Target) {
         if self.is_empty() {
             return;
@@ -310,7 +311,7 @@ impl Queues {
         let mut state = self.state.lock();
         match target.kind {
             Kind::Fair => {
-                // If the first in the queue on the server is a waiter of this client, it is the one that came first.
+                // If the front waiter on the server belongs to this client, it is the one that arrived first.
                 let waiting = state.queues.iter_mut().filter(|((waited_for, _), _)| waited_for == target);
                 if let Some((_, queue)) = waiting.min_by_key(|(_, queue)| queue.line.first_ticket()) {
                     queue.wake(target.kind, &mut wakers);
@@ -335,7 +336,7 @@ impl Queues {
         wake(wakers);
     }
 
-    /// A message has come.
+    /// A message has arrived.
     pub(super) fn freed(&self, topic: &Topic) {
         let mut wakers = Vec::new();
         if let Some(queue) = self.state.lock().queues.get_mut(topic).filter(|_| !mutation!("lost-wake-up")) {
@@ -350,7 +351,7 @@ impl Queues {
         wake(waker);
     }
 
-    /// Wakes every front waiter: after a gap it is not known what was missed.
+    /// Wakes every front waiter: after a gap, messages may have been missed.
     pub(super) fn wake_fronts(&self) {
         let mut wakers = Vec::new();
         for ((target, _), queue) in self.state.lock().in_order(|_, _| true) {
@@ -359,7 +360,7 @@ impl Queues {
         wake(wakers);
     }
 
-    /// Wakes every waiter of a shard, or of all, not only the front ones: each has a limit of its own for outages.
+    /// Wakes every waiter of a shard, or of all shards, not only the front waiters: each has its own limit for outages.
     pub(super) fn wake_all(&self, shard: Option<Shard>) {
         let mut state = self.state.lock();
         let queues = state.in_order(|_, queue| shard.is_none_or(|shard| queue.shard == shard));
@@ -368,7 +369,7 @@ impl Queues {
         wake(wakers);
     }
 
-    /// The messages of these topics come from now on.
+    /// The messages of these topics arrive from now on.
     pub(super) fn watching(&self, topics: &[Topic]) {
         let mut state = self.state.lock();
         let mut awaited = Vec::new();
@@ -382,7 +383,7 @@ impl Queues {
         ring(awaited);
     }
 
-    /// No messages come for now.
+    /// No messages arrive for now.
     pub(super) fn unwatched(&self) {
         let mut state = self.state.lock();
         state.queues.values_mut().for_each(|queue| queue.watch = Watch::Unavailable);
@@ -397,7 +398,7 @@ impl Queues {
             tracing::warn!(
                 "the server does not allow SUBSCRIBE: waiters look for freed locks from time to time"
             );
-            // Waiters that sleep already do not know that they have to try by themselves.
+            // Waiters that sleep already have not started to poll.
             self.wake_fronts();
         }
         self.denied.store(denied, Ordering::Relaxed);
@@ -407,7 +408,7 @@ impl Queues {
         }
     }
 
-    /// How many wait for what has this name.
+    /// How many waiters there are for this name.
     #[cfg(feature = "test-util")]
     pub(super) fn waiters(&self, name: &str) -> usize {
         let state = self.state.lock();
@@ -430,7 +431,7 @@ impl State {
         self.queues.get_mut(&topic(spot))
     }
 
-    /// The wanted queues in the order in which their first waiters came: that of the table differs from process to process.
+    /// The wanted queues in the order in which their first waiters arrived: the hash map's order differs between processes.
     fn in_order(&mut self, wanted: impl Fn(&Topic, &Queue) -> bool) -> Vec<(&Topic, &mut Queue)> {
         let mut queues: Vec<_> =
             self.queues.iter_mut().filter(|(topic, queue)| wanted(topic, queue)).collect();
@@ -438,7 +439,7 @@ impl State {
         queues
     }
 
-    /// What rings for waiters that wait until a queue is watched.
+    /// The notifiers of waiters that wait until a queue is watched.
     fn awaited(&mut self) -> Vec<Arc<Notify>> {
         self.in_order(|_, _| true).into_iter().filter_map(|(_, queue)| queue.awaited.take()).collect()
     }
@@ -503,7 +504,7 @@ mod tests {
         assert!(may_ask(next) && is_told(front) && may_ask(front), "skipped, not forgotten");
     }
 
-    /// Notes in which order it is woken.
+    /// Records the order in which it is woken.
     struct Noted(usize, Arc<Mutex<Vec<usize>>>);
 
     impl std::task::Wake for Noted {

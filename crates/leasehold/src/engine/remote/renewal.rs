@@ -1,4 +1,4 @@
-//! What this client holds, renewed and checked in batches until it is given back or lost.
+//! This client's holds, renewed and checked in batches until they are released or lost.
 
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard};
@@ -20,32 +20,32 @@ use crate::owner::OwnerId;
 use crate::session::Session;
 use crate::term::Term;
 
-/// Looks after holds.
+/// Tracks and renews holds.
 #[derive(Debug)]
 pub(super) struct Renewal {
     state: Mutex<State>,
     changed: Notify,
-    /// How many more renewals may be under way.
+    /// How many more renewals may be in flight.
     room: Arc<Semaphore>,
-    /// Waiters that may want to know that something is lost here, which then may be free.
+    /// Waiters that may be woken when a hold is lost here, because its lock may then be free.
     queues: Arc<Queues>,
 }
 
-/// Invariant: `alarm` is not later than the next hold is due. Terms are told of losses when the mutex is free again, because
-/// that wakes tasks.
+/// Invariant: `alarm` is not later than the next hold is due. Terms are notified of losses when the mutex is free again,
+/// because that wakes tasks.
 #[derive(Debug, Default)]
 struct State {
     ledger: Ledger,
-    /// When the renewal looks by itself; never as long as nothing is held.
+    /// When the renewal task wakes up by itself; never as long as nothing is held.
     alarm: Option<Instant>,
 }
 
-/// How many renewals are under way at once. What a hundred thousand holds would need to be renewed all together is much
-/// more than what it takes to keep them.
+/// How many renewals are in flight at once. Renewing a hundred thousand holds all together would need much more than keeping
+/// them does.
 const AT_ONCE: usize = 8;
-/// A renewal that takes longer than this does not hold up the others.
+/// A renewal that takes longer than this does not delay the others.
 const SLOW: Duration = Duration::from_millis(100);
-/// Whatever is due, the clock is looked at this often while something is held: the machine may have been suspended.
+/// While anything is held, the clock is read at least this often: the machine may have been suspended.
 const GLANCE: Duration = Duration::from_secs(1);
 /// A server may be busy for less than this without losing its connections, however short a lease is.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(500);
@@ -56,7 +56,7 @@ impl Renewal {
         Self { state: Mutex::default(), changed: Notify::new(), room, queues }
     }
 
-    /// Notes a hold. What cannot be there beside it is not looked after any more.
+    /// Enters a hold. Conflicting holds are no longer tracked.
     fn insert(&self, hold: Entry) -> Vec<Entry> {
         let (mut state, due) = (self.state.lock(), hold.due());
         let displaced = state.ledger.insert(hold);
@@ -64,7 +64,7 @@ impl Renewal {
         displaced
     }
 
-    /// Looks after a hold that is entered again in time for a lease of `length`.
+    /// Schedules a re-entered hold in time for a lease of `length`.
     pub(super) fn reschedule(&self, spot: &Spot, length: Duration) {
         let mut state = self.state.lock();
         let due = state.ledger.reschedule(spot, length, env::now());
@@ -80,7 +80,7 @@ impl Renewal {
         self.set_alarm(state, end);
     }
 
-    /// Sees to it that the renewal looks no later than this.
+    /// Makes the renewal task wake up no later than this.
     fn set_alarm(&self, mut state: MutexGuard<'_, State>, due: Instant) {
         if state.alarm.is_none_or(|alarm| due < alarm) {
             state.alarm = Some(due);
@@ -89,7 +89,7 @@ impl Renewal {
         }
     }
 
-    /// What this client holds of a target: of several, what this owner has.
+    /// This client's hold of a target: of several, the one of this owner.
     pub(super) fn holder(&self, target: &Target, is_it: impl Fn(OwnerId) -> bool) -> Option<Entry> {
         let state = self.state.lock();
         let wanted = |hold: &Entry| {
@@ -98,24 +98,24 @@ impl Renewal {
         state.ledger.find(&target.name, wanted).cloned()
     }
 
-    /// Counts a hold anew; the hold, if it is there.
+    /// Sets the count of a hold; returns the hold, if it is there.
     pub(super) fn set_count(&self, spot: &Spot, count: u32) -> Option<Entry> {
         self.state.lock().ledger.set_count(spot, count).cloned()
     }
 
-    /// What another owner of this client holds that excludes this one.
+    /// A hold of another owner of this client that excludes this one.
     pub(super) fn in_the_way(&self, spot: &Spot) -> Option<Entry> {
         let state = self.state.lock();
         let is_in_the_way = |hold: &Entry| hold.term.is_held() && hold.excludes(spot);
         state.ledger.find(&spot.target.name, is_in_the_way).cloned()
     }
 
-    /// Stops looking after a hold.
+    /// Stops tracking a hold.
     pub(super) fn forget(&self, spot: &Spot) -> Option<Entry> {
         self.state.lock().ledger.remove(spot)
     }
 
-    /// Tells this term of the loss of a hold from now on, instead of the one before; false if the hold is not there.
+    /// Makes this term receive the loss of a hold, instead of the one before; false if the hold is not there.
     pub(super) fn rebind(&self, spot: &Spot, term: &Arc<Term>) -> bool {
         self.state.lock().ledger.rebind(spot, term)
     }
@@ -124,7 +124,7 @@ impl Renewal {
         self.state.lock().ledger.get(spot).cloned()
     }
 
-    /// The term of a hold, by whichever handle of the same lock it was taken.
+    /// The term of a hold, by whichever handle of the same lock it was acquired.
     pub(super) fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
         let state = self.state.lock();
         let hold = state.ledger.find(&spot.target.name, |hold| {
@@ -133,7 +133,7 @@ impl Renewal {
         hold.map(|hold| Arc::clone(&hold.term))
     }
 
-    /// Whether the owner holds anything under this name, be it another half of it.
+    /// Whether the owner has any hold under this name, be it another half of it.
     pub(super) fn is_inside(&self, spot: &Spot) -> bool {
         let family = spot.target.kind.family();
         let is_inside =
@@ -141,7 +141,7 @@ impl Renewal {
         self.state.lock().ledger.find(&spot.target.name, is_inside).is_some()
     }
 
-    /// A session is lost, and all that was held under it.
+    /// A session is lost, and all holds under it.
     pub(super) fn lose_session(&self, session: &Arc<Session>, loss: Loss) {
         let all = self.state.lock().ledger.remove_session(session);
         session.lose(loss);
@@ -150,14 +150,14 @@ impl Renewal {
         }
     }
 
-    /// Stops looking after everything, and tells the guards. What was still held.
+    /// Stops tracking all holds, and notifies their guards. Returns the remaining holds.
     pub(super) fn retire(&self) -> Vec<Entry> {
         let all = self.state.lock().ledger.take_all();
         let held = all.filter(|hold| hold.term.is_held());
         held.inspect(|hold| hold.term.lose(Loss::Shutdown)).collect()
     }
 
-    /// After a gap it is not known what has become of the holds on a shard: look now.
+    /// After an outage the state of the holds on a shard is unknown: check them now.
     pub(super) fn check_all(&self, shard: Shard) {
         if !mutation!("no-check-after-outage") {
             self.state.lock().ledger.put_all_off(shard, env::now());
@@ -165,10 +165,10 @@ impl Renewal {
         }
     }
 
-    /// What goes into the next request, and what has ended.
+    /// The holds of the next request, and those that have ended.
     fn take_due(&self) -> Batch {
         let batch = self.state.lock().ledger.take_due(env::now());
-        // A caller that listens sleeps until the deadline by a clock that stands still while the machine is suspended.
+        // A caller that waits for the loss sleeps until the deadline by a clock that stops while the machine is suspended.
         for Entry { term, spot, .. } in &batch.ended {
             term.announce();
             self.queues.wake(spot);
@@ -184,7 +184,7 @@ impl Renewal {
         due
     }
 
-    /// The server says that an entry is held. `length` is what it was renewed for, if it was.
+    /// The server reports that an entry is held. `length` is the time it was renewed for, if it was.
     fn found_held(&self, id: Id, begun: Instant, length: Duration) {
         let mut state = self.state.lock();
         let Some(hold) = state.ledger.entry(id) else { return };
@@ -202,9 +202,8 @@ impl Renewal {
 }
 
 impl<S: Store> Inner<S> {
-    /// The server has granted a hold, and its term lasts as it should. To be called when the outcome is read, before the
-    /// caller is told: what the server does to the hold afterwards reaches its term in any case. Holds that cannot be there
-    /// beside it are lost.
+    /// The server has granted a hold, and its term is set. To be called when the outcome is read, before the caller is
+    /// notified: later changes of the hold on the server reach its term in any case. Conflicting holds are lost.
     pub(super) fn granted(self: &Arc<Self>, hold: Entry, taken_over: bool) {
         let displaced = self.renewal.insert(hold);
         for before in displaced.into_iter().filter(|_| !mutation!("displaced-hold-not-told")) {
@@ -213,7 +212,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// What was held under the name of a target, by any owner, is gone.
+    /// All holds under the name of a target, of any owner, are gone.
     pub(super) fn lose(self: &Arc<Self>, target: &Target, loss: Loss) {
         let all = self.renewal.state.lock().ledger.remove_all(target);
         for hold in all {
@@ -223,8 +222,8 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// What the server says of an entry. The hold may have been given back meanwhile, and another be in its place.
-    /// `length` is what it was renewed for, if it was.
+    /// Applies the server's verdict on an entry. The hold may have been released meanwhile, and its place reused. `length`
+    /// is the time it was renewed for, if it was.
     fn judge(self: &Arc<Self>, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
         let loss = match verdict {
             Verdict::Held => return self.renewal.found_held(id, begun, length),
@@ -241,7 +240,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Renews and checks what is due, until the client is gone. On the I/O thread.
+    /// Renews and checks holds that are due, until the client is gone. Runs on the I/O thread.
     pub(super) async fn keep_renewing(self: &Arc<Self>) {
         loop {
             let changed = self.renewal.changed.notified();
@@ -262,7 +261,7 @@ impl<S: Store> Inner<S> {
                         }
                     }
                     if !batch.is_empty() {
-                        // Sent in this order; answered whenever. Those that hang hold up no other.
+                        // Sent in this order; the replies may arrive in any order. A slow renewal delays no other.
                         let renewal = self.renew_batch(&batch);
                         self.io.spawn(async move {
                             let mut renewal = pin!(renewal);
@@ -277,14 +276,14 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Renews and checks holds of one kind on one shard. Over when there is a reply, or when it is late.
+    /// Renews and checks holds of one kind on one shard. Resolves when there is a reply, or when it is late.
     fn renew_batch(self: &Arc<Self>, batch: &[(Id, Entry)]) -> impl Future<Output = ()> + use<S> {
         let begun = env::now();
         let lengths: Vec<_> = batch.iter().map(|(_, hold)| hold.renewal(begun)).collect();
         let holds: Vec<_> =
             batch.iter().zip(&lengths).map(|((_, hold), length)| (&hold.spot, *length)).collect();
         let Entry { spot, shard, .. } = &batch[0].1;
-        // What comes after half of the time that is left comes too late to try again. What is only looked at may end.
+        // A reply after half of the remaining time is too late for a retry. A hold that is only checked may end.
         let renewed = batch.iter().zip(&lengths).filter(|(_, length)| !length.is_zero());
         let limit = renewed.map(|((_, hold), _)| hold.term.remaining() / 2).min();
         let (over, is_over) = oneshot::channel::<()>();
@@ -315,8 +314,8 @@ impl<S: Store> Inner<S> {
         async move {
             let Some(limit) = limit else { return drop(is_over.await) };
             if env::within(limit, is_over).await.is_none() {
-                // What the renewal was to save may still be saved on another connection, and the response time-out may be
-                // longer than there is time for.
+                // The holds may still be renewed on another connection, and the response time-out may be longer than the
+                // remaining time.
                 inner.store.doubt(shard, limit.max(SHORTEST_SILENCE));
             }
         }

@@ -1,7 +1,7 @@
-//! A change of a counter: sent as often as it takes, carried out once.
+//! A change of a counter: retried until there is a reply, carried out once.
 //!
-//! It has a number of its own, by which the store recognises a repetition and answers with the first result. When the result
-//! is known here, the store forgets it.
+//! It has a number of its own, by which the store recognises a retry and replies with the first result. When the result is
+//! known here, the store deletes it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -18,15 +18,16 @@ use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::race::{First, race};
 
-/// The changes of one client that are under way.
+/// The changes of one client that are in flight.
 #[derive(Debug, Default)]
 pub(super) struct Retries {
     open: AtomicUsize,
-    /// Rings when there is none any more.
+    /// Notifies when there is none any more.
     pub(super) settled: Notify,
-    /// Rings when a shard is reachable again.
+    /// Notifies when a shard is reachable again.
     resumed: Notify,
-    /// Requests from before a reconnection may still be carried out: a result that is forgotten would not be recognised.
+    /// Requests from before a reconnection may still be carried out: a repeated change whose result is deleted would count
+    /// twice.
     stale: AtomicBool,
 }
 
@@ -41,7 +42,7 @@ impl Retries {
     }
 }
 
-/// Something that is under way, until this is dropped.
+/// An operation that is in progress until this is dropped.
 pub(super) struct Open<S: Store>(Arc<Inner<S>>);
 
 impl<S: Store> Open<S> {
@@ -59,10 +60,10 @@ impl<S: Store> Drop for Open<S> {
     }
 }
 
-/// What the caller of a change and its tries know of each other.
+/// The state that the caller of a change and its attempts share.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Whether it was sent, or given up before it could be: the first to say so decides.
+    /// Whether it was sent, or given up before it could be: the first to set it decides.
     sent: OnceLock<bool>,
     // Invariant: why the server refused the last try that had a reply; the caller reads it once, when its time is over.
     refusal: Mutex<Option<Failure>>,
@@ -93,7 +94,7 @@ impl<S: Store> Inner<S> {
                     || Failure::Unavailable("no answer for as long as an outage may last".into());
                 return Err(refusal.unwrap_or_else(unanswered));
             }
-            // The last reason says more than that the time is over.
+            // The last reason is more useful than a time-out.
             let reason = inner.shards.check(shard).err().unwrap_or_else(|| {
                 Failure::Unavailable("not connected for as long as an outage may last".into())
             });
@@ -102,7 +103,7 @@ impl<S: Store> Inner<S> {
     }
 }
 
-/// The tries of one change.
+/// The attempts of one change.
 struct Trying<S: Store> {
     open: Open<S>,
     target: Target,
@@ -112,7 +113,7 @@ struct Trying<S: Store> {
 }
 
 impl<S: Store> Trying<S> {
-    /// Tries until there is an answer or the time is over. On the I/O thread.
+    /// Retries until there is a reply or the time is over. Runs on the I/O thread.
     async fn run(self, answer: oneshot::Sender<Result<i64, Failure>>) {
         let Open(inner) = &self.open;
         let shard = inner.store.shard(&self.target);
@@ -135,7 +136,7 @@ impl<S: Store> Trying<S> {
             let was_first = std::mem::replace(&mut is_first, false);
             let failure = match self.send().await {
                 Ok(told) => {
-                    // The caller may be gone. It is done all the same.
+                    // The caller may be gone. The change is done all the same.
                     let _ = answer.send(Ok(told));
                     let is_stale =
                         inner.retries.stale.load(Ordering::SeqCst) && !mutation!("result-forgotten");
@@ -159,7 +160,7 @@ impl<S: Store> Trying<S> {
         }
     }
 
-    /// Sends it once. What its result does to what this client knows is done where the reply is read.
+    /// Sends it once. Its effect on this client's state is applied where the reply is read.
     async fn send(&self) -> Result<i64, StoreError> {
         let Open(inner) = &self.open;
         let (told, tells) = oneshot::channel();
@@ -180,13 +181,13 @@ impl<S: Store> Trying<S> {
 }
 
 impl<S: Store> Inner<S> {
-    /// What a change with this result does to what this client knows.
+    /// Applies the effect of a change with this result on this client's state.
     fn changed(self: &Arc<Self>, target: &Target, adjust: &Adjust, result: i64) {
         if let Adjust::Delete = adjust {
             self.lose(target, Loss::Gone);
         }
         if adjust.frees(result) {
-            // The result does not say whether a message has told waiters of it.
+            // The result does not show whether a message has notified the waiters.
             self.queues.unheard(target);
         }
     }

@@ -1,7 +1,8 @@
-//! One step at a time, for stores that do not order requests, and for stores that know a client as one owner.
+//! One step at a time, for stores that do not order requests, and for stores that treat a client as one owner.
 //!
-//! A step is sent when the outcome of the step before it has taken effect. So an undo never overtakes what it undoes, and
-//! of two owners of this client the second one asks when it is known whether the first one holds the lock.
+//! A step is sent when the outcome of the step before it has taken effect. So an undo never overtakes the step that it
+//! undoes, and of two owners of this client the second one sends its request when it is known whether the first one holds
+//! the lock.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -31,14 +32,14 @@ struct Steps {
     waiting: VecDeque<Step>,
     /// The next step is just being begun …
     begins: bool,
-    /// … and is over already. So a crowd of such steps is not a stack of them.
+    /// … and is over already. So many such steps do not recurse.
     is_over: bool,
 }
 
 type Step = Box<dyn FnOnce() + Send>;
 
 impl Sequence {
-    /// Begins the next step, if there is one, and those behind it that are over at once.
+    /// Begins the next step, if there is one, and the following steps as long as each is over at once.
     fn go_on(&self, key: &Topic) {
         loop {
             let mut all = self.waiting.lock();
@@ -77,7 +78,7 @@ impl<S: Store> Drop for Over<S> {
 }
 
 impl<S: Store> Inner<S> {
-    /// Begins a step at this spot when those before it are over.
+    /// Begins a step at this spot when the steps before it are over.
     pub(super) fn in_turn(self: &Arc<Self>, spot: &Spot, step: impl FnOnce(Over<S>) + Send + 'static) {
         let owner = (self.store.traits().owners == By::Server).then_some(spot.owner);
         let key = (spot.of_hold().target, owner);
@@ -92,7 +93,7 @@ impl<S: Store> Inner<S> {
         step(over);
     }
 
-    /// Tries when the steps before it are over.
+    /// Tries to acquire when the steps before it are over.
     pub(super) fn attempt_in_turn(
         self: &Arc<Self>,
         claim: &Claim,
@@ -121,8 +122,8 @@ impl<S: Store> Inner<S> {
         Reply::Soon(reply)
     }
 
-    /// What keeps a claim from being sent although no waiter is before it: another owner of this client has the lock, which
-    /// the server would not notice; or an earlier step may still have to be undone.
+    /// The reason not to send a claim although no waiter is before it: another owner of this client has the lock, which the
+    /// server would not notice; or an earlier step may still have to be undone.
     fn in_the_way(&self, spot: &Spot) -> Option<Busy> {
         let owners = self.store.traits().owners;
         if owners == By::Client

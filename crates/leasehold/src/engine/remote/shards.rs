@@ -10,7 +10,7 @@ use crate::mutex::Mutex;
 /// The shards that are not reachable now, and why.
 #[derive(Debug, Default)]
 pub(super) struct Shards {
-    // Invariant: `count` is the number of entries of `down`, read without the mutex by every request: mostly none.
+    // Invariant: `count` is the number of entries of `down`, which every request reads without the mutex: mostly none.
     down: Mutex<HashMap<Shard, Option<Failure>>>,
     count: AtomicUsize,
 }
@@ -27,7 +27,7 @@ impl Shards {
         self.count.store(down.len(), Ordering::SeqCst);
     }
 
-    /// The shard could not be reached again, for this reason; false if that is the one from before.
+    /// The shard could not be reached again, for this reason; false if the reason is the same as before.
     pub(super) fn because(&self, shard: Shard, reason: Failure) -> bool {
         let mut down = self.down.lock();
         let Some(known) = down.get_mut(&shard) else { return false };
@@ -41,7 +41,7 @@ impl Shards {
         self.count.load(Ordering::SeqCst) == 0 || !self.down.lock().contains_key(&shard)
     }
 
-    /// What a request to this shard comes to now, if it is not reachable.
+    /// The error of a request to this shard now, if it is not reachable.
     pub(super) fn check(&self, shard: Shard) -> Result<(), Failure> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return Ok(());

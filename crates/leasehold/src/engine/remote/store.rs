@@ -1,4 +1,4 @@
-//! What an engine on a server writes for itself: requests, their outcomes, and what its server says unasked.
+//! The interface that an engine on a server implements: requests, their outcomes, and events from its server.
 
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -11,7 +11,7 @@ use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::session::Session;
 
-/// A lock service: what is kept on a server, and nothing about guards, waiters, clocks or retries.
+/// A lock service: the state on a server, and nothing about guards, waiters, clocks or retries.
 ///
 /// # Contract
 ///
@@ -19,17 +19,18 @@ use crate::session::Session;
 /// 2. Each request is completed once, by [`Done::done`], when its outcome is read, in the order in which the server gave
 ///    the outcomes for that name; but never inside the call that issues it, because the caller may have a mutex. A request
 ///    that is dropped without an outcome belongs to a client that is gone.
-/// 3. Nothing is sent twice, except where the store knows that nothing was done; then [`Done::is_wanted`] is asked before.
+/// 3. Nothing is sent twice, except where the store knows that nothing was done; then it calls [`Done::is_wanted`] before.
 /// 4. A caller that has gone away does not cancel its request.
-/// 5. An error says whether there may be something to undo.
+/// 5. An error specifies whether there may be something to undo.
 ///
-/// A store that keeps less than this client needs says so in its [`Traits`], and has no other verbs than [`take`](Self::take),
-/// [`give`](Self::give) and [`lower`](Self::lower): what its [profile](Traits::profile) lacks is never asked of it.
+/// A store with fewer features than this client needs declares so in its [`Traits`], and has no other operations than
+/// [`take`](Self::take), [`give`](Self::give) and [`lower`](Self::lower): features that its [profile](Traits::profile) lacks
+/// are never requested.
 pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// How it keeps holds.
     fn traits(&self) -> &'static Traits;
 
-    /// Of the waiters for this kind: how they learn that they should try again.
+    /// How the waiters for this kind are woken to retry.
     fn wake(&self, kind: Kind) -> Wake;
 
     /// Requests about one shard can share a batch, and fail together.
@@ -37,26 +38,26 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         Shard::ONLY
     }
 
-    /// Takes or re-enters a lock.
+    /// Acquires or re-enters a lock.
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>);
 
-    /// Takes several plain locks of one owner on one shard, or none, if the traits say that it can.
+    /// Acquires several plain locks of one owner on one shard, or none, if the traits declare it.
     fn take_all(&self, _takes: &[Take<'_>], _done: impl Done<TakenAll>) {}
 
-    /// Gives back one count of a hold that has `from`. If any is left, a lease of `length` begins anew.
+    /// Releases one count of a hold that has `from`. If any is left, a lease of `length` begins anew.
     fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>);
 
-    /// Lowers a hold to at most `to` counts, and takes its owner out of any queue on the server. Harmless to repeat.
+    /// Lowers a hold to at most `to` counts, and removes its owner from any queue on the server. Idempotent.
     fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>);
 
-    /// The same, sent so that the server need not ask for it again: a step of the same hold follows it at once. False if it
-    /// could not be sent; then there is no outcome. Asked only of stores whose steps are not sent one at a time.
+    /// The same, sent so that the server need not request it again: a step of the same hold follows it at once. False if it
+    /// could not be sent; then there is no outcome. Called only for stores whose steps are not sent one at a time.
     fn lower_first(&self, _spot: &Spot, _to: u32, _done: impl Done<Given>) -> bool {
         false
     }
 
-    /// Renews holds of one kind on one shard for so long each, or only looks at those with no time. One verdict for each.
-    /// Asked only where each hold has a lease.
+    /// Renews holds of one kind on one shard for so long each, or only checks those with zero. One verdict for each. Called
+    /// only where each hold has a lease.
     fn renew(&self, _kind: Kind, _holds: &[(&Spot, Duration)], _done: impl Done<Vec<Verdict>>) {}
 
     /// Replaces the connection of a shard if its server has been silent for so long although a reply is due.
@@ -65,52 +66,52 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Frees a target in place of its holder.
     fn force(&self, _target: &Target, _done: impl Done<Forced>) {}
 
-    /// Answers a question about a target, without changing it.
+    /// Answers a query about a target, without changing it.
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>);
 
-    /// Changes a counter, or tells it. A change that is sent again is recognised by its number and counts once.
+    /// Changes or reads a counter. A change that is sent again is recognised by its number and counts once.
     fn change(&self, _target: &Target, _change: &Change, _done: impl Done<i64>) {}
 
-    /// Forgets the result that is kept to recognise a change, since its outcome is known.
+    /// Deletes the result that is kept to recognise a change, since its outcome is known.
     fn forget_change(&self, _target: &Target, _change: &Change, _done: impl Done<()>) {}
 
-    /// Writes a value of the user's own, unless a greater token was there before, which it tells.
+    /// Writes a value of the user's own, unless the stored token is greater, which it then returns.
     fn write_fenced(&self, _key: &Name, _token: u64, _value: &[u8], _done: impl Done<Option<u64>>) {}
 
-    /// From now on tell [`Events::freed`] when this topic may be free. Called under a mutex: the store only notes it.
+    /// From now on call [`Events::freed`] when this topic may be free. Called under a mutex: the store only notes it.
     fn watch(&self, _topic: &Topic) -> Watch {
         Watch::Unavailable
     }
 
-    /// No more of that. Called under the same mutex.
+    /// Ends [`watch`](Self::watch). Called under the same mutex.
     fn unwatch(&self, _topic: &Topic) {}
 
-    /// A waiter has gone. For how long what its tries have left behind on the server would stay there, if they have left
-    /// something that [`lower`](Self::lower) removes.
+    /// A waiter is gone. Returns how long the entries of its attempts would stay on the server, if there are any that
+    /// [`lower`](Self::lower) removes.
     fn left(&self, _spot: &Spot) -> Option<Duration> {
         None
     }
 
-    /// A hold is not looked after any more, and stays as it is: what is kept on the server for that can go.
+    /// A hold is no longer tracked, and stays as it is: server data that exists only for tracking can be deleted.
     fn detach(&self, _spot: &Spot, _done: impl Done<()>) {}
 
-    /// Connects, tells once how that went, and if it went well, reconnects and reports until [`close`](Self::close). Called on
+    /// Connects, reports the result once, and if connected, reconnects and reports until [`close`](Self::close). Called on
     /// the I/O thread.
     fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) -> impl Future<Output = ()> + Send;
 
-    /// Sends nothing any more, and drops what has no outcome yet.
+    /// Sends nothing any more, and drops requests that have no outcome yet.
     fn close(&self);
 }
 
-/// How a store keeps holds. What the server does not do, [`Remote`](super::Remote) does for it.
+/// How a store keeps holds. [`Remote`](super::Remote) does the rest for it.
 #[derive(Debug)]
 pub(crate) struct Traits {
     pub(crate) profile: &'static Profile,
     pub(crate) lease: LeaseOf,
-    /// Where it is counted how often an owner has entered. By the client: a re-entry renews the hold at most, and only the
-    /// first entry and the last exit are steps on the server.
+    /// Where re-entries are counted. By the client: a re-entry renews the hold at most, and only the first entry and the
+    /// last exit are steps on the server.
     pub(crate) counts: By,
-    /// Where the owners of one client are told apart. By the client: the server would grant the lock to all of them.
+    /// Where the owners of one client are distinguished. By the client: the server would grant the lock to all of them.
     pub(crate) owners: By,
     /// Whether requests about one hold take effect in the order in which they are issued. If not, they are issued one at a
     /// time.
@@ -119,42 +120,42 @@ pub(crate) struct Traits {
     pub(crate) takes_all: bool,
 }
 
-/// What ends a hold that is not given back.
+/// What ends a hold that is not released.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LeaseOf {
     /// A lease of its own on the server, which is renewed.
     Hold,
-    /// A session or connection that all holds share, which the store keeps alive: [`Taken::Bound`]. The server knows of no
-    /// fixed lease and no limit, so the client gives back what has run out.
+    /// A session or connection that all holds share, which the store keeps alive: [`Taken::Bound`]. The server has no fixed
+    /// leases and no limits, so the client releases holds that have expired.
     Session,
 }
 
-/// Which side keeps something.
+/// Which side does it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum By {
     Server,
     Client,
 }
 
-/// What becomes of one request.
+/// The completion of one request.
 pub(crate) trait Done<T>: Send + 'static {
-    /// Whether a caller waits for the outcome, and has to be told if it is late.
+    /// Whether a caller waits for the outcome, and has to be notified if it is late.
     fn is_awaited(&self) -> bool {
         false
     }
 
-    /// Whether a request of which nothing was done may be sent again.
+    /// Whether a request that was not carried out may be sent again.
     fn is_wanted(&self) -> bool {
         true
     }
 
-    /// What tells the caller that the outcome is late, to be called when no mutex is held. What the outcome does is done all
-    /// the same when it comes.
+    /// Notifies the caller that the outcome is late; to be called when no mutex is held. The outcome still takes effect when
+    /// it arrives.
     fn late(&mut self) -> Option<Tell> {
         None
     }
 
-    /// The outcome takes effect, and then the caller is told.
+    /// The outcome takes effect, and then the caller is notified.
     fn done(self, outcome: Result<T, StoreError>);
 }
 
@@ -164,17 +165,17 @@ impl<T, F: FnOnce(Result<T, StoreError>) + Send + 'static> Done<T> for F {
     }
 }
 
-/// Tells a caller why there is no outcome yet.
+/// Notifies a caller why there is no outcome yet.
 pub(crate) type Tell = Box<dyn FnOnce(Failure) + Send>;
 
-/// Why a request has no result. What matters is whether there may be something to undo.
+/// Why a request has no result, and whether there may be something to undo.
 #[derive(Debug, Clone)]
 pub(crate) enum StoreError {
     /// It was not sent, so there is nothing to undo.
     NotSent(Failure),
-    /// The server has refused it. It may be done when it is asked again.
+    /// The server has refused it. A retry may succeed.
     Refused(Failure),
-    /// It may have been carried out, or may be yet.
+    /// It may have been carried out, or may still be.
     Unknown(Failure),
 }
 
@@ -188,7 +189,7 @@ impl From<StoreError> for Failure {
     }
 }
 
-/// A part of a service that is reached, and can fail, by itself.
+/// A part of a service that is reached, and can fail, independently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Shard(pub(crate) u32);
 
@@ -196,72 +197,72 @@ impl Shard {
     pub(crate) const ONLY: Self = Self(0);
 }
 
-/// How the waiters for a kind learn that they should try again.
+/// How the waiters for a kind are woken to retry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wake {
     /// By a message.
     Message,
-    /// Not every holder sends one: the front waiter tries from time to time, besides.
+    /// Not every holder publishes one: the front waiter polls, besides.
     Poll,
 }
 
-/// What a message is about: a target and, for a fair lock, where each waiter has messages of its own, its owner.
+/// The subject of a message: a target and, for a fair lock, where each waiter has its own messages, its owner.
 pub(crate) type Topic = (Target, Option<OwnerId>);
 
-/// Whether the messages of a topic come.
+/// Whether the messages of a topic arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// They do.
+    /// They arrive.
     Active,
-    /// Not yet: [`Events::watching`] tells when, or [`Events::unwatched`] that they cannot for now.
+    /// Not yet: [`Events::watching`] reports when, or [`Events::unwatched`] that they cannot for now.
     Pending,
     /// They cannot for now.
     Unavailable,
 }
 
-/// What to take.
+/// The parameters of [`Store::take`].
 #[derive(Debug)]
 pub(crate) struct Take<'a> {
     pub(crate) spot: &'a Spot,
-    /// How often the owner has it before.
+    /// How many counts the owner has before.
     pub(crate) held: u32,
     pub(crate) length: Duration,
     pub(crate) steal: bool,
     pub(crate) fenced: bool,
     pub(crate) queue: Option<Queueing>,
     pub(crate) rw: RwOptions,
-    /// Its caller waits if the lock is busy: a server with a queue may keep a place for it.
+    /// Its caller waits if the lock is busy: a server with a queue may keep a position for it.
     pub(crate) waits: bool,
 }
 
-/// What came of it.
+/// The result of [`Store::take`].
 #[derive(Debug, Clone)]
 pub(crate) enum Taken {
-    /// With its token, if one was asked for.
+    /// With its token, if one was requested.
     Granted(Option<u64>),
     /// The same, for as long as this session lasts.
     Bound(Option<u64>, Arc<Session>),
     Busy(Busy),
-    /// The server does not count this owner as often as the request says.
+    /// The server's count for this owner differs from the request's.
     CountDiffers,
-    /// The owner reads what it wants to write; or it wants to upgrade and does not read.
+    /// The owner reads the lock that it wants to write; or it wants to upgrade and does not read.
     WouldWaitForItself,
 }
 
 #[derive(Debug, Clone)]
 pub(crate) enum TakenAll {
-    /// All, with their tokens, if they were asked for.
+    /// All, with their tokens, if they were requested.
     Granted(Vec<Option<u64>>),
     /// None, because of this one.
     Busy(usize, Busy),
 }
 
-/// What came of giving back.
+/// The result of a release.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Given {
-    /// How many counts are left; nothing if there were none.
+    /// How many counts are left; `None` if there were none.
     pub(crate) left: Option<u32>,
-    /// How many clients were told that something is free; nothing if nothing was announced.
+    /// How many clients were notified that the lock is free; `None` if nothing was published.
     pub(crate) listeners: Option<usize>,
 }
 
@@ -272,7 +273,7 @@ pub(crate) struct Forced {
     pub(crate) listeners: Option<usize>,
 }
 
-/// What the server says of a hold.
+/// The server's verdict on a hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Held,
@@ -280,30 +281,30 @@ pub(crate) enum Verdict {
     TakenOver,
 }
 
-/// What a store reports unasked.
+/// Events that a store reports.
 pub(crate) trait Events: Send + Sync {
-    /// Something may be free. It does no harm if that is late, doubled or missing.
+    /// The topic may be free. Late, duplicate and missing calls do no harm.
     fn freed(&self, topic: &Topic);
 
-    /// The messages of these come from now on.
+    /// The messages of these topics arrive from now on.
     fn watching(&self, topics: &[Topic]);
 
-    /// No messages come for now.
+    /// No messages arrive for now.
     fn unwatched(&self);
 
-    /// Messages come again, and those of the time between were missed.
+    /// Messages arrive again, and those of the time between were missed.
     fn rewatched(&self);
 
     /// The server does not allow watching (`true`), or may do so again.
     fn watch_denied(&self, denied: bool);
 
-    /// A waiter at this spot should look: something about it alone has changed.
+    /// A waiter at this spot should retry: its own state has changed.
     fn look(&self, spot: &Spot);
 
     /// A hold was taken away, for this reason.
     fn revoked(self: Arc<Self>, target: &Target, loss: Loss);
 
-    /// A session is lost, and all that was held under it.
+    /// A session is lost, and all holds under it.
     fn session_lost(&self, session: &Arc<Session>, loss: Loss);
 
     /// An outage of this shard has begun.
@@ -312,11 +313,11 @@ pub(crate) trait Events: Send + Sync {
     /// It goes on, for this reason.
     fn still_down(&self, shard: Shard, reason: Failure);
 
-    /// It is over. `stale` says that requests from before may still be carried out.
+    /// The outage is over. `stale`: earlier requests may still be carried out.
     fn up(self: Arc<Self>, shard: Shard, stale: bool);
 }
 
-/// Reports something, unless the client is gone.
+/// Reports an event, unless the client is gone.
 pub(crate) fn report(events: &Weak<dyn Events>, report: impl FnOnce(Arc<dyn Events>)) {
     events.upgrade().map(report);
 }

@@ -1,7 +1,7 @@
-//! Steps that have to be taken back: repeated until that is done, or until the lease would have ended anyway.
+//! Steps that have to be undone: retried until that is done, or until the lease would have ended anyway.
 //!
-//! A step from one count of a hold to the next whose outcome no caller learns (its future was dropped, its reply is missing)
-//! is undone by lowering the hold to the count before, which is harmless to repeat. Until it is known to be done, the undo is
+//! A step from one count of a hold to the next whose outcome reaches no caller (its future was dropped, its reply is
+//! missing) is undone by lowering the hold to the count before, which is idempotent. Until it is confirmed, the undo is
 //! pending; the next step of the same hold sends it first.
 
 use std::collections::HashMap;
@@ -23,37 +23,37 @@ use crate::mutex::Mutex;
 #[derive(Debug, Default)]
 pub(super) struct Undos {
     state: Mutex<State>,
-    /// How many there are, to be seen without the mutex: mostly none. The steps of one hold do not overlap, so the next one
+    /// How many there are, readable without the mutex: mostly none. The steps of one hold do not overlap, so the next step
     /// sees the undo of the one before.
     count: AtomicUsize,
-    /// Whether there are haunted holds, to be seen likewise.
+    /// Whether a stale connection may still change any hold, readable likewise.
     is_haunted: AtomicBool,
-    /// Rings when there is none any more.
+    /// Notifies when there is none any more.
     pub(super) settled: Notify,
 }
 
-/// Invariant: at most one undo for each count, by [`Spot::of_hold`], as whatever kind of lock the count is entered. An undo
-/// is sent under the mutex, so that it never comes behind the next step of its hold.
+/// Invariant: at most one undo for each count, by [`Spot::of_hold`], whatever kind of lock entered the count. An undo is
+/// sent under the mutex, so that it is never sent after the next step of its hold.
 #[derive(Debug, Default)]
 pub(super) struct State {
     pending: HashMap<Spot, Pending>,
-    /// Steps of which it is not known whether they are carried out, since the last connection to their shard.
+    /// Steps with an unknown outcome, since the last connection to their shard.
     doubtful: Vec<(Shard, Spot)>,
-    /// Holds of which a step may still be carried out that had no reply on a connection which could not be ended.
+    /// Holds that may still be changed by a stale connection: a step had no reply and its connection could not be ended.
     haunted: HashMap<Spot, Haunted>,
     /// How many undos there were.
     numbers: u64,
 }
 
-/// A hold of which a step may still be carried out.
+/// A hold that may still be changed by a stale connection.
 #[derive(Debug, Clone, Copy)]
 struct Haunted {
     until: Instant,
-    /// How many requests for it are under way: what is sent behind them would undo them.
+    /// How many requests for it are in flight: an undo that is sent after them would undo them.
     asked: u32,
 }
 
-/// An undo that is on its way or waits for its next try.
+/// An undo that is in flight or waits for its next attempt.
 #[derive(Debug, Clone)]
 struct Pending {
     number: u64,
@@ -63,11 +63,11 @@ struct Pending {
     to: u32,
     /// When the lease would have ended anyway.
     until: Instant,
-    /// Until when a dead connection may still act: done before that is not done for good.
+    /// Until when a stale connection may still change the hold: an undo before that is not final.
     repeat: Option<Instant>,
     /// Waits for a connection.
     waits: bool,
-    /// Nothing has taken its place yet.
+    /// No other undo or step has replaced it.
     is_current: Arc<AtomicBool>,
 }
 
@@ -81,20 +81,20 @@ impl Pending {
     }
 }
 
-/// A server that is there and cannot, because it is loading or full, is not asked again without a pause.
+/// The pause before the next request to a server that is reachable but refuses, because it is loading or full.
 pub(super) const BETWEEN_TRIES: Duration = Duration::from_millis(100);
-/// Where a dead connection cannot be ended, what it may still do is undone this often.
+/// Where a stale connection cannot be ended, its possible effects are undone this often.
 const AGAIN: Duration = Duration::from_millis(500);
-/// Nothing is under way for longer than this on a connection that broke.
+/// No request is in flight for longer than this on a broken connection.
 const LONGEST_STALE: Duration = Duration::from_secs(60);
 
-/// When a hold ends that the server does not end.
+/// The end of a hold that the server does not end.
 pub(super) fn never() -> Instant {
     env::now() + Invalid::LONGEST_LEASE
 }
 
 impl Undos {
-    /// Whether a step at this spot may still be undone; of any owner, if the server does not tell them apart.
+    /// Whether a step at this spot may still be undone; of any owner, if the server does not distinguish them.
     pub(super) fn concern(&self, spot: &Spot, owners: By) -> bool {
         if self.is_settled() {
             return false;
@@ -106,7 +106,7 @@ impl Undos {
         }
     }
 
-    /// A step has an outcome that is not known.
+    /// Notes a step with an unknown outcome.
     pub(super) fn doubt(&self, shard: Shard, spot: &Spot) {
         self.state.lock().doubtful.push((shard, spot.clone()));
     }
@@ -122,8 +122,8 @@ impl Undos {
                 .is_some_and(|haunted| haunted.until > env::now())
     }
 
-    /// A request at this spot is about to be sent. If its hold is haunted, the spot: it is to be told when the outcome has
-    /// taken effect.
+    /// A request at this spot is about to be sent. Returns the spot if a stale connection may still change its hold: then
+    /// [`answered`](Self::answered) has to be called when the outcome has taken effect.
     pub(super) fn asks(&self, spot: &Spot) -> Option<Spot> {
         if !self.is_haunted.load(Ordering::SeqCst) {
             return None;
@@ -152,8 +152,8 @@ impl Undos {
 }
 
 impl State {
-    /// Takes out what is still to be undone of the steps before one at this spot: of the same hold, or of one of the same
-    /// owner that had some of the same values.
+    /// Removes the pending undos of the steps before one at this spot: of the same hold, or of one of the same owner that
+    /// has some of the same values.
     fn take_before(&mut self, spot: &Spot) -> Vec<Pending> {
         let mut taken: Vec<_> = if spot.target.kind == Kind::Group {
             let is_before = |other: &Spot| other.owner == spot.owner && other.target.overlaps(&spot.target);
@@ -168,24 +168,24 @@ impl State {
         taken
     }
 
-    /// Puts back what was taken out and could not be sent.
+    /// Restores an undo that was removed and could not be sent.
     fn restore(&mut self, pending: Pending) {
         let is_current = Arc::new(AtomicBool::new(true));
         self.pending.insert(pending.spot.of_hold(), Pending { is_current, waits: true, ..pending });
     }
 }
 
-/// The right to send a step of a hold. While undos were sent before it, no other is.
+/// The right to send a step of a hold. If undos were sent before it, no other step is sent meanwhile.
 pub(super) struct Way<'a>(Option<MutexGuard<'a, State>>);
 
 impl Way<'_> {
-    /// Whether undos were sent: if the step is not, they are to be sent again.
+    /// Whether undos were sent: if the step is not sent, they have to be sent again.
     pub(super) fn is_cleared(&self) -> bool {
         self.0.is_some()
     }
 }
 
-/// What becomes of one try of an undo. One that something else has replaced is not sent again.
+/// The completion of one attempt of an undo. A replaced undo is not sent again.
 struct Tried<F> {
     is_current: Arc<AtomicBool>,
     then: F,
@@ -202,10 +202,10 @@ impl<F: FnOnce(Result<Given, StoreError>) + Send + 'static> Done<Given> for Trie
 }
 
 impl<S: Store> Inner<S> {
-    /// Sends what is still to be undone of the steps before one at this spot, if there is something. The step is to be sent
-    /// before the way that this returns is dropped, so that no undo comes between.
+    /// Sends the pending undos of the steps before one at this spot, if there are any. The step has to be sent before the
+    /// returned way is dropped, so that no undo is sent in between.
     pub(super) fn clear_way(self: &Arc<Self>, spot: &Spot) -> Result<Way<'_>, Failure> {
-        // Where steps are sent one at a time, none is while another one may have to be undone.
+        // Where steps are sent one at a time, no step is sent while another one may have to be undone.
         if self.undos.is_settled() || self.is_sequenced || mutation!("undo-behind-next-step") {
             return Ok(Way(None));
         }
@@ -214,7 +214,7 @@ impl<S: Store> Inner<S> {
         let Some(shard) = before.first().map(|pending| pending.shard) else { return Ok(Way(None)) };
         let sent = before.iter().take_while(|pending| self.send_first(pending)).count();
         let is_clear = sent == before.len();
-        // The next connection sends the others. So the step must not be sent, or they would come behind it.
+        // The next connection sends the others. So the step must not be sent, or they would follow it.
         before.into_iter().skip(sent).for_each(|pending| state.restore(pending));
         self.undos.changed(&state);
         if is_clear {
@@ -224,8 +224,8 @@ impl<S: Store> Inner<S> {
         Err(self.shards.check(shard).err().unwrap_or_else(unknown))
     }
 
-    /// Sends an undo right before a step. If the connection is lost, so is the step, which undoes itself; but not what else the
-    /// undo was about, such as other values of a group.
+    /// Sends an undo right before a step. If the connection is lost, so is the step, which undoes itself; but not the rest
+    /// of the undo, such as other values of a group.
     fn send_first(self: &Arc<Self>, Pending { spot, to, until, .. }: &Pending) -> bool {
         let (inner, of, to, until) = (Arc::clone(self), spot.clone(), *to, *until);
         let done = move |outcome: Result<Given, StoreError>| {
@@ -236,7 +236,7 @@ impl<S: Store> Inner<S> {
         self.store.lower_first(spot, to, done)
     }
 
-    /// Sees to it that a hold has at most `to` counts, now or later, but no later than it takes to end by itself.
+    /// Lowers a hold to at most `to` counts, now or later, but no later than it would expire by itself.
     pub(super) fn undo(self: &Arc<Self>, spot: &Spot, to: u32, until: Instant) {
         self.undo_in(&mut self.undos.state.lock(), spot, to, until);
     }
@@ -254,14 +254,14 @@ impl<S: Store> Inner<S> {
             waits: false,
             is_current: Arc::new(AtomicBool::new(true)),
         };
-        // What was to be undone before still is, and for as long.
+        // The undo that was pending before still applies, and for as long.
         if let Some(before) = state.pending.get(&hold).filter(|_| !mutation!("earlier-undo-forgotten")) {
             before.is_current.store(false, Ordering::SeqCst);
             pending.to = pending.to.min(before.to);
             pending.until = pending.until.max(before.until);
             pending.repeat = pending.repeat.max(before.repeat);
             if before.spot.target.kind == Kind::Fair {
-                // It leaves the queue, too.
+                // The owner leaves the server's queue, too.
                 pending.spot = before.spot.clone();
             }
         }
@@ -270,14 +270,13 @@ impl<S: Store> Inner<S> {
         self.undos.changed(state);
     }
 
-    /// A caller has given a hold back, or has given up to wait for it. What may still be carried out of a step before that is
-    /// undone.
+    /// A caller has released a hold, or has given up waiting for it. Earlier steps that may still be carried out are undone.
     pub(super) fn given_back(self: &Arc<Self>, spot: &Spot) {
         self.undo_haunted(spot, || self.renewal.term(spot).is_none());
     }
 
-    /// A hold is lost, and its term is not told yet. What may still be carried out of a step before that is undone, and not
-    /// only when the guard goes. If the term has ended by itself, the next step may be under way.
+    /// A hold is lost, and its term is not notified yet. Earlier steps that may still be carried out are undone now, not
+    /// only when the guard is dropped. If the term has ended by itself, the next step may be in flight.
     pub(super) fn lost(self: &Arc<Self>, hold: &Entry) {
         self.undo_haunted(&hold.spot, || hold.term.is_held());
     }
@@ -293,8 +292,8 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Steps of this shard are possible again. If requests from before may still be carried out, what is to be undone is so
-    /// more than once: what waits for a connection, and what is yet to be undone of the steps that had no reply.
+    /// Steps of this shard are possible again. If earlier requests may still be carried out, undos are repeated: those that
+    /// wait for a connection, and those yet to come for steps that had no reply.
     pub(super) fn resume_undos(self: &Arc<Self>, shard: Shard, stale: bool) {
         let now = env::now();
         let at_last = now + LONGEST_STALE;
@@ -343,8 +342,8 @@ impl<S: Store> Inner<S> {
                 is_current: done.is_current,
             };
             if is_anothers {
-                // To the server it is the same hold, which another owner of this client has by now. Told later, because this
-                // may be called under the mutex of the undos.
+                // To the server it is the same hold, which another owner of this client has by now. Completed later, because
+                // this may be called under the mutex of the undos.
                 inner.io.spawn(async move { done.done(Ok(Given { left: None, listeners: None })) });
             } else {
                 inner.store.lower(&of, to, done);
@@ -365,7 +364,7 @@ impl<S: Store> Inner<S> {
                 (None, false)
             }
             Err(StoreError::Refused(Failure::NotALock)) => (None, false),
-            // Rights can be given back, and a server that refuses may be the wrong one.
+            // Permissions can be restored, and a server that refuses may be the wrong one.
             Err(StoreError::Refused(Failure::Denied(_))) => (Some(AGAIN), false),
             Err(StoreError::Refused(_)) => (Some(jittered(BETWEEN_TRIES)), false),
             Err(StoreError::NotSent(_)) => (Some(jittered(BETWEEN_TRIES)), true),
@@ -378,7 +377,7 @@ impl<S: Store> Inner<S> {
         let hold = spot.of_hold();
         let mut state = self.undos.state.lock();
         let newest = state.pending.get_mut(&hold).filter(|newest| newest.number == number);
-        // A later step may have taken care of it.
+        // A later step may have replaced it.
         let Some(pending) = newest else { return };
         let is_done = pause.is_none() && !pending.is_repeated();
         if is_done || mutation!("lost-undo") || pending.is_over() {
@@ -396,7 +395,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Goes on with an undo after a pause; with one that was lost only if no connection has done so since.
+    /// Retries an undo after a pause; a lost one only if no connection has retried it since.
     fn undo_again(self: &Arc<Self>, hold: &Spot, number: u64, was_lost: bool) {
         let mut state = self.undos.state.lock();
         let newest = state.pending.get_mut(hold).filter(|newest| newest.number == number);
@@ -409,7 +408,7 @@ impl<S: Store> Inner<S> {
             state.pending.remove(hold);
             self.undos.changed(&state);
         } else {
-            // Under the mutex: no step of the same hold can come before it.
+            // Under the mutex: no step of the same hold can be sent before it.
             self.send_undo(pending);
         }
     }

@@ -9,30 +9,30 @@ use crate::env::Instant;
 pub(super) struct Clock {
     /// When it was set, by the time of the simulation.
     set: Instant,
-    /// What it showed then.
+    /// The time it showed then.
     showed: Instant,
     /// How much it moves in a second of the simulation.
     rate: f64,
 }
 
 impl Clock {
-    /// A clock that runs right.
+    /// A clock that runs at the normal rate.
     pub(super) fn new() -> Self {
         let now = Instant::now();
         Self { set: now, showed: now, rate: 1.0 }
     }
 
-    /// What it shows now.
+    /// The time it shows now.
     pub(super) fn now(&self) -> Instant {
         self.showed + self.set.elapsed().mul_f64(self.rate)
     }
 
-    /// Goes on at another rate.
+    /// Continues at another rate.
     pub(super) fn run_at(&mut self, rate: f64) {
         *self = Self { showed: self.now(), set: Instant::now(), rate };
     }
 
-    /// About when it shows this, by the time of the simulation, and later than now.
+    /// Approximately when it shows `shown`, by the time of the simulation, and later than now.
     pub(super) fn shows_at(&self, shown: Instant) -> Option<Instant> {
         let left = shown.saturating_duration_since(self.showed).as_secs_f64() / self.rate;
         let at = Duration::try_from_secs_f64(left).ok().and_then(|left| self.set.checked_add(left))?;

@@ -1,6 +1,6 @@
-//! Chance that a seed fixes.
+//! Pseudo-random numbers.
 
-/// Numbers that a seed fixes: Steele, Lea and Flood's `SplitMix`.
+/// Pseudo-random numbers determined by a seed: Steele, Lea and Flood's `SplitMix`.
 #[derive(Debug)]
 pub(super) struct Dice(u64);
 
@@ -14,7 +14,7 @@ impl Dice {
         mixed(self.0)
     }
 
-    /// An index into something of this length.
+    /// An index into a sequence of this length.
     pub(super) fn index(&mut self, length: usize) -> usize {
         usize::try_from(self.next() % length.max(1) as u64).unwrap_or_default()
     }

@@ -11,13 +11,13 @@ use super::task::Task;
 use crate::env::Instant;
 use crate::env::sleep::{End, Sleep};
 
-/// One machine of a [`Schedule`]. Its tasks can be stopped, and its clock can run wrong, while other hosts go on.
+/// One machine of a [`Schedule`]. Its tasks can be stopped, and its clock can run fast or slow, while other hosts continue.
 ///
-/// A client that is connected by a task of a host lives there, with everything that it does in the background. It is to be
-/// used by tasks of the same host: its guards are judged by the clock of the host whose task asks.
+/// A client that is connected by a task of a host runs on that host, with all its background work. Use it only in tasks of
+/// the same host: its guards are checked by the clock of the host whose task calls them.
 ///
-/// Only what the library does follows the clock of a host. Tokio's clock and timers, which the tasks themselves may use,
-/// tell the time of the simulation.
+/// Only the library follows the clock of a host. Tokio's clock and timers, which the tasks themselves may use, show the
+/// time of the simulation.
 #[derive(Clone)]
 pub struct Host {
     pub(super) schedule: Schedule,
@@ -25,36 +25,36 @@ pub struct Host {
 }
 
 impl Host {
-    /// Starts a task on this host. It goes on if its handle is dropped.
+    /// Starts a task on this host. It continues if its handle is dropped.
     ///
     /// A panic in it is one of [`Schedule::run`].
     pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         Task::spawn(self, work)
     }
 
-    /// Does something as a task of this host does: what the library takes from its surroundings comes from this host.
+    /// Runs `work` like a task of this host: the library uses the clock and the random numbers of this host.
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = Entered::new(self.clone());
         work()
     }
 
-    /// Stops the host: none of its tasks goes on. What has been sent is on its way, its clock runs on, and its timers pass.
+    /// Stops the host: none of its tasks runs. Messages that were sent still arrive, its clock runs on, and its timers expire.
     ///
-    /// A task of the host itself that calls this goes on until it next waits.
+    /// A task of the host itself that calls this runs until it next waits.
     pub fn stop(&self) {
         self.schedule.set_stopped(self.id, true);
     }
 
-    /// Goes on after a [`stop`](Self::stop).
+    /// Resumes after a [`stop`](Self::stop).
     pub fn resume(&self) {
         self.schedule.set_stopped(self.id, false);
     }
 
-    /// Lets the clock of this host move so many seconds in a second of the simulation from now on: 1.1 is fast, 0.9 slow.
+    /// Makes the clock of this host run at `rate` seconds per second of the simulation from now on: 1.1 is fast, 0.9 slow.
     ///
     /// # Panics
     ///
-    /// If that is not a positive number.
+    /// If `rate` is not a positive number.
     pub fn clock_rate(&self, rate: f64) {
         assert!(rate.is_finite() && rate > 0.0, "a clock cannot run at {rate}");
         self.schedule.set_clock_rate(self.id, rate);
@@ -93,7 +93,7 @@ impl Host {
         sleep.end = end.map_or(End::Never, End::At);
         let Some(end) = end else { return Poll::Pending };
         while self.now() < end {
-            // Anew each time: the clock may have got another rate.
+            // Computed each time: the rate of the clock may have changed.
             let Some(at) = self.schedule.on(self.id, |machine| machine.clock.shows_at(end)) else {
                 return Poll::Pending;
             };

@@ -1,8 +1,8 @@
-//! The simulated surroundings: hosts with clocks of their own, and one executor that chooses by a seed whose task is next.
+//! The simulated environment: hosts with their own clocks, and one executor that chooses the next task by a seed.
 //!
-//! While a [`Schedule`] polls a task, its thread knows the [`Host`] of that task, and everything that the library takes from
-//! its surroundings comes from there. So one client can be stopped or have a clock that runs wrong, while others go on; and a
-//! seed fixes everything that happens.
+//! While a [`Schedule`] polls a task, the [`Host`] of that task is set for its thread, and provides the environment of the
+//! library. So one client can be stopped or have a clock that runs fast or slow, while others continue; and a seed determines
+//! the whole run.
 
 mod clock;
 mod dice;
@@ -21,14 +21,14 @@ thread_local! {
     static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
-/// Asks the host whose task this thread polls; nothing outside of a simulation.
+/// Calls `ask` with the host whose task this thread polls; `None` outside of a simulation.
 pub(crate) fn here<T>(ask: impl FnOnce(&Host) -> T) -> Option<T> {
-    // A thread that ends may drop guards when this is gone already.
+    // A thread that ends may drop guards after this was destroyed.
     let host = HERE.try_with(|host| host.borrow().clone()).ok()??;
     Some(ask(&host))
 }
 
-/// This thread does something for a host, until this is dropped.
+/// This thread runs on behalf of a host, until this is dropped.
 struct Entered(Option<Host>);
 
 impl Entered {
@@ -39,7 +39,7 @@ impl Entered {
 
 impl Drop for Entered {
     fn drop(&mut self) {
-        // What was there is dropped when nothing is borrowed any more.
+        // The previous value is dropped when nothing is borrowed any more.
         drop(HERE.replace(self.0.take()));
     }
 }

@@ -1,4 +1,4 @@
-//! The executor of a simulation: one thread, and a seed that says which task is next.
+//! The executor of a simulation: one thread, and a seed that determines the next task.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -16,10 +16,10 @@ use super::host::Host;
 use super::task::{Task, Wakes};
 use crate::env::Instant;
 
-/// A simulation of several machines in one thread. A seed fixes which of the tasks that could go on is next, what is drawn by
-/// chance and which ids there are: the same seed gives the same run, in every process.
+/// A simulation of several machines in one thread. A seed determines which of the ready tasks is next, the random numbers and
+/// the ids: the same seed gives the same run, in every process.
 ///
-/// Time is tokio's paused clock, which jumps to the next timer when nothing can go on. So an hour takes no time.
+/// Time is tokio's paused clock, which jumps to the next timer when no task is ready. So an hour takes no time.
 ///
 /// ```
 /// use std::time::Duration;
@@ -52,15 +52,15 @@ use crate::env::Instant;
 /// assert_eq!(trace(7), trace(7));
 /// ```
 ///
-/// What has to be repeated exactly is started by [`Host::spawn`] or [`Schedule::spawn`], not by tokio, waits by `.await`
-/// and not by `.block()`, and does not choose by chance, as `tokio::select!` does without `biased`.
+/// For a reproducible run, start tasks by [`Host::spawn`] or [`Schedule::spawn`], not by tokio, wait by `.await` and not by
+/// `.block()`, and make no random choices, as `tokio::select!` does without `biased`.
 #[derive(Clone)]
 pub struct Schedule {
     state: Arc<Mutex<State>>,
 }
 
-/// What has happened in a [`Schedule`]: equal for two runs in which the same tasks went on at the same times, simulated servers
-/// got the same requests in the same order, and the same was [noted](Schedule::note).
+/// The trace of a [`Schedule`]: equal for two runs in which the same tasks ran at the same times, simulated servers received
+/// the same requests in the same order, and the same values were [noted](Schedule::note).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Trace {
     steps: u64,
@@ -68,7 +68,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// How often a task went on.
+    /// How often a task was polled.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
@@ -91,33 +91,33 @@ pub(super) struct HostId(usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TaskId(u64);
 
-/// What belongs to no host.
+/// The host of tasks that belong to no host.
 const NO_HOST: HostId = HostId(0);
-/// The future that the run is about.
+/// The main future of the run.
 const MAIN: TaskId = TaskId(0);
-/// Numbers that are drawn in simulations: none of them is ever drawn outside.
+/// The first unique number of a simulation: none of its numbers is ever generated outside.
 const FIRST_NUMBER: u64 = 1 << 48;
 
-/// Invariant: wakers are called and futures polled and dropped when the mutex is free, because that wakes and starts tasks.
+/// Invariant: wakers are called and futures polled and dropped when the mutex is free, because they wake and start tasks.
 struct State {
     begun: Instant,
     dice: Dice,
     machines: Vec<Machine>,
     tasks: BTreeMap<TaskId, Slot>,
-    /// Tasks that were woken, also those of stopped hosts. In the order of their numbers, so that it does not matter in
-    /// which order they were woken.
+    /// Tasks that were woken, including those of stopped hosts. In the order of their numbers, so that the order of the
+    /// wake-ups does not matter.
     ready: BTreeSet<TaskId>,
-    /// How many tasks there were.
+    /// How many tasks were started.
     started: u64,
-    /// The next number that is drawn.
+    /// The next unique number.
     number: u64,
     trace: Trace,
-    /// There as long as no task can go on.
+    /// Set while no task is ready.
     idle: Option<Waker>,
     is_over: bool,
 }
 
-/// What the tasks of one host have in common.
+/// The state that the tasks of one host share.
 #[derive(Debug)]
 pub(super) struct Machine {
     pub(super) clock: Clock,
@@ -128,14 +128,14 @@ pub(super) struct Machine {
 struct Slot {
     host: HostId,
     waker: Waker,
-    /// Not here while it is polled.
+    /// Taken out while it is polled.
     future: Option<Work>,
 }
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Schedule {
-    /// Runs `work` and all tasks that are started meanwhile, until `work` is done. What is not done then is dropped.
+    /// Runs `work` and all tasks that are started meanwhile, until `work` is done. Tasks that are not done then are dropped.
     ///
     /// # Panics
     ///
@@ -146,7 +146,7 @@ impl Schedule {
             let schedule = Self::new(seed);
             let _end = End(schedule.clone());
             let mut main = pin!(work(schedule.clone()));
-            // All tasks are one to tokio, whose budget would run out.
+            // Tokio treats all tasks as one, whose budget would run out.
             tokio::task::unconstrained(poll_fn(|context| schedule.poll(main.as_mut(), context))).await
         })
     }
@@ -165,7 +165,7 @@ impl Schedule {
             is_over: false,
         };
         let schedule = Self { state: Arc::new(Mutex::new(state)) };
-        // What belongs to no host has chance and a clock, too.
+        // Tasks without a host have random numbers and a clock, too.
         let outside = schedule.host();
         debug_assert_eq!(outside.id, NO_HOST);
         schedule
@@ -180,35 +180,35 @@ impl Schedule {
         Host { schedule: self.clone(), id: HostId(state.machines.len() - 1) }
     }
 
-    /// Starts a task on no host. It goes on if its handle is dropped.
+    /// Starts a task on no host. It continues if its handle is dropped.
     pub fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Task<T> {
         self.outside().spawn(work)
     }
 
-    /// A number below `sides`, fixed by the seed.
+    /// A number below `sides`, determined by the seed.
     ///
     /// # Panics
     ///
-    /// If there is none.
+    /// If `sides` is zero.
     #[must_use]
     pub fn random_below(&self, sides: u64) -> u64 {
         self.outside().random() % sides
     }
 
-    /// Makes something part of the trace that the test has seen.
+    /// Adds an observation of the test to the trace.
     pub fn note(&self, what: impl fmt::Display) {
         let what = what.to_string();
         let mut state = self.state();
         what.bytes().for_each(|byte| state.trace.add(byte.into()));
     }
 
-    /// What has happened so far.
+    /// The trace so far.
     #[must_use]
     pub fn trace(&self) -> Trace {
         self.state().trace
     }
 
-    /// What belongs to no host.
+    /// The host of tasks that belong to no host.
     pub(in crate::env) fn outside(&self) -> Host {
         Host { schedule: self.clone(), id: NO_HOST }
     }
@@ -237,7 +237,7 @@ impl Schedule {
         let mut state = self.state();
         let State { machines, tasks, ready, .. } = &mut *state;
         machines[host.0].clock.run_at(rate);
-        // Sleeps aim at another time.
+        // Sleeps must set their timers again.
         ready.extend(tasks.iter().filter(|(_, slot)| slot.host == host).map(|(task, _)| *task));
         drop(state);
         self.look();
@@ -277,7 +277,7 @@ impl Schedule {
         }
     }
 
-    /// Something may be able to go on.
+    /// Wakes the executor if it is idle: a task may be ready.
     fn look(&self) {
         let idle = self.state().idle.take();
         if let Some(waker) = idle {
@@ -285,7 +285,7 @@ impl Schedule {
         }
     }
 
-    /// Lets one task after the other go on, until none can.
+    /// Polls one task after the other, until none is ready.
     fn poll<T>(&self, mut main: Pin<&mut impl Future<Output = T>>, context: &Context<'_>) -> Poll<T> {
         let waker = Waker::from(Arc::new(Wakes { schedule: self.clone(), task: MAIN }));
         while let Some((task, host)) = self.choose(context) {
@@ -299,7 +299,7 @@ impl Schedule {
         Poll::Pending
     }
 
-    /// The task that goes on next, and its host.
+    /// The task to be polled next, and its host.
     fn choose(&self, context: &Context<'_>) -> Option<(TaskId, HostId)> {
         let mut state = self.state();
         let State { begun, dice, machines, tasks, ready, trace, idle, .. } = &mut *state;
@@ -343,7 +343,7 @@ impl fmt::Debug for Schedule {
     }
 }
 
-/// Drops what is not done when the run is over. No task is started any more.
+/// Drops unfinished tasks when the run is over. No task is started any more.
 struct End(Schedule);
 
 impl Drop for End {

@@ -1,4 +1,4 @@
-//! Asking for something that can be held.
+//! Attempts to acquire.
 
 use std::time::Duration;
 
@@ -13,20 +13,20 @@ use crate::engine::{Attempt, Busy, Claim, Family, Kind, Question, Queueing, RwOp
 use crate::lease::{Bounds, COUNTED, Lease};
 use crate::owner::OwnerId;
 
-/// How long those who wait for a fair lock say that they do.
+/// The wait time that waiters for a fair lock declare.
 const WAIT: Duration = Duration::from_secs(5);
 
-/// How long a client stays out at most, to let others come first.
+/// The longest fairness pause of a client.
 const COURTESY: Duration = Duration::from_millis(50);
 
-/// Somebody who wants something.
+/// The parameters of an attempt, of a waiter or of a caller that does not wait.
 #[derive(Debug, Clone)]
 pub(super) struct Wish {
     pub(super) at: At,
     pub(super) how: How,
     pub(super) spot: Spot,
     pub(super) lease: Lease,
-    /// Its places in the lines, in memory and on the server.
+    /// Its tickets in the wait queues, in memory and on the server.
     pub(super) tickets: Option<[Ticket; 2]>,
 }
 
@@ -35,14 +35,14 @@ impl World<'_> {
         let Some((spot, lease)) = self.want(at, how) else { return Ok(false) };
         let inside = self.held(at).is_some();
         let kind = spot.target.kind;
-        // Who upgrades takes nothing from anybody, and permits are not taken from anybody.
+        // An upgrade takes nothing over from another owner, and permits are never taken over.
         let asks = matches!(kind, Kind::Semaphore | Kind::Permits) || how.upgrade && kind == Kind::Write;
         let how = How { steal: how.steal && !asks, ..how };
         if !inside && !how.steal && !self.may_try(at, how, &spot) {
             return Ok(false);
         }
         if how.steal {
-            // What is left of a set that was broken ends as if it had been renewed just now.
+            // The rest of a broken set ends as if it had been renewed just now.
             self.keep();
         }
         if how.steal || inside && kind.family() == Family::Lock {
@@ -59,8 +59,8 @@ impl World<'_> {
 
     pub(super) fn wait(&mut self, at: At, how: How) -> Step {
         let kind = self.target(at).kind;
-        // Nobody waits for an upgrade. On a server the first writer of a client bars readers, and the mark has room for
-        // one of them; memory hears of all. So here only one that is the first of all does.
+        // No owner waits for an upgrade. On a server the first writer of a client blocks readers, and the waiting-writer
+        // flag has room for one of them; memory tracks all. So here only a writer that is the first of all does.
         let bars =
             kind != Kind::Write || !self.waiters.iter().any(|waiter| waiter.spot().target == self.target(at));
         let how = How { steal: false, upgrade: false, prefer_writers: how.prefer_writers && bars, ..how };
@@ -77,25 +77,25 @@ impl World<'_> {
         self.both.ask_server(client(at), |engine| engine.listening(&spot));
         let wish = Wish { at, how, spot, lease, tickets: Some(tickets) };
         self.waiters.push(Waiter::new(wish, self.now()));
-        // Everybody looks once more when it stands in line, and only then stands in the queue of a fair lock.
+        // Every waiter retries once after it has joined, and only then joins the queue of a fair lock.
         self.wake(at.name)?;
         self.after(at)
     }
 
-    /// Whether the answer to somebody who does not wait is the same: not where it depends on who waits in its client.
+    /// Whether an attempt without waiting has the same result on both: not where it depends on the waiters of its client.
     fn may_try(&self, at: At, how: How, spot: &Spot) -> bool {
         let kind = spot.target.kind;
-        // Unless what it held has been taken from it without its knowing.
+        // Unless its hold was taken over and it is not notified yet.
         let beside = self.other_half(at, kind).is_some_and(|half| self.is_still_held(&half.spot));
         if beside || matches!(kind, Kind::Spin | Kind::Fair) {
             return true;
         }
         let mut line = self.waiters.iter().filter(|waiter| waiter.spot().target == spot.target);
         if self.is_free_for(spot, how) {
-            // Who waits in another client is passed on a server.
+            // On a server, waiters of other clients are overtaken.
             line.next().is_none()
         } else {
-            // A client does not ask what those who wait in it have asked already.
+            // A client does not repeat the request of its own waiters.
             !line.any(|waiter| waiter.client() == client(at))
         }
     }
@@ -112,7 +112,7 @@ impl World<'_> {
         self.waiters.iter().any(|waiter| waiter.wish.at.who == at.who && waiter.wish.at.name == at.name)
     }
 
-    /// As whom and with which lease to ask; none where the library would not.
+    /// The owner and the lease of an attempt; none where the library would make none.
     fn want(&mut self, at: At, how: How) -> Option<(Spot, Lease)> {
         if self.waits(at) {
             return None;
@@ -121,12 +121,12 @@ impl World<'_> {
         let held = self.held(at).map(|(_, hold)| hold);
         match spot.target.kind.family() {
             Family::Latch => None,
-            // Nothing of these is entered twice.
+            // None of these is re-entered.
             Family::SetNx | Family::Semaphore | Family::Permits if held.is_some() => None,
             Family::Lock | Family::SetNx => Some((held.map_or(spot, |held| held.spot), how.length.lease())),
             Family::Rw => Some((spot, self.rw_lease(at, how)?)),
             Family::Group => {
-                // The sets of one owner are the same or have nothing in common.
+                // The sets of one owner are the same or disjoint.
                 let theirs =
                     self.holds.iter().filter(|((who, name, _), _)| (*who, *name) == (at.who, at.name));
                 let crosses = theirs.into_iter().any(|(_, hold)| {
@@ -135,7 +135,7 @@ impl World<'_> {
                 (!crosses).then(|| (spot, self.lease(at, how)))
             }
             Family::Semaphore | Family::Permits => {
-                // Everybody who wants some is somebody new.
+                // Every acquire of permits has a new owner.
                 self.drawn += 16;
                 let owner = OwnerId { number: self.drawn, ..spot.owner };
                 let counted = spot.target.kind == Kind::Semaphore;
@@ -145,7 +145,7 @@ impl World<'_> {
         }
     }
 
-    /// The lease with which somebody comes in, or comes in once more where nothing shortens it.
+    /// The lease of an entry, or of a re-entry where nothing shortens it.
     fn lease(&self, at: At, how: How) -> Lease {
         let held = self.held(at).map(|(_, hold)| hold);
         match (held, how.length.lease()) {
@@ -159,8 +159,8 @@ impl World<'_> {
 
     /// The lease of a half.
     ///
-    /// On a server the whole lock has one time to live. So who writes and reads has both for as long as the longer
-    /// lease lasts; in memory each half has its own. Here the halves of one owner end together, as they do after an
+    /// On a server the whole lock has one time to live. So an owner that writes and reads has both halves for as long as the
+    /// longer lease lasts; in memory each half has its own. Here the halves of one owner end together, as they do after an
     /// upgrade or a downgrade.
     fn rw_lease(&self, at: At, how: How) -> Option<Lease> {
         let kind = self.target(at).kind;
@@ -179,7 +179,7 @@ impl World<'_> {
         }
     }
 
-    /// Asks both, compares what they say, and notes what is held now.
+    /// Tries on both engines, compares the results, and records the new hold.
     pub(super) fn ask(&mut self, wish: &Wish) -> Result<Attempt, String> {
         let Wish { at, spot, lease, .. } = wish;
         let begun = self.now();
@@ -202,10 +202,10 @@ impl World<'_> {
         Ok(told)
     }
 
-    /// Asks the server what memory has been asked already.
+    /// Tries on the server after memory.
     ///
-    /// A client that has just given something back stays out for a moment if others wait elsewhere, and lets them come
-    /// first. Here they come in the order of memory, so it has to wait until that moment is over.
+    /// A client that has just released a lock makes a fairness pause if waiters of other clients wait. Here waiters acquire
+    /// in the order of memory, so this waits until the pause is over.
     pub(super) fn ask_politely(&self, wish: &Wish, memory: &Attempt) -> Attempt {
         let mut told = self.ask_side(wish, Side::Server);
         for _ in 0..3 {
@@ -223,14 +223,14 @@ impl World<'_> {
         told
     }
 
-    /// Asks one of them.
+    /// Tries on one engine.
     pub(super) fn ask_side(&self, wish: &Wish, side: Side) -> Attempt {
         let Wish { at, how, spot, lease, tickets } = wish;
         let kind = spot.target.kind;
         let held = self.count_of(wish);
         let has_tokens =
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
-        // A hold that is entered again goes on under its term.
+        // A re-entered hold goes on under its term.
         let [memory, server] =
             self.both.tell(client(*at), |engine, _| engine.term(spot).filter(|_| held > 0));
         let running = if side == Side::Memory { memory } else { server };
@@ -246,7 +246,7 @@ impl World<'_> {
             fresh: false,
             rw: RwOptions {
                 upgrade: kind == Kind::Write && held == 0 && how.upgrade,
-                // A writer that only looks bars nobody.
+                // A writer that does not wait blocks no readers.
                 prefer_writers: how.prefer_writers && (kind == Kind::Read || tickets.is_some()),
             },
             term,

@@ -1,4 +1,4 @@
-//! Asking for several plain locks at once.
+//! Attempts to acquire several plain locks at once.
 
 use super::super::both::{Side, terms};
 use super::super::op::{At, How, NAMES};
@@ -11,8 +11,8 @@ use crate::lease::Bounds;
 impl World<'_> {
     pub(super) fn try_all(&mut self, at: At, how: How) -> Step {
         let all: Vec<_> = (0..NAMES).map(|name| At { name, pick: 0, ..at }).collect();
-        // The library asks for several only where it holds none of them. What those who wait have asked already is not
-        // asked again in their client.
+        // The library tries several only where it holds none of them. A client does not repeat the request of its own
+        // waiters.
         let is_asked = |at: &At| {
             let lock = Spot { target: self.target(*at), ..self.spot(*at) };
             self.families[at.name] != Family::Lock

@@ -15,7 +15,7 @@ impl World<'_> {
     pub(super) fn adjust(&mut self, at: At, count: Count) -> Step {
         let Some(adjust) = self.change(at, count) else { return Ok(false) };
         if let Adjust::GiveIds(_) | Adjust::Delete = adjust {
-            // What is left of a hold that loses a part ends as if it had been renewed just now.
+            // The rest of a hold that loses a part ends as if it had been renewed just now.
             self.keep();
         }
         if let Adjust::SetLease(..) = adjust {
@@ -27,14 +27,14 @@ impl World<'_> {
         let target = self.target(at);
         let told = self.both.ask(client(at), |engine| engine.adjust(&target, &change));
         let told = told.map(|told| Said::words(number(&told).to_string()));
-        // Nobody is told anything by setting a number.
+        // Setting a number has no result to compare.
         if !matches!(change.adjust, Adjust::Set(_)) {
             self.same(at.name, &change.adjust, told)?;
         }
         self.after(at)
     }
 
-    /// What to do, if that can be done to such a counter.
+    /// The change, if such a counter supports it.
     fn change(&self, at: At, count: Count) -> Option<Adjust> {
         let family = self.families[at.name];
         let bare = family == Family::Semaphore;
@@ -57,7 +57,7 @@ impl World<'_> {
                 Some(Adjust::GiveIds(ids))
             }
             Count::SetLease(length) if permits => {
-                // What somebody keeps would be renewed at once.
+                // A kept permit would be renewed at once.
                 let held = self.held(at).map(|(_, hold)| hold);
                 let id = match held {
                     Some(hold) if matches!(hold.lease, Lease::Fixed(_)) => {
@@ -77,7 +77,7 @@ impl World<'_> {
         }
     }
 
-    /// Some permit that belongs to no hold.
+    /// A permit that belongs to no hold.
     fn loose_id(&self, at: At) -> Option<PermitId> {
         let ids: Vec<_> = self.loose.iter().filter(|(name, _)| *name == at.name).map(|(_, id)| *id).collect();
         (!ids.is_empty()).then(|| ids[at.pick % ids.len()])

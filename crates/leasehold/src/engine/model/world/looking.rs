@@ -9,7 +9,7 @@ use crate::engine::{Adjust, Adjusted, Change, Engine, Family, Kind, Target};
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
 
-/// Something that can be seen of a name.
+/// A query about a name.
 #[derive(Debug)]
 enum Question {
     Holder(Target, Option<OwnerId>),
@@ -48,7 +48,7 @@ impl Question {
 }
 
 impl World<'_> {
-    /// Compares all that can be seen of a name. What `client` has sent before without waiting for an answer is done by
+    /// Compares the whole visible state of a name. Requests that `client` has sent without waiting for a reply are done by
     /// then.
     pub(super) fn look(&self, name: usize, client: usize) -> Result<(), String> {
         let questions = self.questions(name);
@@ -104,7 +104,7 @@ impl World<'_> {
         }
     }
 
-    /// A change that changes nothing.
+    /// A change that only reads.
     pub(super) fn question(&self, adjust: Adjust) -> Change {
         let request = OwnerId { client: self.clients[0], number: 0 };
         Change { request, adjust, patience: std::time::Duration::from_secs(5) }

@@ -1,7 +1,7 @@
-//! Those who wait, and what they hear.
+//! Waiters and their wake-ups.
 //!
-//! Whoever could go on has been told so by its engine, or looks by itself no later than that: by the time that it was told
-//! when it last looked. That holds for the first of each line on either engine, after every step.
+//! Every waiter that could succeed has been woken by its engine, or retries by itself in time: at the retry time of its last
+//! attempt. That holds for the front waiter of each queue on either engine, after every step.
 
 use std::time::Duration;
 
@@ -15,36 +15,36 @@ use crate::engine::{Adjust, Attempt, BARRED, Busy, Family, Kind, Question, Spot}
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
     pub(super) wish: Wish,
-    /// Whether it has to look, in memory and on the server.
+    /// Whether it has to retry, in memory and on the server.
     told: [bool; 2],
-    /// When it looks by itself.
+    /// When it retries by itself.
     looks: [Duration; 2],
-    /// The end that it saw on the server may have come nearer since.
+    /// The end that it saw on the server may have become earlier since.
     nearer: bool,
-    /// When it last said that it bars readers.
+    /// When it last announced that it blocks readers.
     barred: Option<Duration>,
 }
 
-/// The longest sleep of a waiter to whom nothing is said, in memory and on the server. In memory every waiter has to
-/// be told: the sweep that tells all of them every 30 s is for defects, and no case lasts that long.
+/// The longest sleep of a waiter without a wake-up, in memory and on the server. In memory every waiter has to be woken: the
+/// sweep that wakes all of them every 30 s is for defects, and no case lasts that long.
 const SAFETY_CAP: [Duration; 2] = [Duration::from_secs(1_000_000), Duration::from_secs(30)];
-/// The beat of a client tells the first in the queue of a fair lock that is free.
+/// The queue heartbeat of a client wakes the front waiter of a fair lock that is free.
 const BEAT: Duration = Duration::from_millis(1500);
 
-/// Why those who wait may have to be told something.
+/// Why waiters may have to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
-    /// Nothing was given back and no end has come nearer: they are told nothing.
+    /// Nothing was released and no end has become earlier: no waiter is woken.
     Nothing,
     /// Time has passed.
     Time,
-    /// Something of this kind was given back.
+    /// A hold of this kind was released.
     Freed(Kind),
     Other,
 }
 
 impl Waiter {
-    /// Somebody who looks at once.
+    /// A waiter that retries at once.
     pub(super) fn new(wish: Wish, now: Duration) -> Self {
         Self { wish, told: [true; 2], looks: SAFETY_CAP.map(|cap| now + cap), nearer: false, barred: None }
     }
@@ -57,8 +57,8 @@ impl Waiter {
         self.wish.at.who % CLIENTS
     }
 
-    /// Whether a server does not announce to it that a lock of this kind is free: the plain, the spin and the fair lock of
-    /// one name have different channels, as they have in Redisson.
+    /// Whether a server does not notify it that a lock of this kind is free: the plain, the spin and the fair lock of one
+    /// name have different channels, as they have in Redisson.
     fn listens_elsewhere(&self, kind: Kind) -> bool {
         kind.family() == Family::Lock && self.spot().target.kind != kind
     }
@@ -84,26 +84,25 @@ impl World<'_> {
         self.both.tell(waiter.client(), |engine, side| engine.leave(waiter.spot(), tickets[side as usize]));
     }
 
-    /// Something is about to be done by which the end may come nearer that those who wait have seen. A server does not
-    /// announce that to anybody, because Redisson has no message for it. They look when that end has come, at the latest
-    /// after 30 s.
+    /// The next operation may make the end earlier that waiters have seen. A server does not publish that, because Redisson
+    /// has no message for it. The waiters retry at the end that they saw, at the latest after 30 s.
     pub(super) fn comes_nearer(&mut self, name: usize) {
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
             waiter.nearer = true;
         }
     }
 
-    /// Something of this kind is about to be given back.
+    /// A hold of this kind is about to be released.
     pub(super) fn frees(&mut self, name: usize, kind: Kind) {
         self.cause = Cause::Freed(kind);
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
-            // A reader that leaves others behind tells nobody. They may end sooner than it would have.
+            // A reader that leaves other readers behind wakes no waiter. They may end sooner than it would have.
             let behind_readers = kind == Kind::Read && waiter.spot().target.kind == Kind::Write;
             waiter.nearer |= behind_readers || waiter.listens_elsewhere(kind);
         }
     }
 
-    /// Notes who was told to look, or does so by itself.
+    /// Records which waiters were woken, or retry by themselves.
     pub(super) fn hear(&mut self, name: usize) -> Result<(), String> {
         let mut clients: Vec<_> =
             self.waiters.iter().filter(|waiter| waiter.wish.at.name == name).map(Waiter::client).collect();
@@ -114,7 +113,7 @@ impl World<'_> {
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
             let tickets = waiter.wish.tickets.expect("it stands in line");
             let hinted = self.both.hinted(waiter.client(), waiter.spot(), tickets);
-            // The beat of a client comes when it comes, and tells the first in a queue if the lock is free just then.
+            // The queue heartbeat runs at any time, and wakes the front waiter if the lock is free just then.
             let beaten = waiter.spot().target.kind == Kind::Fair;
             if self.cause == Cause::Nothing && (hinted[0] || hinted[1] && !beaten) {
                 return Err(format!("{waiter:?} was told for nothing: {hinted:?}"));
@@ -126,7 +125,7 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Lets those look who were told to, and those go on who can.
+    /// Lets woken waiters retry, and those succeed that can.
     pub(super) fn wake(&mut self, name: usize) -> Result<(), String> {
         self.all_told(name)?;
         let mut place = 0;
@@ -142,14 +141,14 @@ impl World<'_> {
                 self.all_told(name)?;
                 place = 0;
             } else {
-                // On a server it may pass those who wait in other clients. Here it does not.
+                // On a server it may overtake waiters of other clients. Here it does not.
                 place += 1;
             }
         }
         Ok(())
     }
 
-    /// Whether those know who can go on: in memory the first of a line, on a server the first of each client.
+    /// Whether the waiters that can succeed are woken: in memory the front waiter, on a server the first of each client.
     fn all_told(&self, name: usize) -> Result<(), String> {
         for (place, waiter) in
             self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.wish.at.name == name)
@@ -169,14 +168,14 @@ impl World<'_> {
         Ok(())
     }
 
-    /// Whether nobody stands before somebody in its line. For a latch nobody stands in line.
+    /// Whether no other waiter is before this one in its queue. A latch has no queue.
     fn is_first(&self, place: usize) -> bool {
         let target = &self.waiters[place].spot().target;
         target.kind == Kind::Latch
             || !self.waiters[..place].iter().any(|other| other.spot().target == *target)
     }
 
-    /// Whether nobody of the same client stands before somebody in its line. For a fair lock each has a line.
+    /// Whether no waiter of the same client is before this one in its queue. For a fair lock each has a queue.
     fn leads(&self, place: usize) -> bool {
         let waiter = &self.waiters[place];
         let target = &waiter.spot().target;
@@ -188,7 +187,7 @@ impl World<'_> {
         let waiter = self.waiters.remove(place);
         let name = waiter.wish.at.name;
         if !waiter.told[Side::Server as usize] {
-            // It would have come later, and those behind it do not hear of it.
+            // It would have retried later, and the waiters behind it are not notified of it.
             self.comes_nearer(name);
         }
         if waiter.spot().target.kind != Kind::Latch {
@@ -200,15 +199,15 @@ impl World<'_> {
         self.leave(&waiter);
         self.both.finish(waiter.client());
         self.tally.wakeups += 1;
-        // Who leaves may let the next one look.
+        // A waiter that leaves may wake the next one.
         self.hear(name)?;
         self.look(name, waiter.client())
     }
 
-    /// Lets somebody look, on the engines that told it to, and find that it cannot go on.
+    /// Lets a waiter retry without success, on the engines that woke it.
     fn look_in_vain(&mut self, place: usize) -> Result<(), String> {
         let waiter = self.waiters[place].clone();
-        // Both have to hear of a writer that bars readers.
+        // A writer that blocks readers has to retry on both.
         let told = if waiter.bars() { [waiter.told[0] || waiter.told[1]; 2] } else { waiter.told };
         if waiter.spot().target.kind == Kind::Latch {
             for (side, cap) in SAFETY_CAP.into_iter().enumerate() {
@@ -246,14 +245,14 @@ impl World<'_> {
         }
         let spot = looked.spot().clone();
         self.waiters[place] = looked;
-        // A client does not ask what those who wait in it have asked already.
+        // A client does not repeat the request of its own waiters.
         if let ([Some(memory), Some(server)], true) = (answers, self.leads(place)) {
             self.same(self.waiters[place].wish.at.name, "look", said::attempts(&[memory, server], &spot))?;
         }
         Ok(())
     }
 
-    /// Whether somebody would get this if nobody else wanted it, by the state that both engines have.
+    /// Whether this attempt would succeed without other waiters, by the state that both engines have.
     pub(super) fn is_free_for(&self, spot: &Spot, how: How) -> bool {
         let Spot { target, owner, amount } = spot;
         let holder =
@@ -276,7 +275,7 @@ impl World<'_> {
                     .both
                     .ask_memory(|memory| memory.inspect(&Question::Holder(&read, Some(*owner))))
                     .holding;
-                // Who reads is told so at once.
+                // An owner that reads gets its refusal at once.
                 let reads = reader.is_some_and(|reader| reader.owner == Some(*owner));
                 reads || holder(target).is_none() && reader.is_none()
             }
@@ -298,7 +297,7 @@ impl World<'_> {
     }
 }
 
-/// Which of the names somebody is at.
+/// The index of the spot's name.
 fn name_of(spot: &Spot) -> usize {
     (0..NAMES).find(|name| word(*name) == spot.target.name).expect("one of them")
 }

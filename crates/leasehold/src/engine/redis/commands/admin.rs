@@ -1,4 +1,4 @@
-//! What is asked of a server beside its locks.
+//! Requests to a server that are not about its locks.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub(in super::super) fn token(target: &Target) -> Call {
     Call::new(&TOKEN).key(&keys::token(target))
 }
 
-/// What that is.
+/// The token in the reply.
 pub(in super::super) fn last_token(reply: Value) -> Result<u64, Failure> {
     match reply {
         Value::Int(token @ 0..) => Ok(token.unsigned_abs()),
@@ -47,7 +47,7 @@ pub(in super::super) fn write_refused(reply: Value) -> Result<Option<u64>, Failu
     }
 }
 
-/// How long the server has been up, of what it tells about itself.
+/// How long the server has been up, from its description of itself.
 pub(in super::super) fn seconds_up(reply: &Value) -> Result<Duration, Failure> {
     let text = match reply {
         Value::Text(text) => std::str::from_utf8(text).ok(),

@@ -1,4 +1,4 @@
-//! The fair lock: the plain lock and a queue on the server, in which waiters of all clients stand.
+//! The fair lock: the plain lock and a queue on the server, which has the waiters of all clients.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ pub(super) fn force(target: &Target) -> Call {
     on(&FORCE, target).arg(keys::Channel(target))
 }
 
-/// Says of waiters, grouped by their locks, that they live.
+/// Reports waiters, grouped by their locks, as alive.
 pub(in super::super) fn heartbeat(waiters: &[(Target, Vec<(OwnerId, Duration)>)]) -> Call {
     waiters.iter().fold(Call::new(&BEAT), |call, (target, waiters)| {
         let call = keys::queue(target).iter().fold(call.key(target.name.as_str()), |call, key| call.key(key));
@@ -50,7 +50,7 @@ pub(in super::super) fn heartbeat(waiters: &[(Target, Vec<(OwnerId, Duration)>)]
     })
 }
 
-/// The owners in the queue, the next one first.
+/// The owners in the queue, the front waiter first.
 pub(in super::super) fn queue(target: &Target) -> Call {
     let [queue, ..] = keys::queue(target);
     Call::new(&QUEUE).key(&queue)

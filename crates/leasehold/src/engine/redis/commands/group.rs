@@ -44,7 +44,7 @@ pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
     })
 }
 
-/// Tells the holder of any of them, or whether `owner` holds all.
+/// Queries the holder of any of them, or whether `owner` holds all.
 pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
     let owner = owner.map_or_else(String::new, |owner| owner.to_string());
     fields(Call::new(&QUERY).key(target.name.as_str()).arg(owner), target)

@@ -24,7 +24,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal))
 }
 
-/// Takes several locks of one owner, or none.
+/// Acquires several locks of one owner, or none.
 pub(in super::super) fn take_all(takes: &[Take<'_>]) -> Call {
     let locks = takes.iter().map(|take| take.spot.target.name.as_str().to_owned());
     let tokens = takes.iter().filter(|take| take.fenced).map(|take| keys::token(&take.spot.target));
@@ -60,7 +60,7 @@ pub(super) fn force(target: &Target) -> Call {
     Call::new(&FORCE).key(target.name.as_str()).arg(keys::Channel(target))
 }
 
-/// What came of taking several locks of one owner.
+/// The outcome of acquiring several locks of one owner.
 pub(in super::super) fn taken_all(
     reply: &Value,
     owner: OwnerId,

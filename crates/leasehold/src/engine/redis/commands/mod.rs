@@ -1,13 +1,13 @@
-//! Which command or script does what for which kind, and what its reply means: one file for each family.
+//! The command or script of each operation for each kind, and the meaning of its reply: one file for each family.
 
-/// A script, behind what it needs.
+/// A script, preceded by the files that it needs.
 macro_rules! script {
     ($($file:literal)+) => {
         Script::new(concat!($(include_str!(concat!("../scripts/", $file))),+))
     };
 }
 
-/// A script that may mint tokens or announce something, and knows how something is kept.
+/// A script that may mint tokens or announce, preceded by the files for that.
 macro_rules! locks {
     ($($file:literal)+) => {
         script!("mint.lua" "announce.lua" $($file)+)
@@ -40,7 +40,7 @@ use crate::owner::{Owner, OwnerId};
 
 static LATCH: Script = script!("once.lua" "announce.lua" "latch.lua");
 
-/// Takes or re-enters.
+/// Acquires or re-enters.
 pub(super) fn take(take: &Take<'_>) -> Call {
     match take.spot.target.kind {
         Kind::Lock | Kind::Spin => lock::take(take),
@@ -55,7 +55,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
     }
 }
 
-/// Gives back one of `from` counts.
+/// Releases one of `from` counts.
 pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Call {
     match spot.target.kind {
         Kind::Lock | Kind::Spin => lock::give(spot, from, length),
@@ -69,12 +69,12 @@ pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Call {
     }
 }
 
-/// Sees to it that there are at most `to` counts.
+/// Lowers a hold to at most `to` counts.
 pub(super) fn lower(spot: &Spot, to: u32) -> Call {
     match spot.target.kind {
         Kind::Lock | Kind::Spin => lock::lower(spot, to),
         Kind::Fair => fair::lower(spot, to),
-        // It is entered once or not at all, so giving back gives back everything.
+        // It is entered once or not at all, so this releases it.
         Kind::SetNx => setnx::give(spot),
         Kind::Read | Kind::Write => rw::lower(spot, to),
         Kind::Group => group::lower(spot, to),
@@ -84,7 +84,7 @@ pub(super) fn lower(spot: &Spot, to: u32) -> Call {
     }
 }
 
-/// Renews holds of one kind, or only looks at those with no time.
+/// Renews holds of one kind; those with no time are only checked.
 pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Call {
     match kind {
         Kind::Lock | Kind::Spin | Kind::Fair => lock::renew(holds),
@@ -97,7 +97,7 @@ pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Call {
     }
 }
 
-/// Tells the holder: of several, `owner` if it is one of them.
+/// Queries the holder: of several, `owner` if it is one of them.
 pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
     match target.kind {
         Kind::Lock | Kind::Spin | Kind::Fair => lock::query(target),
@@ -119,7 +119,7 @@ pub(super) fn force(target: &Target) -> Call {
     }
 }
 
-/// Changes or tells a count.
+/// Changes or queries a count.
 pub(super) fn change(target: &Target, change: &Change) -> Call {
     let question =
         || if target.kind == Kind::Permits { leased::count(target) } else { semaphore::count(target) };
@@ -149,27 +149,28 @@ pub(super) fn change(target: &Target, change: &Change) -> Call {
     }
 }
 
-/// Forgets the result of a change.
+/// Deletes the result of a change.
 pub(super) fn forget_change(target: &Target, change: &Change) -> Call {
     Call::command("HDEL").arg(keys::requests(target)).arg(change.request)
 }
 
-/// In milliseconds, and never none: a key without a time to live would stay for ever.
+/// In milliseconds, and never zero: a key without a time to live would stay for ever.
 fn whole(length: Duration) -> u128 {
     length.as_millis().max(1)
 }
 
-/// With the key of the tokens, if one is asked for.
+/// Adds the key of the tokens, if the take wants a token.
 fn fenced(call: Call, take: &Take<'_>) -> Call {
     if take.fenced { call.key(&keys::token(&take.spot.target)) } else { call }
 }
 
-/// What no handle of this kind asks for: a latch is not held, permits have no one holder, and only counters are counted.
+/// An operation that no handle of this kind has: a latch is not held, permits have no single holder, and only counters are
+/// counted.
 fn no_such(kind: Kind) -> ! {
     unreachable!("there is no such request about {kind:?}")
 }
 
-/// A reply that no script of ours gives.
+/// A reply that none of our scripts has.
 fn unexpected(value: &Value) -> Failure {
     Failure::Denied(format!("the server answered {value:?}, which means nothing here"))
 }
@@ -186,14 +187,14 @@ fn milliseconds(number: i64) -> Option<Duration> {
     u64::try_from(number).ok().map(Duration::from_millis)
 }
 
-/// An owner as it stands in a field. Others write there what they like.
+/// An owner as stored in a field. Other libraries may store any text there.
 fn owner(field: &Value) -> Option<OwnerId> {
     let Value::Text(field) = field else { return None };
     let owner: Owner = std::str::from_utf8(field).ok()?.parse().ok()?;
     owner.full()
 }
 
-/// What came of taking a lock.
+/// The outcome of acquiring a lock.
 pub(super) fn taken(reply: &Value, spot: &Spot, fenced: bool) -> Result<Taken, Failure> {
     Ok(match reply {
         Value::Int(0) => Taken::CountDiffers,
@@ -220,16 +221,16 @@ fn busy(told: &[Value]) -> Option<Busy> {
         _ => return None,
     };
     let position = usize::try_from(place).ok().filter(|place| *place > 0);
-    // One more, because the server rounds down. Of a queue only the first has anything to look for then.
+    // One more, because the server rounds down. In a queue only the front waiter has to retry then.
     let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
     let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
     Some(Busy { retry_in, holder, position })
 }
 
-/// The reply when it was announced that something is free and no client listens; one less for each that does.
+/// The reply when a release was published and no client is subscribed; one less for each subscriber.
 const FREED: i64 = -2;
 
-/// What a script would have replied that freed a lock, where that was announced by a command of its own.
+/// The reply that a script would have sent for a release, where a separate command published it.
 pub(super) fn freed(listeners: i64) -> Value {
     Value::Int(FREED - listeners)
 }
@@ -238,27 +239,27 @@ fn listeners(reply: i64) -> Option<usize> {
     FREED.checked_sub(reply).and_then(|listeners| listeners.try_into().ok())
 }
 
-/// What came of giving back.
+/// The outcome of a release.
 pub(super) fn given(reply: Value, kind: Kind) -> Result<Given, Failure> {
     let reply = number(reply)?;
     let left = match kind {
         _ if reply <= FREED => Some(0),
-        // One was deleted and not announced, or none was.
+        // One key was deleted without a message, or none was.
         Kind::SetNx => (reply == 1).then_some(0),
         _ => u32::try_from(reply).ok(),
     };
-    // What is left of a hold that was broken is freed without a message.
+    // The rest of a broken hold is freed without a message.
     let was_broken = matches!(kind, Kind::Group | Kind::Permits) && reply == -1;
     Ok(Given { left, listeners: listeners(reply).or(was_broken.then_some(0)) })
 }
 
-/// What came of freeing by force.
+/// The outcome of freeing by force.
 pub(super) fn forced(reply: Value) -> Result<Forced, Failure> {
     let reply = number(reply)?;
     Ok(Forced { was_held: reply != 0, listeners: listeners(reply) })
 }
 
-/// What the server says of holds that were to be renewed.
+/// The server's verdicts on holds that were to be renewed.
 pub(super) fn verdicts(reply: Value) -> Result<Vec<Verdict>, Failure> {
     let Value::Array(verdicts) = reply else { return Err(unexpected(&reply)) };
     let verdict = |verdict: &Value| match verdict {
@@ -269,7 +270,7 @@ pub(super) fn verdicts(reply: Value) -> Result<Vec<Verdict>, Failure> {
     Ok(verdicts.iter().map(verdict).collect())
 }
 
-/// The holder of a lock; of a lock that other libraries may hold, too, perhaps none that we know.
+/// The holder of a lock; for a lock that other libraries may hold, too, perhaps an unknown one.
 pub(super) fn facts_of_holder(reply: &Value, foreign: bool) -> Result<Facts, Failure> {
     if *reply == Value::Nil {
         return Ok(Facts::default());

@@ -70,12 +70,12 @@ pub(super) fn force(target: &Target) -> Call {
     on(&FORCE, target).arg(half(target.kind)).arg(keys::Channel(target))
 }
 
-/// Takes away the flag of a writer that waits no longer.
+/// Removes the flag of a writer that no longer waits.
 pub(in super::super) fn unflag(Spot { target, owner, .. }: &Spot) -> Call {
     Call::new(&UNMARK).key(&keys::mark(target)).arg(owner).arg(keys::Channel(target))
 }
 
-/// Whether an attempt leaves a flag that a writer waits if it is not granted.
+/// Whether an attempt sets a waiting-writer flag if it is not granted.
 pub(in super::super) fn flags_writer(take: &Take<'_>) -> bool {
     take.spot.target.kind == Kind::Write && take.rw.prefer_writers && take.held == 0
 }

@@ -1,4 +1,4 @@
-//! Permits that are only counted: a number, and a record of who has how many, which is ours alone.
+//! Permits that are only counted: a number, and a record of how many each owner has, which is ours alone.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ static KEEP: Script = script!("semaphore_record.lua" "semaphore_keep.lua");
 static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "semaphore.lua");
 static COUNT: Script = script!("count.lua");
 
-/// A script on a semaphore and the record of who has permits of it.
+/// A script on a semaphore and the record of its permits by owner.
 fn on(script: &'static Script, target: &Target) -> Call {
     Call::new(script).key(target.name.as_str()).key(&keys::record(target))
 }
@@ -24,7 +24,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
     on(&TAKE, target).arg(owner).arg(whole(take.length)).arg(amount)
 }
 
-/// Gives back all that is held.
+/// Releases all permits of the hold.
 pub(super) fn give(Spot { target, owner, .. }: &Spot) -> Call {
     on(&GIVE, target).arg(owner).arg(keys::Channel(target))
 }
@@ -44,7 +44,7 @@ pub(super) fn count(target: &Target) -> Call {
     Call::new(&COUNT).key(target.name.as_str())
 }
 
-/// Takes an owner's permits off the record. They stay taken.
+/// Removes an owner's permits from the record. They stay taken.
 pub(in super::super) fn forget_permits(Spot { target, owner, .. }: &Spot) -> Call {
     Call::command("HDEL").arg(keys::record(target)).arg(owner)
 }

@@ -1,4 +1,4 @@
-//! The lock that most other libraries write: one string, as `SET … NX` makes it.
+//! The lock format of most other libraries: one string, set with `SET … NX`.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Opening a connection: the socket, who we are, and what the server says of itself.
+//! Opening a connection: the socket, authentication, and the server's reply to `HELLO`.
 
 use std::convert::Infallible;
 use std::io;
@@ -24,12 +24,12 @@ pub(crate) struct Settings {
     pub(crate) options: Options,
     /// The runtime on which the client was made, if it was made on one.
     pub(crate) callers: Option<Handle>,
-    /// Counts how often the server of a connection was found to be a replica. The other connection leads to the same.
+    /// Counts how often the server of a connection was found to be a replica. The other connection leads to the same server.
     pub(crate) demotions: Arc<watch::Sender<u64>>,
 }
 
 impl Settings {
-    /// Opens a connection. What the server pushes is told to `on_push`; what comes with it ends when the connection does.
+    /// Opens a connection. Server pushes are passed to `on_push`; the returned `Ended` fails when the connection ends.
     pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
         let limit = self.options.connect_timeout;
         let late = || Failure::Unavailable(format!("no connection within {limit:?}"));
@@ -54,7 +54,7 @@ impl Settings {
         let hello = send(self.hello());
         let database =
             (self.address.database > 0).then(|| send(Call::command("SELECT").arg(self.address.database)));
-        // What the server does not like to know about us, or does not know how to, is no reason not to lock.
+        // A server that refuses or does not support this information can still keep locks.
         let setinfo = || Call::command("CLIENT").arg("SETINFO");
         drop(send(setinfo().arg("LIB-NAME").arg("leasehold")));
         drop(send(setinfo().arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"))));
@@ -72,7 +72,7 @@ impl Settings {
         Ok((pipeline, ended))
     }
 
-    /// What the refusal of `HELLO` means. A server that does not know it may repeat what it was given, password included.
+    /// What the refusal of `HELLO` means. A server that does not support it may repeat its arguments, password included.
     fn refused(&self, failure: Failure) -> Failure {
         let Failure::Denied(text) = failure else { return failure };
         let lower = text.to_ascii_lowercase();
@@ -105,7 +105,7 @@ const NO_RESP3: &str =
 /// Fails when the connection has ended.
 pub(crate) type Ended = oneshot::Receiver<Infallible>;
 
-/// Tries one address after the other, and gives each its part of the time.
+/// Tries one address after the other, each with its share of the time.
 async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
     let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
     let each = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
@@ -120,7 +120,7 @@ async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<Tcp
     Err(failure)
 }
 
-/// A peer that is gone without a word is noticed by the kernel too, not only by our own time-outs.
+/// With keep-alive the kernel, too, detects a dead peer, not only our own time-outs.
 fn configured(socket: TcpStream) -> io::Result<TcpStream> {
     socket.set_nodelay(true)?;
     let options = SockRef::from(&socket);
@@ -136,7 +136,7 @@ const CLUSTER: &str =
 const SENTINEL: &str = "it is a Sentinel, which keeps no locks: connect to the primary that it watches";
 const REPLICA: &str = "it is a replica, which changes nothing by itself: connect to its primary";
 
-/// What the reply to `HELLO` says under a name: names and values come in turn.
+/// The value of a name in the reply to `HELLO`: names and values alternate.
 fn said<'a>(hello: &'a Value, name: &str) -> Option<&'a str> {
     let Value::Array(parts) = hello else { return None };
     parts.as_chunks().0.iter().find_map(|[key, value]| match (key, value) {
@@ -145,7 +145,7 @@ fn said<'a>(hello: &'a Value, name: &str) -> Option<&'a str> {
     })
 }
 
-/// Whether locks can be kept there. What a server leaves out is unknown.
+/// Whether locks can be kept there. A field that the server leaves out is unknown.
 ///
 /// A replica may become the primary, or the address may lead to the primary after a failover, so that is an outage.
 fn check(hello: &Value) -> Result<(), Failure> {
@@ -157,7 +157,7 @@ fn check(hello: &Value) -> Result<(), Failure> {
     }
 }
 
-/// What the server has in place of the script that deletes a key with a given value, by its name and version.
+/// The server's own command that replaces the script that deletes a key with a given value, by the server's name and version.
 fn native_delete(hello: &Value) -> Option<Delete> {
     let mut version = said(hello, "version")?.split('.').map_while(|part| part.parse::<u32>().ok());
     let version = (version.next()?, version.next().unwrap_or(0));

@@ -1,4 +1,4 @@
-//! One server: where requests to it are put, and its connection for commands, which is replaced when it breaks.
+//! One server: requests to it, and its connection for commands, which is replaced when it breaks.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::engine::remote::store::{Events, Shard, StoreError, report};
 use crate::error::Failure;
 use crate::mutex::Mutex;
 
-/// One server. Requests to it are put from any thread, and go out in this order.
+/// One server. Requests to it are put from any thread, and are sent in this order.
 pub(crate) struct Node {
     settings: Settings,
     shard: Shard,
@@ -22,17 +22,17 @@ pub(crate) struct Node {
     // Invariant: a request is put under the mutex, so those of one caller are in order across a change of the connection. No
     // reply is handled under it.
     state: Mutex<State>,
-    /// Rings when a request is rejected.
+    /// Notifies the I/O thread when a request is rejected.
     rejects: Notify,
     closed: Notify,
-    /// Where it was made. A fork has no I/O thread.
+    /// The process that made it. A fork has no I/O thread.
     process: u32,
 }
 
 #[derive(Default)]
 struct State {
     pipeline: Option<Arc<Pipeline>>,
-    /// Requests without a connection. They are completed on the I/O thread, because their callers may have a mutex.
+    /// Requests without a connection. They are completed on the I/O thread, because their callers may hold a mutex.
     rejected: Vec<Request>,
     closed: bool,
 }
@@ -56,7 +56,7 @@ impl Node {
     /// Sends a call with the whole script, so that it need not be sent again. False if it could not be sent.
     pub(crate) fn send_source(&self, call: Call, on_reply: Box<dyn OnReply>) -> bool {
         let request = Request { call, encoding: Encoding::Source, on_reply };
-        // It is flushed with what follows it.
+        // It is flushed with the requests that follow it.
         self.state.lock().pipeline.as_ref().is_some_and(|pipeline| pipeline.put(request).is_ok())
     }
 
@@ -69,7 +69,7 @@ impl Node {
         match put {
             Ok(true) => {
                 let pipeline = state.pipeline.clone();
-                // Without keeping other callers from the node.
+                // Unlocked first, so that other callers are not blocked.
                 drop(state);
                 pipeline.inspect(|pipeline| pipeline.flush());
             }
@@ -79,7 +79,7 @@ impl Node {
                 state.rejected.push(request);
                 self.rejects.notify_one();
             }
-            // The client is closed, or this is a fork of its process: the caller of what is dropped sees that.
+            // The client is closed, or this is a fork of its process: the caller of a dropped request is notified by the drop.
             Err(request) => {
                 drop(state);
                 drop(request);
@@ -87,13 +87,13 @@ impl Node {
         }
     }
 
-    /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
+    /// Ends the connection if nothing was received on it for `silence` although a reply is due.
     pub(crate) fn doubt(&self, silence: Duration) {
         let pipeline = self.state.lock().pipeline.clone();
         pipeline.inspect(|pipeline| pipeline.doubt(silence));
     }
 
-    /// Connects, tells how that went, and replaces the connection whenever it has ended, until the node is closed.
+    /// Connects, reports the result to `opened`, and replaces the connection whenever it has ended, until the node is closed.
     pub(crate) async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
         match Link::open(&self.settings).await {
             Ok(link) => {
@@ -111,7 +111,7 @@ impl Node {
         self.close();
     }
 
-    /// Sends nothing any more, and drops what has no reply yet.
+    /// Stops sending, and drops the requests that have no reply yet.
     pub(crate) fn close(&self) {
         let mut state = self.state.lock();
         let left = std::mem::replace(&mut *state, State { closed: true, ..State::default() });
@@ -120,7 +120,7 @@ impl Node {
         self.closed.notify_one();
     }
 
-    /// From now on there is a connection.
+    /// Installs a connection.
     fn connect(&self, link: &Link) {
         let mut state = self.state.lock();
         if !state.closed {
@@ -144,7 +144,7 @@ impl Node {
         }
     }
 
-    /// Opens the next connection, and ends those before it on the server. Whether one of them may still act.
+    /// Opens the next connection, and ends the earlier ones on the server. Returns whether one of them may still act.
     async fn reconnect(&self, reconnect: &mut Reconnect, stale: &mut Stale) -> (Link, bool) {
         loop {
             tokio::time::sleep(reconnect.pause()).await;
@@ -164,7 +164,7 @@ impl Node {
         }
     }
 
-    /// Tells the callers of requests that had no connection.
+    /// Completes the requests that had no connection.
     async fn complete_rejected(&self) {
         loop {
             self.rejects.notified().await;
@@ -180,13 +180,13 @@ impl Node {
 struct Link {
     pipeline: Arc<Pipeline>,
     ended: Ended,
-    /// What the server knows it by, if it tells.
+    /// The server's identifier of it, if the server supports that.
     identity: Option<Identity>,
 }
 
 impl Link {
     async fn open(settings: &Settings) -> Result<Self, Failure> {
-        // Commands have no pushes.
+        // Connections for commands receive no pushes.
         let (pipeline, ended) = settings.open(Box::new(|_| {})).await?;
         let identity = match pipeline.send(Call::command("CLIENT").arg("INFO")).await {
             Ok(Value::Text(info)) => std::str::from_utf8(&info).ok().and_then(Identity::parse),
@@ -197,19 +197,19 @@ impl Link {
     }
 }
 
-/// The connections that broke and may still have something to do on the server.
+/// The connections that broke and whose requests the server may still carry out.
 #[derive(Default)]
 struct Stale(Vec<Option<Identity>>);
 
 impl Stale {
-    /// Takes in a connection that is over. What was read on it has had its effect then.
+    /// Adds a connection that has ended. Replies that were read on it have had their effect then.
     fn add(&mut self, link: Link) {
         link.pipeline.end();
         self.0.push(link.identity);
     }
 
-    /// Ends them on the server, so that what they still have to do does not happen after it was undone. Whether one may still
-    /// act; nothing if the connection that was to end them broke, too.
+    /// Ends them on the server, so that it carries out none of their requests after these were undone. Returns whether one may
+    /// still act; nothing if the connection used for this broke, too.
     async fn kill(&mut self, by: &Pipeline) -> Option<bool> {
         let mut may_act = false;
         for identity in &self.0 {
@@ -228,7 +228,7 @@ impl Stale {
     }
 }
 
-/// What tells a connection from all others that a server has, and had before it was restarted.
+/// Identifies a connection among all that a server has, and had before it was restarted.
 #[derive(Debug, PartialEq, Eq)]
 struct Identity {
     id: String,
@@ -236,15 +236,15 @@ struct Identity {
 }
 
 impl Identity {
-    /// Reads the server's own line about a connection.
+    /// Parses the server's description of a connection.
     fn parse(info: &str) -> Option<Self> {
         let field = |name: &str| info.split(' ').find_map(|field| field.strip_prefix(name));
         let (id, address) = (field("id=")?, field("addr=")?);
-        // All clients of a Unix socket have its path for an address, and numbers begin anew after a restart.
+        // All clients of a Unix socket have its path for an address, and ids restart after a restart.
         (!address.starts_with('/')).then(|| Self { id: id.into(), address: address.into() })
     }
 
-    /// Ends the connection on the server, if both are still the same: after a restart the number may be another client's.
+    /// Ends the connection on the server, if both id and address match: after a restart the id may belong to another client.
     fn kill(&self) -> Call {
         let kill = Call::command("CLIENT").arg("KILL").arg("ID").arg(&self.id);
         kill.arg("ADDR").arg(&self.address)

@@ -1,10 +1,10 @@
-//! Commands on their way on one connection, and their answers on the way back.
+//! Commands in flight on one connection, and their replies.
 //!
-//! Whoever sends puts its command behind those of the others, and a task on the thread of the sockets hands out the
-//! answers in the order of the commands, or one on the runtime of the callers, see [`CallerReader`]. Waking that thread for every
-//! command would cost more than everything else, so callers write themselves: at once if nothing is under way, else as soon
-//! as the tasks beside them on their own runtime have put theirs, so that one system call carries many. If that runtime is
-//! kept busy, the next answer that comes sees to it.
+//! Each sender appends its command to the output buffer. A task on the I/O thread, or one on the runtime of the callers (see
+//! [`CallerReader`]), dispatches the replies in the order of the commands. Waking the I/O thread for every command would cost
+//! more than everything else, so callers write themselves: at once if no command is in flight, otherwise as soon as the other
+//! tasks on their runtime have appended their commands, so that one system call carries many. If that runtime is busy, the next
+//! reply that is read triggers the write.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -31,24 +31,24 @@ struct Inner {
     stream: Stream,
     settings: Settings,
     state: Mutex<State>,
-    /// Rings for whoever writes.
+    /// Notifies the task that writes.
     bell: Notify,
-    /// Rings for whoever looks at the clock, when there is something to look at.
+    /// Notifies the task that checks time-outs when a first request is in flight.
     begun: Notify,
-    /// Rings for the same when the connection is doubted.
+    /// Notifies the same task when the connection is doubted.
     doubted: Notify,
     closed: Notify,
     inbox: Mutex<Inbox>,
     home: CallerReader,
-    /// Who is told what the server pushes.
+    /// Receives the server's pushes.
     on_push: PushHandler,
-    /// Where it was made. A fork has a copy of it, but nothing to say on it.
+    /// The process that made it. A fork has a copy of it, but must not write to it.
     process: u32,
 }
 
-/// What has come, and lists that are filled and emptied again and again.
+/// Replies that were read, and lists that are reused.
 ///
-/// Invariant: replies are read and handed out under this mutex, in their order. Nothing that a reply does takes it.
+/// Invariant: replies are read and dispatched under this mutex, in their order. No reply handler locks it.
 #[derive(Default)]
 struct Inbox {
     reader: Reader,
@@ -56,64 +56,64 @@ struct Inbox {
     pushes: Vec<Push>,
 }
 
-/// A reply; none if the server does not know the script.
+/// A reply; none if the server does not have the script.
 type Answer = Option<Reply>;
 
-/// Something that was not asked for.
+/// A push of the server, which is not the reply to a request.
 pub(crate) type Push = Vec<Value>;
 
 /// Invariant: `expected` has the requests of `out` at its end, `unsent` of them, in the order of their bytes. No reply is handled
 /// under this mutex.
 #[derive(Default)]
 struct State {
-    /// What is to be written, and of how many commands.
+    /// The bytes to write, and of how many commands they are.
     out: Vec<u8>,
     unsent: usize,
     writer: Writer,
-    /// Commands without an answer, in the order in which they were sent.
+    /// Commands without a reply, in the order in which they were sent.
     expected: VecDeque<Expected>,
-    /// What takes the place of a script, if there is something that we may use.
+    /// The command that replaces a script, if the server has one that we may use.
     delete: Option<Delete>,
-    /// The first reply to the first of them, if it has two.
+    /// The first reply to the first of `expected`, if it has two.
     deleted: Option<Answer>,
-    /// When there was last progress in what the server says.
+    /// When the server's output last made progress.
     heard: Option<Instant>,
     /// After how long a silence a caller wants the connection to end, if before the response time-out.
     doubt: Option<Duration>,
     ended: bool,
-    /// Why it has to end, if whoever found out cannot end it.
+    /// Why the connection has to end, if the task that found out cannot end it.
     failure: Option<Failure>,
 }
 
-/// Who writes.
+/// Which task writes.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     #[default]
     Nobody,
-    /// A task on some runtime will, or whoever comes before it.
+    /// A task on some runtime will write, or a caller before it.
     Deferred,
-    /// The task on the thread of the sockets was told to come, because a socket was full.
+    /// The task on the I/O thread was notified, because the socket was full.
     Called,
-    /// Somebody does, and looks again before it goes.
+    /// A task is writing, and checks for more before it stops.
     Writing,
 }
 
 struct Expected {
     request: Request,
     since: Instant,
-    /// How many pushes confirm it, if that is how it is answered.
+    /// How many pushes confirm it, if it is confirmed by pushes.
     confirmations: usize,
 }
 
-/// Who is told what nobody asked for.
+/// Handles a push.
 pub(crate) type PushHandler = Box<dyn Fn(&Push) + Send + Sync>;
 
-/// How much memory is kept for the next time.
+/// The buffer capacity that is kept for reuse.
 const LARGE: usize = 64 * 1024;
 
 impl Pipeline {
-    /// A connection on a stream. What the server pushes is told to `on_push`, on whichever thread it is read; `alive` is dropped
-    /// with the connection. If there is a runtime of callers, it reads, too.
+    /// A connection on a stream. Server pushes are passed to `on_push`, on the thread that reads them; `alive` is dropped with
+    /// the connection. If there is a runtime of callers, it reads, too.
     pub(crate) fn start(
         stream: Stream,
         settings: Settings,
@@ -152,13 +152,13 @@ impl Pipeline {
         Self(inner)
     }
 
-    /// Puts a request behind those that are there. Tells whether it has to be [flushed](Self::flush), because no other caller
-    /// is about to. After the end of the connection the request comes back.
+    /// Appends a request. Returns whether it has to be [flushed](Self::flush), because no other caller is about to flush. After
+    /// the end of the connection the request is returned.
     pub(crate) fn put(&self, request: Request) -> Result<bool, Request> {
         self.0.put(request, 0)
     }
 
-    /// Sees to it that everything is sent that was put.
+    /// Ensures that all requests that were put are sent.
     pub(crate) fn flush(&self) {
         let mut state = self.0.state.lock();
         if state.out.is_empty() || state.writer != Writer::Nobody {
@@ -182,40 +182,40 @@ impl Pipeline {
         }
     }
 
-    /// Sends a command, now; the reply can be awaited or dropped.
+    /// Sends a command at once; the reply can be awaited or dropped.
     pub(crate) fn send(&self, call: Call) -> impl Future<Output = Reply> + Send + use<> {
         self.ask(call, 0)
     }
 
-    /// Subscribes to channels, or ends the subscriptions, and waits until that is so.
+    /// Subscribes to channels, or unsubscribes, and waits for the confirmation.
     pub(crate) async fn listen(&self, on: bool, channels: &[Arc<str>]) -> Result<(), StoreError> {
         let call = Call::command(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
         self.ask(channels.iter().fold(call, Call::arg), channels.len()).await.map(drop)
     }
 
-    /// Sends a command that so many pushes confirm, if that is how it is answered.
+    /// Sends a command that so many pushes confirm, if it is confirmed by pushes.
     fn ask(&self, call: Call, confirmations: usize) -> impl Future<Output = Reply> + Send + use<> {
         let (task, reply) = oneshot::channel();
         let request = Request { call, encoding: Encoding::Sha, on_reply: Box::new(Some(task)) };
-        // Where it cannot be put, the sender is dropped, and the task sees that there is no connection.
+        // If the connection has ended, the sender is dropped, and the task sees that there is no connection.
         let _ = self.0.put(request, confirmations);
         self.flush();
         async { reply.await.unwrap_or_else(|_| Err(StoreError::Unknown(closed()))) }
     }
 
-    /// From now on this command takes the place of a script.
+    /// From now on this command replaces a script.
     pub(super) fn use_native(&self, delete: Option<Delete>) {
         self.0.state.lock().delete = delete;
     }
 
-    /// Ends the connection. What was read on it has had its effect then, and what was not is known to be lost.
+    /// Ends the connection. Replies that were read have had their effect then, and all others are known to be lost.
     pub(crate) fn end(&self) {
         self.0.end(&closed());
-        // The runtime of the callers may be about to hand out the last replies: not behind those of the next connection.
+        // The runtime of the callers may be dispatching the last replies: they must not follow those of the next connection.
         drop(self.0.inbox.lock());
     }
 
-    /// Ends the connection if nothing was heard on it for `silence` although a reply is due.
+    /// Ends the connection if nothing was received on it for `silence` although a reply is due.
     pub(crate) fn doubt(&self, silence: Duration) {
         self.0.state.lock().doubt = Some(silence);
         self.0.doubted.notify_one();
@@ -228,7 +228,7 @@ impl Drop for Pipeline {
     }
 }
 
-/// Ends the connection when its task ends, however that comes.
+/// Ends the connection when its task ends, for whatever reason.
 struct Driven(Arc<Inner>);
 
 impl Drop for Driven {
@@ -244,7 +244,7 @@ fn closed() -> Failure {
 impl Inner {
     fn put(&self, mut request: Request, confirmations: usize) -> Result<bool, Request> {
         let mut state = self.state.lock();
-        // Invariant: a caller that gives up puts its undo here, too. So one that is sent again is not sent behind its undo.
+        // Invariant: a caller that gives up puts its undo here, too. So a request that is sent again does not follow its undo.
         if !request.on_reply.is_wanted() {
             return Ok(false);
         }
@@ -266,7 +266,7 @@ impl Inner {
         Ok(is_unwritten)
     }
 
-    /// Writes what there is, unless somebody else does. What the socket does not take is left to the task.
+    /// Writes the pending bytes, unless another task does. The task writes the rest if the socket is full.
     fn write_now(&self) {
         let mut state = self.state.lock();
         if state.out.is_empty() || !matches!(state.writer, Writer::Nobody | Writer::Deferred) {
@@ -278,7 +278,7 @@ impl Inner {
         let mut batch = Vec::new();
         while state.take(&mut batch) {
             drop(state);
-            // If it cannot be written now, the task will see why.
+            // If it cannot be written now, the task will get the error.
             let written = self.stream.try_write(&batch).unwrap_or(0);
             batch.drain(..written);
             state = self.state.lock();
@@ -293,7 +293,7 @@ impl Inner {
         }
     }
 
-    /// Writes what there is whenever it is called, until it cannot.
+    /// Writes the pending bytes whenever it is notified, until an error.
     async fn write(&self) -> Failure {
         let mut batch = Vec::new();
         loop {
@@ -315,7 +315,7 @@ impl Inner {
         }
     }
 
-    /// Reads and hands out, until there is nothing more to come.
+    /// Reads and dispatches replies, until an error or the end of the stream.
     async fn read(&self) -> Failure {
         loop {
             if let Err(error) = self.stream.readable().await {
@@ -332,9 +332,9 @@ impl Inner {
         }
     }
 
-    /// Reads once and hands out; false if there was nothing.
+    /// Reads once and dispatches; false if there was nothing to read.
     fn take_in(&self, stream: &Stream) -> Result<bool, Failure> {
-        // Until everything is handed out: nobody else may hand out what comes after it.
+        // Held until everything is dispatched: no other task may dispatch later replies before that.
         let mut inbox = self.inbox.lock();
         if !inbox.reader.read(stream)? {
             return Ok(false);
@@ -347,7 +347,7 @@ impl Inner {
                 request.replied(Some(Err(StoreError::NotSent(closed()))));
             }
         }
-        // As many replies as fit into one read may come at once; the room for so many is not kept for ever.
+        // One read may contain many replies; the capacity for so many is not kept for ever.
         inbox.answers.shrink_to(LARGE / size_of::<(Request, Answer)>());
         for push in inbox.pushes.drain(..) {
             (self.on_push)(&push);
@@ -357,7 +357,7 @@ impl Inner {
         failure.map_or(Ok(true), Err)
     }
 
-    /// Finds out whom each frame is for, and whether the connection has to end after that.
+    /// Finds the request of each frame, and whether the connection has to end after that.
     fn assign(&self, inbox: &mut Inbox) -> Option<Failure> {
         let Inbox { reader, answers, pushes } = inbox;
         let mut failure = None;
@@ -369,7 +369,7 @@ impl Inner {
             let mut answer = match frame {
                 Frame::Answer(Value::Error(text)) => {
                     let is_from_replica = matches!(code(&text), "READONLY" | "MASTERDOWN");
-                    // Whatever the password is, it does not change what the error means.
+                    // The code is read from the full text: without the password the error means the same.
                     let refusal = refusal(&text, self.settings.address.without_password(&text));
                     if is_from_replica && failure.is_none() {
                         failure.clone_from(&refusal);
@@ -388,7 +388,7 @@ impl Inner {
                             *more -= 1;
                             continue;
                         }
-                        // Of what nobody waits for any more.
+                        // A confirmation that no request waits for.
                         _ => continue,
                     }
                 }
@@ -423,7 +423,7 @@ impl Inner {
         failure
     }
 
-    /// Tells those whose answers are late, until nothing has been heard for so long that nothing will be.
+    /// Notifies callers whose replies are late, until the silence has lasted for the response time-out.
     ///
     /// A request counts for that whether or not its caller still waits.
     async fn watch(&self) -> Failure {
@@ -439,7 +439,7 @@ impl Inner {
                     () = self.doubted.notified() => {}
                 }
             }
-            // What has come while this thread had no time to read it is a sign of life, too.
+            // Data that arrived while this thread was too busy to read it counts as a sign of life, too.
             if let Err(failure) = self.take_in(&self.stream) {
                 return failure;
             }
@@ -453,7 +453,7 @@ impl Inner {
             if !left.is_zero() {
                 continue;
             }
-            // If others were answered meanwhile, there was just too much to do.
+            // If other requests got replies meanwhile, the server is only overloaded.
             let is_late = |expected: &Expected| {
                 expected.request.on_reply.is_awaited() && expected.since.elapsed() >= timeout
             };
@@ -466,7 +466,7 @@ impl Inner {
         }
     }
 
-    /// When the silence has lasted too long, or the caller that has waited longest has.
+    /// When the silence reaches the time-out, or the wait of the oldest waiting caller does.
     fn next_due(&self) -> Option<Instant> {
         let state = self.state.lock();
         let awaited = state.expected.iter().find(|expected| expected.request.on_reply.is_awaited());
@@ -478,10 +478,10 @@ impl Inner {
         let mut state = self.state.lock();
         state.ended = true;
         let expected = std::mem::take(&mut state.expected);
-        // What became of the first command of two is known.
+        // The outcome of the first command of two is known.
         let mut deleted = state.deleted.take().filter(|deleted| matches!(deleted, Some(Ok(_))));
         drop(state);
-        // Its twin would keep it open.
+        // The duplicate of the socket would keep it open.
         self.stream.shut();
         for Expected { request, .. } in expected {
             let lost = || Some(Err(StoreError::Unknown(failure.clone())));
@@ -490,7 +490,7 @@ impl Inner {
     }
 }
 
-/// Reads on the runtime of the callers where that is wanted, as long as the connection is there.
+/// Reads on the runtime of the callers where that is useful, as long as the connection lasts.
 async fn read_on_callers_runtime(inner: Weak<Inner>) {
     let Some(stream) = inner.upgrade().and_then(|inner| inner.stream.twin()) else { return };
     while stream.readable().await.is_ok() {
@@ -506,15 +506,15 @@ async fn read_on_callers_runtime(inner: Weak<Inner>) {
 }
 
 impl State {
-    /// Since when a reply is due and nothing was heard.
+    /// Since when a reply is due and nothing was received.
     fn silent_since(&self) -> Option<Instant> {
         self.expected.front().and_then(|first| self.heard.max(Some(first.since)))
     }
 
-    /// Takes what is to be written; false if there is nothing, and then nobody writes any more.
+    /// Takes the bytes to write; false if there are none, and then no task is the writer any more.
     fn take(&mut self, batch: &mut Vec<u8>) -> bool {
         batch.clear();
-        // What one burst needed is not kept for ever.
+        // The capacity that one burst needed is not kept for ever.
         batch.shrink_to(LARGE);
         std::mem::swap(&mut self.out, batch);
         self.unsent = 0;
@@ -523,52 +523,53 @@ impl State {
     }
 }
 
-/// Whether a push says that a channel is subscribed, or is not any more.
+/// Whether a push confirms that a channel is subscribed or unsubscribed.
 fn confirms(push: &[Value]) -> bool {
     matches!(push.first(), Some(Value::Text(kind)) if [&b"subscribe"[..], b"unsubscribe"].contains(&&kind[..]))
 }
 
-/// The thread of the sockets lives by the real clock, whatever the runtime of a caller does.
+/// The I/O thread uses the real clock, whatever clock the runtime of a caller uses.
 #[expect(clippy::disallowed_methods, reason = "a clock that a test has paused is no measure for a server")]
 fn now() -> Instant {
     Instant::now()
 }
 
-/// How long what has come is left to the runtime of the callers. Whoever blocks it for longer is not waited for.
+/// How long the I/O thread leaves readable data to the runtime of the callers. If that runtime is blocked for longer, the I/O
+/// thread reads.
 const HEAD_START: Duration = Duration::from_millis(5);
 
-/// With more answers to come than this, a thread of its own is worth being woken.
+/// With more replies due than this, waking the I/O thread is worth its cost.
 const FEW: usize = 4;
 
-/// What is known of the runtime of the callers, which reads, too.
+/// The state of the runtime of the callers, which reads, too.
 ///
-/// The thread of the sockets can do everything alone, and does where there is much to do. But a caller that it tells something
-/// sleeps on another thread, and waking that takes longer than everything else about a hand-over. So where there is little
-/// to do, the runtime on which a client was made reads, and its tasks have what has come without another thread's being
-/// woken. The thread of the sockets gives it a head start, and none if it was not there in time.
+/// The I/O thread can do everything alone, and does so under load. But a caller that it notifies sleeps on another thread, and
+/// waking that thread takes longer than everything else about a hand-over. So with few replies due the runtime on which a client
+/// was made reads, and its tasks get their replies without a wake-up of another thread. The I/O thread gives that runtime a head
+/// start, and none if the runtime was late the last time.
 #[derive(Debug, Default)]
 struct CallerReader {
-    /// It came when there was last something to read.
+    /// It was in time when there was last something to read.
     punctual: AtomicBool,
-    /// The thread of the sockets waits for it.
+    /// The I/O thread waits for it.
     awaited: AtomicBool,
     visits: AtomicU64,
 }
 
 impl CallerReader {
-    /// It comes to read; whether that is wanted when so many answers are to come.
+    /// It is about to read; returns whether it should, with so many replies due.
     fn visit(&self, expected: impl FnOnce() -> usize) -> bool {
         self.visits.fetch_add(1, Ordering::SeqCst);
         self.punctual.store(true, Ordering::SeqCst);
         expected() <= FEW || self.awaited.load(Ordering::SeqCst)
     }
 
-    /// Waits for it, if it is to be expected. To be called on the thread of the sockets when there is something to read.
+    /// Waits for it, if it was in time before. To be called on the I/O thread when the socket is readable.
     async fn head_start(&self, expected: impl FnOnce() -> usize) {
         if !self.punctual.load(Ordering::SeqCst) {
             return;
         }
-        // Said before it is so: of both, at least one reads, however many are sent meanwhile.
+        // Set before the wait begins: at least one of both reads, however many requests are sent meanwhile.
         self.awaited.store(true, Ordering::SeqCst);
         if expected() <= FEW {
             let before = self.visits.load(Ordering::SeqCst);
@@ -586,7 +587,7 @@ mod tests {
     use super::*;
     use crate::env;
 
-    /// How long the thread of the sockets waits.
+    /// How long the I/O thread waits.
     async fn waits(home: &CallerReader, expected: usize) -> Duration {
         let begun = env::now();
         home.head_start(|| expected).await;

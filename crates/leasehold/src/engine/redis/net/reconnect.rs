@@ -1,4 +1,4 @@
-//! When the next connection is opened, and what is said of the failures before it.
+//! When the next connection is opened, and how failed attempts are logged.
 
 use std::time::{Duration, Instant};
 
@@ -7,21 +7,21 @@ use crate::error::Failure;
 
 /// The pauses between connections to one address.
 ///
-/// A connection that was of use is replaced at once: its holds may be about to run out. One that ends soon is replaced after
-/// a short pause, and as long as none can be opened, pauses follow that grow.
+/// A connection that has lasted is replaced at once: its holds may be about to expire. One that ends soon is replaced after a
+/// short pause. While no connection can be opened, the pauses grow.
 #[derive(Debug, Default)]
 pub(crate) struct Reconnect {
     pause: Duration,
     /// When the last connection was opened, if it was.
     opened: Option<Instant>,
-    /// Why there is none.
+    /// Why there is no connection.
     reason: Option<Failure>,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// A connection that lasts this long was of use. A server that greets connections and closes them at once is thus not asked
-/// again without a pause.
+/// A connection that lasts this long counts as useful. So a server that accepts connections and closes them at once is not
+/// retried without a pause.
 const OF_USE: Duration = Duration::from_millis(100);
 
 impl Reconnect {
@@ -35,13 +35,13 @@ impl Reconnect {
         pause
     }
 
-    /// There is a connection.
+    /// A connection was opened.
     pub(crate) fn opened(&mut self) {
         self.opened = Some(now());
         self.reason = None;
     }
 
-    /// The connection for `what` could not be opened. The log is told of each reason once.
+    /// The connection for `what` could not be opened. Each new reason is logged as a warning once.
     pub(crate) fn failed(&mut self, what: &str, failure: &Failure) {
         if self.reason.as_ref() == Some(failure) {
             tracing::debug!(%failure, what, "still no connection");

@@ -1,4 +1,4 @@
-//! A request: what is sent, and what its reply does.
+//! A request: the call, and the handler of its reply.
 
 use std::fmt::Display;
 use std::sync::OnceLock;
@@ -26,7 +26,7 @@ impl Script {
     }
 }
 
-/// What to run, with its keys and arguments. Names and values are arguments, never script text.
+/// The script or command to run, with its keys and arguments. Names and values are arguments, never script text.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
     what: What,
@@ -37,25 +37,25 @@ pub(crate) struct Call {
 #[derive(Debug, Clone, Copy)]
 enum What {
     Script(&'static Script),
-    /// The same, where two commands can take its place: [`Encoding::Native`].
+    /// The same, where two commands can replace it: [`Encoding::Native`].
     CompareAndDelete(&'static Script),
-    /// A command of the server's own, which needs no script.
+    /// A built-in command of the server, which needs no script.
     Command(&'static str),
 }
 
-/// How a script is named in a request.
+/// How a script is identified in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
-    /// By its hash, which is what a server that knows the script needs.
+    /// By its hash, for a server that has the script.
     Sha,
-    /// In full, which makes the server know it.
+    /// In full, which loads it into the server.
     Source,
-    /// Not at all: two commands take the place of the script that deletes a key with a given value and announces it, and there
-    /// are two replies.
+    /// Not at all: two commands replace the script that deletes a key with a given value and announces it, and there are two
+    /// replies.
     Native(Delete),
 }
 
-/// What a server has for the first of these commands; the second is `PUBLISH`.
+/// The server's own command for the first of these two; the second is `PUBLISH`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Delete {
     /// Redis from 8.4 on.
@@ -69,7 +69,7 @@ impl Call {
         Self::of(What::Script(script))
     }
 
-    /// A script that deletes its key if it has the value of the first argument, and says so on the channel of the second.
+    /// A script that deletes its key if it has the value of the first argument, and publishes that on the channel of the second.
     pub(crate) fn compare_and_delete(script: &'static Script) -> Self {
         Self::of(What::CompareAndDelete(script))
     }
@@ -98,7 +98,7 @@ impl Call {
         self
     }
 
-    /// Writes down what is to be sent.
+    /// Encodes the call.
     fn write(&self, encoding: Encoding, out: &mut Vec<u8>) {
         let words = self.keys.len() + self.arguments.len();
         match (self.what, encoding) {
@@ -140,7 +140,7 @@ impl Call {
         }
     }
 
-    /// What the server said no to, with what older ones leave out: which command of a script, and which keys there are.
+    /// The server's error, with the details that older servers leave out: which command of a script, and which keys.
     fn explain(&self, refusal: String) -> String {
         if refusal.contains("can't run this command") {
             let commands = self.commands_at(&refusal).join(" or ");
@@ -165,19 +165,19 @@ impl Call {
     }
 }
 
-/// What became of a request.
+/// The outcome of a request.
 pub(crate) type Reply = Result<Value, StoreError>;
 
-/// What a reply does. It is done where the reply is read, before the next one is: the server carries out the requests of one
-/// connection in their order, and a grant, a takeover and a removal of the same lock mean something only in that order.
+/// The handler of a reply. It runs where the reply is read, before the next one is: the server carries out the requests of one
+/// connection in their order, and a grant, a takeover and a removal of the same lock have a meaning only in that order.
 pub(crate) trait OnReply: Send {
-    /// Whether a caller waits for it, and has to be told if it is late.
+    /// Whether a caller waits for it, and has to be notified if it is late.
     fn is_awaited(&self) -> bool;
 
-    /// Whether a call of which nothing was done may be sent again.
+    /// Whether a call that the server did not carry out may be sent again.
     fn is_wanted(&self) -> bool;
 
-    /// What tells the caller that the reply is late. What the reply does is done all the same when it comes.
+    /// Notifies the caller that the reply is late. The reply is still handled when it arrives.
     fn late(&mut self) -> Option<Tell>;
 
     fn replied(self: Box<Self>, reply: Reply);
@@ -204,7 +204,7 @@ impl OnReply for Option<oneshot::Sender<Reply>> {
     }
 }
 
-/// A call on its way, and what its reply does.
+/// A call in flight, and the handler of its reply.
 pub(crate) struct Request {
     pub(crate) call: Call,
     pub(crate) encoding: Encoding,
@@ -216,7 +216,7 @@ impl Request {
         self.call.write(self.encoding, out);
     }
 
-    /// Puts a command of the server in the place of a script, where there is one for it.
+    /// Replaces a script by a command of the server, where there is one for it.
     pub(super) fn use_native(&mut self, delete: Delete) {
         if let (What::CompareAndDelete(_), Encoding::Sha) = (self.call.what, self.encoding) {
             self.encoding = Encoding::Native(delete);
@@ -227,8 +227,8 @@ impl Request {
         matches!(self.encoding, Encoding::Native(_))
     }
 
-    /// The reply has come; none if the server does not know the script, and has done nothing. What comes back then is to be
-    /// sent again.
+    /// The reply has arrived; none if the server does not have the script, and has done nothing. A request that is returned has
+    /// to be sent again.
     pub(super) fn replied(self, reply: Option<Reply>) -> Option<Self> {
         let reply = match (reply, self.encoding) {
             (None, Encoding::Source) => {
@@ -252,11 +252,11 @@ fn denied(text: String) -> StoreError {
     StoreError::Refused(Failure::Denied(text))
 }
 
-/// What an error of the server means to us, in the words that are `shown` of it; none if it does not know the script.
+/// What an error of the server means to us, with `shown` as its text; none if the server does not have the script.
 pub(super) fn refusal(error: &str, shown: String) -> Option<Failure> {
     Some(match code(error) {
         "NOSCRIPT" => return None,
-        // Said by servers that will do it later.
+        // From servers that will accept the request later.
         "LOADING" | "BUSY" | "READONLY" | "MISCONF" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN"
         | "NOREPLICAS" => Failure::Unavailable(shown),
         _ if error.contains("WRONGTYPE") => Failure::NotALock,
@@ -264,10 +264,10 @@ pub(super) fn refusal(error: &str, shown: String) -> Option<Failure> {
     })
 }
 
-/// The word with which an error begins, and which says what error it is.
+/// The first word of an error, which is its code.
 ///
-/// Servers before Redis 7 put the error of a command inside a script behind words of their own: `ERR Error running script
-/// (call to f_…): @user_script:1: @user_script: 1: -READONLY …`.
+/// Servers before Redis 7 put the error of a command inside a script behind a text of their own: `ERR Error running script (call
+/// to f_…): @user_script:1: @user_script: 1: -READONLY …`.
 pub(super) fn code(error: &str) -> &str {
     let wrapped = error.strip_prefix("ERR Error running script").and_then(|text| {
         let (_line, error) = text.rsplit("user_script:").next()?.split_once(": ")?;
@@ -318,7 +318,7 @@ mod tests {
         }
     }
 
-    /// What Redis 6.2 says of an error inside a script.
+    /// The text of Redis 6.2 for an error inside a script.
     fn wrapped(error: &str) -> String {
         let hash = "5332031c6b470dc5a0dd9b4bf2030dea6d65de91";
         format!("ERR Error running script (call to f_{hash}): @user_script:1: @user_script: 1: {error}")

@@ -1,4 +1,4 @@
-//! The protocol of the server, RESP3, on a socket: words that go out, frames that come in.
+//! The protocol of the server, RESP3, on a socket: commands out, frames in.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
@@ -10,49 +10,49 @@ use tokio::net::TcpStream;
 
 use crate::error::Failure;
 
-/// What a server says.
+/// A value that a server sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Value {
     Nil,
     Okay,
     Int(i64),
-    /// Any other text, however it was said.
+    /// Any other text, whatever its type.
     Text(Vec<u8>),
     /// A list, a set, or the keys and values of a map.
     Array(Vec<Value>),
-    /// It could not, and says why.
+    /// An error, with its text.
     Error(String),
 }
 
-/// What comes in as one.
+/// One incoming frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
-    /// The answer to the oldest command that has none.
+    /// The reply to the oldest command that has none.
     Answer(Value),
-    /// Nobody asked for it.
+    /// A push, which is no reply.
     Push(Vec<Value>),
 }
 
 /// Why there is no frame.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// What came is not of this protocol, or longer than anything that is asked for.
+    /// The bytes are not of this protocol, or the frame is longer than any reply that we request.
     Garbled,
-    /// At least so many bytes have yet to come.
+    /// At least so many bytes have yet to arrive.
     Missing(usize),
 }
 
-/// How deep lists may be in lists. Nothing here asks for any that are deeper than two.
+/// How deep lists may be nested. No request here has a reply deeper than two.
 const DEEPEST: usize = 8;
 
-/// How many bytes a frame may have. The longest that anything here asks for is the queue of a fair lock, 64 bytes or so for
-/// each waiter: this is a quarter of a million of them. What a frame takes in memory is a small multiple of it.
+/// How many bytes a frame may have. The longest reply is the queue of a fair lock, 64 bytes or so for each waiter: this is a
+/// quarter of a million of them. The memory of a frame is a small multiple of its length.
 const LONGEST: usize = 16 * 1024 * 1024;
 
 /// How many bytes a line may have: an error, a number, or a length.
 const LONGEST_LINE: usize = 64 * 1024;
 
-/// Takes the first frame off `bytes`, unless a part of it has yet to come.
+/// Takes the first frame off `bytes`, unless a part of it has yet to arrive.
 pub(crate) fn take(bytes: &mut &[u8]) -> Result<Frame, Stop> {
     let mut rest = *bytes;
     let is_push = rest.first() == Some(&b'>');
@@ -83,7 +83,7 @@ fn value(rest: &mut &[u8], depth: usize) -> Result<Value, Stop> {
             *rest = after;
             match kind {
                 b'!' => Value::Error(String::from_utf8_lossy(text).into_owned()),
-                // What kind of text it is stands before it: three letters and a colon.
+                // The type of the text precedes it: three letters and a colon.
                 b'=' => Value::Text(text.get(4..).ok_or(Stop::Garbled)?.to_vec()),
                 _ => Value::Text(text.to_vec()),
             }
@@ -101,7 +101,7 @@ const SHORTEST: usize = 3;
 
 fn values(rest: &mut &[u8], count: usize, depth: usize) -> Result<Value, Stop> {
     let depth = depth.checked_sub(1).ok_or(Stop::Garbled)?;
-    // A number that is too large is not believed.
+    // A count may be too large, so the capacity is limited by the bytes that are there.
     let mut values = Vec::with_capacity(count.min(rest.len() / SHORTEST));
     while values.len() < count {
         match value(rest, depth) {
@@ -115,7 +115,7 @@ fn values(rest: &mut &[u8], count: usize, depth: usize) -> Result<Value, Stop> {
     Ok(Value::Array(values))
 }
 
-/// The first letter and what else is in its line.
+/// The first letter and the rest of its line.
 fn line<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Stop> {
     let Some(end) = rest.iter().take(LONGEST_LINE).position(|byte| *byte == b'\n') else {
         return Err(if rest.len() < LONGEST_LINE { Stop::Missing(1) } else { Stop::Garbled });
@@ -126,8 +126,8 @@ fn line<'a>(rest: &mut &'a [u8]) -> Result<(u8, &'a [u8]), Stop> {
     Ok((*kind, line))
 }
 
-/// How long something is, or how many; none if it is not there. What could not be whole within the longest frame is not
-/// waited for.
+/// A length or a count; none if the value is null. A frame that could not be complete within the longest length is an error at
+/// once.
 fn length(line: &[u8]) -> Result<Option<usize>, Stop> {
     match usize::try_from(parsed(line)?) {
         Ok(length) if length > LONGEST => Err(Stop::Garbled),
@@ -146,22 +146,22 @@ const CHUNK: usize = 16 * 1024;
 /// A reply that is longer than this may take the response time-out for each such part of it.
 const PART: usize = 64 * 1024;
 
-/// What has come on a socket: the frames that are whole, and the bytes of one that is not yet.
+/// The input of a socket: the complete frames, and the bytes of an incomplete one.
 #[derive(Debug, Default)]
 pub(crate) struct Reader {
     pub(crate) frames: Vec<Frame>,
-    /// A frame is whole, or a long one has grown by [`PART`]. Bytes alone are no sign of life: there may be no end to them.
+    /// A frame is complete, or a long one has grown by [`PART`]. Bytes alone are no sign of life: there may be no end to them.
     pub(crate) progress: bool,
     received: Vec<u8>,
     filled: usize,
-    /// How much of the frame that is not whole yet was there at the last such progress.
+    /// How much of the incomplete frame was there at the last such progress.
     seen: usize,
-    /// How much there has to be before it can be whole.
+    /// How many bytes there have to be before it can be complete.
     needed: usize,
 }
 
 impl Reader {
-    /// Reads once, and adds the frames that are whole now; false if there was nothing to read.
+    /// Reads once, and adds the frames that are complete now; false if there was nothing to read.
     pub(crate) fn read(&mut self, stream: &Stream) -> Result<bool, Failure> {
         if self.filled == self.received.len() {
             self.received.resize((self.filled * 2).max(CHUNK), 0);
@@ -173,7 +173,7 @@ impl Reader {
             Err(error) => return Err(unavailable(&error)),
         }
         let mut rest = &self.received[..self.filled];
-        // A long frame is not looked at for each piece of it.
+        // A long frame is not parsed again for each piece of it.
         while rest.len() >= self.needed {
             match take(&mut rest) {
                 Ok(frame) => {
@@ -197,7 +197,7 @@ impl Reader {
             self.seen = self.filled;
         }
         if self.filled == 0 && self.received.len() > CHUNK {
-            // What one long frame needed is not kept for ever.
+            // The capacity that one long frame needed is not kept for ever.
             self.received = Vec::new();
         }
         Ok(true)
@@ -236,12 +236,12 @@ impl Words {
         self.count
     }
 
-    /// Writes them behind what is there.
+    /// Appends them to `out`.
     pub(crate) fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.bytes);
     }
 
-    /// The words themselves, for the few who want them one by one.
+    /// The words themselves, for the few callers that need them one by one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Vec<u8>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || match take(&mut rest) {
@@ -251,10 +251,10 @@ impl Words {
     }
 }
 
-/// How much room is made for words at first.
+/// The initial capacity for words.
 const USUAL: usize = 128;
 
-/// Writes that a command of so many words follows …
+/// Writes the header of a command of so many words …
 pub(crate) fn begin(out: &mut Vec<u8>, words: usize) {
     out.extend_from_slice(Header::new(b'*', words).bytes());
 }
@@ -271,7 +271,7 @@ pub(crate) fn number(out: &mut Vec<u8>, number: usize) {
     word(out, Header::new(b'$', number).number());
 }
 
-/// How long something is. There is one for every word, and formatting them would take most of the time.
+/// The header of a length. There is one for every word, and formatting them would take most of the time.
 struct Header {
     digits: [u8; 23],
     first: usize,
@@ -299,7 +299,7 @@ impl Header {
         &self.digits[self.first..]
     }
 
-    /// Without what is before and behind it.
+    /// The digits, without the bytes before and after them.
     fn number(&self) -> &[u8] {
         &self.digits[self.first + 1..self.digits.len() - 2]
     }
@@ -313,7 +313,7 @@ pub(crate) enum Stream {
     Unix(tokio::net::UnixStream),
 }
 
-/// Does the same with either.
+/// Runs the same expression on either socket.
 macro_rules! either {
     ($stream:expr, $socket:ident => $what:expr) => {
         match $stream {
@@ -325,7 +325,7 @@ macro_rules! either {
 }
 
 impl Stream {
-    /// Another way to the same socket, on the runtime that we are in, where there can be one.
+    /// A duplicate of the same socket on the current runtime, where there can be one.
     pub(crate) fn twin(&self) -> Option<Self> {
         let socket = either!(self, socket => SockRef::from(socket).try_clone());
         let socket = socket.ok().filter(|_| cfg!(unix))?;
@@ -336,9 +336,9 @@ impl Stream {
         }
     }
 
-    /// Ends the connection, for all that have a way to it.
+    /// Shuts the connection down, for all duplicates of the socket.
     pub(crate) fn shut(&self) {
-        // If it is not there any more, that is what was wanted.
+        // An error means that it is closed already.
         let _ = either!(self, socket => SockRef::from(socket).shutdown(Shutdown::Both));
     }
 
@@ -350,7 +350,7 @@ impl Stream {
         either!(self, socket => socket.writable().await)
     }
 
-    /// Leaves what there is to read to others: readable again when more has come.
+    /// Leaves the pending bytes to other readers: readable again when more has arrived.
     pub(crate) fn wait_for_more(&self) {
         let leave = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
         let _ = either!(self, socket => socket.try_io(Interest::READABLE, leave));
@@ -418,7 +418,7 @@ mod tests {
         for sent in ["HTTP/1.1 400 Bad Request\r\n", ":x\r\n", ":1\n", "\n", "=2\r\nab\r\n", deep.as_str()] {
             assert_eq!(take(&mut sent.as_bytes()), Err(Stop::Garbled), "{sent:.20}");
         }
-        // Believed, but nothing is set aside for it.
+        // The count is accepted, but no memory is reserved for it.
         assert_eq!(take(&mut &b"*9999999\r\n:1\r\n"[..]), Err(Stop::Missing(9_999_998 * SHORTEST - 2)));
     }
 

@@ -1,4 +1,4 @@
-//! The connection for messages, kept alive as long as the client lives and in step with what is waited for.
+//! The pub/sub connection, kept alive as long as the client lives, with the subscriptions that its waiters need.
 
 mod subscriptions;
 
@@ -13,10 +13,10 @@ use crate::engine::remote::store::{Events, StoreError, report};
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
-/// After so long without a message the connection is asked whether it is still there.
+/// After so long without a message the connection is checked with a request.
 const SILENCE: Duration = Duration::from_secs(5);
 
-/// Subscribes, and reports what comes.
+/// Subscribes, and reports messages.
 pub(super) struct Subscriber {
     pub(super) settings: Settings,
     pub(super) subscriptions: Arc<Subscriptions>,
@@ -24,17 +24,17 @@ pub(super) struct Subscriber {
 }
 
 impl Subscriber {
-    /// Runs until the client is gone. The connection is opened when there is something to wait for.
+    /// Runs until the client is dropped. The connection is opened when there is a waiter.
     pub(super) async fn run(&self) {
         let mut reconnect = Reconnect::default();
-        // Whether a message can have been missed although it was wanted.
+        // Whether a wanted message may have been missed.
         let mut gap = false;
         loop {
             while self.subscriptions.is_empty() {
                 self.subscriptions.changed.notified().await;
             }
             let (subscriptions, events) = (Arc::clone(&self.subscriptions), Weak::clone(&self.events));
-            // What was said before this connection is not said of its server.
+            // Demotions before this connection do not apply to its server.
             let demoted = self.settings.demotions.subscribe();
             match self.settings.open(Box::new(move |push| deliver(push, &subscriptions, &events))).await {
                 Ok((connection, ended)) => {

@@ -1,4 +1,4 @@
-//! Which channels are wanted, and which are subscribed.
+//! Which channels have waiters, and which are subscribed.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -11,14 +11,14 @@ use crate::engine::Kind;
 use crate::engine::remote::store::{Topic, Watch};
 use crate::mutex::Mutex;
 
-/// How many channels there is room for when few or none are needed.
+/// The map capacity that is kept when few or no channels are needed.
 const SPARE: usize = 64;
 
 /// The subscriptions of one client.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     state: Mutex<State>,
-    /// Rings when a channel is wanted that was not, or is not any more.
+    /// Notifies the subscriber when a channel has its first waiter, or has lost its last one.
     pub(super) changed: Notify,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Subscriptions {
 struct State {
     channels: HashMap<Arc<str>, Channel>,
     touched: HashSet<Arc<str>>,
-    /// No messages can come: the connection is broken.
+    /// No messages can arrive: the connection is broken.
     is_down: bool,
 }
 
-/// What is announced on one channel: several kinds of one name may share theirs.
+/// The topics of one channel: several kinds of one name may share theirs.
 #[derive(Debug, Default)]
 struct Channel {
     topics: Vec<Topic>,
@@ -39,7 +39,7 @@ struct Channel {
 }
 
 impl Subscriptions {
-    /// Wants the messages of a topic.
+    /// Adds a topic whose messages are wanted.
     pub(crate) fn add(&self, topic: &Topic) -> Watch {
         let name: Arc<str> = keys::waiting_channel(topic).into();
         let mut state = self.state.lock();
@@ -55,7 +55,7 @@ impl Subscriptions {
         watch
     }
 
-    /// Does not want them any more.
+    /// Removes a topic whose messages are not wanted any more.
     pub(crate) fn remove(&self, topic: &Topic) {
         let name: Arc<str> = keys::waiting_channel(topic).into();
         let mut state = self.state.lock();
@@ -66,14 +66,14 @@ impl Subscriptions {
             return;
         }
         let (name, Channel { subscribed, .. }) = channel.remove_entry();
-        // A subscription that is on its way finds that it is not wanted, and is touched then.
+        // A subscription in flight finds that it is not wanted, and is touched then.
         if subscribed {
             touched.insert(name);
         } else {
             touched.remove(&name);
         }
         if channels.is_empty() {
-            // Many may have come and gone within a moment; what they needed is not kept for the next time.
+            // Many waiters may have arrived and left within a moment; the capacity for them is not kept.
             channels.shrink_to(SPARE);
         }
         drop(state);
@@ -87,7 +87,7 @@ impl Subscriptions {
         channel.topics.iter().filter(|(target, _)| means_something(target.kind, payload)).cloned().collect()
     }
 
-    /// What has to be subscribed, and what unsubscribed. Empties the list.
+    /// The channels to subscribe and those to unsubscribe. Empties the list.
     pub(super) fn take_changes(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
         let mut state = self.state.lock();
         let mut touched = std::mem::take(&mut state.touched);
@@ -95,7 +95,7 @@ impl Subscriptions {
         touched.into_iter().partition(|name| state.channels.contains_key(name))
     }
 
-    /// These are subscribed. The topics whose messages come from now on.
+    /// Marks these as subscribed. Returns the topics whose messages arrive from now on.
     pub(super) fn subscribed(&self, names: &[Arc<str>]) -> Vec<Topic> {
         let mut state = self.state.lock();
         let mut topics = Vec::new();
@@ -138,10 +138,10 @@ impl Subscriptions {
     }
 }
 
-/// Whether a message can be one of Redisson's. Anything else is not for us.
+/// Whether a message can be one of Redisson's. Any other is ignored.
 fn means_something(kind: Kind, payload: &[u8]) -> bool {
     match kind {
-        // How many permits there are.
+        // The number of permits.
         Kind::Semaphore | Kind::Permits => std::str::from_utf8(payload)
             .is_ok_and(|payload| payload.parse::<i64>().is_ok_and(|permits| permits >= 1)),
         // 0 frees a lock, 1 frees it for many; 0 opens a latch, 1 sets or deletes it.

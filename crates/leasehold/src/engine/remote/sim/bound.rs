@@ -21,7 +21,7 @@ use crate::lease::margin;
 use crate::loss::Loss;
 use crate::session::Session;
 
-/// Begins a client of the server that a URL names.
+/// Starts a client of the server that a URL names.
 pub(super) fn open(service: Service, name: &str, options: &Options) -> Opening {
     let (server, linger) = (shared(name), options.linger);
     Box::pin(async move {
@@ -31,7 +31,7 @@ pub(super) fn open(service: Service, name: &str, options: &Options) -> Opening {
     })
 }
 
-/// What a service lacks that has plain and spin locks only.
+/// The features that a service with only plain and spin locks lacks.
 pub(super) const ALL_BUT_PLAIN: &[Feature] = &[
     Feature::Kind(Kind::Fair),
     Feature::Kind(Kind::SetNx),
@@ -124,7 +124,7 @@ impl BoundStore {
         }
     }
 
-    /// Tells that a session is lost, and begins another one as soon as there is a connection.
+    /// Reports that a session is lost, and begins another one as soon as there is a connection.
     async fn renew_session(&self, shard: Shard) {
         let lost = self.sessions().remove(&shard);
         if let Some((_, session)) = lost {
@@ -138,10 +138,10 @@ impl BoundStore {
     }
 
     fn lowered(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
-        // A blocked call of a waiter that is gone may have returned with the lock, which no owner here has then.
+        // A blocked call of a waiter that has left may have returned with the lock, which no owner here has then.
         let to = if self.service == Service::Connections { 0 } else { to };
         let Some((id, _)) = self.session(self.shard(&spot.target)) else {
-            // It has ended with its session.
+            // The hold has ended with its session.
             let nothing = Given { left: None, listeners: None };
             return self.base.server.spawn(async move { done.done(Ok(nothing)) });
         };
@@ -154,7 +154,7 @@ impl BoundStore {
     }
 }
 
-/// Until when a session may be trusted of which the server has heard after this moment.
+/// Until when a session may be trusted that the server has seen alive after this moment.
 fn deadline(begun: Instant) -> Instant {
     begun + TTL - margin(TTL)
 }

@@ -1,4 +1,4 @@
-//! The handle of an engine inside the process in a test: what the engine knows.
+//! The handle of an engine inside the process in a test: its state.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use crate::name::Name;
 
 /// The engine behind a URL `memory:NAME` of its own.
 ///
-/// It is the same engine as without this handle, which only looks into it. Names are full ones, namespace included.
+/// It is the same engine as without this handle, which only inspects it. Names are full ones, namespace included.
 #[derive(Debug)]
 pub struct Embedded {
     url: String,
@@ -32,7 +32,7 @@ impl Embedded {
         &self.url
     }
 
-    /// Removes a lock behind the back of its holder, which is told [`Loss::Gone`](crate::Loss::Gone); false if it is free.
+    /// Removes a lock without a release by its holder, which gets [`Loss::Gone`](crate::Loss::Gone); false if it is free.
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn lose_hold(&self, name: &str) -> bool {
         targets(name).filter(|target| self.memory.remove(target)).count() > 0

@@ -1,7 +1,7 @@
-//! The smallest store there is: a table inside the process. It shows what a new engine has to write.
+//! The smallest store there is: a table inside the process. It shows what a new engine has to implement.
 //!
-//! A hold is bound to the client that has taken it, as to a connection; the table tells neither owners of one client apart
-//! nor how often one has entered, knows of no lease, and tells no waiter anything. [`Remote`] does all of that.
+//! A hold is bound to the client that has acquired it, as to a connection. The table neither distinguishes owners of one client
+//! nor counts entries, has no leases, and notifies no waiter. [`Remote`] does all of that.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -21,7 +21,7 @@ use crate::error::{Failure, Invalid};
 use crate::owner::OwnerId;
 use crate::session::Session;
 
-/// `example:NAME`, a table that all clients of the process share that say the same name.
+/// `example:NAME`, a table shared by all clients of the process that use the same name.
 pub(crate) const SCHEME: Scheme = Scheme {
     names: &["example"],
     usage: "",
@@ -46,7 +46,7 @@ static TRAITS: Traits = Traits {
     takes_all: false,
 };
 
-/// Which owner has which name.
+/// The owner that holds each name.
 type Table = Mutex<BTreeMap<String, OwnerId>>;
 
 fn table(url: &str) -> Arc<Table> {
@@ -61,7 +61,7 @@ fn table(url: &str) -> Arc<Table> {
 #[derive(Debug)]
 struct Example {
     table: Arc<Table>,
-    /// As long as the process lives.
+    /// It lasts as long as the process.
     session: Arc<Session>,
     closed: Notify,
 }
@@ -115,7 +115,7 @@ impl Store for Example {
         if is_held {
             table.remove(name);
         }
-        // It tells no client, so this one has to look for its own waiters.
+        // The table notifies no client, so this client has to wake its own waiters.
         Self::answer(done, Given { left: is_held.then_some(0), listeners: Some(0) });
     }
 

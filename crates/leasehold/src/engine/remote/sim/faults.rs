@@ -1,11 +1,11 @@
-//! What goes wrong in a simulation.
+//! The faults of a simulation.
 
 use std::time::Duration;
 
 use crate::engine::remote::store::Shard;
 use crate::error::Failure;
 
-/// What goes wrong from now on. Nothing, by default.
+/// The faults from now on. By default there are none.
 #[derive(Debug, Clone, Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each fault is there or not, whatever the others are")]
 pub(crate) struct SimFaults {
@@ -13,20 +13,20 @@ pub(crate) struct SimFaults {
     pub(crate) latency: Duration,
     /// Requests reach the server and are refused.
     pub(crate) refusal: Option<Failure>,
-    /// There is no connection to these shards, and none can be had.
+    /// There is no connection to these shards, and none can be opened.
     pub(crate) outage: Vec<Shard>,
     /// So many requests are carried out without a reply. Each costs its client the connection after the time-out.
     pub(crate) lost_replies: usize,
     /// So many messages are lost.
     pub(crate) lost_messages: usize,
-    /// Every message comes twice.
+    /// Every message arrives twice.
     pub(crate) doubled_messages: bool,
-    /// No connection for messages can be had.
+    /// No connection for messages can be opened.
     pub(crate) message_outage: bool,
-    /// Clients may not watch.
+    /// Clients may not subscribe.
     pub(crate) watch_denied: bool,
-    /// What waits on a connection is carried in another order, as far as it is about different names.
+    /// Requests and replies that wait on a connection are carried in another order, as far as they are about different names.
     pub(crate) is_reordered: bool,
-    /// What was under way on a connection that breaks is carried out this much later, behind the back of its client.
+    /// Requests in flight on a connection that breaks are carried out this much later; their client does not see it.
     pub(crate) acts_late: Option<Duration>,
 }

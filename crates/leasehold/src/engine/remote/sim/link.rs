@@ -1,5 +1,5 @@
-//! One simulated connection: requests reach the server in order, and their replies come back in order; or only those about
-//! one name do.
+//! One simulated connection: requests reach the server in order, and their replies come back in order; with reordering only those
+//! about one name do.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,16 +19,16 @@ pub(super) const RESPONSE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// A request on its way.
 pub(super) trait Job: Send {
-    /// What it is about; nothing is everything.
+    /// The names it is about; none means all.
     fn names(&self) -> &[Name];
 
     /// The server carries it out.
     fn execute(&mut self, server: &SimServer);
 
-    /// What the server has to do for it, whatever becomes of its client.
+    /// The server's part of it, to be carried out whatever happens to its client.
     fn detach(&mut self) -> Box<dyn FnOnce(&SimServer) + Send>;
 
-    /// Its outcome is read: what was carried out, or why there is none.
+    /// Its outcome is read: the result, or the error if there is none.
     fn complete(self: Box<Self>, error: Option<StoreError>);
 }
 
@@ -108,8 +108,8 @@ impl Broken {
 }
 
 impl Link {
-    /// A connection of the client whose task calls this. Requests come to the server whatever becomes of the client; replies
-    /// are read where the client runs.
+    /// A connection of the client whose task calls this. Requests reach the server whatever happens to the client; replies are
+    /// read where the client runs.
     pub(super) fn new(server: &Arc<SimServer>) -> Self {
         let (requests, sent) = unbounded_channel();
         let (replies, carried_out) = unbounded_channel();
@@ -119,7 +119,7 @@ impl Link {
         Self { requests, broken }
     }
 
-    /// Sends a request; it comes back if the connection is broken.
+    /// Sends a request; it is returned if the connection is broken.
     pub(super) fn send(&self, job: Box<dyn Job>) -> Option<Box<dyn Job>> {
         let broken = self.broken.state();
         if *broken {
@@ -128,7 +128,7 @@ impl Link {
         self.requests.send(job).err().map(|unsent| unsent.0)
     }
 
-    /// Breaks the connection. What is under way has no outcome.
+    /// Breaks the connection. Requests in flight have no outcome.
     pub(super) fn cut(&self) {
         self.broken.set();
     }
@@ -143,22 +143,22 @@ impl Link {
     }
 }
 
-/// What is on its way back.
+/// A reply in flight.
 enum Back {
     /// It was carried out.
     Reply(Box<dyn Job>),
     /// The server refuses it.
     Refusal(Box<dyn Job>, Failure),
-    /// Nothing, although it was carried out.
+    /// No reply, although it was carried out.
     Silence(Box<dyn Job>),
-    /// Nothing: it did not come to the server.
+    /// No reply: it did not reach the server.
     Gone(Box<dyn Job>),
 }
 
-/// One way of a connection. What waits there when it is free is carried together: a long way is not a narrow one.
+/// One direction of a connection. Items that wait when it is free are carried together: latency does not limit throughput.
 struct Way<T> {
     comes: UnboundedReceiver<T>,
-    /// What is carried together, the first one first.
+    /// The items that are carried together, in order.
     together: VecDeque<T>,
 }
 
@@ -167,8 +167,8 @@ impl<T> Way<T> {
         Self { comes, together: VecDeque::new() }
     }
 
-    /// What arrives next, and whether it is the first of those that are carried together; nothing when nothing comes any more.
-    /// `choose` says which of them is next.
+    /// The next item to arrive, and whether it is the first of those that are carried together; none at the end of the channel.
+    /// `choose` selects the next one among them.
     async fn next(&mut self, choose: impl FnOnce(&VecDeque<T>) -> usize) -> Option<(T, bool)> {
         let is_first = self.together.is_empty();
         if is_first {
@@ -180,7 +180,7 @@ impl<T> Way<T> {
     }
 }
 
-/// Which request reaches the server next: the last one that may overtake those before it, if a test wants that.
+/// Which request reaches the server next: with reordering, the last one that may overtake those before it.
 fn next_request(server: &SimServer, requests: &VecDeque<Box<dyn Job>>) -> usize {
     if !server.faults().is_reordered {
         return 0;
@@ -231,7 +231,7 @@ async fn there(
             job.execute(&server);
             if server.loses_reply() { Back::Silence(job) } else { Back::Reply(job) }
         };
-        // The other way is there as long as this one.
+        // The other direction exists as long as this one.
         let _ = replies.send(reply);
     }
     requests.comes.close();
@@ -253,7 +253,7 @@ async fn back(server: Arc<SimServer>, replies: UnboundedReceiver<Back>, broken: 
                     env::sleep_for(RESPONSE_TIMEOUT).await;
                     silent.set();
                 });
-                // Replies come in order: none behind it is read either.
+                // Replies arrive in order: none after it is read either.
                 broken.wait().await;
                 job.complete(Some(gone()));
                 continue;
@@ -278,8 +278,8 @@ async fn back(server: Arc<SimServer>, replies: UnboundedReceiver<Back>, broken: 
     }
 }
 
-/// A request that had not reached the server when the connection broke. Its client is told at once; the server may carry it
-/// out later.
+/// A request that had not reached the server when the connection broke. Its client sees the failure at once; the server may carry
+/// the request out later.
 fn lost(server: &Arc<SimServer>, mut job: Box<dyn Job>) -> Back {
     let acts_late = server.faults().acts_late;
     if let Some(delay) = acts_late {

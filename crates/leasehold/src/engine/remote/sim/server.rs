@@ -1,4 +1,4 @@
-//! The server of a simulation: the state of all locks, and the clients that listen.
+//! The server of a simulation: the state of all locks, and the clients that subscribe.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, Weak};
@@ -32,11 +32,11 @@ pub(crate) struct SimServer {
 #[derive(Debug)]
 pub(super) struct State {
     memory: Arc<Memory>,
-    /// The queues of fair locks, with when a waiter was last heard of.
+    /// The queues of fair locks, with the last heartbeat of each waiter.
     queues: BTreeMap<Target, VecDeque<(OwnerId, Instant)>>,
     /// The results of changes that may be sent again.
     results: BTreeMap<(u64, u64, u64), i64>,
-    /// Writers that wait and keep new readers out, with when they were last heard of.
+    /// Writers that wait and keep new readers out, with when each was last seen.
     flags: BTreeMap<Spot, Instant>,
     clients: Vec<Weak<Listener>>,
     pub(super) sessions: Sessions,
@@ -55,10 +55,10 @@ impl State {
     }
 }
 
-/// A waiter in the queue of a fair lock that is silent for longer is thought to be dead.
+/// A waiter in the queue of a fair lock without a heartbeat for longer is presumed dead.
 const SILENT: Duration = Duration::from_secs(3);
 
-/// The server of this name, made when the first client asks for it and gone with the last.
+/// The server of this name, made for the first client and dropped with the last.
 pub(crate) fn shared(name: &str) -> Arc<SimServer> {
     static SERVERS: LazyLock<Mutex<BTreeMap<String, Weak<SimServer>>>> = LazyLock::new(Mutex::default);
     let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
@@ -77,7 +77,7 @@ impl SimServer {
         Arc::new(Self { state: Mutex::new(State::new(Vec::new())), faults: Mutex::default(), tasks })
     }
 
-    /// What goes wrong, to be changed.
+    /// The faults, to be changed.
     pub(crate) fn faults(&self) -> MutexGuard<'_, SimFaults> {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,7 +90,7 @@ impl SimServer {
         is_lost
     }
 
-    /// Forgets everything, as a server does that restarts without its data.
+    /// Drops all state, as a server does that restarts without its data.
     pub(crate) fn restart_empty(&self) {
         let clients = std::mem::take(&mut self.state().clients);
         *self.state() = State::new(clients.clone());
@@ -120,7 +120,7 @@ impl SimServer {
         }
     }
 
-    /// How many acquires of all clients wait for what has this name.
+    /// How many acquires of all clients wait for this name.
     pub(super) fn waiters(&self, name: &str) -> usize {
         self.clients().iter().map(|client| client.waiters(name)).sum()
     }
@@ -139,7 +139,7 @@ impl SimServer {
         memory.names() + waited.into_iter().filter(|target| !memory.is_used(target)).count()
     }
 
-    /// The state of the locks, to look at.
+    /// The state of the locks, to inspect.
     pub(crate) fn memory(&self) -> Arc<Memory> {
         Arc::clone(&self.state().memory)
     }
@@ -167,7 +167,7 @@ impl SimServer {
     }
 }
 
-/// What requests do.
+/// The effects of requests.
 impl SimServer {
     pub(super) fn take(&self, take: &OwnedTake) -> Result<Taken, Failure> {
         let OwnedTake { spot, .. } = take;
@@ -181,7 +181,7 @@ impl SimServer {
                 self.flag(spot, &mut taken);
             }
             if take.steal && matches!(taken, Taken::Granted(_)) {
-                // Readers that were kept out by what was taken over may come in beside a reader.
+                // Readers that the replaced hold kept out may enter beside a reader.
                 self.publish(&spot.target);
             }
             return Ok(taken);
@@ -230,7 +230,7 @@ impl SimServer {
             Released::Left(left, _) => Some(left),
             Released::NotHeld => None,
         };
-        // Of a group, what an owner has left of its values is free, although it did not have all of them.
+        // In a group, the remaining values of an owner are freed, although it did not have all of them.
         let is_some_freed = left.is_none() && spot.target.kind == Kind::Group;
         let listeners = (left == Some(0) || is_some_freed).then(|| self.publish(&spot.target));
         Ok(Given { left, listeners })
@@ -320,7 +320,7 @@ impl SimServer {
         self.memory().let_go(spot);
     }
 
-    /// Waiters for fair locks are alive. Returns the places in their queues that they still have, from one.
+    /// Records heartbeats of waiters for fair locks. Returns their positions in the queues, from one, if they still have one.
     pub(super) fn beat(&self, spots: Vec<Spot>) -> Vec<(Spot, Option<usize>)> {
         let now = env::now();
         let mut state = self.state();
@@ -336,7 +336,7 @@ impl SimServer {
 
 /// Writers that wait.
 impl SimServer {
-    /// Whether a writer that waits keeps a reader out. What keeps it out of a lock that is written is its writer.
+    /// Whether a waiting writer keeps a reader out. At a lock that is held for writing, the holder keeps it out.
     fn is_flagged(&self, spot: &Spot) -> bool {
         let now = env::now();
         let writer = self.holder(&spot.target.of_kind(Kind::Write), None);
@@ -367,7 +367,7 @@ impl SimServer {
 
 /// The queues of fair locks.
 impl SimServer {
-    /// The first waiter in a queue that is thought to be alive.
+    /// The first waiter in a queue that is presumed alive.
     fn first_of(&self, target: &Target) -> Option<OwnerId> {
         let now = env::now();
         let mut state = self.state();
@@ -380,7 +380,7 @@ impl SimServer {
         first
     }
 
-    /// Puts a waiter into the queue, if it wants to wait.
+    /// Queues a waiter, if it wants to wait.
     fn queued(&self, take: &OwnedTake, busy: Busy) -> Busy {
         let OwnedTake { spot, .. } = take;
         let mut state = self.state();
@@ -408,7 +408,7 @@ impl SimServer {
         }
     }
 
-    /// Tells the clients that listen that something of this name may be free, and counts them.
+    /// Notifies the subscribed clients that a target of this name may be free, and counts them.
     fn publish(&self, freed: &Target) -> usize {
         let next = self.first_of(&freed.of_kind(Kind::Fair));
         let concerns = |(target, owner): &Topic| {
@@ -436,7 +436,7 @@ impl SimServer {
     }
 }
 
-/// What to take, on its way.
+/// A take in flight.
 pub(super) struct OwnedTake {
     pub(super) spot: Spot,
     held: u32,
@@ -456,17 +456,17 @@ impl OwnedTake {
         Self { spot, held, length, steal, fenced, queue, rw, term, waits }
     }
 
-    /// Whether it stands in the queue of a fair lock if it is not granted.
+    /// Whether it is queued at a fair lock if it is not granted.
     pub(super) fn queues(&self) -> bool {
         self.queue.is_some()
     }
 
-    /// Whether its waiter wants to know of every change of its place there.
+    /// Whether its waiter wants to be notified of every change of its position there.
     pub(super) fn is_watched(&self) -> bool {
         self.queue.is_some_and(|queue| queue.watched)
     }
 
-    /// Whether it leaves a flag that a writer waits if it is not granted.
+    /// Whether it sets a waiting-writer flag if it is not granted.
     pub(super) fn flags(&self) -> bool {
         self.spot.target.kind == Kind::Write && self.rw.prefer_writers && self.held == 0
     }
@@ -482,13 +482,13 @@ impl OwnedTake {
         Self::new(&Take { spot, held: 0, length, steal: false, fenced: false, queue: None, rw, waits: false })
     }
 
-    /// A claim that lasts until it is given back.
+    /// A claim that lasts until it is released.
     pub(super) fn unbounded_claim<'a>(&'a self, spot: &'a Spot) -> Claim<'a> {
         Claim { lease: Lease::Kept(COUNTED), ..self.claim(spot) }
     }
 
     fn claim<'a>(&'a self, spot: &'a Spot) -> Claim<'a> {
-        // Permits that are only counted end when they are given back.
+        // Permits that are only counted last until they are released.
         let is_counted = spot.target.kind == Kind::Semaphore;
         let lease = if is_counted { Lease::Kept(COUNTED) } else { Lease::Fixed(self.length) };
         let Self { held, steal, fenced, queue, rw, term, .. } = self;
@@ -507,7 +507,7 @@ impl OwnedTake {
     }
 }
 
-/// Makes a request part of the trace of a schedule.
+/// Adds a request to the trace of a schedule.
 fn note(verb: &str, target: &Target, owner: Option<OwnerId>) {
     env::sim::here(|host| {
         let owner = owner.map(|owner| owner.to_string()).unwrap_or_default();
@@ -529,7 +529,7 @@ fn taken(attempt: &Attempt) -> Taken {
     }
 }
 
-/// The reply of the embedded engine, which is there at once.
+/// The reply of the embedded engine, which is ready at once.
 pub(super) fn now<T>(reply: Reply<T>) -> Result<T, Failure> {
     match reply {
         Reply::Now(Some(reply)) => reply,

@@ -18,15 +18,15 @@ use crate::session::Session;
 /// What binds the holds of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Service {
-    /// A session with heartbeats, as of `ZooKeeper` and Consul: owners are told apart, and a waiter has a place in a queue,
-    /// whose first is told when the lock is free.
+    /// A session with heartbeats, as of `ZooKeeper` and Consul: owners are told apart, and a waiter has a position in a queue,
+    /// whose front waiter is notified when the lock is free.
     Sessions,
-    /// A connection, as of `MySQL` and `PostgreSQL`: to the server a client is one owner, and a waiter is a call that does
-    /// not return before the lock is granted.
+    /// A connection, as of `MySQL` and `PostgreSQL`: to the server a client is one owner, and a waiter is a call that does not
+    /// return before the lock is granted.
     Connections,
 }
 
-/// A session that is silent for longer is over.
+/// A session without a heartbeat for longer than this ends.
 pub(super) const TTL: Duration = Duration::from_secs(10);
 
 /// All sessions.
@@ -34,7 +34,7 @@ pub(super) const TTL: Duration = Duration::from_secs(10);
 pub(super) struct Sessions {
     begun: u64,
     live: BTreeMap<u64, Live>,
-    /// Waiters, the first one first, each by its session and its owner.
+    /// Waiters in FIFO order, each by its session and its owner.
     places: BTreeMap<Target, VecDeque<(u64, OwnerId)>>,
 }
 
@@ -47,7 +47,7 @@ struct Live {
 }
 
 impl SimServer {
-    /// Begins a session of a client, and ends it when it is silent.
+    /// Begins a session of a client, and ends it when its heartbeats stop.
     pub(super) fn begin_session(self: &Arc<Self>, service: Service, client: &Arc<Listener>) -> u64 {
         let mut state = self.state();
         let sessions = &mut state.sessions;
@@ -69,13 +69,13 @@ impl SimServer {
         id
     }
 
-    /// Whether the session is alive, as it is from now on for another [`TTL`].
+    /// Whether the session is alive; if so, it is for another [`TTL`].
     pub(super) fn heartbeat(&self, id: u64) -> bool {
         let mut state = self.state();
         state.sessions.live.get_mut(&id).map(|live| live.heard = env::now()).is_some()
     }
 
-    /// Frees all that is held under a session.
+    /// Frees all holds of a session.
     pub(super) fn end_session(&self, id: u64) {
         let mut state = self.state();
         let Some(live) = state.sessions.live.remove(&id) else { return };
@@ -90,7 +90,7 @@ impl SimServer {
         }
     }
 
-    /// Takes a lock under a session; a caller that waits gets a place if it is busy.
+    /// Acquires a lock under a session; a caller that waits is queued if it is busy.
     pub(super) fn take_bound(
         &self,
         take: &OwnedTake,
@@ -101,7 +101,7 @@ impl SimServer {
         let place = (id, take.spot.owner);
         let first = self.state().sessions.places.get(&spot.target).and_then(|places| places.front().copied());
         if self.state().sessions.live.get(&id).is_some_and(|live| live.holds.contains(&spot)) {
-            // The blocked call has returned with it.
+            // The blocked call has returned with the lock.
             return Ok(Taken::Bound(None, session));
         }
         let attempt = match first {
@@ -129,7 +129,7 @@ impl SimServer {
         })
     }
 
-    /// Gives a lock back, or only a place (`to` is not nothing).
+    /// Releases a lock, or only a position in the queue (`to` is not zero).
     pub(super) fn give_bound(&self, spot: &Spot, id: u64, to: u32) -> Result<Given, Failure> {
         let Some(bound) = self.bound_spot(spot, id) else {
             return Ok(Given { left: None, listeners: None });
@@ -147,7 +147,7 @@ impl SimServer {
         Ok(Given { left, listeners: Some(0) })
     }
 
-    /// Removes what is held of a target behind its holder's back; false if nothing is.
+    /// Removes the hold of a target without a release by its holder; false if there is none.
     pub(crate) fn remove(&self, target: &Target) -> bool {
         if !self.memory().remove(target) {
             return false;
@@ -191,7 +191,7 @@ impl SimServer {
         }
     }
 
-    /// A lock may be free: its first waiter is told, or has it if it is a blocked call.
+    /// A lock may be free: its front waiter is notified, or granted the lock if it is a blocked call.
     fn wake_next(&self, target: &Target) {
         let (place, service, client) = {
             let state = self.state();

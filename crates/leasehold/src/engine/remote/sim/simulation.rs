@@ -1,4 +1,4 @@
-//! The handle of a simulated server in a test: what goes wrong, and what the server knows.
+//! The handle of a simulated server in a test: its faults and its state.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::{SimFaults, Takeover};
 use crate::error::Failure;
 use crate::name::Name;
 
-/// A simulated server, and what goes wrong on it.
+/// A simulated server, with faults on demand.
 ///
 /// Its clients run the code that runs on a real server: waiting, renewal, undo and reconnecting. Under tokio's paused clock
 /// that takes no time. Names are full ones, namespace included.
@@ -80,13 +80,13 @@ impl Simulation {
         self.server.faults().refusal = Some(Failure::Denied("a fault of the test".into()));
     }
 
-    /// All connections break, and none can be had from now on.
+    /// All connections break, and no new ones can be opened from now on.
     pub fn outage(&self) {
         self.server.faults().outage = all_shards();
         self.server.cut();
     }
 
-    /// The same only for one of the two parts of this server: the one that has this name.
+    /// The same for only one of the two parts of this server: the one that has this name.
     ///
     /// # Panics
     ///
@@ -107,19 +107,19 @@ impl Simulation {
         self.server.faults().lost_messages += 1;
     }
 
-    /// Every message that a lock is free comes twice from now on.
+    /// Every message that a lock is free arrives twice from now on.
     pub fn double_messages(&self) {
         self.server.faults().doubled_messages = true;
     }
 
-    /// Of the requests that wait on a connection, and of the replies, the last one comes first from now on. Those about one
-    /// name stay in order: that is all that a client may count on.
+    /// Of the requests that wait on a connection, and of the replies, the last one is delivered first from now on. Those about
+    /// one name stay in order: that is all that a client may rely on.
     pub fn reorder(&self) {
         self.server.faults().is_reordered = true;
     }
 
     /// Requests on their way to the server when their connection breaks are carried out this much later from now on. Their
-    /// clients are told at once that the connection is closed.
+    /// clients see at once that the connection is closed.
     pub fn act_late(&self, delay: Duration) {
         self.server.faults().acts_late = Some(delay);
     }
@@ -129,25 +129,25 @@ impl Simulation {
         self.server.cut();
     }
 
-    /// The server restarts and has lost everything.
+    /// The server restarts and has lost all data.
     pub fn restart_empty(&self) {
         self.server.restart_empty();
     }
 
-    /// Ends what the methods above have begun.
+    /// Ends the faults that the methods above have started.
     pub fn clear(&self) {
         *self.server.faults() = SimFaults::default();
     }
 
-    /// Removes what is held under a name, as an operator does who deletes the key; false if nothing is. Its holder is told
-    /// [`Loss::Gone`](crate::Loss::Gone) when it is next renewed, waiters are not told.
+    /// Removes the hold under a name, as an operator does by deleting the key; false if there is none. Its holder gets
+    /// [`Loss::Gone`](crate::Loss::Gone) at its next renewal; waiters are not notified.
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn lose_hold(&self, name: &str) -> bool {
         embedded::targets(name).filter(|target| self.server.remove(target)).count() > 0
     }
 
-    /// Lets another client take a lock over, whatever goes wrong for the clients of this server. The holder is told
-    /// [`Loss::TakenOver`](crate::Loss::TakenOver) when it is next renewed. A lock that is free is taken, too.
+    /// Makes another client take a lock over, whatever faults the clients of this server have. The holder gets
+    /// [`Loss::TakenOver`](crate::Loss::TakenOver) at its next renewal. A lock that is free is acquired, too.
     ///
     /// This is about locks of [`lock`](crate::Client::lock), [`spin_lock`](crate::Client::spin_lock),
     /// [`fair_lock`](crate::Client::fair_lock) and [`fenced_lock`](crate::Client::fenced_lock). Any other is taken over by
@@ -160,13 +160,13 @@ impl Simulation {
         Takeover::new(&self.server, Name::new("", name).expect("a valid lock name"))
     }
 
-    /// How many acquires wait for what has this name, at all clients of this server.
+    /// How many acquires wait for this name, at all clients of this server.
     #[must_use]
     pub fn waiters(&self, name: &str) -> usize {
         self.server.waiters(name)
     }
 
-    /// How many names the server knows: zero when nothing is left behind.
+    /// How many names the server has state for: zero when nothing is left behind.
     #[must_use]
     pub fn names(&self) -> usize {
         self.server.names()

@@ -25,14 +25,14 @@ use crate::error::Failure;
 use crate::loss::Loss;
 use crate::name::Name;
 
-/// How many parts of the service fail by themselves.
+/// How many parts of the service fail independently.
 const SHARDS: u32 = 2;
-/// All of them.
+/// All of these parts.
 pub(crate) fn all_shards() -> Vec<Shard> {
     (0..SHARDS).map(Shard).collect()
 }
 
-/// The one that has this name.
+/// The part that has this name.
 pub(crate) fn shard_of(name: &Name) -> Shard {
     let sum: u32 = name.as_str().bytes().map(u32::from).sum();
     Shard(sum % SHARDS)
@@ -40,9 +40,9 @@ pub(crate) fn shard_of(name: &Name) -> Shard {
 
 /// How long a client waits before it connects again.
 pub(super) const PAUSE: Duration = Duration::from_millis(20);
-/// How often the waiters for fair locks say that they live.
+/// How often the waiters for fair locks send a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(1);
-/// How long a waiter for a fair lock stands in its queue without that.
+/// How long a waiter for a fair lock stays in the queue without one.
 const PLACE: Duration = Duration::from_secs(3);
 
 /// The locks of one client on a simulated server.
@@ -50,7 +50,7 @@ pub(crate) struct SimStore {
     pub(super) server: Arc<SimServer>,
     pub(super) client: Arc<Listener>,
     pub(super) events: Weak<dyn Events>,
-    /// What [`run`](Store::run) begins with.
+    /// The receivers that [`run`](Store::run) starts with.
     begun: Mutex<Option<(UnboundedReceiver<Message>, Rejected)>>,
     closed: Notify,
 }
@@ -58,12 +58,12 @@ pub(crate) struct SimStore {
 /// Requests without a connection.
 type Rejected = UnboundedReceiver<Box<dyn Job>>;
 
-/// What the server knows of a client.
+/// The server's state of a client.
 pub(crate) struct Listener {
     state: Mutex<Listening>,
     messages: UnboundedSender<Message>,
     rejected: UnboundedSender<Box<dyn Job>>,
-    /// The waiters of the client. A server does not know of them, a test may.
+    /// The waiters of the client. They are for tests; a server does not see them.
     queues: OnceLock<Weak<Queues>>,
 }
 
@@ -71,18 +71,18 @@ pub(crate) struct Listener {
 #[derive(Default)]
 struct Listening {
     links: BTreeMap<Shard, Link>,
-    /// And whether the server knows of it.
+    /// Wanted topics, and whether the server has each.
     topics: BTreeMap<Topic, bool>,
     /// There is no connection for messages.
     is_deaf: bool,
-    /// Waiters that may have left something on the server: a place in the queue of a fair lock, a flag that a writer waits.
-    /// With the place of those that want to know every change of it, as far as it is known.
+    /// Waiters that may have left state on the server: a position in the queue of a fair lock, or a waiting-writer flag. With the
+    /// last known position of those that watch it.
     places: BTreeMap<Spot, Option<usize>>,
 }
 
 impl Listening {
-    /// Notes the place of a waiter, and tells whether it has to look: it has none, or wants to know of every change. One that
-    /// has none adds itself by its next try.
+    /// Stores the position of a waiter, and returns whether it has to be woken: it is not queued any more, or watches its
+    /// position and that has changed. A waiter that is not queued is queued again by its next try.
     fn moved(&mut self, spot: &Spot, place: Option<usize>) -> bool {
         let Some(place) = place else { return self.places.remove(spot).is_some() };
         let Some(Some(known)) = self.places.get_mut(spot) else { return false };
@@ -90,7 +90,7 @@ impl Listening {
     }
 }
 
-/// What comes unasked.
+/// A message that is no reply.
 enum Message {
     Watching(Topic),
     Freed(Topic),
@@ -111,7 +111,7 @@ impl Listener {
         let _ = self.messages.send(Message::Freed(topic));
     }
 
-    /// Tells that what this client holds of a target was taken away.
+    /// Reports that the hold of this client on a target was removed.
     pub(super) fn revoke(&self, target: &Target) {
         let _ = self.messages.send(Message::Revoked(target.clone()));
     }
@@ -128,7 +128,7 @@ impl Listener {
         self.state().links.get(&shard).cloned()
     }
 
-    /// Breaks the connection for messages of this client: the server forgets what it wants.
+    /// Breaks the connection for messages of this client: the server drops its subscriptions.
     pub(super) fn cut_messages(&self) {
         let mut state = self.state();
         if !std::mem::replace(&mut state.is_deaf, true) {
@@ -149,7 +149,7 @@ impl Listener {
         link.iter().for_each(Link::cut);
     }
 
-    /// How many acquires of this client wait for what has this name.
+    /// How many acquires of this client wait for this name.
     pub(super) fn waiters(&self, name: &str) -> usize {
         self.queues.get().and_then(Weak::upgrade).map_or(0, |queues| queues.waiters(name))
     }
@@ -190,7 +190,7 @@ impl SimStore {
         let _ = self.client.rejected.send(Box::new(Request::new(Vec::new(), done, run)));
     }
 
-    /// Sends a request about these names; without any it is about all.
+    /// Sends a request about these names; without names it is about all.
     pub(super) fn request_to<T: Send + 'static>(
         &self,
         shard: Shard,
@@ -209,8 +209,8 @@ impl SimStore {
         }
     }
 
-    /// The outcome of what lowers a hold: its waiter has left the queue of a fair lock. The reply to its last try may have been
-    /// read after it had gone.
+    /// The outcome of a request that lowers a hold: its waiter has left the queue of a fair lock. The reply to its last try may
+    /// have been read after it had left.
     fn lowered(&self, spot: &Spot, done: impl Done<Given>) -> impl Done<Given> {
         let (of, client) = (spot.clone(), Arc::clone(&self.client));
         move |given: Result<Given, StoreError>| {
@@ -252,7 +252,7 @@ impl SimStore {
 
     async fn deliver(&self, mut messages: UnboundedReceiver<Message>) {
         while let Some(first) = messages.recv().await {
-            // They are on their way together.
+            // They are in flight together.
             let others = messages.len();
             let latency = self.server.faults().latency;
             if !latency.is_zero() {
@@ -275,7 +275,7 @@ impl SimStore {
         }
     }
 
-    /// Has the server know of topics that are still wanted, if it lets the client watch.
+    /// Subscribes to topics that are still wanted, if the server allows it.
     fn begin_watching(&self, mut topics: Vec<Topic>) {
         let is_denied = self.server.faults().watch_denied;
         {
@@ -353,7 +353,7 @@ impl fmt::Debug for SimStore {
 
 static PROFILE: Profile = Profile { engine: "sim", lacks: &[Feature::FencedWrite] };
 
-/// `sim:NAME`, a server that all clients of the process share that say the same name.
+/// `sim:NAME`, a server shared by all clients of the process that use the same name.
 pub(crate) const SCHEME: Scheme = Scheme {
     names: &["sim", "sim-sessions", "sim-connections"],
     usage: "",
@@ -473,7 +473,7 @@ impl Store for SimStore {
                 let of = target.clone();
                 self.request(target, done, move |server| Ok(server.queue(&of)));
             }
-            // As old as it has to be.
+            // Always old enough.
             Question::Uptime => drop(done),
         }
     }
@@ -509,7 +509,7 @@ impl Store for SimStore {
         let is_left = matches!(spot.target.kind, Kind::Fair | Kind::Write)
             && self.client.state().places.remove(spot).is_some();
         if is_left && spot.target.kind == Kind::Write {
-            // Without it the flag goes by itself, a little later.
+            // Without it the flag expires by itself, a little later.
             let of = spot.clone();
             self.request(
                 &spot.target,

@@ -1,4 +1,4 @@
-//! A lock in the hands of a client that the code under test knows nothing of.
+//! A lock held by a client that the code under test does not know of.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::error::Invalid;
 use crate::name::Name;
 use crate::owner::Owner;
 
-/// A lock that another client has taken over: its until this is dropped.
+/// A lock that another client has taken over and holds until this is dropped.
 #[must_use = "the lock is free again when this is dropped"]
 pub struct Takeover {
     server: Arc<SimServer>,
