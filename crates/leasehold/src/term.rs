@@ -42,6 +42,7 @@ struct State {
 
 impl State {
     /// The session that the term depends on, if any. Memory has none: a build without servers does not check.
+    #[cfg_attr(not(feature = "remote"), expect(clippy::unused_self, reason = "memory has no sessions"))]
     fn session(&self) -> Option<&Arc<Session>> {
         #[cfg(feature = "remote")]
         return self.session.as_ref();
