@@ -718,3 +718,38 @@ impl<S: Store> Events for Inner<S> {
         self.queues.wake_all(Some(shard));
     }
 }
+
+#[cfg(all(test, feature = "test-util"))]
+mod tests {
+    use super::sim::{SimServer, SimStore};
+    use super::*;
+    use crate::engine::RwOptions;
+    use crate::owner::OwnerId;
+
+    /// A renewal after the release would extend a hold that the same owner may have acquired since.
+    #[tokio::test(start_paused = true)]
+    async fn a_release_ends_the_renewal_before_the_reply_is_read() {
+        let server = SimServer::new();
+        let remote = Remote::embed(Duration::ZERO, |events| SimStore::new(&server, events)).await.unwrap();
+        let target = Target::new(Kind::Lock, Name::new("", "n").unwrap());
+        let spot = Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
+        let (lease, term) = (Lease::Kept(Duration::from_secs(30)), Term::new(Weak::new()));
+        let claim = Claim {
+            spot: &spot,
+            held: 0,
+            lease,
+            limit: None,
+            steal: false,
+            fenced: false,
+            queue: None,
+            rw: RwOptions::default(),
+            fresh: false,
+            term: &term,
+        };
+        assert!(matches!(remote.attempt(&claim, None).await, Ok(Attempt::Granted(..))));
+        assert!(remote.term(&spot).is_some(), "the hold is renewed");
+        let released = remote.release(&spot, 1, lease);
+        assert!(remote.term(&spot).is_none(), "the hold is renewed after its release");
+        assert_eq!(released.await, Ok(Released::Left(0, None)));
+    }
+}
