@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Feature, Kind, Queueing, RwOptions, Spot, Target};
+use crate::engine::{Feature, Kind, Queueing, RwOptions, HoldKey, Resource};
 use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::fair::{self, Queued, Watcher};
 use crate::fenced::FencedGuard;
@@ -24,7 +24,7 @@ use crate::waiting::{Entering, Patience, wait};
 #[derive(Debug, Clone)]
 struct Request {
     shared: Arc<Shared>,
-    target: Result<Target, Invalid>,
+    resource: Result<Resource, Invalid>,
     options: Options,
 }
 
@@ -74,10 +74,10 @@ impl Options {
     fn prepare(
         &self,
         shared: Arc<Shared>,
-        target: Result<Target, Invalid>,
+        resource: Result<Resource, Invalid>,
         wait: Option<Duration>,
     ) -> Result<Entering, Invalid> {
-        let target = target?;
+        let resource = resource?;
         if self.steal {
             shared.check(Feature::Steal)?;
         }
@@ -94,8 +94,8 @@ impl Options {
             max_hold,
             steal: self.steal,
             fenced: self.fenced,
-            access: self.access(&shared, target.kind),
-            queue: self.queueing(target.kind, wait),
+            access: self.access(&shared, resource.kind),
+            queue: self.queueing(resource.kind, wait),
             rw,
             fresh: self.owner.is_none(),
             ..Entry::new(lease)
@@ -103,13 +103,13 @@ impl Options {
         let hold = match &self.owner {
             Some(owner) => {
                 let owner = shared.own(owner)?;
-                shared.hold_of(Spot { target, owner, amount: 1 })?
+                shared.hold_of(HoldKey { resource, owner, amount: 1 })?
             }
-            None if target.kind == Kind::Group => {
+            None if resource.kind == Kind::Group => {
                 let owner = OwnerId::fresh(shared.id, 1);
-                shared.hold_of(Spot { target, owner, amount: 1 })?
+                shared.hold_of(HoldKey { resource, owner, amount: 1 })?
             }
-            None => Arc::new(Hold::fresh(shared, target)),
+            None => Arc::new(Hold::fresh(shared, resource)),
         };
         Ok(Entering::new(hold, entry))
     }
@@ -204,10 +204,10 @@ impl Acquire<WriteGuard> {
 }
 
 impl<G> Acquire<G> {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>, way: Way) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, way: Way) -> Self {
         let (lease, max_hold, owner) = (None, None, None);
         let options = Options { lease, max_hold, owner, steal: false, fenced: false, way };
-        Self { request: Request { shared, target, options }, wait: None, gives: PhantomData }
+        Self { request: Request { shared, resource, options }, wait: None, gives: PhantomData }
     }
 
     /// The same with another guard type.
@@ -275,8 +275,8 @@ impl<G: Granted> Acquire<G> {
         names_holder: bool,
         told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
     ) -> Operation<T> {
-        let Request { target, options, .. } = &self.request;
-        let is_group = target.as_ref().is_ok_and(|target| target.kind == Kind::Group);
+        let Request { resource, options, .. } = &self.request;
+        let is_group = resource.as_ref().is_ok_and(|resource| resource.kind == Kind::Group);
         if options.owner.is_some() || is_group {
             // The hold is found and checked when the operation is awaited.
             return Operation::new(async move { self.ready(names_holder, told).await });
@@ -290,8 +290,8 @@ impl<G: Granted> Acquire<G> {
         names_holder: bool,
         told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
     ) -> Operation<T> {
-        let Request { shared, target, options } = self.request;
-        let entering = options.prepare(shared, target, self.wait);
+        let Request { shared, resource, options } = self.request;
+        let entering = options.prepare(shared, resource, self.wait);
         let (patience, way) = (Patience::from_wait(self.wait), options.way);
         Operation::new(async move {
             // Borrowed: a value moved out of the captured state takes room in the future twice.
@@ -299,7 +299,7 @@ impl<G: Granted> Acquire<G> {
                 Ok(entering) => {
                     let granted = wait(entering, patience, &way).await;
                     if names_holder {
-                        entering.hold.shared.tell_holder(&entering.hold.spot.target, &granted);
+                        entering.hold.shared.tell_holder(&entering.hold.key.resource, &granted);
                     }
                     granted
                 }

@@ -13,7 +13,7 @@ use crate::apart::Apart;
 use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
-use crate::engine::{Engine, Feature, Kind, Spot, Target};
+use crate::engine::{Engine, Feature, Kind, HoldKey, Resource};
 use crate::env;
 use crate::error::{AcquireError, Invalid, WriteError};
 use crate::fair::FairLock;
@@ -142,8 +142,8 @@ impl Client {
         values: impl IntoIterator<Item = impl AsRef<str>>,
     ) -> Lock {
         let name = self.named(Kind::Group, group.as_ref());
-        let target = name.and_then(|name| Target::group(name, values));
-        Lock::new(Arc::clone(&self.shared), target, Way::USUAL)
+        let resource = name.and_then(|name| Resource::group(name, values));
+        Lock::new(Arc::clone(&self.shared), resource, Way::USUAL)
     }
 
     /// The lock of this name as most other libraries write it: one `SET name value NX PX lease`.
@@ -225,26 +225,26 @@ impl Client {
 
     /// The semaphore of this name: permits that are only counted, Redisson's `RSemaphore`.
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        Semaphore::new(Arc::clone(&self.shared), self.target(Kind::Semaphore, name.as_ref()))
+        Semaphore::new(Arc::clone(&self.shared), self.resource(Kind::Semaphore, name.as_ref()))
     }
 
     /// The semaphore of this name whose permits have a lease: Redisson's `RPermitExpirableSemaphore`. Prefer it to
     /// [`semaphore`](Client::semaphore).
     pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
-        LeasedSemaphore::new(Arc::clone(&self.shared), self.target(Kind::Permits, name.as_ref()))
+        LeasedSemaphore::new(Arc::clone(&self.shared), self.resource(Kind::Permits, name.as_ref()))
     }
 
     /// The count-down latch of this name, Redisson's `RCountDownLatch`.
     pub fn latch(&self, name: impl AsRef<str>) -> Latch {
-        Latch::new(Arc::clone(&self.shared), self.target(Kind::Latch, name.as_ref()))
+        Latch::new(Arc::clone(&self.shared), self.resource(Kind::Latch, name.as_ref()))
     }
 
     fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {
-        Lock::new(Arc::clone(&self.shared), self.target(kind, name), way)
+        Lock::new(Arc::clone(&self.shared), self.resource(kind, name), way)
     }
 
-    fn target(&self, kind: Kind, name: &str) -> Result<Target, Invalid> {
-        self.named(kind, name).map(|name| Target::new(kind, name))
+    fn resource(&self, kind: Kind, name: &str) -> Result<Resource, Invalid> {
+        self.named(kind, name).map(|name| Resource::new(kind, name))
     }
 
     /// The full name, if the engine supports this kind.
@@ -344,32 +344,32 @@ impl Shared {
         }
     }
 
-    /// Records that a caller learns the holder of a target: if it is an owner of this client, its hold is not handed over
+    /// Records that a caller learns the holder of a resource: if it is an owner of this client, its hold is not handed over
     /// to another task under the same owner.
-    pub(crate) fn tell_owner(&self, target: &Target, owner: OwnerId) {
+    pub(crate) fn tell_owner(&self, resource: &Resource, owner: OwnerId) {
         if owner.client == self.id && self.engine.handover().is_some() {
-            self.drawn_hold(&Spot { target: target.clone(), owner, amount: 1 });
+            self.drawn_hold(&HoldKey { resource: resource.clone(), owner, amount: 1 });
         }
     }
 
     /// The same for an error that names the holder.
-    pub(crate) fn tell_holder<T>(&self, target: &Target, result: &Result<T, AcquireError>) {
+    pub(crate) fn tell_holder<T>(&self, resource: &Resource, result: &Result<T, AcquireError>) {
         if let Err(AcquireError::Timeout { holder: Some(holder), .. }) = result {
-            self.tell_owner(target, holder.at(self.id));
+            self.tell_owner(resource, holder.at(self.id));
         }
     }
 
     /// The hold of an owner that this client created, which only its guard refers to: found through the engine.
-    fn drawn_hold(&self, spot: &Spot) -> Option<Arc<Hold>> {
-        let hold = self.engine.term(spot).and_then(|term| term.hold());
+    fn drawn_hold(&self, key: &HoldKey) -> Option<Arc<Hold>> {
+        let hold = self.engine.term(key).and_then(|term| term.hold());
         hold.inspect(|hold| hold.tell_owner())
     }
 
     /// The hold of an owner, if the owner may have one there.
-    pub(crate) fn hold_of(self: &Arc<Self>, spot: Spot) -> Result<Arc<Hold>, Invalid> {
+    pub(crate) fn hold_of(self: &Arc<Self>, key: HoldKey) -> Result<Arc<Hold>, Invalid> {
         // The holds of groups are all in the registry.
-        let drawn = if spot.target.kind == Kind::Group { None } else { self.drawn_hold(&spot) };
-        drawn.map_or_else(|| self.holds.hold(self, spot), Ok)
+        let drawn = if key.resource.kind == Kind::Group { None } else { self.drawn_hold(&key) };
+        drawn.map_or_else(|| self.holds.hold(self, key), Ok)
     }
 
     /// The owner in its engine form, if it belongs to this client.

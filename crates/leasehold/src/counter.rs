@@ -4,16 +4,16 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::client::Shared;
-use crate::engine::{Adjust, Adjusted, Change, Target};
+use crate::engine::{Adjust, Adjusted, Change, Resource};
 use crate::error::{ChangeError, Failure, Invalid, QueryError};
 use crate::operation::Operation;
 use crate::owner::OwnerId;
 
-/// A client's handle of the count of one target.
+/// A client's handle of the count of one resource.
 #[derive(Clone)]
 pub(crate) struct Counter {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) target: Result<Target, Invalid>,
+    pub(crate) resource: Result<Resource, Invalid>,
 }
 
 impl Counter {
@@ -51,7 +51,7 @@ impl Counter {
     fn adjust(&self, adjust: Adjust) -> Result<crate::engine::Reply<Adjusted>, Invalid> {
         let request = OwnerId::fresh(self.shared.id, 1);
         let change = Change { request, adjust, patience: self.shared.outage_limit };
-        Ok(self.shared.engine.adjust(self.target.as_ref().map_err(Clone::clone)?, &change))
+        Ok(self.shared.engine.adjust(self.resource.as_ref().map_err(Clone::clone)?, &change))
     }
 }
 
@@ -62,6 +62,6 @@ pub(crate) fn checked(permits: u32) -> Result<u32, Invalid> {
 
 impl fmt::Debug for Counter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.target.as_ref().map(|target| target.name.as_str()).fmt(f)
+        self.resource.as_ref().map(|resource| resource.name.as_str()).fmt(f)
     }
 }

@@ -56,8 +56,8 @@ impl FairLock {
     ///
     /// As for [`Lock::holder`].
     pub fn queue(&self) -> Operation<Result<Vec<Owner>, QueryError>> {
-        let (shared, target) = (Arc::clone(&self.lock.shared), self.lock.target.clone());
-        Operation::new(async move { Ok(shared.engine.inspect(&Question::Queue(&target?)).await?.queue) })
+        let (shared, resource) = (Arc::clone(&self.lock.shared), self.lock.resource.clone());
+        Operation::new(async move { Ok(shared.engine.inspect(&Question::Queue(&resource?)).await?.queue) })
     }
 }
 

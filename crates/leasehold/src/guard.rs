@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Feature, Kind, RwOptions, Spot, Target};
+use crate::engine::{Feature, Kind, RwOptions, HoldKey, Resource};
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease;
@@ -183,7 +183,7 @@ impl Guard {
     #[must_use]
     pub fn owner(&self) -> Owner {
         self.hold.tell_owner();
-        self.hold.spot.owner.into()
+        self.hold.key.owner.into()
     }
 
     /// The fencing token of this hold, if [`fenced`](crate::Acquire::fenced) requested one.
@@ -195,7 +195,7 @@ impl Guard {
     /// The name of the lock, namespace included.
     #[must_use]
     pub fn name(&self) -> &str {
-        self.hold.spot.target.name.as_str()
+        self.hold.key.resource.name.as_str()
     }
 
     /// Enters the other half of a read-write lock as the same owner, until this hold ends at the latest. The inner error is
@@ -212,11 +212,11 @@ impl Guard {
             if upgrade {
                 hold.shared.check_open()?;
             }
-            let Spot { target, owner, .. } = &hold.spot;
-            let spot = Spot { target: Target::new(kind, target.name.clone()), owner: *owner, amount: 1 };
+            let HoldKey { resource, owner, .. } = &hold.key;
+            let key = HoldKey { resource: Resource::new(kind, resource.name.clone()), owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
-            match hold.shared.hold_of(spot)?.enter(&entry, None).await? {
+            match hold.shared.hold_of(key)?.enter(&entry, None).await? {
                 Tried::Granted(guard) => Ok(Ok(guard)),
                 Tried::Busy(busy) => Ok(Err(busy.holder)),
             }
@@ -235,12 +235,12 @@ impl Guard {
 
     /// The number of permits that it guards.
     pub(crate) fn amount(&self) -> u32 {
-        self.hold.spot.amount
+        self.hold.key.amount
     }
 
     /// The ids of the permits that it guards, if they have ids.
     pub(crate) fn permit_ids(&self) -> Vec<PermitId> {
-        PermitId::of(self.hold.spot.owner, self.hold.spot.amount).collect()
+        PermitId::of(self.hold.key.owner, self.hold.key.amount).collect()
     }
 
     /// Stops tracking this hold; it must be released by other means.

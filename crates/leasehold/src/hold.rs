@@ -1,4 +1,4 @@
-//! A hold: one owner's claim on one target, however often it is entered.
+//! A hold: one owner's claim on one resource, however often it is entered.
 
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "inside a process nothing is handed over"))]
 mod budget;
@@ -14,7 +14,7 @@ pub(crate) use self::budget::Budget;
 use self::seat::{Seat, Seated, Undo};
 use crate::client::Shared;
 use crate::engine::{
-    Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, Spot, Target, Ticket,
+    Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, HoldKey, Resource, Ticket,
 };
 use crate::env;
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
@@ -25,14 +25,14 @@ use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 use crate::term::Term;
 
-/// One owner of one target, as tracked by this client.
+/// One owner of one resource, as tracked by this client.
 ///
 /// The engine counts how often the lock was entered. A request changes the count by a step from `k` to `k ± 1`, so that
 /// a step whose reply is missing can be rolled back exactly. That works only if steps do not overlap: each is made
 /// under the step lock, the [`Seat`].
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) spot: Spot,
+    pub(crate) key: HoldKey,
     seat: tokio::sync::Mutex<Seat>,
     // Invariant: a term is here only if its guard was dropped during a step. The task that ends the step releases it, or the
     // dropping thread does if the step has ended meanwhile: both check for it.
@@ -100,31 +100,31 @@ pub(crate) enum Tried<T = Guard> {
 
 impl Hold {
     /// The hold of an owner that a caller chose.
-    pub(crate) fn named(shared: Arc<Shared>, spot: Spot) -> Self {
-        Self::new(shared, spot, true)
+    pub(crate) fn named(shared: Arc<Shared>, key: HoldKey) -> Self {
+        Self::new(shared, key, true)
     }
 
     /// A hold of a fresh, unique owner.
-    pub(crate) fn fresh(shared: Arc<Shared>, target: Target) -> Self {
-        Self::of_parts(shared, target, 1)
+    pub(crate) fn fresh(shared: Arc<Shared>, resource: Resource) -> Self {
+        Self::of_parts(shared, resource, 1)
     }
 
     /// A hold of an owner that was created for several holds.
-    pub(crate) fn drawn(shared: Arc<Shared>, target: Target, owner: OwnerId) -> Self {
-        Self::new(shared, Spot { target, owner, amount: 1 }, false)
+    pub(crate) fn drawn(shared: Arc<Shared>, resource: Resource, owner: OwnerId) -> Self {
+        Self::new(shared, HoldKey { resource, owner, amount: 1 }, false)
     }
 
-    /// A hold of a fresh owner for so many permits of a target.
-    pub(crate) fn of_parts(shared: Arc<Shared>, target: Target, amount: u32) -> Self {
+    /// A hold of a fresh owner for so many permits of a resource.
+    pub(crate) fn of_parts(shared: Arc<Shared>, resource: Resource, amount: u32) -> Self {
         let owner = OwnerId::fresh(shared.id, amount);
-        Self::new(shared, Spot { target, owner, amount }, false)
+        Self::new(shared, HoldKey { resource, owner, amount }, false)
     }
 
-    fn new(shared: Arc<Shared>, spot: Spot, named: bool) -> Self {
+    fn new(shared: Arc<Shared>, key: HoldKey, named: bool) -> Self {
         let seat = Seat::new(Lease::Kept(shared.watchdog), named);
         let seat = tokio::sync::Mutex::new(seat);
         let (owner_told, spent) = (AtomicBool::new(named), AtomicBool::new(false));
-        Self { shared, spot, seat, owed: Mutex::default(), owner_told, spent }
+        Self { shared, key, seat, owed: Mutex::default(), owner_told, spent }
     }
 
     /// Records that a caller receives the owner: from now on the hold is not handed over to another task.
@@ -141,14 +141,14 @@ impl Hold {
         self.spent.load(Ordering::Relaxed)
     }
 
-    /// A hold of the same target for another fresh owner.
+    /// A hold of the same resource for another fresh owner.
     pub(crate) fn another(&self) -> Result<Arc<Self>, Invalid> {
-        let Spot { target, amount, .. } = self.spot.clone();
-        if target.kind == Kind::Group {
+        let HoldKey { resource, amount, .. } = self.key.clone();
+        if resource.kind == Kind::Group {
             let owner = OwnerId::fresh(self.shared.id, amount);
-            return self.shared.hold_of(Spot { target, owner, amount });
+            return self.shared.hold_of(HoldKey { resource, owner, amount });
         }
-        Ok(Arc::new(Self::of_parts(Arc::clone(&self.shared), target, amount)))
+        Ok(Arc::new(Self::of_parts(Arc::clone(&self.shared), resource, amount)))
     }
 
     /// Tries once to enter, for the first time or again.
@@ -200,7 +200,7 @@ impl Hold {
         if let Some(loss) = seat.loss_of(term) {
             return Err(loss.into());
         }
-        if !seat.reentrant || self.spot.target.kind == Kind::SetNx {
+        if !seat.reentrant || self.key.resource.kind == Kind::SetNx {
             return Err(Invalid::NotReentrant.into());
         }
         let lease = match seat.lease {
@@ -229,7 +229,7 @@ impl Hold {
         entry: &Entry,
         turn: Option<Ticket>,
     ) -> Result<Attempt, Failure> {
-        let lease = seat.lease_with(entry.lease, &self.spot);
+        let lease = seat.lease_with(entry.lease, &self.key);
         let is_timed = seat.term.is_some() || entry.max_hold.is_some() || entry.access == Access::Relayed;
         let begun = is_timed.then(env::now);
         if let (Some(term), Some(begun)) = (&seat.term, begun) {
@@ -249,14 +249,14 @@ impl Hold {
         let limit = begun.zip(entry.max_hold).and_then(|(begun, length)| begun.checked_add(length));
         let limit = [seat.limit.filter(|_| seat.count > 0), limit].into_iter().flatten().min();
         // A writer that is not queued does not block readers.
-        let is_serious = turn.is_some() || self.spot.target.kind == Kind::Read;
+        let is_serious = turn.is_some() || self.key.resource.kind == Kind::Read;
         let prefer_writers = entry.rw.prefer_writers && is_serious;
         let (count, lapse) = (seat.count, seat.lapse(lease));
         let undo = Undo { hold: self, count, lapse, begins: Some(&**term).filter(|_| count == 0) };
         // In its own block: the claim is not stored in the future during the wait.
         let asked = {
             let claim = Claim {
-                spot: &self.spot,
+                key: &self.key,
                 held: seat.count,
                 lease,
                 limit,
@@ -309,7 +309,7 @@ impl Hold {
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
         let mut seat = self.sit().await;
         let Some(term) = seat.term.clone() else {
-            return Err(ReleaseError::NotOwner(self.spot.owner.into()));
+            return Err(ReleaseError::NotOwner(self.key.owner.into()));
         };
         match seat.loss_of(&term) {
             Some(loss) => Err(ReleaseError::NotHeld(loss)),
@@ -333,7 +333,7 @@ impl Hold {
             seat.vacate();
             end(term);
         }
-        let released = self.shared.engine.release(&self.spot, from, seat.lease).await;
+        let released = self.shared.engine.release(&self.key, from, seat.lease).await;
         let released = released.map_err(ReleaseError::Unknown)?;
         undo.disarm();
         match released {
@@ -354,7 +354,7 @@ impl Hold {
     /// Stops tracking this hold; it must be released by other means.
     pub(crate) fn let_go(&self, mut guard: Guard) {
         guard.disarm().release();
-        self.shared.engine.let_go(&self.spot);
+        self.shared.engine.let_go(&self.key);
     }
 
     /// Releases the count of a dropped guard, without waiting.
@@ -390,7 +390,7 @@ impl Hold {
             return Err(ExtendError::NotHeld(loss));
         }
         seat.extends(length);
-        match self.shared.engine.renew(&self.spot, length).await? {
+        match self.shared.engine.renew(&self.key, length).await? {
             // Renewals may have moved the deadline on since the reply was read.
             Renewed::Until(until) => term.lasts_at_least(until),
             Renewed::Gone if mutation!("lost-hold-extended") => {}
@@ -432,7 +432,7 @@ impl Hold {
     }
 
     fn abandon(&self, count: u32, lapse: Lapse) {
-        self.shared.engine.abandon(&self.spot, count, lapse);
+        self.shared.engine.abandon(&self.key, count, lapse);
     }
 }
 
@@ -450,13 +450,13 @@ fn unseen(loss: Loss) -> Result<Busy, Failure> {
 impl Drop for Hold {
     fn drop(&mut self) {
         if self.seat.get_mut().named {
-            self.shared.holds.forget(&self.spot);
+            self.shared.holds.forget(&self.key);
         }
     }
 }
 
 impl fmt::Debug for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.spot.fmt(f)
+        self.key.fmt(f)
     }
 }

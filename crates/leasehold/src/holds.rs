@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use crate::client::Shared;
-use crate::engine::{Kind, Spot, Target};
+use crate::engine::{Kind, HoldKey, Resource};
 use crate::error::Invalid;
 use crate::hold::Hold;
 use crate::mutex::Mutex;
@@ -18,14 +18,14 @@ use crate::owner::OwnerId;
 /// only if two holds of one owner have no value in common.
 #[derive(Debug, Default)]
 pub(crate) struct HoldRegistry {
-    // Invariant: at most one hold for each target of an owner. A hold that is upgraded here is dropped when the mutex is free
+    // Invariant: at most one hold for each resource of an owner. A hold that is upgraded here is dropped when the mutex is free
     // again: it may be the last reference, and then leaves the registry.
     holds: Mutex<HashMap<(Name, OwnerId), Vec<Entry>>>,
 }
 
 #[derive(Debug)]
 struct Entry {
-    target: Target,
+    resource: Resource,
     hold: Weak<Hold>,
 }
 
@@ -35,15 +35,15 @@ impl HoldRegistry {
     /// # Errors
     ///
     /// [`Invalid::SetsOverlap`] if the owner uses another set with some of the same values of a group.
-    pub(crate) fn hold(&self, shared: &Arc<Shared>, spot: Spot) -> Result<Arc<Hold>, Invalid> {
-        let target = spot.of_hold().target;
+    pub(crate) fn hold(&self, shared: &Arc<Shared>, key: HoldKey) -> Result<Arc<Hold>, Invalid> {
+        let resource = key.of_hold().resource;
         let mut holds = self.holds.lock();
-        let entries = holds.entry((target.name.clone(), spot.owner)).or_default();
+        let entries = holds.entry((resource.name.clone(), key.owner)).or_default();
         let mut known = None;
-        for entry in entries.iter().filter(|entry| entry.concerns(&target)) {
+        for entry in entries.iter().filter(|entry| entry.concerns(&resource)) {
             // A hold that is just being dropped must still be released.
             match entry.hold.upgrade() {
-                Some(hold) if entry.target == target => known = Some(hold),
+                Some(hold) if entry.resource == resource => known = Some(hold),
                 Some(hold) => {
                     drop(holds);
                     drop(hold);
@@ -55,19 +55,19 @@ impl HoldRegistry {
         if let Some(hold) = known {
             return Ok(hold);
         }
-        let hold = Arc::new(Hold::named(Arc::clone(shared), spot));
-        entries.push(Entry { target, hold: Arc::downgrade(&hold) });
+        let hold = Arc::new(Hold::named(Arc::clone(shared), key));
+        entries.push(Entry { resource, hold: Arc::downgrade(&hold) });
         Ok(hold)
     }
 
     /// Removes the holds of an owner under a name that no caller has any more.
-    pub(crate) fn forget(&self, spot: &Spot) {
+    pub(crate) fn forget(&self, key: &HoldKey) {
         let mut holds = self.holds.lock();
-        let key = (spot.target.name.clone(), spot.owner);
-        if let Some(entries) = holds.get_mut(&key) {
+        let entry_key = (key.resource.name.clone(), key.owner);
+        if let Some(entries) = holds.get_mut(&entry_key) {
             entries.retain(|entry| entry.hold.strong_count() > 0);
             if entries.is_empty() {
-                holds.remove(&key);
+                holds.remove(&entry_key);
             }
         }
     }
@@ -75,7 +75,7 @@ impl HoldRegistry {
 
 impl Entry {
     /// Whether it is the same hold, or one that must not exist beside it.
-    fn concerns(&self, target: &Target) -> bool {
-        self.target == *target || (target.kind == Kind::Group && self.target.overlaps(target))
+    fn concerns(&self, resource: &Resource) -> bool {
+        self.resource == *resource || (resource.kind == Kind::Group && self.resource.overlaps(resource))
     }
 }

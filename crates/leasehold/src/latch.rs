@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::acquire::Way;
 use crate::client::Shared;
 use crate::counter::Counter;
-use crate::engine::{Adjust, Busy, Spot, Target, Ticket};
+use crate::engine::{Adjust, Busy, HoldKey, Resource, Ticket};
 use crate::error::{AcquireError, ChangeError, Invalid, QueryError, WaitError};
 use crate::hold::Tried;
 use crate::operation::Operation;
@@ -45,8 +45,8 @@ pub struct Latch {
 }
 
 impl Latch {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
-        Self { counter: Counter { shared, target } }
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>) -> Self {
+        Self { counter: Counter { shared, resource } }
     }
 
     /// Sets the count; false if it is set already.
@@ -149,9 +149,9 @@ impl IntoFuture for LatchWait {
 
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
-            let Counter { shared, target } = &self.counter;
-            let (target, owner) = (target.clone()?, OwnerId::fresh(shared.id, 1));
-            let opening = Opening { counter: &self.counter, spot: Spot { target, owner, amount: 1 } };
+            let Counter { shared, resource } = &self.counter;
+            let (resource, owner) = (resource.clone()?, OwnerId::fresh(shared.id, 1));
+            let opening = Opening { counter: &self.counter, key: HoldKey { resource, owner, amount: 1 } };
             wait(&opening, Patience::from_wait(self.limit), &Way::USUAL).await.map_err(|error| match error {
                 AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
                 AcquireError::Failure(failure) => failure.into(),
@@ -167,7 +167,7 @@ impl IntoFuture for LatchWait {
 /// The opening of a latch.
 struct Opening<'a> {
     counter: &'a Counter,
-    spot: Spot,
+    key: HoldKey,
 }
 
 impl Awaited for Opening<'_> {
@@ -177,8 +177,8 @@ impl Awaited for Opening<'_> {
         &self.counter.shared
     }
 
-    fn spot(&self) -> &Spot {
-        &self.spot
+    fn key(&self) -> &HoldKey {
+        &self.key
     }
 
     async fn attempt(&self, _turn: Option<Ticket>) -> Result<Tried<()>, AcquireError> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::Shared;
 use crate::counter::{Counter, checked};
 use crate::deref::derefs_to;
-use crate::engine::{Adjust, Target};
+use crate::engine::{Adjust, Resource};
 use crate::error::{ChangeError, Invalid, QueryError, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{self, Lease, PERMANENT};
@@ -54,8 +54,8 @@ pub struct LeasedSemaphore {
 }
 
 impl LeasedSemaphore {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
-        Self { counter: Counter { shared, target } }
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>) -> Self {
+        Self { counter: Counter { shared, resource } }
     }
 
     /// Waits for this number of permits, all at once. See [`AcquirePermits`] for the options.

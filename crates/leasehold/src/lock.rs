@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::acquire::{Acquire, TryAcquire, Way};
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Feature, Holding, Question, Spot, Target};
+use crate::engine::{Feature, Holding, Question, HoldKey, Resource};
 use crate::error::{Invalid, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
@@ -29,13 +29,13 @@ use crate::owner::{Owner, OwnerId};
 #[derive(Clone)]
 pub struct Lock {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) target: Result<Target, Invalid>,
+    pub(crate) resource: Result<Resource, Invalid>,
     pub(crate) way: Way,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>, way: Way) -> Self {
-        Self { shared, target, way }
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, way: Way) -> Self {
+        Self { shared, resource, way }
     }
 
     /// The same lock, in a handle that does not allow its owner to re-enter.
@@ -101,7 +101,7 @@ impl Lock {
     }
 
     pub(crate) fn acquire_as<G>(&self) -> Acquire<G> {
-        Acquire::new(Arc::clone(&self.shared), self.target.clone(), self.way.clone())
+        Acquire::new(Arc::clone(&self.shared), self.resource.clone(), self.way.clone())
     }
 
     /// Tries once: `None` when another owner holds it or is next. See [`TryAcquire`] for the options.
@@ -126,12 +126,12 @@ impl Lock {
     ///
     /// A query changes nothing.
     pub fn holder(&self) -> Operation<Result<Option<Holder>, QueryError>> {
-        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
-            let target = target?;
-            let holding = shared.engine.inspect(&Question::Holder(&target, None)).await?.holding;
+            let resource = resource?;
+            let holding = shared.engine.inspect(&Question::Holder(&resource, None)).await?.holding;
             if let Some(owner) = holding.and_then(|holding| holding.owner) {
-                shared.tell_owner(&target, owner);
+                shared.tell_owner(&resource, owner);
             }
             Ok(holding.map(Holder::from))
         })
@@ -183,11 +183,11 @@ impl Lock {
     ///
     /// As for [`holder`](Lock::holder).
     pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
-        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
-            let target = target?;
+            let resource = resource?;
             shared.check(Feature::Fenced)?;
-            Ok(shared.engine.inspect(&Question::Token(&target)).await?.token)
+            Ok(shared.engine.inspect(&Question::Token(&resource)).await?.token)
         })
     }
 
@@ -204,11 +204,11 @@ impl Lock {
     ///
     /// Once begun, it may take effect even if the future is dropped.
     pub fn force_unlock(&self) -> Operation<Result<bool, QueryError>> {
-        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
-            let target = target?;
+            let resource = resource?;
             shared.check(Feature::ForceUnlock)?;
-            Ok(shared.engine.force(&target).await?)
+            Ok(shared.engine.force(&resource).await?)
         })
     }
 
@@ -217,9 +217,9 @@ impl Lock {
         owner: Option<OwnerId>,
         answer: impl FnOnce(Option<Holding>) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
-        let (shared, target) = (Arc::clone(&self.shared), self.target.clone());
+        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
-            Ok(answer(shared.engine.inspect(&Question::Holder(&target?, owner)).await?.holding))
+            Ok(answer(shared.engine.inspect(&Question::Holder(&resource?, owner)).await?.holding))
         })
     }
 }
@@ -227,7 +227,7 @@ impl Lock {
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
-            .field("name", &self.target.as_ref().map(|target| target.name.as_str()))
+            .field("name", &self.resource.as_ref().map(|resource| resource.name.as_str()))
             .finish_non_exhaustive()
     }
 }
@@ -253,10 +253,10 @@ impl OwnedLock {
     ///
     /// Once begun, the count is released even if the future is dropped.
     pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
-        let (shared, target) = (Arc::clone(&self.lock.shared), self.lock.target.clone());
+        let (shared, resource) = (Arc::clone(&self.lock.shared), self.lock.resource.clone());
         let owner = shared.own(&self.owner);
         Operation::new(async move {
-            let hold = shared.hold_of(Spot { target: target?, owner: owner?, amount: 1 })?;
+            let hold = shared.hold_of(HoldKey { resource: resource?, owner: owner?, amount: 1 })?;
             hold.release_as_owner().await.map(|holds_left| Released { holds_left })
         })
     }

@@ -51,8 +51,8 @@ impl MultiLock {
     pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
         let mut locks: Vec<_> = locks.into_iter().collect();
         let order = |lock: &Lock| {
-            let target = lock.target.clone().ok();
-            target.map(|target| (target.name.clone(), target))
+            let resource = lock.resource.clone().ok();
+            resource.map(|resource| (resource.name.clone(), resource))
         };
         locks.sort_by_cached_key(order);
         Self { locks: locks.into() }
@@ -229,13 +229,13 @@ impl AcquireAll {
             return Err(Invalid::NoMembers);
         }
         for (number, lock) in self.locks.iter().enumerate() {
-            let target = lock.target.clone()?;
+            let resource = lock.resource.clone()?;
             let is_same = |other: &&Lock| {
-                let overlaps = other.target.as_ref().is_ok_and(|other| other.overlaps(&target));
+                let overlaps = other.resource.as_ref().is_ok_and(|other| other.overlaps(&resource));
                 overlaps && Arc::ptr_eq(&other.shared.engine, &lock.shared.engine)
             };
             if self.locks[..number].iter().any(|other| is_same(&other)) {
-                return Err(Invalid::MemberTwice(target.name.as_str().into()));
+                return Err(Invalid::MemberTwice(resource.name.as_str().into()));
             }
         }
         Ok(())

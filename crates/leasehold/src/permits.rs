@@ -150,9 +150,9 @@ impl<G: Granted> AcquirePermits<G> {
 
     /// Checks everything that can be checked here, before anything is sent.
     fn prepare(&self) -> Result<(Arc<Hold>, Entry), Invalid> {
-        let (shared, target) = (Arc::clone(&self.counter.shared), self.counter.target.clone()?);
+        let (shared, resource) = (Arc::clone(&self.counter.shared), self.counter.resource.clone()?);
         let lease = G::lease(self.lease, shared.watchdog)?;
-        let hold = Hold::of_parts(shared, target, checked(self.permits)?);
+        let hold = Hold::of_parts(shared, resource, checked(self.permits)?);
         let entry = Entry { access: Access::Once, fresh: true, ..Entry::new(lease) };
         Ok((Arc::new(hold), entry))
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::client::Shared;
 use crate::counter::{Counter, checked};
-use crate::engine::{Adjust, Target};
+use crate::engine::{Adjust, Resource};
 use crate::error::{ChangeError, Invalid, QueryError};
 use crate::lease;
 use crate::operation::Operation;
@@ -50,8 +50,8 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    pub(crate) fn new(shared: Arc<Shared>, target: Result<Target, Invalid>) -> Self {
-        Self { counter: Counter { shared, target } }
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>) -> Self {
+        Self { counter: Counter { shared, resource } }
     }
 
     /// Waits for this number of permits, all at once. See [`AcquirePermits`] for the options.

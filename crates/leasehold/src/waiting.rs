@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use crate::acquire::Way;
 use crate::client::Shared;
-use crate::engine::{Busy, Spot, Ticket};
+use crate::engine::{Busy, HoldKey, Ticket};
 use crate::env::{self, Instant, Sleep};
 use crate::error::{AcquireError, Failure, Invalid};
 use crate::fair::{Queued, Watcher};
@@ -61,8 +61,8 @@ pub(crate) trait Awaited: Sync {
 
     fn shared(&self) -> &Shared;
 
-    /// The owner that waits, and the target in whose queue.
-    fn spot(&self) -> &Spot;
+    /// The owner that waits, and the resource in whose queue.
+    fn key(&self) -> &HoldKey;
 
     /// Whether the engine keeps one queue for the waiters of all clients.
     fn queues(&self) -> bool {
@@ -111,8 +111,8 @@ impl Awaited for Entering {
         &self.hold.shared
     }
 
-    fn spot(&self) -> &Spot {
-        &self.newest().hold.spot
+    fn key(&self) -> &HoldKey {
+        &self.newest().hold.key
     }
 
     fn queues(&self) -> bool {
@@ -124,9 +124,9 @@ impl Awaited for Entering {
     }
 
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried, AcquireError> {
-        let Hold { shared, spot, .. } = self.hold.as_ref();
+        let Hold { shared, key, .. } = self.hold.as_ref();
         if let Some(ticket) = turn.filter(|_| self.relays())
-            && let Some(guard) = shared.engine.handover().and_then(|handover| handover.take(spot, ticket))
+            && let Some(guard) = shared.engine.handover().and_then(|handover| handover.take(key, ticket))
         {
             return Ok(Tried::Granted(guard));
         }
@@ -151,7 +151,7 @@ pub(crate) fn wait<'a, A: Awaited>(
     patience: Patience,
     way: &'a Way,
 ) -> impl Future<Output = Result<A::Got, AcquireError>> + Send + 'a {
-    let mut wait = Wait::new(awaited.shared(), awaited.spot(), patience, way.watcher.as_ref());
+    let mut wait = Wait::new(awaited.shared(), awaited.key(), patience, way.watcher.as_ref());
     async move {
         awaited.shared().check_open()?;
         let mut turn: Option<Turn<'_>> = None;
@@ -176,7 +176,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                         awaited.shared().check_open()?;
                         return Err(over);
                     }
-                    let is_anothers = |turn: &Turn<'_>| turn.spot.owner != awaited.spot().owner;
+                    let is_anothers = |turn: &Turn<'_>| turn.key.owner != awaited.key().owner;
                     if awaited.queues() && (busy.position.is_none() || turn.as_ref().is_some_and(is_anothers))
                     {
                         // It missed its turn, and later waiters have passed it: its position is gone. Or the position
@@ -203,7 +203,7 @@ pub(crate) fn wait<'a, A: Awaited>(
             if next == Next::Look && !mutation!("no-look-after-joining") {
                 rest.of(Box::pin(wait.listening(place))).await?;
             } else {
-                let longest = awaited.shared().engine.longest_sleep(place.spot, place.ticket);
+                let longest = awaited.shared().engine.longest_sleep(place.key, place.ticket);
                 let length = [told.retry_in, longest].into_iter().flatten().min();
                 // The wake-up is polled first: if it is there, the clock is not read.
                 let awoken = rest.of(race(place.hint(next), wait.timer(length))).await;
@@ -256,7 +256,7 @@ impl Rest {
 /// The times of one waiter, and the last replies it received.
 struct Wait<'a> {
     shared: &'a Shared,
-    spot: &'a Spot,
+    key: &'a HoldKey,
     /// When it began, unless it has no limit.
     start: Option<Instant>,
     /// When to time out; the far future counts as never.
@@ -280,7 +280,7 @@ struct Outage {
 }
 
 impl<'a> Wait<'a> {
-    fn new(shared: &'a Shared, spot: &'a Spot, patience: Patience, watcher: Option<&'a Watcher>) -> Self {
+    fn new(shared: &'a Shared, key: &'a HoldKey, patience: Patience, watcher: Option<&'a Watcher>) -> Self {
         let (start, one_try) = match patience {
             Patience::OneTry => (Some(env::now()), true),
             Patience::Limited(_) => (Some(env::now()), false),
@@ -291,7 +291,7 @@ impl<'a> Wait<'a> {
             Patience::OneTry | Patience::Unlimited => None,
         };
         let (seen_busy, holder, outage, position) = (false, None, None, None);
-        Self { shared, spot, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
+        Self { shared, key, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
     }
 
     /// Runs one try, but not past the deadline: a server that has not replied for a while by then is unavailable.
@@ -321,7 +321,7 @@ impl<'a> Wait<'a> {
         let requeued = self.position.is_some_and(|before| before < position);
         self.position = Some(position);
         if requeued {
-            tracing::warn!(lock = %self.spot.target, position, "silent for too long: at the end of the queue again");
+            tracing::warn!(lock = %self.key.resource, position, "silent for too long: at the end of the queue again");
         }
         if let Some(watcher) = self.watcher {
             watcher(Queued { position, requeued });
@@ -348,7 +348,7 @@ impl<'a> Wait<'a> {
     async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
         let closed = pin!(self.shared.closed());
         let over = race(closed, env::sleep_until_or_forever(self.deadline));
-        match race(self.shared.engine.listening(turn.spot), over).await {
+        match race(self.shared.engine.listening(turn.key), over).await {
             First::Left(_) => Ok(()),
             First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
             First::Right(First::Right(())) => Err(self.timed_out()),
@@ -425,16 +425,16 @@ enum Next {
 /// A position in the wait queue, left when dropped.
 struct Turn<'a> {
     shared: &'a Shared,
-    spot: &'a Spot,
+    key: &'a HoldKey,
     ticket: Ticket,
 }
 
 impl<'a> Turn<'a> {
     /// Joins the queue after a try that found the lock busy.
     fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> (Self, Next) {
-        let (shared, spot) = (awaited.shared(), awaited.spot());
-        let (ticket, looks) = shared.engine.join(spot, awaited.relays(), context);
-        (Self { shared, spot, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
+        let (shared, key) = (awaited.shared(), awaited.key());
+        let (ticket, looks) = shared.engine.join(key, awaited.relays(), context);
+        (Self { shared, key, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
     }
 
     /// Resolves when it may be this waiter's turn, and when the client closes, which wakes all queued waiters.
@@ -444,7 +444,7 @@ impl<'a> Turn<'a> {
             let polled = if is_known {
                 Poll::Pending
             } else {
-                self.shared.engine.poll_hint(self.spot, self.ticket, context)
+                self.shared.engine.poll_hint(self.key, self.ticket, context)
             };
             match polled {
                 // A shutdown may have woken the queue before this waiter was in it.
@@ -458,10 +458,10 @@ impl<'a> Turn<'a> {
 impl Drop for Turn<'_> {
     fn drop(&mut self) {
         if !mutation!("waiter-stays-in-queue") {
-            self.shared.engine.leave(self.spot, self.ticket);
+            self.shared.engine.leave(self.key, self.ticket);
         }
         if let Some(handover) = self.shared.engine.handover() {
-            handover.settle(self.spot);
+            handover.settle(self.key);
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Change {
     pub(crate) patience: Duration,
 }
 
-/// The operation on the count of one target.
+/// The operation on the count of one resource.
 #[derive(Debug, Clone)]
 pub(crate) enum Adjust {
     /// Begin with this count, unless there is one. Returns 1 if it began, else 0.

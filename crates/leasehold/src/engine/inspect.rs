@@ -2,28 +2,28 @@
 
 use std::time::Duration;
 
-use super::{Holding, Target};
+use super::{Holding, Resource};
 use crate::owner::{Owner, OwnerId};
 
 /// The query.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Question<'a> {
-    /// The holder of a target: of several, this owner if it is one of them.
-    Holder(&'a Target, Option<OwnerId>),
-    /// The last token that was minted for a target.
-    Token(&'a Target),
+    /// The holder of a resource: of several, this owner if it is one of them.
+    Holder(&'a Resource, Option<OwnerId>),
+    /// The last token that was minted for a resource.
+    Token(&'a Resource),
     /// The queue of a fair lock.
-    Queue(&'a Target),
+    Queue(&'a Resource),
     /// The uptime of the server.
     Uptime,
 }
 
 #[cfg(feature = "remote")]
 impl<'a> Question<'a> {
-    /// Its target, if it is about one.
-    pub(crate) fn target(&self) -> Option<&'a Target> {
+    /// Its resource, if it is about one.
+    pub(crate) fn resource(&self) -> Option<&'a Resource> {
         match *self {
-            Self::Holder(target, _) | Self::Token(target) | Self::Queue(target) => Some(target),
+            Self::Holder(resource, _) | Self::Token(resource) | Self::Queue(resource) => Some(resource),
             Self::Uptime => None,
         }
     }

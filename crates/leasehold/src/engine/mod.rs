@@ -22,7 +22,7 @@ pub(crate) mod redis;
 )]
 pub(crate) mod remote;
 pub(crate) mod schemes;
-mod target;
+mod resource;
 
 use std::fmt;
 use std::future::Future;
@@ -36,7 +36,7 @@ pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 pub(crate) use self::aftermath::Aftermath;
 pub(crate) use self::inspect::{Facts, Question};
 pub(crate) use self::profile::{Feature, Profile};
-pub(crate) use self::target::{Family, Kind, Spot, Target};
+pub(crate) use self::resource::{Family, Kind, HoldKey, Resource};
 #[cfg(feature = "remote")]
 use tokio::sync::oneshot;
 
@@ -65,22 +65,22 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>>;
 
     /// Releases one count of a hold that has `from`. If any is left, `lease` begins anew.
-    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released>;
+    fn release(&self, key: &HoldKey, from: u32, lease: Lease) -> Reply<Released>;
 
-    /// Frees a target in place of its holder; false if it has none.
-    fn force(&self, target: &Target) -> Reply<bool>;
+    /// Frees a resource in place of its holder; false if it has none.
+    fn force(&self, resource: &Resource) -> Reply<bool>;
 
     /// Extends a hold to at least `length` from now; never shortens it.
-    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed>;
+    fn renew(&self, key: &HoldKey, length: Duration) -> Reply<Renewed>;
 
     /// Lowers a hold to at most `count`. No caller waits for the result.
     ///
     /// For dropped guards, cancelled attempts and releases whose reply is missing. It never fails: the engine retries until
     /// the hold expires by itself.
-    fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse);
+    fn abandon(&self, key: &HoldKey, count: u32, lapse: Lapse);
 
     /// The term of a hold, if this client has it.
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;
 
     /// Answers a query without changing anything.
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts>;
@@ -91,31 +91,31 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Changes or reads a counter. A change that is retried because its reply is missing counts once.
-    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted>;
+    fn adjust(&self, resource: &Resource, change: &Change) -> Reply<Adjusted>;
 
     /// Stops tracking a hold and leaves it as it is.
-    fn let_go(&self, spot: &Spot);
+    fn let_go(&self, key: &HoldKey);
 
-    /// Joins the end of the wait queue of this target after an attempt that returned [`Attempt::Busy`]. Also returns whether
+    /// Joins the end of the wait queue of this resource after an attempt that returned [`Attempt::Busy`]. Also returns whether
     /// the waiter has to retry, because the state may have changed, and the wake-up gone to other waiters, before it joined.
     /// If not, the next wake-up wakes the task of `context`. An `heir` can take over a hold as it is, of any owner.
-    fn join(&self, spot: &Spot, heir: bool, context: &mut Context<'_>) -> (Ticket, bool);
+    fn join(&self, key: &HoldKey, heir: bool, context: &mut Context<'_>) -> (Ticket, bool);
 
     /// Joins the wait queue without an attempt before it.
     #[cfg(test)]
-    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
-        self.join(spot, heir, &mut Context::from_waker(std::task::Waker::noop())).0
+    fn listen(&self, key: &HoldKey, heir: bool) -> Ticket {
+        self.join(key, heir, &mut Context::from_waker(std::task::Waker::noop())).0
     }
 
-    /// Resolves when wake-ups for this target can arrive, or cannot for now: no later change is missed.
-    fn listening(&self, spot: &Spot) -> Reply<()>;
+    /// Resolves when wake-ups for this resource can arrive, or cannot for now: no later change is missed.
+    fn listening(&self, key: &HoldKey) -> Reply<()>;
 
     /// Ready when the waiter with this ticket should retry.
-    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
+    fn poll_hint(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
 
-    /// The longest that a waiter at this spot may sleep where no message may wake it; `None` where a message does, or the
+    /// The longest that a waiter of this hold key may sleep where no message may wake it; `None` where a message does, or the
     /// sweep of the engine, which wakes every waiter now and then.
-    fn longest_sleep(&self, _spot: &Spot, _ticket: Ticket) -> Option<Duration> {
+    fn longest_sleep(&self, _key: &HoldKey, _ticket: Ticket) -> Option<Duration> {
         None
     }
 
@@ -123,7 +123,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     fn hint_all(&self);
 
     /// Leaves the wait queue. A wake-up that was meant for this waiter goes to the next one.
-    fn leave(&self, spot: &Spot, ticket: Ticket);
+    fn leave(&self, key: &HoldKey, ticket: Ticket);
 
     /// Hands a hold over from one task of a client to the next, where that saves a request.
     fn handover(&self) -> Option<&dyn Handover> {
@@ -136,23 +136,23 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 
 /// Hands holds over from one task of a client to the next, as they are and without a request.
 pub(crate) trait Handover: Send + Sync {
-    /// Hands a hold whose last guard is gone over to the front waiter of its target, if that can take it as it is. The hold
+    /// Hands a hold whose last guard is gone over to the front waiter of its resource, if that can take it as it is. The hold
     /// then continues under the returned term.
     fn pass(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>>;
 
     /// The guard that was handed over to the waiter of this ticket, if it is its turn. A waiter leaves the queue only with a
     /// guard: if it left without one, no wake-up would reach it.
-    fn take(&self, spot: &Spot, ticket: Ticket) -> Option<Guard>;
+    fn take(&self, key: &HoldKey, ticket: Ticket) -> Option<Guard>;
 
     /// Releases a hold that was handed over to a waiter that has left, if no other waiter can take it now.
-    fn settle(&self, spot: &Spot);
+    fn settle(&self, key: &HoldKey);
 
     /// Releases this hold if it was handed over and no waiter has taken it.
     #[cfg(feature = "remote")]
     fn recall(&self, hold: &Arc<Hold>);
 }
 
-/// A position in the wait queue of one target. Smaller tickets arrived earlier.
+/// A position in the wait queue of one resource. Smaller tickets arrived earlier.
 pub(crate) type Ticket = u64;
 
 /// Options of read-write locks.
@@ -170,7 +170,7 @@ pub(crate) const BARRED: Duration = Duration::from_secs(2);
 /// The parameters of an attempt.
 #[derive(Debug)]
 pub(crate) struct Claim<'a> {
-    pub(crate) spot: &'a Spot,
+    pub(crate) key: &'a HoldKey,
     /// How many counts the owner has before this attempt; one more if it is granted.
     pub(crate) held: u32,
     pub(crate) lease: Lease,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Access, Budget, Entry, Hold};
-use crate::engine::{Family, Spot};
+use crate::engine::{Family, HoldKey};
 use crate::env::{self, Instant};
 use crate::lease::{Lapse, Lease};
 use crate::loss::Loss;
@@ -85,8 +85,8 @@ impl Seated<'_> {
     /// The lease of the whole hold when it is entered with `lease`.
     ///
     /// The lease of a plain lock is replaced. Those of a read-write lock and a group are never shortened: the longer one stays.
-    pub(super) fn lease_with(&self, lease: Lease, spot: &Spot) -> Lease {
-        let keeps = matches!(spot.target.kind.family(), Family::Rw | Family::Group);
+    pub(super) fn lease_with(&self, lease: Lease, key: &HoldKey) -> Lease {
+        let keeps = matches!(key.resource.kind.family(), Family::Rw | Family::Group);
         let Some(term) = self.term.as_ref().filter(|_| keeps) else {
             return lease;
         };

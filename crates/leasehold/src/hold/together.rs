@@ -12,7 +12,7 @@ use crate::lease::Bounds;
 use crate::term::Term;
 
 impl Hold {
-    /// Tries once to enter several new holds of one owner, all or none. Returns the guards, or which target is busy; `None` if
+    /// Tries once to enter several new holds of one owner, all or none. Returns the guards, or which resource is busy; `None` if
     /// the engine cannot acquire these in one step.
     pub(crate) async fn enter_all(
         holds: &[Arc<Self>],
@@ -32,7 +32,7 @@ impl Hold {
         // In its own block: the claims are not stored in the future during the wait.
         let asked = {
             let claims = holds.iter().zip(&terms).map(|(hold, term)| Claim {
-                spot: &hold.spot,
+                key: &hold.key,
                 held: 0,
                 lease: entry.lease,
                 limit,

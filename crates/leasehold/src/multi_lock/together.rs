@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::AcquireAll;
 use crate::acquire::Way;
 use crate::client::Shared;
-use crate::engine::{Busy, Feature, Kind, Spot, Target, Ticket};
+use crate::engine::{Busy, Feature, Kind, HoldKey, Resource, Ticket};
 use crate::env;
 use crate::error::{AcquireError, Invalid};
 use crate::guard::Guard;
@@ -18,19 +18,19 @@ use crate::waiting::{Awaited, Patience, wait};
 /// Locks that one request acquires, all or none. While it waits for one of them it holds none.
 pub(super) struct Together {
     shared: Arc<Shared>,
-    targets: Vec<Target>,
+    resources: Vec<Resource>,
     entry: Entry,
-    /// The target in whose wait queue it is.
-    spot: Spot,
+    /// The resource in whose wait queue it is.
+    key: HoldKey,
     number: usize,
-    /// A try has found that target busy, and moved the wait to its queue.
+    /// A try has found that resource busy, and moved the wait to its queue.
     is_sent: bool,
 }
 
 /// The result of a try that ends the wait in one queue.
 pub(super) enum Step {
     All(Vec<Guard>),
-    /// Another target is busy.
+    /// Another resource is busy.
     Elsewhere(usize),
     /// The engine cannot acquire these in one step.
     OneByOne,
@@ -40,14 +40,14 @@ impl Together {
     /// Some if these locks may be acquired in one step.
     pub(super) fn new(acquire: &AcquireAll) -> Result<Option<Self>, Invalid> {
         let shared = Arc::clone(&acquire.locks[0].shared);
-        let mut targets = Vec::new();
+        let mut resources = Vec::new();
         for lock in acquire.locks.iter() {
-            let target = lock.target.clone()?;
-            let is_usual = lock.way.spin.is_none() && target.kind == Kind::Lock;
+            let resource = lock.resource.clone()?;
+            let is_usual = lock.way.spin.is_none() && resource.kind == Kind::Lock;
             if !is_usual || acquire.owner.is_some() || !Arc::ptr_eq(&shared, &lock.shared) {
                 return Ok(None);
             }
-            targets.push(target);
+            resources.push(resource);
         }
         if acquire.fenced {
             shared.check(Feature::Fenced)?;
@@ -59,8 +59,8 @@ impl Together {
         let max_hold = acquire.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
         let entry = Entry { max_hold, fenced: acquire.fenced, ..Entry::new(lease) };
         let owner = OwnerId::fresh(shared.id, 1);
-        let spot = Spot { target: targets[0].clone(), owner, amount: 1 };
-        Ok(Some(Self { shared, targets, entry, spot, number: 0, is_sent: false }))
+        let key = HoldKey { resource: resources[0].clone(), owner, amount: 1 };
+        Ok(Some(Self { shared, resources, entry, key, number: 0, is_sent: false }))
     }
 
     /// The guards; `None` if the engine cannot acquire these locks in one step.
@@ -74,7 +74,7 @@ impl Together {
                 return Err(late(None));
             }
             let step = wait(&self, Patience::from_wait(left), &Way::USUAL).await;
-            self.shared.tell_holder(&self.spot.target, &step);
+            self.shared.tell_holder(&self.key.resource, &step);
             match step {
                 Ok(Step::All(guards)) => return Ok(Some(guards)),
                 Ok(Step::OneByOne) => return Ok(None),
@@ -83,7 +83,7 @@ impl Together {
                 }
                 Ok(Step::Elsewhere(number)) => {
                     (self.number, self.is_sent) = (number, true);
-                    self.spot.target = self.targets[number].clone();
+                    self.key.resource = self.resources[number].clone();
                 }
                 Err(AcquireError::Timeout { holder, .. }) => {
                     let waited = env::now().saturating_duration_since(begun);
@@ -102,8 +102,8 @@ impl Awaited for Together {
         &self.shared
     }
 
-    fn spot(&self) -> &Spot {
-        &self.spot
+    fn key(&self) -> &HoldKey {
+        &self.key
     }
 
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried<Step>, AcquireError> {
@@ -113,8 +113,8 @@ impl Awaited for Together {
         }
         // A new owner for every try: the rollback of one try does not affect the next.
         let owner = OwnerId::fresh(self.shared.id, 1);
-        let hold = |target: &Target| Arc::new(Hold::drawn(Arc::clone(&self.shared), target.clone(), owner));
-        let holds: Vec<_> = self.targets.iter().map(hold).collect();
+        let hold = |resource: &Resource| Arc::new(Hold::drawn(Arc::clone(&self.shared), resource.clone(), owner));
+        let holds: Vec<_> = self.resources.iter().map(hold).collect();
         let turn = turn.map(|ticket| (self.number, ticket));
         let Some(entered) = Hold::enter_all(&holds, &self.entry, turn).await? else {
             return Ok(Tried::Granted(Step::OneByOne));

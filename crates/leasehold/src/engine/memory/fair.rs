@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Busy, Claim, Spot, Ticket};
+use crate::engine::{Busy, Claim, HoldKey, Ticket};
 use crate::owner::{Owner, OwnerId};
 
 /// A wait queue whose order can be queried.
@@ -37,9 +37,9 @@ impl Fair {
         there.map(|(_, waiter)| waiter.owner.into()).collect()
     }
 
-    pub(super) fn join(&mut self, spot: &Spot, ticket: Ticket) {
+    pub(super) fn join(&mut self, key: &HoldKey, ticket: Ticket) {
         self.line.join(ticket);
-        self.waiters.insert(ticket, Waiter { owner: spot.owner, watched: false });
+        self.waiters.insert(ticket, Waiter { owner: key.owner, watched: false });
     }
 
     pub(super) fn leave(&mut self, ticket: Ticket, tell_next: bool) -> Aftermath {

@@ -10,7 +10,7 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Attempt, Busy, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Attempt, Busy, Claim, Holding, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -20,11 +20,11 @@ use crate::term::Term;
 /// Values, their holders and their waiters.
 #[derive(Debug, Default)]
 pub(super) struct Group {
-    holds: BTreeMap<Spot, Held>,
+    holds: BTreeMap<HoldKey, Held>,
     /// The hold that a value belongs to. A broken hold has fewer values than it took.
-    taken: BTreeMap<Box<str>, Spot>,
+    taken: BTreeMap<Box<str>, HoldKey>,
     /// One for each set that has waiters.
-    lines: BTreeMap<Target, Line>,
+    lines: BTreeMap<Resource, Line>,
     tokens: Tokens,
 }
 
@@ -38,24 +38,24 @@ impl Waited for Group {
         !self.is_used() && self.token() == 0
     }
 
-    fn line(&mut self, target: &Target) -> &mut Line {
-        self.lines.entry(target.clone()).or_default()
+    fn line(&mut self, resource: &Resource) -> &mut Line {
+        self.lines.entry(resource.clone()).or_default()
     }
 
-    fn line_if_any(&mut self, target: &Target) -> Option<&mut Line> {
-        self.lines.get_mut(target)
+    fn line_if_any(&mut self, resource: &Resource) -> Option<&mut Line> {
+        self.lines.get_mut(resource)
     }
 
     fn lines(&mut self) -> Vec<&mut Line> {
         self.lines.values_mut().collect()
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket) -> Aftermath {
-        let Some(line) = self.lines.get_mut(&spot.target) else { return Aftermath::default() };
+    fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {
+        let Some(line) = self.lines.get_mut(&key.resource) else { return Aftermath::default() };
         // The end that the next waiter saw, if it saw one, was that of earlier holds.
         let after = line.leave(ticket, true);
         if line.is_empty() {
-            self.lines.remove(&spot.target);
+            self.lines.remove(&key.resource);
         }
         after
     }
@@ -63,10 +63,10 @@ impl Waited for Group {
 
 impl Holdable for Group {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let target = &claim.spot.target;
-        let mut after = self.judge(target, now);
-        let whole = self.is_whole(claim.spot);
-        if let Some(held) = self.holds.get_mut(claim.spot) {
+        let resource = &claim.key.resource;
+        let mut after = self.judge(resource, now);
+        let whole = self.is_whole(claim.key);
+        if let Some(held) = self.holds.get_mut(claim.key) {
             if held.count != claim.held || !whole {
                 return (Attempt::Gone, after);
             }
@@ -75,61 +75,61 @@ impl Holdable for Group {
             let sooner = (before, held.expires);
             return (
                 Attempt::Granted(Some(until), self.tokens.mint(claim)),
-                after.and(self.hint_if_sooner(target, sooner)),
+                after.and(self.hint_if_sooner(resource, sooner)),
             );
         }
         if claim.held > 0 {
             return (Attempt::Gone, after);
         }
-        let others = self.holders(target);
+        let others = self.holders(resource);
         if claim.steal {
-            after = after.and(self.break_off(&others, target, Loss::TakenOver, now));
+            after = after.and(self.break_off(&others, resource, Loss::TakenOver, now));
         } else if let Some(other) = others.first() {
             let ends = others.iter().map(|other| self.holds[other].expires);
             let end: Option<Vec<_>> = ends.collect();
             let end = end.and_then(|ends| ends.into_iter().max());
             let retry_in = end.map(|at| at.saturating_duration_since(now.get()));
             return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), position: None }), after);
-        } else if self.lines.get(target).is_some_and(|line| !line.may_take(turn)) {
+        } else if self.lines.get(resource).is_some_and(|line| !line.may_take(turn)) {
             return (Attempt::Busy(Busy::default()), after);
         }
-        for (_, line) in self.lines.iter_mut().filter(|(set, _)| set.overlaps(target)) {
+        for (_, line) in self.lines.iter_mut().filter(|(set, _)| set.overlaps(resource)) {
             line.withdraw();
         }
         let (held, until) = Held::new(claim, now);
-        for value in target.values() {
-            self.taken.insert(value.clone(), claim.spot.clone());
+        for value in resource.values() {
+            self.taken.insert(value.clone(), claim.key.clone());
         }
-        self.holds.insert(claim.spot.clone(), held);
+        self.holds.insert(claim.key.clone(), held);
         (Attempt::Granted(Some(until), self.tokens.mint(claim)), after)
     }
 
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
-        let after = self.judge(&spot.target, now);
-        let whole = self.is_whole(spot);
-        match self.holds.get_mut(spot) {
+    fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
+        let after = self.judge(&key.resource, now);
+        let whole = self.is_whole(key);
+        match self.holds.get_mut(key) {
             Some(held) if whole && held.count == from => {
                 held.count -= 1;
                 if held.count == 0 {
-                    return (Released::Left(0, None), after.and(self.end(spot, Loss::Gone)));
+                    return (Released::Left(0, None), after.and(self.end(key, Loss::Gone)));
                 }
                 (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
             }
-            _ => (Released::NotHeld, after.and(self.abandon(spot, from.saturating_sub(1), now))),
+            _ => (Released::NotHeld, after.and(self.abandon(key, from.saturating_sub(1), now))),
         }
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
-        let after = self.judge(&spot.target, now);
-        let whole = self.is_whole(spot);
-        let held = self.holds.get_mut(spot).filter(|_| whole);
+    fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
+        let after = self.judge(&key.resource, now);
+        let whole = self.is_whole(key);
+        let held = self.holds.get_mut(key).filter(|_| whole);
         (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
     }
 
-    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
-        let after = self.judge(&spot.target, now);
-        match self.holds.get_mut(spot) {
-            Some(_) if count == 0 => after.and(self.end(spot, Loss::Gone)),
+    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
+        let after = self.judge(&key.resource, now);
+        match self.holds.get_mut(key) {
+            Some(_) if count == 0 => after.and(self.end(key, Loss::Gone)),
             Some(held) => {
                 held.count = held.count.min(count);
                 after
@@ -138,37 +138,37 @@ impl Holdable for Group {
         }
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.holds.get(spot).map(|held| Arc::clone(&held.term))
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
+        self.holds.get(key).map(|held| Arc::clone(&held.term))
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut changed = Vec::new();
         let mut after = Aftermath::default();
-        for (spot, held) in self.holds.iter_mut().filter(|(spot, _)| spot.owner.client == client) {
+        for (key, held) in self.holds.iter_mut().filter(|(key, _)| key.owner.client == client) {
             let before = held.expires;
             held.retire(now);
-            changed.push((spot.target.clone(), (before, held.expires)));
+            changed.push((key.resource.clone(), (before, held.expires)));
             after = after.and(held.lose(Loss::Shutdown));
         }
-        for (target, ends) in &changed {
-            after = after.and(self.hint_if_sooner(target, *ends));
+        for (resource, ends) in &changed {
+            after = after.and(self.hint_if_sooner(resource, *ends));
         }
         (changed.len(), after)
     }
 }
 
 impl Exclusive for Group {
-    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(target, now);
-        let holders = self.holders(target);
-        (!holders.is_empty(), after.and(self.break_off(&holders, target, Loss::ForceUnlocked, now)))
+    fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath) {
+        let after = self.judge(resource, now);
+        let holders = self.holders(resource);
+        (!holders.is_empty(), after.and(self.break_off(&holders, resource, Loss::ForceUnlocked, now)))
     }
 
-    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
-        let after = self.judge(target, now);
-        let held = |value| self.taken.get(value).map(|spot| self.holds[spot].holding(now));
-        let all: Vec<_> = target.values().iter().map(held).collect();
+    fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
+        let after = self.judge(resource, now);
+        let held = |value| self.taken.get(value).map(|key| self.holds[key].holding(now));
+        let all: Vec<_> = resource.values().iter().map(held).collect();
         let remaining = all.iter().flatten().map(|holding| holding.remaining).max();
         let holding = match owner {
             // The queried owner holds all of them, or does not hold the set.
@@ -186,78 +186,78 @@ impl Exclusive for Group {
 
     #[cfg(feature = "test-util")]
     fn remove(&mut self, _now: &Now) -> (bool, Aftermath) {
-        let spots: Vec<_> = self.holds.keys().cloned().collect();
-        let after = spots.iter().fold(Aftermath::default(), |after, spot| {
-            let ended = self.end(spot, Loss::Gone);
+        let keys: Vec<_> = self.holds.keys().cloned().collect();
+        let after = keys.iter().fold(Aftermath::default(), |after, key| {
+            let ended = self.end(key, Loss::Gone);
             after.and(ended)
         });
-        (!spots.is_empty(), after)
+        (!keys.is_empty(), after)
     }
 }
 
 impl Group {
     /// The holders of any of the values, each once.
-    fn holders(&self, target: &Target) -> Vec<Spot> {
-        let mut holders: Vec<Spot> = Vec::new();
-        for spot in target.values().iter().filter_map(|value| self.taken.get(value)) {
-            if !holders.contains(spot) {
-                holders.push(spot.clone());
+    fn holders(&self, resource: &Resource) -> Vec<HoldKey> {
+        let mut holders: Vec<HoldKey> = Vec::new();
+        for key in resource.values().iter().filter_map(|value| self.taken.get(value)) {
+            if !holders.contains(key) {
+                holders.push(key.clone());
             }
         }
         holders
     }
 
     /// Whether a hold has all the values that it took.
-    fn is_whole(&self, spot: &Spot) -> bool {
-        spot.target.values().iter().all(|value| self.taken.get(value) == Some(spot))
+    fn is_whole(&self, key: &HoldKey) -> bool {
+        key.resource.values().iter().all(|value| self.taken.get(value) == Some(key))
     }
 
     /// Removes expired holds of these values. There is no timer: the next request does it.
-    fn judge(&mut self, target: &Target, now: &Now) -> Aftermath {
-        let is_over = |spot: &Spot| self.holds[spot].expires.is_some_and(|at| now.get() >= at);
-        let over: Vec<_> = self.holders(target).into_iter().filter(is_over).collect();
-        over.iter().fold(Aftermath::default(), |after, spot| {
-            let ended = self.end(spot, Loss::Expired);
+    fn judge(&mut self, resource: &Resource, now: &Now) -> Aftermath {
+        let is_over = |key: &HoldKey| self.holds[key].expires.is_some_and(|at| now.get() >= at);
+        let over: Vec<_> = self.holders(resource).into_iter().filter(is_over).collect();
+        over.iter().fold(Aftermath::default(), |after, key| {
+            let ended = self.end(key, Loss::Expired);
             after.and(ended)
         })
     }
 
     /// Ends a hold. Notifies its guards, if they are not notified yet.
-    fn end(&mut self, spot: &Spot, loss: Loss) -> Aftermath {
-        let Some(held) = self.holds.remove(spot) else { return Aftermath::default() };
-        for value in spot.target.values() {
-            if self.taken.get(value) == Some(spot) {
+    fn end(&mut self, key: &HoldKey, loss: Loss) -> Aftermath {
+        let Some(held) = self.holds.remove(key) else { return Aftermath::default() };
+        for value in key.resource.values() {
+            if self.taken.get(value) == Some(key) {
                 self.taken.remove(value);
             }
         }
-        held.lose(loss).and(self.hint(&spot.target))
+        held.lose(loss).and(self.hint(&key.resource))
     }
 
     /// Takes some values from their holders. The holders keep their other values until they release them, as on a server,
     /// which does not store which values belong together; but nothing renews them.
-    fn break_off(&mut self, holders: &[Spot], target: &Target, loss: Loss, now: &Now) -> Aftermath {
-        for value in target.values() {
+    fn break_off(&mut self, holders: &[HoldKey], resource: &Resource, loss: Loss, now: &Now) -> Aftermath {
+        for value in resource.values() {
             self.taken.remove(value);
         }
         let mut after = Aftermath::default();
-        for spot in holders {
-            let left = spot.target.values().iter().any(|value| self.taken.get(value) == Some(spot));
-            match self.holds.get_mut(spot).filter(|_| left) {
+        for key in holders {
+            let left = key.resource.values().iter().any(|value| self.taken.get(value) == Some(key));
+            match self.holds.get_mut(key).filter(|_| left) {
                 Some(held) => {
                     let before = held.expires;
                     held.retire(now);
                     let (ends, told) = ((before, held.expires), held.lose(loss));
-                    after = after.and(told).and(self.hint_if_sooner(&spot.target, ends));
+                    after = after.and(told).and(self.hint_if_sooner(&key.resource, ends));
                 }
-                None => after = after.and(self.end(spot, loss)),
+                None => after = after.and(self.end(key, loss)),
             }
         }
-        after.and(self.hint(target))
+        after.and(self.hint(resource))
     }
 
     /// Reserves free values for the front waiters since these values were freed. The other front waiters retry to learn when
     /// theirs will be free.
-    fn hint(&mut self, freed: &Target) -> Aftermath {
+    fn hint(&mut self, freed: &Resource) -> Aftermath {
         let Self { lines, taken, .. } = self;
         let lines = lines.iter_mut().filter(|(set, _)| set.overlaps(freed));
         Aftermath::waking(lines.filter_map(|(set, line)| {
@@ -272,8 +272,8 @@ impl Group {
     }
 
     /// Wakes the front waiters if the hold that they saw as lasting until the first of these now ends at the second, sooner.
-    fn hint_if_sooner(&mut self, target: &Target, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
-        let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(target));
+    fn hint_if_sooner(&mut self, resource: &Resource, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
+        let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(resource));
         Aftermath::waking(lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)))
     }
 }

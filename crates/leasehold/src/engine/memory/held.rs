@@ -24,7 +24,7 @@ pub(super) struct Held {
 impl Held {
     pub(super) fn new(claim: &Claim, now: &Now) -> (Self, Until) {
         let mut held = Self {
-            owner: claim.spot.owner,
+            owner: claim.key.owner,
             count: 1,
             bounds: Bounds { lease: claim.lease, limit: claim.limit },
             expires: None,

@@ -3,7 +3,7 @@
 use super::primitive::{Counted, Waited};
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Adjust, Spot, Target, Ticket};
+use crate::engine::{Adjust, HoldKey, Resource, Ticket};
 use crate::env::Now;
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ impl Waited for Latch {
         !self.is_used() && self.count.is_none()
     }
 
-    fn line(&mut self, _target: &Target) -> &mut Line {
+    fn line(&mut self, _resource: &Resource) -> &mut Line {
         &mut self.line
     }
 
@@ -30,7 +30,7 @@ impl Waited for Latch {
         vec![&mut self.line]
     }
 
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
+    fn leave(&mut self, _key: &HoldKey, ticket: Ticket) -> Aftermath {
         self.line.leave(ticket, false)
     }
 }

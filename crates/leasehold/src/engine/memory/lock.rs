@@ -10,7 +10,7 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -38,42 +38,42 @@ impl Waited for Lock {
         !self.is_used() && self.token() == 0
     }
 
-    fn line(&mut self, target: &Target) -> &mut Line {
-        if target.kind == Kind::Fair { &mut self.fair().line } else { &mut self.line }
+    fn line(&mut self, resource: &Resource) -> &mut Line {
+        if resource.kind == Kind::Fair { &mut self.fair().line } else { &mut self.line }
     }
 
     fn lines(&mut self) -> Vec<&mut Line> {
         self.fair.iter_mut().map(|fair| &mut fair.line).chain([&mut self.line]).collect()
     }
 
-    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
-        match spot.target.kind {
-            Kind::Fair => self.fair().join(spot, ticket),
+    fn listen(&mut self, key: &HoldKey, ticket: Ticket) {
+        match key.resource.kind {
+            Kind::Fair => self.fair().join(key, ticket),
             _ => self.line.join(ticket),
         }
     }
 
-    fn join(&mut self, spot: &Spot, ticket: Ticket) -> bool {
-        self.listen(spot, ticket);
+    fn join(&mut self, key: &HoldKey, ticket: Ticket) -> bool {
+        self.listen(key, ticket);
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
             // A waiter with a later ticket may have joined first and have been woken.
             None => self.line.is_reserved() && !self.line.is_front(ticket),
         };
-        spot.target.kind == Kind::Fair || !is_as_told
+        key.resource.kind == Kind::Fair || !is_as_told
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket) -> Aftermath {
+    fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {
         // The end that the next waiter saw, if it saw one, was that of an earlier hold.
         let tell_next = self.held.as_ref().is_some_and(|held| held.expires.is_some());
-        match spot.target.kind {
+        match key.resource.kind {
             Kind::Fair => self.fair().leave(ticket, tell_next),
             _ => self.line.leave(ticket, tell_next),
         }
     }
 
-    fn sweep(&mut self, target: &Target) -> Option<Aftermath> {
-        if target.kind == Kind::Fair { self.fair.as_mut()?.sweep() } else { self.line.sweep() }
+    fn sweep(&mut self, resource: &Resource) -> Option<Aftermath> {
+        if resource.kind == Kind::Fair { self.fair.as_mut()?.sweep() } else { self.line.sweep() }
     }
 }
 
@@ -81,13 +81,13 @@ impl Holdable for Lock {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = self.judge(now);
         let attempt = match &mut self.held {
-            Some(held) if held.owner == claim.spot.owner && held.count == claim.held => {
+            Some(held) if held.owner == claim.key.owner && held.count == claim.held => {
                 let before = held.expires;
                 let until = held.reenter(claim, now);
                 after = after.and(self.hint_if_sooner(before));
                 Attempt::Granted(Some(until), self.tokens.mint(claim))
             }
-            Some(held) if held.owner == claim.spot.owner => Attempt::Gone,
+            Some(held) if held.owner == claim.key.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
             Some(held) if claim.steal => {
                 let before = held.expires;
@@ -101,8 +101,8 @@ impl Holdable for Lock {
                 let busy = Busy { retry_in, holder: Some(held.owner), position: None };
                 self.busy(claim, turn, busy)
             }
-            None if claim.steal || claim.spot.target.kind == Kind::Spin => self.grant(claim, now),
-            None if claim.spot.target.kind == Kind::Fair => {
+            None if claim.steal || claim.key.resource.kind == Kind::Spin => self.grant(claim, now),
+            None if claim.key.resource.kind == Kind::Fair => {
                 if self.fair().may_take(turn) {
                     self.grant(claim, now)
                 } else {
@@ -115,10 +115,10 @@ impl Holdable for Lock {
         (attempt, after)
     }
 
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
+    fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
         let after = self.judge(now);
         match &mut self.held {
-            Some(held) if held.owner == spot.owner && held.count == from => {
+            Some(held) if held.owner == key.owner && held.count == from => {
                 held.count -= 1;
                 if held.count == 0 {
                     return (Released::Left(0, None), self.free(Loss::Gone));
@@ -129,19 +129,19 @@ impl Holdable for Lock {
         }
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
+    fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let freed = self.judge(now);
         let renewed = match &mut self.held {
-            Some(held) if held.owner == spot.owner => Renewed::Until(held.extend(length, now)),
+            Some(held) if held.owner == key.owner => Renewed::Until(held.extend(length, now)),
             _ => Renewed::Gone,
         };
         (renewed, freed)
     }
 
-    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
+    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
         let freed = self.judge(now);
         match &mut self.held {
-            Some(held) if held.owner == spot.owner && held.count > count => {
+            Some(held) if held.owner == key.owner && held.count > count => {
                 held.count = count;
                 if count == 0 { self.free(Loss::Gone) } else { freed }
             }
@@ -149,8 +149,8 @@ impl Holdable for Lock {
         }
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.held.as_ref().filter(|held| held.owner == spot.owner).map(|held| Arc::clone(&held.term))
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
+        self.held.as_ref().filter(|held| held.owner == key.owner).map(|held| Arc::clone(&held.term))
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
@@ -168,14 +168,14 @@ impl Holdable for Lock {
 }
 
 impl Exclusive for Lock {
-    fn force(&mut self, _target: &Target, now: &Now) -> (bool, Aftermath) {
+    fn force(&mut self, _resource: &Resource, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
         if self.held.is_none() { (false, after) } else { (true, self.free(Loss::ForceUnlocked)) }
     }
 
     fn query(
         &mut self,
-        _target: &Target,
+        _resource: &Resource,
         _owner: Option<OwnerId>,
         now: &Now,
     ) -> (Option<Holding>, Aftermath) {
@@ -208,7 +208,7 @@ impl Lock {
     }
 
     fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, busy: Busy) -> Attempt {
-        match claim.spot.target.kind {
+        match claim.key.resource.kind {
             Kind::Fair => Attempt::Busy(self.fair().busy(claim, turn, busy)),
             _ => Attempt::Busy(busy),
         }
@@ -261,14 +261,14 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    fn spot(kind: Kind) -> Spot {
-        let target = Target::new(kind, Name::new("", "a").unwrap());
-        Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 }
+    fn key(kind: Kind) -> HoldKey {
+        let resource = Resource::new(kind, Name::new("", "a").unwrap());
+        HoldKey { resource, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 }
     }
 
-    fn claim<'a>(spot: &'a Spot, lease: Lease, term: &'a Arc<Term>) -> Claim<'a> {
+    fn claim<'a>(key: &'a HoldKey, lease: Lease, term: &'a Arc<Term>) -> Claim<'a> {
         Claim {
-            spot,
+            key,
             held: 0,
             lease,
             limit: None,
@@ -281,44 +281,44 @@ mod tests {
         }
     }
 
-    fn taken(lease: Lease) -> (Lock, Spot) {
-        let (mut lock, spot) = (Lock::default(), spot(Kind::Lock));
+    fn taken(lease: Lease) -> (Lock, HoldKey) {
+        let (mut lock, key) = (Lock::default(), key(Kind::Lock));
         let term = Term::new(Weak::new());
-        let (attempt, _) = lock.attempt(&claim(&spot, lease, &term), None, &Now::default());
+        let (attempt, _) = lock.attempt(&claim(&key, lease, &term), None, &Now::default());
         assert!(matches!(attempt, Attempt::Granted(..)));
-        (lock, spot)
+        (lock, key)
     }
 
     #[test]
     fn a_waiter_that_joins_looks_once_more_unless_all_is_as_it_was_told() {
-        assert!(Lock::default().join(&spot(Kind::Lock), 1), "free, and reserved for no waiter");
+        assert!(Lock::default().join(&key(Kind::Lock), 1), "free, and reserved for no waiter");
         let (mut lock, _) = taken(Lease::Kept(SECOND));
-        assert!(!lock.join(&spot(Kind::Lock), 1));
-        assert!(lock.join(&spot(Kind::Fair), 3), "its place is not known yet");
+        assert!(!lock.join(&key(Kind::Lock), 1));
+        assert!(lock.join(&key(Kind::Fair), 3), "its place is not known yet");
         let (mut lock, _) = taken(Lease::Fixed(SECOND));
-        assert!(lock.join(&spot(Kind::Lock), 1), "when it ends is not known yet");
+        assert!(lock.join(&key(Kind::Lock), 1), "when it ends is not known yet");
     }
 
     #[test]
     fn the_next_in_a_queue_hears_when_a_hold_ends_also_if_others_watch_the_queue() {
         let (mut lock, holder) = taken(Lease::Kept(SECOND));
-        let (head, next, watcher) = (spot(Kind::Fair), spot(Kind::Fair), spot(Kind::Fair));
+        let (head, next, watcher) = (key(Kind::Fair), key(Kind::Fair), key(Kind::Fair));
         let [awake_next, awake_watcher] = [0, 1].map(|_| Arc::new(Rung::default()));
-        for (spot, ticket, watched) in [(&head, 1, false), (&next, 2, false), (&watcher, 3, true)] {
-            lock.listen(spot, ticket);
+        for (key, ticket, watched) in [(&head, 1, false), (&next, 2, false), (&watcher, 3, true)] {
+            lock.listen(key, ticket);
             let queue = Some(Queueing { wait: SECOND, watched });
             lock.attempt(
-                &Claim { queue, ..claim(spot, Lease::Fixed(SECOND), &Term::new(Weak::new())) },
+                &Claim { queue, ..claim(key, Lease::Fixed(SECOND), &Term::new(Weak::new())) },
                 Some(ticket),
                 &Now::default(),
             )
             .1
             .run();
         }
-        let sleep = |lock: &mut Lock, spot: &Spot, ticket, rung: &Arc<Rung>| {
+        let sleep = |lock: &mut Lock, key: &HoldKey, ticket, rung: &Arc<Rung>| {
             let waker = Waker::from(Arc::clone(rung));
             let mut is_told = || {
-                let (polled, after) = lock.poll_hint(spot, ticket, &mut Context::from_waker(&waker));
+                let (polled, after) = lock.poll_hint(key, ticket, &mut Context::from_waker(&waker));
                 after.run();
                 polled.is_ready()
             };
@@ -354,18 +354,18 @@ mod tests {
     #[test]
     fn a_waiter_that_joins_in_front_of_a_reservation_looks() {
         let (mut lock, holder) = taken(Lease::Kept(SECOND));
-        assert!(!lock.join(&spot(Kind::Lock), 2));
+        assert!(!lock.join(&key(Kind::Lock), 2));
         lock.abandon(&holder, 0, &Now::default()).run();
-        assert!(!lock.join(&spot(Kind::Lock), 3));
-        assert!(lock.join(&spot(Kind::Lock), 1), "the other waiter was told, and may not come");
+        assert!(!lock.join(&key(Kind::Lock), 3));
+        assert!(lock.join(&key(Kind::Lock), 1), "the other waiter was told, and may not come");
     }
 
     #[test]
     fn a_waiter_that_finds_a_spin_lock_in_its_place_is_told_of_the_release() {
-        let (engine, waiter) = (Memory::new(), spot(Kind::Lock));
-        let [first, second] = [Kind::Lock, Kind::Spin].map(spot);
+        let (engine, waiter) = (Memory::new(), key(Kind::Lock));
+        let [first, second] = [Kind::Lock, Kind::Spin].map(key);
         let term = Term::new(Weak::new());
-        let try_for = |spot: &Spot, turn| engine.try_for(&claim(spot, Lease::Kept(SECOND), &term), turn);
+        let try_for = |key: &HoldKey, turn| engine.try_for(&claim(key, Lease::Kept(SECOND), &term), turn);
         assert!(matches!(try_for(&first, None), Attempt::Granted(..)));
         let ticket = engine.listen(&waiter, false);
         let is_called =

@@ -1,6 +1,6 @@
 //! The embedded engine: all locks of a process in one map, without a server.
 //!
-//! A hold without a lease lasts as long as its guard. Expiry is checked at the next request for a target; waiters sleep on
+//! A hold without a lease lasts as long as its guard. Expiry is checked at the next request for a resource; waiters sleep on
 //! their caller's timer until the lease is over, or until a release wakes the front waiter. A small task skips front waiters
 //! that are not polled.
 
@@ -36,7 +36,7 @@ use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
 use super::{
     Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Feature, Profile, Question, Released,
-    Renewed, Reply, Spot, Target, Ticket,
+    Renewed, Reply, HoldKey, Resource, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::env::Now;
@@ -74,14 +74,14 @@ impl Memory {
 
     /// Removes the hold of a lock as if its key had been deleted by hand.
     #[cfg(feature = "test-util")]
-    pub(crate) fn remove(&self, target: &Target) -> bool {
-        self.with_exclusive(target, |held, now| held.remove(now))
+    pub(crate) fn remove(&self, resource: &Resource) -> bool {
+        self.with_exclusive(resource, |held, now| held.remove(now))
     }
 
     /// How many waiters a lock has.
     #[cfg(feature = "test-util")]
-    pub(crate) fn waiters(&self, target: &Target) -> usize {
-        self.with(target, |slot, _| {
+    pub(crate) fn waiters(&self, resource: &Resource) -> usize {
+        self.with(resource, |slot, _| {
             (slot.waited().lines().iter().map(|line| line.len()).sum(), Aftermath::default())
         })
     }
@@ -95,16 +95,16 @@ impl Memory {
         self.shards.iter().map(used).sum()
     }
 
-    /// Whether the name of a target is held or waited for, as anything of its family.
+    /// Whether the name of a resource is held or waited for, as anything of its family.
     #[cfg(feature = "test-util")]
-    pub(crate) fn is_used(&self, target: &Target) -> bool {
-        self.with(target, |slot, _| (slot.waited().is_used(), Aftermath::default()))
+    pub(crate) fn is_used(&self, resource: &Resource) -> bool {
+        self.with(resource, |slot, _| (slot.waited().is_used(), Aftermath::default()))
     }
 
-    /// Reads or changes the state of one target, which is created and deleted as needed.
-    fn with<T>(&self, target: &Target, change: impl FnOnce(&mut Slot, &Now) -> (T, Aftermath)) -> T {
+    /// Reads or changes the state of one resource, which is created and deleted as needed.
+    fn with<T>(&self, resource: &Resource, change: impl FnOnce(&mut Slot, &Now) -> (T, Aftermath)) -> T {
         let now = Now::default();
-        let key = Key::new(target.kind.family(), &target.name);
+        let key = Key::new(resource.kind.family(), &resource.name);
         let mut shard = self.shards[key.part_of(SHARDS)].lock();
         let (result, aftermath) = match shard.entry(key) {
             Entry::Occupied(mut entry) => {
@@ -116,7 +116,7 @@ impl Memory {
                 done
             }
             Entry::Vacant(entry) => {
-                let mut slot = Slot::new(target.kind.family());
+                let mut slot = Slot::new(resource.kind.family());
                 let done = change(&mut slot, &now);
                 if !slot.waited().is_idle() {
                     entry.insert(slot);
@@ -129,34 +129,34 @@ impl Memory {
         result
     }
 
-    /// The same for targets that are held, or `otherwise` if the target is not.
+    /// The same for resources that are held, or `otherwise` if the resource is not.
     fn with_held<T>(
         &self,
-        target: &Target,
+        resource: &Resource,
         otherwise: T,
         change: impl FnOnce(&mut dyn Holdable, &Now) -> (T, Aftermath),
     ) -> T {
-        self.with(target, |slot, now| match slot.holdable() {
+        self.with(resource, |slot, now| match slot.holdable() {
             Some(held) => change(held, now),
             None => (otherwise, Aftermath::default()),
         })
     }
 
-    /// The same for targets with exclusive holders, or the default if the target has none.
+    /// The same for resources with exclusive holders, or the default if the resource has none.
     fn with_exclusive<T: Default>(
         &self,
-        target: &Target,
+        resource: &Resource,
         change: impl FnOnce(&mut dyn Exclusive, &Now) -> (T, Aftermath),
     ) -> T {
-        self.with(target, |slot, now| slot.exclusive().map(|held| change(held, now)).unwrap_or_default())
+        self.with(resource, |slot, now| slot.exclusive().map(|held| change(held, now)).unwrap_or_default())
     }
 
     /// Tries once. A waiter that does so is present, also if it was skipped since it was woken.
     fn try_for(&self, claim: &Claim, turn: Option<Ticket>) -> Attempt {
-        let target = &claim.spot.target;
-        self.with_held(target, Attempt::Gone, |held, now| {
+        let resource = &claim.key.resource;
+        self.with_held(resource, Attempt::Gone, |held, now| {
             if let Some(ticket) = turn
-                && let Some(line) = held.line_if_any(target)
+                && let Some(line) = held.line_if_any(resource)
             {
                 line.came(ticket);
             }
@@ -165,29 +165,29 @@ impl Memory {
     }
 
     /// Puts a waiter with a new ticket into its wait queue with `join`, and has that queue swept.
-    fn join_and<T>(&self, spot: &Spot, join: impl FnOnce(&mut dyn Waited, Ticket) -> (T, Aftermath)) -> T {
+    fn join_and<T>(&self, key: &HoldKey, join: impl FnOnce(&mut dyn Waited, Ticket) -> (T, Aftermath)) -> T {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
-        let (joined, begins_sweep) = self.with(&spot.target, |slot, _| {
+        let (joined, begins_sweep) = self.with(&key.resource, |slot, _| {
             let waited = slot.waited();
             let (joined, aftermath) = join(waited, ticket);
-            ((joined, waited.line(&spot.target).begins_sweep()), aftermath)
+            ((joined, waited.line(&key.resource).begins_sweep()), aftermath)
         });
         if begins_sweep {
-            self.sweeper.add(&spot.target);
+            self.sweeper.add(&key.resource);
         }
         joined
     }
 
     /// Lowers a hold to at most `count`.
-    fn give_up(&self, spot: &Spot, count: u32) {
-        self.with_held(&spot.target, (), |held, now| ((), held.abandon(spot, count, now)));
+    fn give_up(&self, key: &HoldKey, count: u32) {
+        self.with_held(&key.resource, (), |held, now| ((), held.abandon(key, count, now)));
     }
 
     /// Which of several locks is busy, before any is acquired: a minted token is not taken back.
     fn find_busy(&self, claims: &[Claim]) -> Option<(usize, Busy)> {
         let is_held = |claim: &Claim| {
-            let target = &claim.spot.target;
-            self.with_exclusive(target, |held, now| held.query(target, None, now)).is_some()
+            let resource = &claim.key.resource;
+            self.with_exclusive(resource, |held, now| held.query(resource, None, now)).is_some()
         };
         let (number, claim) = claims.iter().enumerate().find(|(_, claim)| is_held(claim))?;
         match self.try_for(claim, None) {
@@ -195,7 +195,7 @@ impl Memory {
             Attempt::Granted(..) => {
                 // It became free after the query. Releasing it ends the claim's term, so it counts as busy; a waiting caller
                 // retries at once.
-                self.give_up(claim.spot, 0);
+                self.give_up(claim.key, 0);
                 Some((number, Busy::default()))
             }
             _ => None,
@@ -223,7 +223,7 @@ impl Engine for Memory {
                 Attempt::Granted(until, token) => granted.push((until, token)),
                 not_granted => {
                     for taken in &claims[..number] {
-                        self.give_up(taken.spot, 0);
+                        self.give_up(taken.key, 0);
                     }
                     let busy = if let Attempt::Busy(busy) = not_granted { busy } else { Busy::default() };
                     return Some(Reply::now(AttemptAll::Busy(number, busy)));
@@ -233,79 +233,79 @@ impl Engine for Memory {
         Some(Reply::now(AttemptAll::Granted(granted)))
     }
 
-    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
-        let release = |held: &mut dyn Holdable, now: &Now| held.release(spot, from, lease, now);
-        Reply::now(self.with_held(&spot.target, Released::NotHeld, release))
+    fn release(&self, key: &HoldKey, from: u32, lease: Lease) -> Reply<Released> {
+        let release = |held: &mut dyn Holdable, now: &Now| held.release(key, from, lease, now);
+        Reply::now(self.with_held(&key.resource, Released::NotHeld, release))
     }
 
-    fn force(&self, target: &Target) -> Reply<bool> {
-        Reply::now(self.with_exclusive(target, |held, now| held.force(target, now)))
+    fn force(&self, resource: &Resource) -> Reply<bool> {
+        Reply::now(self.with_exclusive(resource, |held, now| held.force(resource, now)))
     }
 
-    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
-        Reply::now(self.with_held(&spot.target, Renewed::Gone, |held, now| held.renew(spot, length, now)))
+    fn renew(&self, key: &HoldKey, length: Duration) -> Reply<Renewed> {
+        Reply::now(self.with_held(&key.resource, Renewed::Gone, |held, now| held.renew(key, length, now)))
     }
 
-    fn abandon(&self, spot: &Spot, count: u32, _lapse: Lapse) {
-        self.give_up(spot, count);
+    fn abandon(&self, key: &HoldKey, count: u32, _lapse: Lapse) {
+        self.give_up(key, count);
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.with_held(&spot.target, None, |held, _| (held.term(spot), Aftermath::default()))
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
+        self.with_held(&key.resource, None, |held, _| (held.term(key), Aftermath::default()))
     }
 
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
         let mut facts = Facts::default();
         match *question {
-            Question::Holder(target, owner) => {
-                facts.holding = self.with_exclusive(target, |held, now| held.query(target, owner, now));
+            Question::Holder(resource, owner) => {
+                facts.holding = self.with_exclusive(resource, |held, now| held.query(resource, owner, now));
             }
-            Question::Token(target) => {
-                facts.token = self.with_exclusive(target, |held, _| (held.token(), Aftermath::default()));
+            Question::Token(resource) => {
+                facts.token = self.with_exclusive(resource, |held, _| (held.token(), Aftermath::default()));
             }
-            Question::Queue(target) => {
-                facts.queue = self.with_exclusive(target, |held, _| (held.queue(), Aftermath::default()));
+            Question::Queue(resource) => {
+                facts.queue = self.with_exclusive(resource, |held, _| (held.queue(), Aftermath::default()));
             }
             Question::Uptime => {}
         }
         Reply::now(facts)
     }
 
-    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
-        let told = self.with(target, |slot, now| {
+    fn adjust(&self, resource: &Resource, change: &Change) -> Reply<Adjusted> {
+        let told = self.with(resource, |slot, now| {
             slot.counted().map(|counted| counted.adjust(&change.adjust, now)).unwrap_or_default()
         });
         Reply::now(Adjusted::Done(told))
     }
 
-    fn let_go(&self, spot: &Spot) {
-        self.with_held(&spot.target, (), |held, now| ((), held.let_go(spot, now)));
+    fn let_go(&self, key: &HoldKey) {
+        self.with_held(&key.resource, (), |held, now| ((), held.let_go(key, now)));
     }
 
     #[cfg(test)]
-    fn listen(&self, spot: &Spot, _heir: bool) -> Ticket {
-        self.join_and(spot, |waited, ticket| {
-            waited.listen(spot, ticket);
+    fn listen(&self, key: &HoldKey, _heir: bool) -> Ticket {
+        self.join_and(key, |waited, ticket| {
+            waited.listen(key, ticket);
             (ticket, Aftermath::default())
         })
     }
 
-    fn join(&self, spot: &Spot, _heir: bool, context: &mut Context<'_>) -> (Ticket, bool) {
-        self.join_and(spot, |waited, ticket| {
-            if waited.join(spot, ticket) {
+    fn join(&self, key: &HoldKey, _heir: bool, context: &mut Context<'_>) -> (Ticket, bool) {
+        self.join_and(key, |waited, ticket| {
+            if waited.join(key, ticket) {
                 return ((ticket, true), Aftermath::default());
             }
-            let (polled, aftermath) = waited.poll_hint(spot, ticket, context);
+            let (polled, aftermath) = waited.poll_hint(key, ticket, context);
             ((ticket, polled.is_ready()), aftermath)
         })
     }
 
-    fn listening(&self, _spot: &Spot) -> Reply<()> {
+    fn listening(&self, _key: &HoldKey) -> Reply<()> {
         Reply::now(())
     }
 
-    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.with(&spot.target, |slot, _| slot.waited().poll_hint(spot, ticket, context))
+    fn poll_hint(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.with(&key.resource, |slot, _| slot.waited().poll_hint(key, ticket, context))
     }
 
     fn hint_all(&self) {
@@ -320,8 +320,8 @@ impl Engine for Memory {
         Aftermath::waking(told.into_iter().flat_map(|(_, wakers)| wakers)).run();
     }
 
-    fn leave(&self, spot: &Spot, ticket: Ticket) {
-        self.with(&spot.target, |slot, _| ((), slot.waited().leave(spot, ticket)));
+    fn leave(&self, key: &HoldKey, ticket: Ticket) {
+        self.with(&key.resource, |slot, _| ((), slot.waited().leave(key, ticket)));
     }
 
     fn retire(&self, client: ClientId) -> usize {

@@ -8,7 +8,7 @@ use super::primitive::{Counted, Holdable, Waited};
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::{Bounds, Lease, PERMANENT};
 use crate::loss::Loss;
@@ -51,7 +51,7 @@ impl Waited for Permits {
         !self.is_used() && self.free.is_none()
     }
 
-    fn line(&mut self, _target: &Target) -> &mut Line {
+    fn line(&mut self, _resource: &Resource) -> &mut Line {
         &mut self.line
     }
 
@@ -59,7 +59,7 @@ impl Waited for Permits {
         vec![&mut self.line]
     }
 
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
+    fn leave(&mut self, _key: &HoldKey, ticket: Ticket) -> Aftermath {
         // The next waiter has to learn when to retry, also if no permit is free.
         self.line.leave(ticket, true)
     }
@@ -68,7 +68,7 @@ impl Waited for Permits {
 impl Holdable for Permits {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
-        let Spot { owner, amount, .. } = *claim.spot;
+        let HoldKey { owner, amount, .. } = *claim.key;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
             return (Attempt::Gone, after);
@@ -97,17 +97,17 @@ impl Holdable for Permits {
         (Attempt::Granted(Some(until(claim.lease, ends, now)), None), after)
     }
 
-    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
+    fn release(&mut self, key: &HoldKey, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
         let mut after = self.judge(now);
-        let all = self.give(spot, &mut after);
+        let all = self.give(key, &mut after);
         (if all { Released::Left(0, None) } else { Released::NotHeld }, after)
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
+    fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let after = self.judge(now);
-        let Some(held) = self.holds.get(&spot.owner) else { return (Renewed::Gone, after) };
+        let Some(held) = self.holds.get(&key.owner) else { return (Renewed::Gone, after) };
         let mut first = None;
-        for id in PermitId::of(spot.owner, spot.amount) {
+        for id in PermitId::of(key.owner, key.amount) {
             if let Some(ends) = self.taken.get_mut(&id).and_then(|permit| permit.ends.as_mut()) {
                 *ends = (*ends).max(now.get() + length);
                 first = first.into_iter().chain([*ends]).min();
@@ -116,14 +116,14 @@ impl Holdable for Permits {
         (Renewed::Until(until(held.lease, first, now)), after)
     }
 
-    fn abandon(&mut self, spot: &Spot, _count: u32, now: &Now) -> Aftermath {
+    fn abandon(&mut self, key: &HoldKey, _count: u32, now: &Now) -> Aftermath {
         let mut after = self.judge(now);
-        self.give(spot, &mut after);
+        self.give(key, &mut after);
         after
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.holds.get(&spot.owner).map(|held| Arc::clone(&held.term))
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
+        self.holds.get(&key.owner).map(|held| Arc::clone(&held.term))
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
@@ -136,9 +136,9 @@ impl Holdable for Permits {
         (ours.len(), after)
     }
 
-    fn let_go(&mut self, spot: &Spot, now: &Now) -> Aftermath {
+    fn let_go(&mut self, key: &HoldKey, now: &Now) -> Aftermath {
         let mut after = Aftermath::default();
-        self.detach(spot.owner, &mut after, now);
+        self.detach(key.owner, &mut after, now);
         after
     }
 }
@@ -228,14 +228,14 @@ impl Permits {
     }
 
     /// Takes the rest of a hold back; true if that is all of it.
-    fn give(&mut self, spot: &Spot, after: &mut Aftermath) -> bool {
-        let ids = PermitId::of(spot.owner, spot.amount);
+    fn give(&mut self, key: &HoldKey, after: &mut Aftermath) -> bool {
+        let ids = PermitId::of(key.owner, key.amount);
         let given = ids.filter(|id| self.taken.remove(id).is_some()).count();
-        self.holds.remove(&spot.owner);
+        self.holds.remove(&key.owner);
         if given > 0 {
             self.add(i64::try_from(given).unwrap_or(i64::MAX), after);
         }
-        u32::try_from(given) == Ok(spot.amount)
+        u32::try_from(given) == Ok(key.amount)
     }
 
     /// Notifies a guard that it has lost permits.

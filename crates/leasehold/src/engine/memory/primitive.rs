@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::Now;
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
@@ -23,49 +23,49 @@ pub(super) trait Waited {
     /// Whether there is no state to keep.
     fn is_idle(&self) -> bool;
 
-    /// The wait queue of this target.
-    fn line(&mut self, target: &Target) -> &mut Line;
+    /// The wait queue of this resource.
+    fn line(&mut self, resource: &Resource) -> &mut Line;
 
     /// The same, where a queue exists only as long as it has waiters.
-    fn line_if_any(&mut self, target: &Target) -> Option<&mut Line> {
-        Some(self.line(target))
+    fn line_if_any(&mut self, resource: &Resource) -> Option<&mut Line> {
+        Some(self.line(resource))
     }
 
     /// All wait queues that may have waiters.
     fn lines(&mut self) -> Vec<&mut Line>;
 
-    fn listen(&mut self, spot: &Spot, ticket: Ticket) {
-        self.line(&spot.target).join(ticket);
+    fn listen(&mut self, key: &HoldKey, ticket: Ticket) {
+        self.line(&key.resource).join(ticket);
     }
 
     /// Joins the wait queue, and returns whether the result of an earlier attempt may be outdated.
-    fn join(&mut self, spot: &Spot, ticket: Ticket) -> bool {
-        self.listen(spot, ticket);
+    fn join(&mut self, key: &HoldKey, ticket: Ticket) -> bool {
+        self.listen(key, ticket);
         true
     }
 
-    fn poll_hint(&mut self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        self.line(&spot.target).poll_hint(ticket, context)
+    fn poll_hint(&mut self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        self.line(&key.resource).poll_hint(ticket, context)
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket) -> Aftermath;
+    fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath;
 
-    /// One pass of the sweep over the wait queue of a target, if that has waiters.
-    fn sweep(&mut self, target: &Target) -> Option<Aftermath> {
-        self.line_if_any(target)?.sweep()
+    /// One pass of the sweep over the wait queue of a resource, if that has waiters.
+    fn sweep(&mut self, resource: &Resource) -> Option<Aftermath> {
+        self.line_if_any(resource)?.sweep()
     }
 }
 
 /// A primitive that is acquired and released.
 pub(super) trait Holdable: Waited {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath);
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath);
-    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath);
-    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath;
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
+    fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath);
+    fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath);
+    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath;
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;
 
     /// Deletes the holder, but not the hold. A lock is held by its guards alone, and has nothing to delete.
-    fn let_go(&mut self, _spot: &Spot, _now: &Now) -> Aftermath {
+    fn let_go(&mut self, _key: &HoldKey, _now: &Now) -> Aftermath {
         Aftermath::default()
     }
 
@@ -75,8 +75,8 @@ pub(super) trait Holdable: Waited {
 
 /// A primitive whose holder excludes others: its holder can be queried, and it can be freed by force.
 pub(super) trait Exclusive: Holdable {
-    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath);
-    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath);
+    fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath);
+    fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath);
 
     /// The last token that was minted.
     fn token(&self) -> u64;

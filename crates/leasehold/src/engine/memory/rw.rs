@@ -10,7 +10,7 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Attempt, BARRED, Busy, Claim, Holding, Kind, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Attempt, BARRED, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -40,18 +40,18 @@ impl Waited for Rw {
         !self.is_used() && self.token() == 0
     }
 
-    fn line(&mut self, target: &Target) -> &mut Line {
-        if target.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
+    fn line(&mut self, resource: &Resource) -> &mut Line {
+        if resource.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
     }
 
     fn lines(&mut self) -> Vec<&mut Line> {
         vec![&mut self.reads, &mut self.writes]
     }
 
-    fn leave(&mut self, spot: &Spot, ticket: Ticket) -> Aftermath {
+    fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {
         // The end that the next waiter saw, if it saw one, was that of earlier holds.
         let tell_next = self.end().is_some();
-        let left = self.line(&spot.target).leave(ticket, tell_next);
+        let left = self.line(&key.resource).leave(ticket, tell_next);
         let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
         let wake = if last_bar && self.writer.is_none() { self.reads.reserve() } else { None };
         left.and(Aftermath::waking(wake)).and(self.hint())
@@ -62,12 +62,12 @@ impl Holdable for Rw {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
         let before = self.end();
-        let (attempt, more) = match self.held(claim.spot) {
+        let (attempt, more) = match self.held(claim.key) {
             Some(held) if held.count == claim.held => {
                 let until = held.reenter(claim, now);
                 (Attempt::Granted(Some(until), self.tokens.mint(claim)), self.hint_if_sooner(before))
             }
-            None if claim.held == 0 => match claim.spot.target.kind {
+            None if claim.held == 0 => match claim.key.resource.kind {
                 Kind::Write => self.write(claim, turn, now),
                 _ => self.read(claim, turn, now),
             },
@@ -80,13 +80,13 @@ impl Holdable for Rw {
         (attempt, after.and(more).and(taken_over))
     }
 
-    fn release(&mut self, spot: &Spot, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
+    fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
         let after = self.judge(now);
-        match self.held(spot) {
+        match self.held(key) {
             Some(held) if held.count == from => {
                 held.count -= 1;
                 if held.count == 0 {
-                    return (Released::Left(0, None), after.and(self.free(spot)));
+                    return (Released::Left(0, None), after.and(self.free(key)));
                 }
                 (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
             }
@@ -94,27 +94,27 @@ impl Holdable for Rw {
         }
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
+    fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let after = self.judge(now);
-        let held = self.held(spot);
+        let held = self.held(key);
         (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
     }
 
-    fn abandon(&mut self, spot: &Spot, count: u32, now: &Now) -> Aftermath {
+    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
         let after = self.judge(now);
-        match self.held(spot) {
+        match self.held(key) {
             Some(held) if held.count > count => {
                 held.count = count;
-                if count == 0 { after.and(self.free(spot)) } else { after }
+                if count == 0 { after.and(self.free(key)) } else { after }
             }
             _ => after,
         }
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        let held = match spot.target.kind {
-            Kind::Write => self.writer.as_ref().filter(|held| held.owner == spot.owner),
-            _ => self.readers.get(&spot.owner),
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
+        let held = match key.resource.kind {
+            Kind::Write => self.writer.as_ref().filter(|held| held.owner == key.owner),
+            _ => self.readers.get(&key.owner),
         };
         held.map(|held| Arc::clone(&held.term))
     }
@@ -134,9 +134,9 @@ impl Holdable for Rw {
 }
 
 impl Exclusive for Rw {
-    fn force(&mut self, target: &Target, now: &Now) -> (bool, Aftermath) {
+    fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
-        let held = match target.kind {
+        let held = match resource.kind {
             Kind::Write => self.writer.is_some(),
             _ => self.writer.is_none() && !self.readers.is_empty(),
         };
@@ -147,9 +147,9 @@ impl Exclusive for Rw {
         }
     }
 
-    fn query(&mut self, target: &Target, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
+    fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
         let after = self.judge(now);
-        let held = match target.kind {
+        let held = match resource.kind {
             Kind::Write => self.writer.as_ref(),
             _ => owner.and_then(|owner| self.readers.get(&owner)).or_else(|| self.readers.values().next()),
         };
@@ -178,7 +178,7 @@ impl Rw {
     fn read(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = Aftermath::default();
         match &self.writer {
-            Some(writer) if writer.owner == claim.spot.owner => {}
+            Some(writer) if writer.owner == claim.key.owner => {}
             Some(_) if claim.steal => after = self.free_all(Loss::TakenOver),
             Some(writer) => return (Attempt::Busy(busy(writer.expires, writer.owner, now)), after),
             None if claim.steal => {}
@@ -201,10 +201,10 @@ impl Rw {
     /// Acquires the write half for an owner that does not have it.
     fn write(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = Aftermath::default();
-        if self.readers.contains_key(&claim.spot.owner) != claim.rw.upgrade {
+        if self.readers.contains_key(&claim.key.owner) != claim.rw.upgrade {
             return (Attempt::Misfit, after);
         }
-        let other = self.all().find(|held| held.owner != claim.spot.owner).map(|held| held.owner);
+        let other = self.all().find(|held| held.owner != claim.key.owner).map(|held| held.owner);
         match other {
             Some(_) if claim.steal => after = self.free_all(Loss::TakenOver),
             Some(other) => {
@@ -238,10 +238,10 @@ impl Rw {
         self.writer.iter().chain(self.readers.values())
     }
 
-    fn held(&mut self, spot: &Spot) -> Option<&mut Held> {
-        match spot.target.kind {
-            Kind::Write => self.writer.as_mut().filter(|held| held.owner == spot.owner),
-            _ => self.readers.get_mut(&spot.owner),
+    fn held(&mut self, key: &HoldKey) -> Option<&mut Held> {
+        match key.resource.kind {
+            Kind::Write => self.writer.as_mut().filter(|held| held.owner == key.owner),
+            _ => self.readers.get_mut(&key.owner),
         }
     }
 
@@ -268,11 +268,11 @@ impl Rw {
     }
 
     /// Ends one hold.
-    fn free(&mut self, spot: &Spot) -> Aftermath {
+    fn free(&mut self, key: &HoldKey) -> Aftermath {
         let before = self.end();
-        let freed = match spot.target.kind {
+        let freed = match key.resource.kind {
             Kind::Write => self.writer.take(),
-            _ => self.readers.remove(&spot.owner),
+            _ => self.readers.remove(&key.owner),
         };
         // Notifies its guards, if they are not notified yet.
         let after = freed.map(|held| held.lose(Loss::Gone)).unwrap_or_default();

@@ -8,7 +8,7 @@ use super::primitive::{Counted, Holdable, Waited};
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line::Line;
-use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, Spot, Target, Ticket};
+use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -41,7 +41,7 @@ impl Waited for Semaphore {
         !self.is_used() && self.free.is_none()
     }
 
-    fn line(&mut self, _target: &Target) -> &mut Line {
+    fn line(&mut self, _resource: &Resource) -> &mut Line {
         &mut self.line
     }
 
@@ -49,7 +49,7 @@ impl Waited for Semaphore {
         vec![&mut self.line]
     }
 
-    fn leave(&mut self, _spot: &Spot, ticket: Ticket) -> Aftermath {
+    fn leave(&mut self, _key: &HoldKey, ticket: Ticket) -> Aftermath {
         // One waiter after the other, as long as permits are free.
         self.line.leave(ticket, self.free.is_some_and(|free| free > 0))
     }
@@ -58,7 +58,7 @@ impl Waited for Semaphore {
 impl Holdable for Semaphore {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let after = self.judge(now);
-        let Spot { owner, amount, .. } = *claim.spot;
+        let HoldKey { owner, amount, .. } = *claim.key;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
             return (Attempt::Gone, after);
@@ -79,26 +79,26 @@ impl Holdable for Semaphore {
         (Attempt::Granted(Some(Until::Kept(claim.lease.length())), None), after)
     }
 
-    fn release(&mut self, spot: &Spot, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
+    fn release(&mut self, key: &HoldKey, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
         let after = self.judge(now);
-        match self.holds.remove(&spot.owner) {
+        match self.holds.remove(&key.owner) {
             Some(held) => (Released::Left(0, None), after.and(self.add(held.amount.into()))),
             None => (Released::NotHeld, after),
         }
     }
 
-    fn renew(&mut self, spot: &Spot, length: Duration, now: &Now) -> (Renewed, Aftermath) {
+    fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
         let after = self.judge(now);
-        let held = self.holds.contains_key(&spot.owner);
+        let held = self.holds.contains_key(&key.owner);
         (if held { Renewed::Until(Until::Kept(length)) } else { Renewed::Gone }, after)
     }
 
-    fn abandon(&mut self, spot: &Spot, _count: u32, now: &Now) -> Aftermath {
-        self.release(spot, 1, Lease::Kept(Duration::ZERO), now).1
+    fn abandon(&mut self, key: &HoldKey, _count: u32, now: &Now) -> Aftermath {
+        self.release(key, 1, Lease::Kept(Duration::ZERO), now).1
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.holds.get(&spot.owner).map(|held| Arc::clone(&held.term))
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
+        self.holds.get(&key.owner).map(|held| Arc::clone(&held.term))
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
@@ -108,8 +108,8 @@ impl Holdable for Semaphore {
         (terms.len(), after.and(Aftermath::losing(terms, Loss::Shutdown)))
     }
 
-    fn let_go(&mut self, spot: &Spot, _now: &Now) -> Aftermath {
-        self.holds.remove(&spot.owner);
+    fn let_go(&mut self, key: &HoldKey, _now: &Now) -> Aftermath {
+        self.holds.remove(&key.owner);
         Aftermath::default()
     }
 }

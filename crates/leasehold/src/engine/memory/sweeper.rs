@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Weak;
 
 use super::Memory;
-use crate::engine::Target;
+use crate::engine::Resource;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::line;
 use crate::env;
@@ -17,11 +17,11 @@ pub(super) struct Sweeper {
     lines: Mutex<Lines>,
 }
 
-// Invariant: a queue with waiters is marked as swept from when its first waiter joins, and is in `targets`, or is about to
-// be put there by that waiter or put back by the pass in progress. While `targets` is not empty, there is a task.
+// Invariant: a queue with waiters is marked as swept from when its first waiter joins, and is in `resources`, or is about to
+// be put there by that waiter or put back by the pass in progress. While `resources` is not empty, there is a task.
 #[derive(Debug, Default)]
 struct Lines {
-    targets: BTreeSet<Target>,
+    resources: BTreeSet<Resource>,
     has_task: bool,
 }
 
@@ -30,10 +30,10 @@ impl Sweeper {
         Self { engine: Weak::clone(engine), lines: Mutex::default() }
     }
 
-    /// Begins to sweep the wait queue of a target.
-    pub(super) fn add(&self, target: &Target) {
+    /// Begins to sweep the wait queue of a resource.
+    pub(super) fn add(&self, resource: &Resource) {
         let mut lines = self.lines.lock();
-        lines.targets.insert(target.clone());
+        lines.resources.insert(resource.clone());
         if !std::mem::replace(&mut lines.has_task, true) {
             drop(lines);
             Task::spawn(&self.engine);
@@ -42,17 +42,17 @@ impl Sweeper {
 
     /// One pass over every wait queue. False if no queue is left.
     fn look(&self, engine: &Memory) -> bool {
-        let mut targets = std::mem::take(&mut self.lines.lock().targets);
+        let mut resources = std::mem::take(&mut self.lines.lock().resources);
         let mut after = Aftermath::default();
-        targets.retain(|target| {
-            let swept = engine.with(target, |slot, _| (slot.waited().sweep(target), Aftermath::default()));
+        resources.retain(|resource| {
+            let swept = engine.with(resource, |slot, _| (slot.waited().sweep(resource), Aftermath::default()));
             let has_waiters = swept.is_some();
             after = std::mem::take(&mut after).and(swept.unwrap_or_default());
             has_waiters
         });
         let mut lines = self.lines.lock();
-        lines.targets.extend(targets);
-        lines.has_task = !lines.targets.is_empty();
+        lines.resources.extend(resources);
+        lines.has_task = !lines.resources.is_empty();
         let goes_on = lines.has_task;
         drop(lines);
         // Last, when all state is consistent again: a waker is the caller's code, and may panic.
@@ -105,39 +105,39 @@ mod tests {
 
     use super::*;
     use crate::client_id::ClientId;
-    use crate::engine::{Engine, Kind, Spot, Ticket};
+    use crate::engine::{Engine, Kind, HoldKey, Ticket};
     use crate::name::Name;
     use crate::owner::OwnerId;
 
-    /// An engine, and a spot to wait at.
-    fn engine(kind: Kind) -> (Arc<Memory>, Spot) {
-        let target = Target::new(kind, Name::new("", "a").unwrap());
-        (Memory::new(), Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 })
+    /// An engine, and the hold key of a waiter.
+    fn engine(kind: Kind) -> (Arc<Memory>, HoldKey) {
+        let resource = Resource::new(kind, Name::new("", "a").unwrap());
+        (Memory::new(), HoldKey { resource, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 })
     }
 
-    fn join(engine: &Memory, spot: &Spot) -> Ticket {
-        engine.join(spot, false, &mut Context::from_waker(Waker::noop())).0
+    fn join(engine: &Memory, key: &HoldKey) -> Ticket {
+        engine.join(key, false, &mut Context::from_waker(Waker::noop())).0
     }
 
     #[test]
     fn a_line_is_swept_as_long_as_it_has_waiters() {
         for kind in [Kind::Lock, Kind::Fair, Kind::Read, Kind::Group, Kind::Permits, Kind::Latch] {
-            for join in [join, |engine: &Memory, spot: &Spot| engine.listen(spot, false)] {
-                let (engine, spot) = engine(kind);
+            for join in [join, |engine: &Memory, key: &HoldKey| engine.listen(key, false)] {
+                let (engine, key) = engine(kind);
                 assert!(!engine.sweeper.look(&engine), "{kind:?}: no waiter");
-                let first = join(&engine, &spot);
+                let first = join(&engine, &key);
                 assert!(engine.sweeper.look(&engine));
-                let second = join(&engine, &spot);
-                engine.leave(&spot, first);
+                let second = join(&engine, &key);
+                engine.leave(&key, first);
                 assert!(engine.sweeper.look(&engine));
-                engine.leave(&spot, second);
-                let third = join(&engine, &spot);
+                engine.leave(&key, second);
+                let third = join(&engine, &key);
                 assert!(engine.sweeper.look(&engine), "{kind:?}: its line was left and is a new one");
-                engine.leave(&spot, third);
+                engine.leave(&key, third);
                 assert!(!engine.sweeper.look(&engine));
-                let fourth = join(&engine, &spot);
+                let fourth = join(&engine, &key);
                 assert!(engine.sweeper.look(&engine), "{kind:?}: it begins anew");
-                engine.leave(&spot, fourth);
+                engine.leave(&key, fourth);
                 assert!(!engine.sweeper.look(&engine));
                 assert!(engine.shards.iter().all(|shard| shard.lock().is_empty()), "{kind:?}");
             }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::engine::memory::Memory;
-use crate::engine::{Engine, Reply, Spot, Ticket};
+use crate::engine::{Engine, Reply, HoldKey, Ticket};
 use crate::name::Name;
 use crate::term::Term;
 
@@ -151,11 +151,11 @@ impl Both {
     }
 
     /// Renews all of these on the server, where each client has some.
-    pub(super) fn renew<'a>(&self, holds: impl IntoIterator<Item = (usize, &'a Spot)>, length: Duration) {
+    pub(super) fn renew<'a>(&self, holds: impl IntoIterator<Item = (usize, &'a HoldKey)>, length: Duration) {
         self.other.runtime().block_on(async {
             let renewals: Vec<_> = holds
                 .into_iter()
-                .map(|(client, spot)| self.other.engine(client).renew(spot, length))
+                .map(|(client, key)| self.other.engine(client).renew(key, length))
                 .collect();
             for renewal in renewals {
                 renewal.await.expect("the server answers");
@@ -174,10 +174,10 @@ impl Both {
     }
 
     /// Which of both has woken the waiter.
-    pub(super) fn hinted(&self, client: usize, spot: &Spot, tickets: [Ticket; 2]) -> [bool; 2] {
+    pub(super) fn hinted(&self, client: usize, key: &HoldKey, tickets: [Ticket; 2]) -> [bool; 2] {
         let mut context = Context::from_waker(Waker::noop());
         self.tell(client, |engine, side| {
-            engine.poll_hint(spot, tickets[side as usize], &mut context).is_ready()
+            engine.poll_hint(key, tickets[side as usize], &mut context).is_ready()
         })
     }
 

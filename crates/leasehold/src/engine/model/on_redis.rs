@@ -12,7 +12,7 @@ use super::op::CLIENTS;
 use crate::client_id::ClientId;
 use crate::engine::redis::{Address, Redis};
 use crate::engine::schemes::Options;
-use crate::engine::{Attempt, Claim, Engine, Kind, Question, Reply, RwOptions, Spot, Target, Ticket};
+use crate::engine::{Attempt, Claim, Engine, Kind, Question, Reply, RwOptions, HoldKey, Resource, Ticket};
 use crate::env::{self, Instant};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
@@ -32,7 +32,7 @@ struct OnRedis {
     live: Runtime,
     clients: [Redis; CLIENTS],
     /// A waiter for each client that shows that all messages up to a certain one have arrived.
-    fences: [(Spot, Ticket); CLIENTS],
+    fences: [(HoldKey, Ticket); CLIENTS],
     connection: Connection,
     begun: Instant,
     // Dropped last.
@@ -87,7 +87,7 @@ impl OnRedis {
         });
         let fences = std::array::from_fn(|client| {
             // All waiters for a latch are woken at once, so none of them is late when it does nothing.
-            let fence = spot(Target::new(Kind::Latch, name(&format!("fence {client}"))), 1);
+            let fence = key(Resource::new(Kind::Latch, name(&format!("fence {client}"))), 1);
             let ticket = clients[client].listen(&fence, false);
             live.block_on(clients[client].listening(&fence)).expect("the server lets us subscribe");
             (fence, ticket)
@@ -101,33 +101,33 @@ impl OnRedis {
     /// Loads the scripts that no caller waits for into the server: an unknown script runs later than it should.
     fn teach(&self) {
         for kind in [Kind::SetNx, Kind::Write, Kind::Semaphore, Kind::Permits] {
-            let spot = spot(Target::new(kind, name("taught")), 1);
-            self.ask(0, |redis| redis.release(&spot, 1, TAUGHT));
+            let key = key(Resource::new(kind, name("taught")), 1);
+            self.ask(0, |redis| redis.release(&key, 1, TAUGHT));
         }
-        let group = spot(Target::group(name("taught"), ["a"]).expect("a good group"), 1);
+        let group = key(Resource::group(name("taught"), ["a"]).expect("a good group"), 1);
         self.ask(0, |redis| redis.release(&group, 1, TAUGHT));
         for kind in [Kind::Lock, Kind::Fair] {
-            let spot = spot(Target::new(kind, name("taught")), 1);
-            self.teach_attempt(&spot, None);
-            self.clients[0].abandon(&spot, 0, TAUGHT.into());
-            while self.ask(0, |redis| redis.inspect(&Question::Holder(&spot.target, None))).holding.is_some()
+            let key = key(Resource::new(kind, name("taught")), 1);
+            self.teach_attempt(&key, None);
+            self.clients[0].abandon(&key, 0, TAUGHT.into());
+            while self.ask(0, |redis| redis.inspect(&Question::Holder(&key.resource, None))).holding.is_some()
             {
             }
         }
         // A writer that waits, blocks readers, and leaves.
-        let target = |kind| Target::new(kind, name("taught two"));
-        let (reader, writer, late) = (spot(target(Kind::Read), 1), spot(target(Kind::Write), 2), 3);
+        let resource = |kind| Resource::new(kind, name("taught two"));
+        let (reader, writer, late) = (key(resource(Kind::Read), 1), key(resource(Kind::Write), 2), 3);
         self.teach_attempt(&reader, None);
         let ticket = self.clients[0].listen(&writer, false);
         self.teach_attempt(&writer, Some(ticket));
         self.clients[0].leave(&writer, ticket);
-        let late = Spot { owner: OwnerId { number: late, ..reader.owner }, ..reader };
+        let late = HoldKey { owner: OwnerId { number: late, ..reader.owner }, ..reader };
         while !matches!(self.teach_attempt(&late, None), Attempt::Granted(..)) {}
     }
 
-    fn teach_attempt(&self, spot: &Spot, turn: Option<Ticket>) -> Attempt {
+    fn teach_attempt(&self, key: &HoldKey, turn: Option<Ticket>) -> Attempt {
         let claim = Claim {
-            spot,
+            key,
             held: 0,
             lease: TAUGHT,
             limit: None,
@@ -179,7 +179,7 @@ impl Other for OnRedis {
     }
 
     fn finish(&self, client: usize) {
-        self.ask(client, |redis| redis.inspect(&Question::Token(&self.fences[client].0.target)));
+        self.ask(client, |redis| redis.inspect(&Question::Token(&self.fences[client].0.resource)));
     }
 
     fn settle(&mut self, clients: &[usize]) {
@@ -200,6 +200,6 @@ impl Other for OnRedis {
 /// The lease of the holds that load the scripts.
 const TAUGHT: Lease = Lease::Fixed(Duration::from_secs(30));
 
-fn spot(target: Target, number: u64) -> Spot {
-    Spot { target, owner: OwnerId { client: ClientId::random(), number }, amount: 1 }
+fn key(resource: Resource, number: u64) -> HoldKey {
+    HoldKey { resource, owner: OwnerId { client: ClientId::random(), number }, amount: 1 }
 }

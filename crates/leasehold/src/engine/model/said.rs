@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Attempt, Busy, Holding, Kind, Released, Renewed, Spot};
+use crate::engine::{Attempt, Busy, Holding, Kind, Released, Renewed, HoldKey};
 use crate::owner::OwnerId;
 
 /// A reply: text that has to be the same, and a time that has to be nearly the same.
@@ -32,12 +32,12 @@ impl Said {
 }
 
 /// The result of an attempt on both engines.
-pub(super) fn attempts([memory, server]: &[Attempt; 2], spot: &Spot) -> [Said; 2] {
-    let untold = is_untold(memory, spot.target.kind);
+pub(super) fn attempts([memory, server]: &[Attempt; 2], key: &HoldKey) -> [Said; 2] {
+    let untold = is_untold(memory, key.resource.kind);
     [memory, server].map(|attempt| match attempt {
         Attempt::Granted(_, token) => Said::words(format!("granted, token {token:?}")),
         Attempt::Busy(busy) => {
-            let holder = busy.holder.filter(|_| !has_many_holders(spot.target.kind));
+            let holder = busy.holder.filter(|_| !has_many_holders(key.resource.kind));
             let words = format!("busy, held by {holder:?}, position {:?}", busy.position);
             Said { words, time: busy.retry_in.filter(|_| !untold) }
         }

@@ -14,7 +14,7 @@ use super::both::{Both, name};
 use super::op::{At, CLIENTS, KEPT, Length, NAMES, Op, SETS, kinds};
 use super::said::{self, Said};
 use crate::client_id::ClientId;
-use crate::engine::{Family, Kind, Released, Renewed, Spot, Target};
+use crate::engine::{Family, Kind, Released, Renewed, HoldKey, Resource};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
@@ -73,14 +73,14 @@ impl Tally {
     }
 }
 
-/// The identity of one hold: an owner, a name, and the target.
-type Seat = (usize, usize, Target);
+/// The identity of one hold: an owner, a name, and the resource.
+type Seat = (usize, usize, Resource);
 
 /// A hold, as far as its owner knows.
 #[derive(Debug, Clone)]
 struct Hold {
-    /// The spot by which it was entered first.
-    spot: Spot,
+    /// The hold key by which it was entered first.
+    key: HoldKey,
     count: u32,
     lease: Lease,
     /// When a fixed lease ends, from the beginning of the case.
@@ -153,12 +153,12 @@ impl<'a> World<'a> {
 
     fn release(&mut self, at: At) -> Step {
         let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
-        self.frees(at.name, hold.spot.target.kind);
-        let told = self.both.ask(client(at), |engine| engine.release(&hold.spot, hold.count, hold.lease));
+        self.frees(at.name, hold.key.resource.kind);
+        let told = self.both.ask(client(at), |engine| engine.release(&hold.key, hold.count, hold.lease));
         self.same(at.name, "release", told.each_ref().map(said::released))?;
         self.lasts(
             client(at),
-            &hold.spot,
+            &hold.key,
             told.map(|told| if let Released::Left(_, until) = told { until } else { None }),
         );
         match told[0] {
@@ -175,10 +175,10 @@ impl<'a> World<'a> {
 
     fn abandon(&mut self, at: At, all: bool) -> Step {
         let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
-        let counts = matches!(hold.spot.target.kind.family(), Family::Lock | Family::Rw | Family::Group);
+        let counts = matches!(hold.key.resource.kind.family(), Family::Lock | Family::Rw | Family::Group);
         let count = if all || !counts { 0 } else { hold.count - 1 };
-        self.frees(at.name, hold.spot.target.kind);
-        self.both.tell(client(at), |engine, _| engine.abandon(&hold.spot, count, hold.lease.into()));
+        self.frees(at.name, hold.key.resource.kind);
+        self.both.tell(client(at), |engine, _| engine.abandon(&hold.key, count, hold.lease.into()));
         self.both.finish(client(at));
         if count == 0 {
             self.holds.remove(&seat);
@@ -192,21 +192,21 @@ impl<'a> World<'a> {
         let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
         let [_, is_held] = self
             .both
-            .tell(client(at), |engine, _| engine.term(&hold.spot).is_some_and(|term| term.is_held()));
+            .tell(client(at), |engine, _| engine.term(&hold.key).is_some_and(|term| term.is_held()));
         let length = match (hold.lease, length) {
             (Lease::Kept(kept), _) => kept,
             // Its lease may have been extended by its id, and its holder is not notified: by its own clock it is lost.
-            _ if hold.spot.target.kind == Kind::Permits && !is_held => return Ok(false),
+            _ if hold.key.resource.kind == Kind::Permits && !is_held => return Ok(false),
             // On a server the halves of one owner end together, see `rw_lease`.
-            _ if self.other_half(at, hold.spot.target.kind).is_some() => return Ok(false),
+            _ if self.other_half(at, hold.key.resource.kind).is_some() => return Ok(false),
             (_, Length::Kept) => Length::Long.time(),
             (_, length) => length.time(),
         };
-        let told = self.both.ask(client(at), |engine| engine.renew(&hold.spot, length));
+        let told = self.both.ask(client(at), |engine| engine.renew(&hold.key, length));
         self.same(at.name, "renew", told.each_ref().map(said::renewed))?;
         self.lasts(
             client(at),
-            &hold.spot,
+            &hold.key,
             told.map(|told| if let Renewed::Until(until) = told { Some(until) } else { None }),
         );
         if let Renewed::Gone = told[0] {
@@ -220,9 +220,9 @@ impl<'a> World<'a> {
     }
 
     /// Extends the term of a hold, by the clock of each engine.
-    fn lasts(&self, client: usize, spot: &Spot, until: [Option<Until>; 2]) {
+    fn lasts(&self, client: usize, key: &HoldKey, until: [Option<Until>; 2]) {
         self.both.tell(client, |engine, side| {
-            if let (Some(term), Some(until)) = (engine.term(spot), until[side as usize]) {
+            if let (Some(term), Some(until)) = (engine.term(key), until[side as usize]) {
                 term.lasts_at_least(until);
             }
         });
@@ -230,32 +230,32 @@ impl<'a> World<'a> {
 
     /// The owner finds a hold lost and releases the rest of it.
     fn learn_of_loss(&mut self, at: At, seat: &Seat, hold: &Hold) {
-        self.frees(at.name, hold.spot.target.kind);
-        self.both.tell(client(at), |engine, _| engine.abandon(&hold.spot, 0, hold.lease.into()));
+        self.frees(at.name, hold.key.resource.kind);
+        self.both.tell(client(at), |engine, _| engine.abandon(&hold.key, 0, hold.lease.into()));
         self.both.finish(client(at));
         self.holds.remove(seat);
     }
 
     fn force(&mut self, at: At) -> Step {
-        let target = self.target(at);
-        if !matches!(target.kind.family(), Family::Lock | Family::SetNx | Family::Rw | Family::Group) {
+        let resource = self.resource(at);
+        if !matches!(resource.kind.family(), Family::Lock | Family::SetNx | Family::Rw | Family::Group) {
             return Ok(false);
         }
         // The rest of a broken set ends as if it had been renewed just now.
         self.keep();
-        self.frees(at.name, target.kind);
-        let told = self.both.ask(client(at), |engine| engine.force(&target));
+        self.frees(at.name, resource.kind);
+        let told = self.both.ask(client(at), |engine| engine.force(&resource));
         self.same(at.name, "force", told.map(|freed| Said::words(freed.to_string())))?;
         self.after(at)
     }
 
     fn let_go(&mut self, at: At) -> Step {
         let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
-        if !matches!(hold.spot.target.kind, Kind::Semaphore | Kind::Permits) {
+        if !matches!(hold.key.resource.kind, Kind::Semaphore | Kind::Permits) {
             return Ok(false);
         }
         self.keep();
-        self.both.tell(client(at), |engine, _| engine.let_go(&hold.spot));
+        self.both.tell(client(at), |engine, _| engine.let_go(&hold.key));
         self.loosen(at.name, &hold);
         self.holds.remove(&seat);
         self.after(at)
@@ -299,7 +299,7 @@ impl<'a> World<'a> {
     /// Renews the kept holds on the server, as a client does all the time. Memory does not need that.
     fn keep(&mut self) {
         let kept = self.holds.iter().filter(|(_, hold)| hold.lease == Lease::Kept(KEPT));
-        self.both.renew(kept.map(|((who, ..), hold)| (who % CLIENTS, &hold.spot)), KEPT);
+        self.both.renew(kept.map(|((who, ..), hold)| (who % CLIENTS, &hold.key)), KEPT);
         self.kept = self.both.elapsed();
     }
 
@@ -336,15 +336,15 @@ impl<'a> World<'a> {
 
     fn something_is_kept(&self, at: usize) -> bool {
         self.holds.iter().any(|((who, name, _), hold)| {
-            let is_held = || self.both.tell(who % CLIENTS, |engine, _| engine.term(&hold.spot).is_some())[0];
+            let is_held = || self.both.tell(who % CLIENTS, |engine, _| engine.term(&hold.key).is_some())[0];
             *name == at && hold.lease == Lease::Kept(KEPT) && is_held()
         })
     }
 
     /// The ids of a hold belong to no hold any more.
     fn loosen(&mut self, name: usize, hold: &Hold) {
-        if hold.spot.target.kind == Kind::Permits {
-            self.loose.extend(PermitId::of(hold.spot.owner, hold.spot.amount).map(|id| (name, id)));
+        if hold.key.resource.kind == Kind::Permits {
+            self.loose.extend(PermitId::of(hold.key.owner, hold.key.amount).map(|id| (name, id)));
         }
     }
 
@@ -374,27 +374,27 @@ impl<'a> World<'a> {
     }
 
     fn seat(&self, at: At) -> Seat {
-        (at.who, at.name, self.spot(at).of_hold().target)
+        (at.who, at.name, self.key(at).of_hold().resource)
     }
 
-    fn target(&self, at: At) -> Target {
+    fn resource(&self, at: At) -> Resource {
         let family = self.families[at.name];
         if family == Family::Group {
-            return Target::group(word(at.name), SETS[at.pick % SETS.len()]).expect("a good group");
+            return Resource::group(word(at.name), SETS[at.pick % SETS.len()]).expect("a good group");
         }
         let kinds = kinds(family);
         self.of_kind(at.name, kinds[at.pick % kinds.len()])
     }
 
-    fn of_kind(&self, name: usize, kind: Kind) -> Target {
+    fn of_kind(&self, name: usize, kind: Kind) -> Resource {
         debug_assert_eq!(kind.family(), self.families[name]);
-        Target::new(kind, word(name))
+        Resource::new(kind, word(name))
     }
 
-    fn spot(&self, at: At) -> Spot {
+    fn key(&self, at: At) -> HoldKey {
         let number = u64::try_from(at.who).expect("few");
         let owner = OwnerId { client: self.clients[client(at)], number };
-        Spot { target: self.target(at), owner, amount: 1 }
+        HoldKey { resource: self.resource(at), owner, amount: 1 }
     }
 
     fn lives(&self, at: At) -> bool {

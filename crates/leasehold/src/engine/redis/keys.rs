@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::engine::remote::store::Topic;
-use crate::engine::{Kind, Target};
+use crate::engine::{Kind, Resource};
 use crate::name::Name;
 
 /// A name as a part of other names: in braces, so that all of them are in one slot of a cluster.
@@ -16,12 +16,12 @@ impl Display for Tagged<'_> {
     }
 }
 
-/// The channel on which it is published that a target may be free; for a spin lock nothing is published.
-pub(super) struct Channel<'a>(pub(super) &'a Target);
+/// The channel on which it is published that a resource may be free; for a spin lock nothing is published.
+pub(super) struct Channel<'a>(pub(super) &'a Resource);
 
 impl Display for Channel<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Target { kind, name, .. } = self.0;
+        let Resource { kind, name, .. } = self.0;
         let tag = Tagged(name);
         match kind {
             Kind::Lock | Kind::Fair | Kind::Group => write!(f, "redisson_lock__channel:{tag}"),
@@ -36,20 +36,20 @@ impl Display for Channel<'_> {
 }
 
 /// The channel of the messages of a topic.
-pub(super) fn waiting_channel((target, owner): &Topic) -> String {
-    let channel = Channel(target);
+pub(super) fn waiting_channel((resource, owner): &Topic) -> String {
+    let channel = Channel(resource);
     owner.map_or_else(|| channel.to_string(), |owner| format!("{channel}:{owner}"))
 }
 
 /// The keys of a fair lock: its queue, when waiters are presumed dead, which of our waiters are alive, and how long they wait.
-pub(super) fn queue(target: &Target) -> [String; 4] {
+pub(super) fn queue(resource: &Resource) -> [String; 4] {
     ["redisson_lock_queue", "redisson_lock_timeout", "leasehold_lock_marks", "leasehold_lock_waits"]
-        .map(|key| format!("{key}:{}", Tagged(&target.name)))
+        .map(|key| format!("{key}:{}", Tagged(&resource.name)))
 }
 
 /// The key that counts the tokens of a lock.
-pub(super) fn token(target: &Target) -> String {
-    format!("redisson_lock_token:{}", Tagged(&target.name))
+pub(super) fn token(resource: &Resource) -> String {
+    format!("redisson_lock_token:{}", Tagged(&resource.name))
 }
 
 /// The key that has the greatest token with which a value was written.
@@ -58,25 +58,25 @@ pub(super) fn fence(key: &Name) -> String {
 }
 
 /// The key of the flag that a writer waits and new readers should not enter. Redisson has none.
-pub(super) fn mark(target: &Target) -> String {
-    format!("leasehold_rwlock_waiting:{}", Tagged(&target.name))
+pub(super) fn mark(resource: &Resource) -> String {
+    format!("leasehold_rwlock_waiting:{}", Tagged(&resource.name))
 }
 
 /// The key of the permits that are taken, and until when.
-pub(super) fn permits(target: &Target) -> String {
-    format!("{}:timeout", Tagged(&target.name))
+pub(super) fn permits(resource: &Resource) -> String {
+    format!("{}:timeout", Tagged(&resource.name))
 }
 
 /// The record of how many permits of a semaphore each owner has. It is ours alone: other libraries count without it.
-pub(super) fn record(target: &Target) -> String {
-    format!("leasehold_permits:{}", Tagged(&target.name))
+pub(super) fn record(resource: &Resource) -> String {
+    format!("leasehold_permits:{}", Tagged(&resource.name))
 }
 
 /// The results of requests that may be sent again. They outlast the changed state, so that a repeated request does not change the
 /// state that replaces it.
-pub(super) fn requests(target: &Target) -> String {
-    let tag = Tagged(&target.name);
-    if target.kind == Kind::Latch {
+pub(super) fn requests(resource: &Resource) -> String {
+    let tag = Tagged(&resource.name);
+    if resource.kind == Kind::Latch {
         format!("leasehold_latch:{tag}")
     } else {
         format!("leasehold_requests:{tag}")
@@ -94,8 +94,8 @@ mod tests {
             ("a{b}c", "redisson_lock__channel:a{b}c"),
             ("{x}:y", "redisson_lock__channel:{x}:y"),
         ] {
-            let target = Target::new(Kind::Lock, Name::new("", name).unwrap());
-            assert_eq!(Channel(&target).to_string(), expected);
+            let resource = Resource::new(Kind::Lock, Name::new("", name).unwrap());
+            assert_eq!(Channel(&resource).to_string(), expected);
         }
     }
 
@@ -105,8 +105,8 @@ mod tests {
             ("foo", "redisson_countdownlatch__channel__{foo}"),
             ("{a}b", "redisson_countdownlatch__channel__{{a}b}"),
         ] {
-            let target = Target::new(Kind::Latch, Name::new("", name).unwrap());
-            assert_eq!(Channel(&target).to_string(), expected);
+            let resource = Resource::new(Kind::Latch, Name::new("", name).unwrap());
+            assert_eq!(Channel(&resource).to_string(), expected);
         }
     }
 }

@@ -28,7 +28,7 @@ use super::remote::store::{
     Traits, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
-use super::{Change, Engine, Facts, Kind, Profile, Question, Queueing, Spot, Target};
+use super::{Change, Engine, Facts, Kind, Profile, Question, Queueing, HoldKey, Resource};
 use crate::error::Failure;
 use crate::mutex::Mutex;
 use crate::name::Name;
@@ -72,12 +72,12 @@ struct Parts {
     topology: Topology,
     heartbeat: QueueHeartbeat,
     // Invariant: a writer is here from before its flag, which keeps new readers out, can be set until after it is removed.
-    flagged: Mutex<HashSet<Spot>>,
+    flagged: Mutex<HashSet<HoldKey>>,
     events: Weak<dyn Events>,
 }
 
 impl Parts {
-    fn flagged(&self) -> MutexGuard<'_, HashSet<Spot>> {
+    fn flagged(&self) -> MutexGuard<'_, HashSet<HoldKey>> {
         self.flagged.lock()
     }
 }
@@ -89,8 +89,8 @@ enum Topology {
 }
 
 impl Topology {
-    /// The server of a target.
-    fn node(&self, _target: &Target) -> &Node {
+    /// The server of a resource.
+    fn node(&self, _resource: &Resource) -> &Node {
         self.any()
     }
 
@@ -111,15 +111,15 @@ impl RedisStore {
         Self { parts: Arc::new(Parts { topology, heartbeat, flagged, events }), subscriber }
     }
 
-    /// Sends a call about a target.
+    /// Sends a call about a resource.
     fn send<T: 'static>(
         &self,
-        target: &Target,
+        resource: &Resource,
         call: Call,
         done: impl Done<T>,
         decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
     ) {
-        self.parts.topology.node(target).send(call, decoded(done, decode));
+        self.parts.topology.node(resource).send(call, decoded(done, decode));
     }
 }
 
@@ -149,44 +149,44 @@ impl Store for RedisStore {
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
-        let node = self.parts.topology.node(&take.spot.target);
+        let node = self.parts.topology.node(&take.hold_key.resource);
         node.send(commands::take(take), Taking::new(&self.parts, take).completing(done));
     }
 
     fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
-        let Take { spot: Spot { target, owner, .. }, fenced, .. } = &takes[0];
+        let Take { hold_key: HoldKey { resource, owner, .. }, fenced, .. } = &takes[0];
         let (owner, fenced, locks) = (*owner, *fenced, takes.len());
         let decode = move |reply: Value| commands::taken_all(&reply, owner, locks, fenced);
-        self.send(target, commands::take_all(takes), done, decode);
+        self.send(resource, commands::take_all(takes), done, decode);
     }
 
-    fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>) {
-        let kind = spot.target.kind;
-        let call = commands::give(spot, from, length);
-        self.send(&spot.target, call, done, move |reply| commands::given(reply, kind));
+    fn give(&self, hold_key: &HoldKey, from: u32, length: Duration, done: impl Done<Given>) {
+        let kind = hold_key.resource.kind;
+        let call = commands::give(hold_key, from, length);
+        self.send(&hold_key.resource, call, done, move |reply| commands::given(reply, kind));
     }
 
-    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
-        let (kind, of) = (spot.target.kind, (spot.target.kind == Kind::Fair).then(|| spot.clone()));
+    fn lower(&self, hold_key: &HoldKey, to: u32, done: impl Done<Given>) {
+        let (kind, of) = (hold_key.resource.kind, (hold_key.resource.kind == Kind::Fair).then(|| hold_key.clone()));
         let parts = Arc::clone(&self.parts);
-        self.send(&spot.target, commands::lower(spot, to), done, move |reply| {
-            if let Some(spot) = of {
+        self.send(&hold_key.resource, commands::lower(hold_key, to), done, move |reply| {
+            if let Some(hold_key) = of {
                 // It has left the queue. The reply to its last try may have been read after its waiter had left.
-                parts.heartbeat.remove(&spot);
+                parts.heartbeat.remove(&hold_key);
             }
             commands::given(reply, kind)
         });
     }
 
-    fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
-        let kind = spot.target.kind;
+    fn lower_first(&self, hold_key: &HoldKey, to: u32, done: impl Done<Given>) -> bool {
+        let kind = hold_key.resource.kind;
         let on_reply = decoded(done, move |reply| commands::given(reply, kind));
-        self.parts.topology.node(&spot.target).send_source(commands::lower(spot, to), on_reply)
+        self.parts.topology.node(&hold_key.resource).send_source(commands::lower(hold_key, to), on_reply)
     }
 
-    fn renew(&self, kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>) {
-        if let Some((Spot { target, .. }, _)) = holds.first() {
-            self.send(target, commands::renew(kind, holds), done, commands::verdicts);
+    fn renew(&self, kind: Kind, holds: &[(&HoldKey, Duration)], done: impl Done<Vec<Verdict>>) {
+        if let Some((HoldKey { resource, .. }, _)) = holds.first() {
+            self.send(resource, commands::renew(kind, holds), done, commands::verdicts);
         }
     }
 
@@ -194,21 +194,21 @@ impl Store for RedisStore {
         self.parts.topology.any().doubt(silence);
     }
 
-    fn force(&self, target: &Target, done: impl Done<Forced>) {
-        self.send(target, commands::force(target), done, commands::forced);
+    fn force(&self, resource: &Resource, done: impl Done<Forced>) {
+        self.send(resource, commands::force(resource), done, commands::forced);
     }
 
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
         match *question {
-            Question::Holder(target, owner) => {
-                let foreign = target.kind == Kind::SetNx;
+            Question::Holder(resource, owner) => {
+                let foreign = resource.kind == Kind::SetNx;
                 let decode = move |reply: Value| commands::facts_of_holder(&reply, foreign);
-                self.send(target, commands::query(target, owner), done, decode);
+                self.send(resource, commands::query(resource, owner), done, decode);
             }
-            Question::Token(target) => self.send(target, commands::token(target), done, |reply| {
+            Question::Token(resource) => self.send(resource, commands::token(resource), done, |reply| {
                 Ok(Facts { token: commands::last_token(reply)?, ..Facts::default() })
             }),
-            Question::Queue(target) => self.send(target, commands::queue(target), done, |reply| {
+            Question::Queue(resource) => self.send(resource, commands::queue(resource), done, |reply| {
                 Ok(Facts { queue: commands::owners(&reply)?, ..Facts::default() })
             }),
             Question::Uptime => {
@@ -220,12 +220,12 @@ impl Store for RedisStore {
         }
     }
 
-    fn change(&self, target: &Target, change: &Change, done: impl Done<i64>) {
-        self.send(target, commands::change(target, change), done, commands::number);
+    fn change(&self, resource: &Resource, change: &Change, done: impl Done<i64>) {
+        self.send(resource, commands::change(resource, change), done, commands::number);
     }
 
-    fn forget_change(&self, target: &Target, change: &Change, done: impl Done<()>) {
-        self.send(target, commands::forget_change(target, change), done, |_| Ok(()));
+    fn forget_change(&self, resource: &Resource, change: &Change, done: impl Done<()>) {
+        self.send(resource, commands::forget_change(resource, change), done, |_| Ok(()));
     }
 
     fn write_fenced(&self, key: &Name, token: u64, value: &[u8], done: impl Done<Option<u64>>) {
@@ -241,17 +241,17 @@ impl Store for RedisStore {
         self.subscriber.subscriptions.remove(topic);
     }
 
-    fn left(&self, spot: &Spot) -> Option<Duration> {
-        if spot.target.kind == Kind::Write && self.parts.flagged().remove(spot) {
+    fn left(&self, hold_key: &HoldKey) -> Option<Duration> {
+        if hold_key.resource.kind == Kind::Write && self.parts.flagged().remove(hold_key) {
             // Without it the flag expires by itself, a little later.
-            self.parts.topology.node(&spot.target).post(commands::unflag(spot));
+            self.parts.topology.node(&hold_key.resource).post(commands::unflag(hold_key));
         }
-        (spot.target.kind == Kind::Fair && self.parts.heartbeat.remove(spot)).then_some(PLACE)
+        (hold_key.resource.kind == Kind::Fair && self.parts.heartbeat.remove(hold_key)).then_some(PLACE)
     }
 
-    fn detach(&self, spot: &Spot, done: impl Done<()>) {
-        if spot.target.kind == Kind::Semaphore {
-            self.send(&spot.target, commands::forget_permits(spot), done, |_| Ok(()));
+    fn detach(&self, hold_key: &HoldKey, done: impl Done<()>) {
+        if hold_key.resource.kind == Kind::Semaphore {
+            self.send(&hold_key.resource, commands::forget_permits(hold_key), done, |_| Ok(()));
         }
     }
 
@@ -317,7 +317,7 @@ fn decoded<T: 'static>(
 
 /// A request for a lock, and the state that it leaves on the server if it is not granted.
 struct Taking {
-    spot: Spot,
+    hold_key: HoldKey,
     fenced: bool,
     /// How the owner is queued at a fair lock.
     queue: Option<Queueing>,
@@ -330,26 +330,26 @@ struct Taking {
 
 impl Taking {
     fn new(parts: &Arc<Parts>, take: &Take<'_>) -> Self {
-        let kind = take.spot.target.kind;
+        let kind = take.hold_key.resource.kind;
         let flags = kind == Kind::Write && commands::flags_writer(take);
         if flags {
-            parts.flagged().insert(take.spot.clone());
+            parts.flagged().insert(take.hold_key.clone());
         }
-        let (spot, fenced, queue, parts) = (take.spot.clone(), take.fenced, take.queue, Arc::clone(parts));
-        Self { spot, fenced, queue, flags, asks_holder: kind == Kind::SetNx, parts }
+        let (hold_key, fenced, queue, parts) = (take.hold_key.clone(), take.fenced, take.queue, Arc::clone(parts));
+        Self { hold_key, fenced, queue, flags, asks_holder: kind == Kind::SetNx, parts }
     }
 
     /// Notes the state that the request has left on the server.
     fn note(&self, taken: &mut Taken) {
         match taken {
-            Taken::Granted(_) if self.spot.target.kind == Kind::Fair => {
-                self.parts.heartbeat.remove(&self.spot);
+            Taken::Granted(_) if self.hold_key.resource.kind == Kind::Fair => {
+                self.parts.heartbeat.remove(&self.hold_key);
             }
             // The script removed the flag.
-            Taken::Granted(_) if self.flags => drop(self.parts.flagged().remove(&self.spot)),
+            Taken::Granted(_) if self.flags => drop(self.parts.flagged().remove(&self.hold_key)),
             Taken::Busy(busy) => {
                 if let (Some(position), Some(queue)) = (busy.position, self.queue) {
-                    self.parts.heartbeat.add(&self.spot, queue, position);
+                    self.parts.heartbeat.add(&self.hold_key, queue, position);
                 }
                 if self.flags {
                     busy.go_on_barring();
@@ -367,12 +367,12 @@ impl Taking {
     fn replied(mut self, done: impl Done<Taken>, reply: Reply) {
         if let (true, Ok(Value::Nil)) = (self.asks_holder && done.is_awaited(), &reply) {
             self.asks_holder = false;
-            let (parts, target) = (Arc::clone(&self.parts), self.spot.target.clone());
-            let call = commands::query(&target, None);
-            return parts.topology.node(&target).send(call, self.completing(done));
+            let (parts, resource) = (Arc::clone(&self.parts), self.hold_key.resource.clone());
+            let call = commands::query(&resource, None);
+            return parts.topology.node(&resource).send(call, self.completing(done));
         }
         let taken = reply.and_then(|reply| {
-            let mut taken = commands::taken(&reply, &self.spot, self.fenced).map_err(StoreError::Refused)?;
+            let mut taken = commands::taken(&reply, &self.hold_key, self.fenced).map_err(StoreError::Refused)?;
             self.note(&mut taken);
             Ok(taken)
         });
@@ -404,26 +404,26 @@ mod tests {
             };
             let redis = Redis::open(Address::parse(&server.url()).unwrap(), options).await.unwrap();
             let client = ClientId::random();
-            let spots = ["kept", "overwritten", "deleted", "ends soon", "kept, too"].map(|name| {
-                let target = Target::new(Kind::Semaphore, Name::new("", name).unwrap());
+            let hold_keys = ["kept", "overwritten", "deleted", "ends soon", "kept, too"].map(|name| {
+                let resource = Resource::new(Kind::Semaphore, Name::new("", name).unwrap());
                 server.cli(&["SET", name, "3"]);
                 let owner = OwnerId::fresh(client, 1);
-                server.cli(&["HSET", &keys::record(&target), &owner.to_string(), "1"]);
-                Spot { target, owner, amount: 1 }
+                server.cli(&["HSET", &keys::record(&resource), &owner.to_string(), "1"]);
+                HoldKey { resource, owner, amount: 1 }
             });
-            let [kept, overwritten, deleted, ends_soon, _] = &spots;
-            server.cli(&["SET", &keys::record(&overwritten.target), "something else"]);
-            server.cli(&["DEL", deleted.target.name.as_str()]);
-            server.cli(&["PEXPIRE", ends_soon.target.name.as_str(), "20000"]);
+            let [kept, overwritten, deleted, ends_soon, _] = &hold_keys;
+            server.cli(&["SET", &keys::record(&overwritten.resource), "something else"]);
+            server.cli(&["DEL", deleted.resource.name.as_str()]);
+            server.cli(&["PEXPIRE", ends_soon.resource.name.as_str(), "20000"]);
 
             let (told, verdicts) = oneshot::channel();
-            let holds: Vec<_> = spots.iter().map(|spot| (spot, LONG)).collect();
+            let holds: Vec<_> = hold_keys.iter().map(|hold_key| (hold_key, LONG)).collect();
             let done = move |outcome: Result<Vec<Verdict>, StoreError>| drop(told.send(outcome));
             redis.store().renew(Kind::Semaphore, &holds, done);
             let verdicts = verdicts.await.unwrap().unwrap();
             let [held, gone] = [Verdict::Held, Verdict::Gone];
             assert_eq!(verdicts, [held, gone, gone, held, held], "{flavour:?}");
-            let left = |spot: &Spot| match server.cli(&["PTTL", &keys::record(&spot.target)]) {
+            let left = |hold_key: &HoldKey| match server.cli(&["PTTL", &keys::record(&hold_key.resource)]) {
                 leasehold_servers::resp::Value::Int(left) => left,
                 other => panic!("{other:?}"),
             };

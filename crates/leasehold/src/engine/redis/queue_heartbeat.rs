@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::net::Value;
 use super::{Parts, commands, decoded};
 use crate::engine::remote::store::StoreError;
-use crate::engine::{Queueing, Spot, Target};
+use crate::engine::{Queueing, HoldKey, Resource};
 use crate::env::jittered;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
@@ -21,7 +21,7 @@ use crate::owner::OwnerId;
 #[derive(Debug, Default)]
 pub(super) struct QueueHeartbeat {
     // Invariant: a waiter is here as long as it may be in a queue on the server.
-    waiters: Mutex<HashMap<Spot, Waiter>>,
+    waiters: Mutex<HashMap<HoldKey, Waiter>>,
     changed: Notify,
 }
 
@@ -38,20 +38,20 @@ const PERIOD: Duration = Duration::from_millis(1500);
 const BATCH: usize = 100;
 
 /// A lock and some of its waiters, with how long they wait.
-type Group = (Target, Vec<(OwnerId, Duration)>);
+type Group = (Resource, Vec<(OwnerId, Duration)>);
 
 impl QueueHeartbeat {
     /// A waiter is in the queue now, at this position.
-    pub(super) fn add(&self, spot: &Spot, queueing: Queueing, place: usize) {
-        let before = self.waiters.lock().insert(spot.clone(), Waiter { queueing, place });
+    pub(super) fn add(&self, hold_key: &HoldKey, queueing: Queueing, place: usize) {
+        let before = self.waiters.lock().insert(hold_key.clone(), Waiter { queueing, place });
         if before.is_none() {
             self.changed.notify_one();
         }
     }
 
     /// A waiter has stopped waiting; false if it was not queued.
-    pub(super) fn remove(&self, spot: &Spot) -> bool {
-        self.waiters.lock().remove(spot).is_some()
+    pub(super) fn remove(&self, hold_key: &HoldKey) -> bool {
+        self.waiters.lock().remove(hold_key).is_some()
     }
 
     /// Sends heartbeats until the client is dropped.
@@ -71,12 +71,12 @@ impl QueueHeartbeat {
 
     /// All waiters, grouped by lock, in batches that fit into a request.
     fn batches(&self) -> Vec<Vec<Group>> {
-        let mut groups: HashMap<Target, Vec<(OwnerId, Duration)>> = HashMap::new();
-        for (spot, waiter) in self.waiters.lock().iter() {
-            groups.entry(spot.target.clone()).or_default().push((spot.owner, waiter.queueing.wait));
+        let mut groups: HashMap<Resource, Vec<(OwnerId, Duration)>> = HashMap::new();
+        for (hold_key, waiter) in self.waiters.lock().iter() {
+            groups.entry(hold_key.resource.clone()).or_default().push((hold_key.owner, waiter.queueing.wait));
         }
-        let pieces = groups.into_iter().flat_map(|(target, waiters)| {
-            waiters.chunks(BATCH).map(|piece| (target.clone(), piece.to_vec())).collect::<Vec<_>>()
+        let pieces = groups.into_iter().flat_map(|(resource, waiters)| {
+            waiters.chunks(BATCH).map(|piece| (resource.clone(), piece.to_vec())).collect::<Vec<_>>()
         });
         let mut batches: Vec<Vec<Group>> = Vec::new();
         let mut full = BATCH;
@@ -94,12 +94,12 @@ impl QueueHeartbeat {
     /// Stores a position, and returns whether its waiter has to be woken: it is not queued any more, or watches its position and
     /// that has changed. A waiter that is not queued gets no more heartbeats: it may have left before the reply to its try was
     /// read. Otherwise its next try queues it again.
-    fn moved(&self, spot: &Spot, place: usize) -> bool {
+    fn moved(&self, hold_key: &HoldKey, place: usize) -> bool {
         let mut waiters = self.waiters.lock();
         if place == 0 {
-            return waiters.remove(spot).is_some();
+            return waiters.remove(hold_key).is_some();
         }
-        let Some(waiter) = waiters.get_mut(spot) else { return false };
+        let Some(waiter) = waiters.get_mut(hold_key) else { return false };
         let before = std::mem::replace(&mut waiter.place, place);
         waiter.queueing.watched && place != before
     }
@@ -108,23 +108,23 @@ impl QueueHeartbeat {
 /// Sends one heartbeat. Waiters whose position has changed are woken where the reply is read.
 fn beat(batch: Vec<Group>, parts: &Arc<Parts>) {
     let call = commands::heartbeat(&batch);
-    let Some((target, _)) = batch.first() else { return };
-    let (node, effects) = (parts.topology.node(target), Arc::clone(parts));
+    let Some((resource, _)) = batch.first() else { return };
+    let (node, effects) = (parts.topology.node(resource), Arc::clone(parts));
     let done = move |places: Result<Vec<Value>, StoreError>| {
         let places = match places {
             Ok(places) => places,
             Err(error) => return tracing::debug!(?error, "a heartbeat without a reply"),
         };
-        let spots = batch.into_iter().flat_map(|(target, waiters)| {
-            waiters.into_iter().map(move |(owner, _)| Spot { target: target.clone(), owner, amount: 1 })
+        let hold_keys = batch.into_iter().flat_map(|(resource, waiters)| {
+            waiters.into_iter().map(move |(owner, _)| HoldKey { resource: resource.clone(), owner, amount: 1 })
         });
-        for (spot, place) in spots.zip(places) {
+        for (hold_key, place) in hold_keys.zip(places) {
             let Value::Int(place) = place else { continue };
             let place = usize::try_from(place).unwrap_or_default();
-            if effects.heartbeat.moved(&spot, place)
+            if effects.heartbeat.moved(&hold_key, place)
                 && let Some(events) = effects.events.upgrade()
             {
-                events.look(&spot);
+                events.look(&hold_key);
             }
         }
     };

@@ -6,7 +6,7 @@ use super::Inner;
 use super::done::step;
 use super::ledger::Entry;
 use super::store::{By, LeaseOf, Store, StoreError, Verdict};
-use crate::engine::{Attempt, Claim, Holding, Reply, Target};
+use crate::engine::{Attempt, Claim, Holding, Reply, Resource};
 use crate::env;
 use crate::lease::Bounds;
 use crate::owner::OwnerId;
@@ -15,36 +15,36 @@ impl<S: Store> Inner<S> {
     /// Re-enters a hold that only the client counts.
     pub(super) fn reenter(self: &Arc<Self>, claim: &Claim) -> Reply<Attempt> {
         let (begun, bounds) = (env::now(), Bounds { lease: claim.lease, limit: claim.limit });
-        let Some(hold) = self.renewal.set_count(claim.spot, claim.held + 1) else {
+        let Some(hold) = self.renewal.set_count(claim.key, claim.held + 1) else {
             return Reply::now(Attempt::Gone);
         };
         let (length, token) = (bounds.length(begun), hold.token.filter(|_| claim.fenced));
-        let hold = Entry::new(hold.spot, hold.shard, hold.term, bounds, begun);
+        let hold = Entry::new(hold.key, hold.shard, hold.term, bounds, begun);
         if self.store.traits().lease == LeaseOf::Session {
-            self.renewal.ends_at(claim.spot, hold.end(begun, length));
+            self.renewal.ends_at(claim.key, hold.end(begun, length));
             return Reply::now(Attempt::Granted(Some(hold.asked_until(begun, length)), token));
         }
-        let (effects, spot, before) = (Arc::clone(self), claim.spot.clone(), claim.held);
+        let (effects, key, before) = (Arc::clone(self), claim.key.clone(), claim.held);
         let (done, reply) = step(move |verdicts: Result<Vec<Verdict>, StoreError>| {
             let verdicts = verdicts.map_err(|error| effects.explained(hold.shard, error))?;
             if verdicts != [Verdict::Held] {
-                effects.renewal.set_count(&spot, before);
+                effects.renewal.set_count(&key, before);
                 return Ok(Attempt::Gone);
             }
-            effects.renewal.reschedule(&spot, length);
+            effects.renewal.reschedule(&key, length);
             Ok(Attempt::Granted(Some(hold.asked_until(begun, length)), token))
         });
-        self.store.renew(claim.spot.target.kind, &[(claim.spot, length)], done);
+        self.store.renew(claim.key.resource.kind, &[(claim.key, length)], done);
         reply
     }
 
     /// Completes the server's data about a holder with this client's, if the holder is one of its own.
-    pub(super) fn complete(&self, target: &Target, holding: &mut Holding) {
+    pub(super) fn complete(&self, resource: &Resource, holding: &mut Holding) {
         let owners = self.store.traits().owners;
         let Some(told) = holding.owner else { return };
         let is_told = |owner: OwnerId| owner == told || (owners == By::Client && owner.client == told.client);
-        let Some(hold) = self.renewal.holder(target, is_told) else { return };
-        (holding.owner, holding.count) = (Some(hold.spot.owner), hold.count);
+        let Some(hold) = self.renewal.holder(resource, is_told) else { return };
+        (holding.owner, holding.count) = (Some(hold.key.owner), hold.count);
         if hold.term.has_session() {
             holding.remaining = hold.term.remaining();
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::store::Shard;
-use crate::engine::{Kind, Spot, Target};
+use crate::engine::{Kind, HoldKey, Resource};
 use crate::env::Instant;
 use crate::error::Invalid;
 use crate::lease::{Bounds, Lease, margin};
@@ -17,7 +17,7 @@ use crate::term::{Term, Until};
 /// One hold that the client tracks.
 #[derive(Debug, Clone)]
 pub(super) struct Entry {
-    pub(super) spot: Spot,
+    pub(super) key: HoldKey,
     pub(super) shard: Shard,
     pub(super) term: Arc<Term>,
     /// The bounds that were requested when it was granted. The term has those of the caller that took the grant last.
@@ -29,9 +29,9 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    pub(super) fn new(spot: Spot, shard: Shard, term: Arc<Term>, bounds: Bounds, begun: Instant) -> Self {
+    pub(super) fn new(key: HoldKey, shard: Shard, term: Arc<Term>, bounds: Bounds, begun: Instant) -> Self {
         let due = begun + bounds.lease.length() / if mutation!("late-renewals") { 1 } else { 3 };
-        Self { spot, shard, term, bounds, due, count: 1, token: None }
+        Self { key, shard, term, bounds, due, count: 1, token: None }
     }
 
     /// Binds it to a session, which is kept alive by itself: the hold is due when it has to end.
@@ -66,23 +66,23 @@ impl Entry {
     }
 
     /// Many owners may hold permits of one name, so the field that distinguishes most of them is compared first.
-    fn is_of(&self, spot: &Spot) -> bool {
-        self.spot.owner.number == spot.owner.number && self.spot == *spot
+    fn is_of(&self, key: &HoldKey) -> bool {
+        self.key.owner.number == key.owner.number && self.key == *key
     }
 
-    /// Whether it conflicts with a hold at this spot.
-    pub(super) fn excludes(&self, other: &Spot) -> bool {
-        match (self.spot.target.kind, other.target.kind) {
+    /// Whether it conflicts with a hold of this key.
+    pub(super) fn excludes(&self, other: &HoldKey) -> bool {
+        match (self.key.resource.kind, other.resource.kind) {
             (Kind::Semaphore | Kind::Permits, _) | (Kind::Read, Kind::Read) => false,
-            _ => self.spot.owner != other.owner && self.spot.target.overlaps(&other.target),
+            _ => self.key.owner != other.owner && self.key.resource.overlaps(&other.resource),
         }
     }
 
     /// The cost of renewing it on the server, in holds of a plain lock.
     fn size(&self) -> usize {
-        let Spot { target, amount, .. } = &self.spot;
-        match target.kind {
-            Kind::Group => target.values().len(),
+        let HoldKey { resource, amount, .. } = &self.key;
+        match resource.kind {
+            Kind::Group => resource.values().len(),
             Kind::Permits => usize::try_from(*amount).unwrap_or(usize::MAX),
             _ => 1,
         }
@@ -95,7 +95,7 @@ impl Entry {
 
     fn until_by(&self, bounds: Bounds, begun: Instant, length: Duration) -> Until {
         if !self.term.has_session() {
-            return until(self.spot.target.kind, bounds, begun, length);
+            return until(self.key.resource.kind, bounds, begun, length);
         }
         match end(bounds, begun, length) {
             Some(end) => bounds.until_end(end, begun),
@@ -110,7 +110,7 @@ impl Entry {
         if self.term.has_session() {
             return Duration::ZERO;
         }
-        let is_shared = self.spot.target.kind == Kind::Semaphore || mutation!("untaken-grant-renewed");
+        let is_shared = self.key.resource.kind == Kind::Semaphore || mutation!("untaken-grant-renewed");
         match self.term.claimed().or(is_shared.then_some(self.bounds)) {
             Some(bounds @ Bounds { lease: Lease::Kept(_), .. }) => bounds.length(begun),
             _ => Duration::ZERO,
@@ -128,7 +128,7 @@ impl Entry {
 
     /// Holds with the same batch key can share a request.
     fn batch(&self) -> (Shard, Kind) {
-        (self.shard, self.spot.target.kind)
+        (self.shard, self.key.resource.kind)
     }
 }
 
@@ -191,9 +191,9 @@ impl Ledger {
     /// Enters a hold, unless its term has ended already, and returns the conflicting holds of other terms.
     pub(super) fn insert(&mut self, hold: Entry) -> Vec<Entry> {
         let is_held = hold.term.is_held();
-        let mut gone = self.remove_where(&hold.spot.target.name, |before| {
+        let mut gone = self.remove_where(&hold.key.resource.name, |before| {
             // A hold that has ended displaces others, but not its own entry: that may have gone to another term.
-            (is_held && before.spot == hold.spot) || before.excludes(&hold.spot)
+            (is_held && before.key == hold.key) || before.excludes(&hold.key)
         });
         gone.retain(|before| !Arc::ptr_eq(&before.term, &hold.term));
         if !is_held {
@@ -205,32 +205,32 @@ impl Ledger {
             u32::try_from(self.places.len() - 1).expect("fewer holds than there are numbers")
         });
         self.due.entry(hold.batch()).or_default().insert((hold.due, place));
-        let before = self.names.insert(hold.spot.target.name.clone(), place);
+        let before = self.names.insert(hold.key.resource.name.clone(), place);
         self.places[index(place)] = Place { hold: Some(hold), before, entry: self.entries };
         gone
     }
 
-    /// A hold under the name of this target.
+    /// A hold under the name of this resource.
     pub(super) fn find(&self, name: &Name, wanted: impl Fn(&Entry) -> bool) -> Option<&Entry> {
         self.under(name).map(|(_, hold)| hold).find(|hold| wanted(hold))
     }
 
-    pub(super) fn get(&self, spot: &Spot) -> Option<&Entry> {
-        self.find(&spot.target.name, |hold| hold.is_of(spot))
+    pub(super) fn get(&self, key: &HoldKey) -> Option<&Entry> {
+        self.find(&key.resource.name, |hold| hold.is_of(key))
     }
 
     /// Makes this term receive the loss of a hold, instead of the one before; false if the hold is not there.
-    pub(super) fn rebind(&mut self, spot: &Spot, term: &Arc<Term>) -> bool {
-        let hold = self.place_of(spot).and_then(|place| self.places[index(place)].hold.as_mut());
+    pub(super) fn rebind(&mut self, key: &HoldKey, term: &Arc<Term>) -> bool {
+        let hold = self.place_of(key).and_then(|place| self.places[index(place)].hold.as_mut());
         hold.map(|hold| hold.term = Arc::clone(term)).is_some()
     }
 
-    pub(super) fn remove(&mut self, spot: &Spot) -> Option<Entry> {
-        self.place_of(spot).and_then(|place| self.clear(place))
+    pub(super) fn remove(&mut self, key: &HoldKey) -> Option<Entry> {
+        self.place_of(key).and_then(|place| self.clear(place))
     }
 
-    pub(super) fn remove_all(&mut self, target: &Target) -> Vec<Entry> {
-        self.remove_where(&target.name, |hold| hold.spot.target.overlaps(target))
+    pub(super) fn remove_all(&mut self, resource: &Resource) -> Vec<Entry> {
+        self.remove_where(&resource.name, |hold| hold.key.resource.overlaps(resource))
     }
 
     /// Removes one entry, if it is still there.
@@ -246,23 +246,23 @@ impl Ledger {
     }
 
     /// Schedules a re-entered hold in time for a new lease of `length`; returns when it is due.
-    pub(super) fn reschedule(&mut self, spot: &Spot, length: Duration, now: Instant) -> Option<Instant> {
-        let (place, hold) = self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot))?;
+    pub(super) fn reschedule(&mut self, key: &HoldKey, length: Duration, now: Instant) -> Option<Instant> {
+        let (place, hold) = self.under(&key.resource.name).find(|(_, hold)| hold.is_of(key))?;
         let due = hold.due.min(now + length.min(hold.term.remaining()) / 3);
         self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
         Some(due)
     }
 
     /// Schedules a hold for this time.
-    pub(super) fn set_due(&mut self, spot: &Spot, due: Instant) {
-        if let Some(place) = self.place_of(spot) {
+    pub(super) fn set_due(&mut self, key: &HoldKey, due: Instant) {
+        if let Some(place) = self.place_of(key) {
             self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
         }
     }
 
     /// Sets the count of a hold, if it is there.
-    pub(super) fn set_count(&mut self, spot: &Spot, count: u32) -> Option<&Entry> {
-        let place = self.place_of(spot)?;
+    pub(super) fn set_count(&mut self, key: &HoldKey, count: u32) -> Option<&Entry> {
+        let place = self.place_of(key)?;
         let hold = self.places[index(place)].hold.as_mut()?;
         hold.count = count;
         Some(hold)
@@ -309,9 +309,9 @@ impl Ledger {
     /// Holds that are due now, or so soon that it saves a request of its own: one request, of the shard and kind due first.
     pub(super) fn take_due(&mut self, now: Instant) -> Batch {
         let mut batch = Batch::default();
-        let Some((_, key)) = self.first_due() else { return batch };
+        let Some((_, batch_key)) = self.first_due() else { return batch };
         let mut size = 0;
-        while let Some((due, place)) = self.due.get(&key).and_then(BTreeSet::first).copied() {
+        while let Some((due, place)) = self.due.get(&batch_key).and_then(BTreeSet::first).copied() {
             let Place { hold: Some(hold), entry, .. } = &self.places[index(place)] else { break };
             let left = hold.term.remaining();
             if left.is_zero() {
@@ -351,9 +351,9 @@ impl Ledger {
             .filter_map(|place| Some((place, self.places[index(place)].hold.as_ref()?)))
     }
 
-    /// The place of the hold at a spot.
-    fn place_of(&self, spot: &Spot) -> Option<u32> {
-        self.under(&spot.target.name).find(|(_, hold)| hold.is_of(spot)).map(|(place, _)| place)
+    /// The place of a hold.
+    fn place_of(&self, key: &HoldKey) -> Option<u32> {
+        self.under(&key.resource.name).find(|(_, hold)| hold.is_of(key)).map(|(place, _)| place)
     }
 
     fn remove_where(&mut self, name: &Name, wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
@@ -366,7 +366,7 @@ impl Ledger {
     fn clear(&mut self, place: u32) -> Option<Entry> {
         let Place { hold, before, .. } = &mut self.places[index(place)];
         let (hold, before) = (hold.take()?, before.take());
-        let name = &hold.spot.target.name;
+        let name = &hold.key.resource.name;
         if let Some(order) = self.due.get_mut(&hold.batch()) {
             order.remove(&(hold.due, place));
         }
@@ -401,10 +401,10 @@ mod tests {
     const LEASE: Lease = Lease::Kept(Duration::from_secs(30));
 
     fn hold(kind: Kind, name: &str, begun: Instant) -> Entry {
-        let target = Target::new(kind, Name::new("", name).unwrap());
-        let spot = Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
+        let resource = Resource::new(kind, Name::new("", name).unwrap());
+        let key = HoldKey { resource, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
         let bounds = Bounds { lease: LEASE, limit: None };
-        let hold = Entry::new(spot, Shard::ONLY, Term::new(Weak::new()), bounds, begun);
+        let hold = Entry::new(key, Shard::ONLY, Term::new(Weak::new()), bounds, begun);
         hold.term.lasts(hold.until(begun, bounds.length(begun)));
         hold
     }
@@ -415,7 +415,7 @@ mod tests {
         while book.next_due().is_some_and(|due| due <= now) {
             let Batch { holds, ended } = book.take_due(now);
             assert!(ended.is_empty());
-            assert!(holds.iter().all(|(_, hold)| hold.spot.target.kind == holds[0].1.spot.target.kind));
+            assert!(holds.iter().all(|(_, hold)| hold.key.resource.kind == holds[0].1.key.resource.kind));
             sizes.push(holds.len());
         }
         sizes
@@ -430,9 +430,9 @@ mod tests {
                 assert!(book.insert(reader.clone()).is_empty());
             }
             for (gone, next) in order.into_iter().enumerate() {
-                assert!(book.remove(&readers[next].spot).is_some());
-                assert!(book.remove(&readers[next].spot).is_none());
-                let left = readers.iter().filter(|reader| book.get(&reader.spot).is_some()).count();
+                assert!(book.remove(&readers[next].key).is_some());
+                assert!(book.remove(&readers[next].key).is_none());
+                let left = readers.iter().filter(|reader| book.get(&reader.key).is_some()).count();
                 assert_eq!(left, 3 - gone);
             }
             assert!(book.names.is_empty() && book.next_due().is_none());
@@ -448,12 +448,12 @@ mod tests {
         book.insert(reader.clone());
         book.insert(lock.clone());
         let gone = book.insert(writer.clone());
-        assert!(gone.len() == 1 && gone[0].spot == reader.spot);
+        assert!(gone.len() == 1 && gone[0].key == reader.key);
         // Entering the same hold again is no loss.
         assert!(book.insert(writer.clone()).is_empty());
-        assert!(book.get(&lock.spot).is_some() && book.get(&reader.spot).is_none());
+        assert!(book.get(&lock.key).is_some() && book.get(&reader.key).is_none());
         assert_eq!(book.take_all().count(), 2);
-        assert!(book.get(&lock.spot).is_none() && book.next_due().is_none());
+        assert!(book.get(&lock.key).is_none() && book.next_due().is_none());
     }
 
     #[tokio::test(start_paused = true)]

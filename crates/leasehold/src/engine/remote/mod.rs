@@ -63,7 +63,7 @@ use self::store::{
 use self::undo::{Undos, never};
 use super::{
     Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Family, Handover, Kind, Profile, Question,
-    Released, Renewed, Reply, Spot, Target, Ticket, line,
+    Released, Renewed, Reply, HoldKey, Resource, Ticket, line,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
@@ -232,9 +232,9 @@ impl<S: Store> Inner<S> {
     }
 
     /// Notes that the outcome of a step is unknown, if it is, and returns the caller's error.
-    fn failed(&self, shard: Shard, spot: &Spot, error: StoreError) -> Failure {
+    fn failed(&self, shard: Shard, key: &HoldKey, error: StoreError) -> Failure {
         if let StoreError::Unknown(_) = error {
-            self.undos.doubt(shard, spot);
+            self.undos.doubt(shard, key);
         }
         self.explained(shard, error)
     }
@@ -270,9 +270,9 @@ impl<S: Store> Inner<S> {
 
     /// Whether a claim is queued behind the waiters of its queue.
     fn queues_up(&self, claim: &Claim) -> bool {
-        let kind = claim.spot.target.kind;
+        let kind = claim.key.resource.kind;
         // A holder of one half that wants the other half, too, does not wait behind waiters that wait for its release.
-        let is_inside = || kind.family() == Family::Rw && self.renewal.is_inside(claim.spot);
+        let is_inside = || kind.family() == Family::Rw && self.renewal.is_inside(claim.key);
         claim.held == 0 && !claim.steal && kind != Kind::Spin && !is_inside()
     }
 }
@@ -288,8 +288,8 @@ struct Grant {
 impl Grant {
     fn new(claim: &Claim, shard: Shard, begun: Instant) -> Self {
         let bounds = Bounds { lease: claim.lease, limit: claim.limit };
-        let (spot, term) = (claim.spot.clone(), Arc::clone(claim.term));
-        let hold = Entry::new(spot, shard, term, bounds, begun);
+        let (key, term) = (claim.key.clone(), Arc::clone(claim.term));
+        let hold = Entry::new(key, shard, term, bounds, begun);
         Self { hold, begun, length: bounds.length(begun), steal: claim.steal }
     }
 
@@ -306,8 +306,8 @@ impl Grant {
 }
 
 fn take<'a>(claim: &Claim<'a>, length: Duration, turn: Option<Ticket>) -> Take<'a> {
-    let Claim { spot, held, steal, fenced, queue, rw, .. } = *claim;
-    Take { spot, held, length, steal, fenced, queue, rw, waits: turn.is_some() }
+    let Claim { key, held, steal, fenced, queue, rw, .. } = *claim;
+    Take { hold_key: key, held, length, steal, fenced, queue, rw, waits: turn.is_some() }
 }
 
 impl<S: Store> Inner<S> {
@@ -328,19 +328,19 @@ impl<S: Store> Inner<S> {
             Err(error @ StoreError::NotSent(_)) if !is_cleared => {
                 return Ok(Attempt::NotAsked(self.explained(grant.hold.shard, error)));
             }
-            Err(error) => return Err(self.failed(grant.hold.shard, &grant.hold.spot, error)),
+            Err(error) => return Err(self.failed(grant.hold.shard, &grant.hold.key, error)),
         };
         if is_reentry {
             // The hold is in the ledger, and stays there as it is until the caller takes the new guard.
-            self.renewal.reschedule(&grant.hold.spot, grant.length);
-            let (kind, bounds) = (grant.hold.spot.target.kind, grant.hold.asked());
+            self.renewal.reschedule(&grant.hold.key, grant.length);
+            let (kind, bounds) = (grant.hold.key.resource.kind, grant.hold.asked());
             return Ok(Attempt::Granted(Some(until(kind, bounds, grant.begun, grant.length)), token));
         }
-        let freed = grant.steal && grant.hold.spot.target.kind == Kind::Read;
-        let freed = freed.then(|| grant.hold.spot.target.clone());
+        let freed = grant.steal && grant.hold.key.resource.kind == Kind::Read;
+        let freed = freed.then(|| grant.hold.key.resource.clone());
         grant.enter(self, token, session);
         // After a takeover by a reader other owners can read, too, and may not have been notified.
-        freed.inspect(|target| self.queues.unheard(target));
+        freed.inspect(|resource| self.queues.unheard(resource));
         Ok(Attempt::Granted(None, token))
     }
 }
@@ -356,16 +356,16 @@ impl<S: Store> Engine for Remote<S> {
         if claim.held > 0 && inner.store.traits().counts == By::Client {
             return inner.reenter(claim);
         }
-        let shard = inner.store.shard(&claim.spot.target);
+        let shard = inner.store.shard(&claim.key.resource);
         if let Err(failure) = inner.can_ask(shard) {
             return Reply::now(Attempt::NotAsked(failure));
         }
-        if claim.fresh && claim.held == 0 && inner.undos.haunts(claim.spot) && !mutation!("spent-owner-used")
+        if claim.fresh && claim.held == 0 && inner.undos.haunts(claim.key) && !mutation!("spent-owner-used")
         {
             return Reply::now(Attempt::OwnerSpent);
         }
         if inner.queues_up(claim)
-            && let Err(busy) = inner.queues.may_ask(claim.spot, turn, begun)
+            && let Err(busy) = inner.queues.may_ask(claim.key, turn, begun)
         {
             return Reply::now(Attempt::Busy(busy));
         }
@@ -374,22 +374,22 @@ impl<S: Store> Engine for Remote<S> {
         }
         let grant = Grant::new(claim, shard, begun);
         let take = take(claim, grant.length, turn);
-        let (haunted, has_turn) = (inner.undos.asks(claim.spot), turn.is_some());
-        let way = match inner.clear_way(claim.spot) {
+        let (haunted, has_turn) = (inner.undos.asks(claim.key), turn.is_some());
+        let way = match inner.clear_way(claim.key) {
             Ok(way) => way,
             Err(failure) => {
-                haunted.inspect(|spot| inner.undos.answered(spot));
+                haunted.inspect(|key| inner.undos.answered(key));
                 return Reply::now(Attempt::NotAsked(failure));
             }
         };
         let (is_reentry, is_cleared, effects) = (claim.held > 0, way.is_cleared(), Arc::clone(inner));
         let (done, reply) = step(move |taken| {
             let attempt = effects.taken(grant, is_reentry, is_cleared, taken);
-            if let Some(spot) = haunted {
-                effects.undos.answered(&spot);
+            if let Some(key) = haunted {
+                effects.undos.answered(&key);
                 if !has_turn && matches!(attempt, Ok(Attempt::Busy(_))) {
                     // It has sent the undo of an earlier step before itself, and there may be no next step.
-                    effects.given_back(&spot);
+                    effects.given_back(&key);
                 }
             }
             attempt
@@ -402,8 +402,8 @@ impl<S: Store> Engine for Remote<S> {
     fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>> {
         let begun = env::now();
         let inner = &self.inner;
-        let shard = inner.store.shard(&claims[0].spot.target);
-        let is_elsewhere = |claim: &Claim| inner.store.shard(&claim.spot.target) != shard;
+        let shard = inner.store.shard(&claims[0].key.resource);
+        let is_elsewhere = |claim: &Claim| inner.store.shard(&claim.key.resource) != shard;
         if !inner.store.traits().takes_all || claims.iter().any(is_elsewhere) {
             return None;
         }
@@ -417,7 +417,7 @@ impl<S: Store> Engine for Remote<S> {
                 Some(_) => continue,
                 None => None,
             };
-            if let Err(busy) = inner.queues.may_ask(claim.spot, ticket, begun) {
+            if let Err(busy) = inner.queues.may_ask(claim.key, ticket, begun) {
                 return Some(Reply::now(AttemptAll::Busy(number, busy)));
             }
         }
@@ -435,8 +435,8 @@ impl<S: Store> Engine for Remote<S> {
             Ok(TakenAll::Busy(number, busy)) => Ok(AttemptAll::Busy(number, busy)),
             Err(error @ StoreError::NotSent(_)) => Ok(AttemptAll::NotAsked(effects.explained(shard, error))),
             Err(error) => {
-                let spots = grants.iter().map(|grant| &grant.hold.spot);
-                spots.for_each(|spot| drop(effects.failed(shard, spot, error.clone())));
+                let keys = grants.iter().map(|grant| &grant.hold.key);
+                keys.for_each(|key| drop(effects.failed(shard, key, error.clone())));
                 Err(error.into())
             }
         });
@@ -445,27 +445,27 @@ impl<S: Store> Engine for Remote<S> {
         Some(reply)
     }
 
-    fn release(&self, spot: &Spot, from: u32, lease: Lease) -> Reply<Released> {
+    fn release(&self, key: &HoldKey, from: u32, lease: Lease) -> Reply<Released> {
         let begun = env::now();
         let inner = &self.inner;
         if from > 1 && inner.store.traits().counts == By::Client {
-            let is_held = inner.renewal.set_count(spot, from - 1).is_some();
+            let is_held = inner.renewal.set_count(key, from - 1).is_some();
             return Reply::now(if is_held { Released::Left(from - 1, None) } else { Released::NotHeld });
         }
         let hold = if from <= 1 {
-            inner.queues.releasing(spot);
+            inner.queues.releasing(key);
             // Renewal ends before the release is sent.
             if mutation!("released-hold-renewed") {
-                inner.renewal.get(spot)
+                inner.renewal.get(key)
             } else {
-                inner.renewal.forget(spot)
+                inner.renewal.forget(key)
             }
         } else {
-            inner.renewal.get(spot)
+            inner.renewal.get(key)
         };
         let bounds = hold.as_ref().map_or(Bounds { lease, limit: None }, Entry::bounds);
         let length = bounds.length(begun);
-        let (effects, of, shard) = (Arc::clone(inner), spot.clone(), inner.store.shard(&spot.target));
+        let (effects, of, shard) = (Arc::clone(inner), key.clone(), inner.store.shard(&key.resource));
         let (done, reply) = step(move |given: Result<Given, StoreError>| {
             let listeners = given.as_ref().ok().and_then(|given| given.listeners);
             effects.queues.released(&of, listeners, begun);
@@ -481,26 +481,26 @@ impl<S: Store> Engine for Remote<S> {
             }
         });
         if inner.is_sequenced {
-            let (inner, of) = (Arc::clone(inner), spot.clone());
+            let (inner, of) = (Arc::clone(inner), key.clone());
             self.inner
-                .in_turn(spot, move |over| inner.store.give(&of, from, length, done.then(|| drop(over))));
-            self.inner.given_back(spot);
+                .in_turn(key, move |over| inner.store.give(&of, from, length, done.then(|| drop(over))));
+            self.inner.given_back(key);
             return reply;
         }
-        let way = match inner.clear_way(spot) {
+        let way = match inner.clear_way(key) {
             Ok(way) => way,
             Err(failure) => return Reply::Now(Some(Err(failure))),
         };
-        inner.store.give(spot, from, length, done);
+        inner.store.give(key, from, length, done);
         drop(way);
         // Before the reply: when that is read, the next step of the same hold may be under way.
-        inner.given_back(spot);
+        inner.given_back(key);
         reply
     }
 
-    fn force(&self, target: &Target) -> Reply<bool> {
+    fn force(&self, resource: &Resource) -> Reply<bool> {
         let (effects, freed, shard) =
-            (Arc::clone(&self.inner), target.clone(), self.inner.store.shard(target));
+            (Arc::clone(&self.inner), resource.clone(), self.inner.store.shard(resource));
         let (done, reply) = caller(move |forced: Result<Forced, StoreError>| {
             let Forced { was_held, listeners } = forced.map_err(|error| effects.explained(shard, error))?;
             if was_held {
@@ -511,12 +511,12 @@ impl<S: Store> Engine for Remote<S> {
             }
             Ok(was_held)
         });
-        self.inner.store.force(target, done);
+        self.inner.store.force(resource, done);
         reply
     }
 
-    fn renew(&self, spot: &Spot, length: Duration) -> Reply<Renewed> {
-        let Some(hold) = self.inner.renewal.get(spot) else { return Reply::now(Renewed::Gone) };
+    fn renew(&self, key: &HoldKey, length: Duration) -> Reply<Renewed> {
+        let Some(hold) = self.inner.renewal.get(key) else { return Reply::now(Renewed::Gone) };
         let begun = env::now();
         let limit = hold.bounds().limit;
         let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
@@ -525,7 +525,7 @@ impl<S: Store> Engine for Remote<S> {
             if let (Until::Deadline(before, _), Until::Deadline(after, _)) = (hold.term.until(), until)
                 && after > before
             {
-                self.inner.renewal.ends_at(spot, begun + length);
+                self.inner.renewal.ends_at(key, begun + length);
             }
             // The caller moves the deadline only further away.
             return Reply::now(Renewed::Until(until));
@@ -541,35 +541,35 @@ impl<S: Store> Engine for Remote<S> {
                 _ => Renewed::Gone,
             })
         });
-        let holds = [(spot, length.max(Duration::from_millis(1)))];
-        self.inner.store.renew(spot.target.kind, &holds, done);
+        let holds = [(key, length.max(Duration::from_millis(1)))];
+        self.inner.store.renew(key.resource.kind, &holds, done);
         reply
     }
 
-    fn abandon(&self, spot: &Spot, count: u32, lapse: Lapse) {
+    fn abandon(&self, key: &HoldKey, count: u32, lapse: Lapse) {
         let traits = self.inner.store.traits();
         if count == 0 {
-            self.inner.renewal.forget(spot);
-            self.inner.queues.releasing(spot);
+            self.inner.renewal.forget(key);
+            self.inner.queues.releasing(key);
         } else if traits.counts == By::Client {
-            self.inner.renewal.set_count(spot, count);
+            self.inner.renewal.set_count(key, count);
             return;
         }
         let until = if traits.lease == LeaseOf::Session { never() } else { lapse.at() };
-        self.inner.undo(spot, count, until);
+        self.inner.undo(key, count, until);
     }
 
-    fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
-        self.inner.renewal.term(spot)
+    fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
+        self.inner.renewal.term(key)
     }
 
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
-        let shard = question.target().map_or(Shard::ONLY, |target| self.inner.store.shard(target));
-        let of = question.target().filter(|_| self.inner.store.traits().counts == By::Client).cloned();
+        let shard = question.resource().map_or(Shard::ONLY, |resource| self.inner.store.shard(resource));
+        let of = question.resource().filter(|_| self.inner.store.traits().counts == By::Client).cloned();
         let effects = Arc::clone(&self.inner);
         let (done, reply) = self.inner.answered(shard, move |mut facts: Facts| {
-            if let (Some(target), Some(holding)) = (of, &mut facts.holding) {
-                effects.complete(&target, holding);
+            if let (Some(resource), Some(holding)) = (of, &mut facts.holding) {
+                effects.complete(&resource, holding);
             }
             facts
         });
@@ -583,61 +583,61 @@ impl<S: Store> Engine for Remote<S> {
         reply
     }
 
-    fn adjust(&self, target: &Target, change: &Change) -> Reply<Adjusted> {
+    fn adjust(&self, resource: &Resource, change: &Change) -> Reply<Adjusted> {
         if let Err(failure) = self.inner.check_process() {
             return Reply::now(Adjusted::NotAsked(failure));
         }
         if change.adjust.is_question() {
-            let (done, reply) = self.inner.answered(self.inner.store.shard(target), Adjusted::Done);
-            self.inner.store.change(target, change, done);
+            let (done, reply) = self.inner.answered(self.inner.store.shard(resource), Adjusted::Done);
+            self.inner.store.change(resource, change, done);
             return reply;
         }
-        self.inner.change(target, change)
+        self.inner.change(resource, change)
     }
 
-    fn let_go(&self, spot: &Spot) {
-        self.inner.renewal.forget(spot);
+    fn let_go(&self, key: &HoldKey) {
+        self.inner.renewal.forget(key);
         let open = Open::new(&self.inner);
-        self.inner.store.detach(spot, move |_: Result<(), StoreError>| drop(open));
+        self.inner.store.detach(key, move |_: Result<(), StoreError>| drop(open));
     }
 
-    fn join(&self, spot: &Spot, heir: bool, _context: &mut Context<'_>) -> (Ticket, bool) {
-        (self.inner.queues.join(spot, heir, |topic| self.inner.begin_queue(topic)), true)
+    fn join(&self, key: &HoldKey, heir: bool, _context: &mut Context<'_>) -> (Ticket, bool) {
+        (self.inner.queues.join(key, heir, |topic| self.inner.begin_queue(topic)), true)
     }
 
     /// Without the sweep: a test that polls a waiter slowly has not abandoned it.
     #[cfg(test)]
-    fn listen(&self, spot: &Spot, heir: bool) -> Ticket {
-        self.inner.queues.join_unswept(spot, heir, |topic| self.inner.begin_queue(topic)).0
+    fn listen(&self, key: &HoldKey, heir: bool) -> Ticket {
+        self.inner.queues.join_unswept(key, heir, |topic| self.inner.begin_queue(topic)).0
     }
 
-    fn listening(&self, spot: &Spot) -> Reply<()> {
-        let (queues, spot) = (Arc::clone(&self.inner.queues), spot.clone());
+    fn listening(&self, key: &HoldKey) -> Reply<()> {
+        let (queues, key) = (Arc::clone(&self.inner.queues), key.clone());
         Reply::later(async move {
-            queues.watched(&spot).await;
+            queues.watched(&key).await;
             Ok(())
         })
     }
 
-    fn poll_hint(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.inner.queues.poll_wake(spot, ticket, context)
+    fn poll_hint(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.inner.queues.poll_wake(key, ticket, context)
     }
 
-    fn longest_sleep(&self, spot: &Spot, ticket: Ticket) -> Option<Duration> {
-        self.inner.queues.longest_sleep(spot, ticket)
+    fn longest_sleep(&self, key: &HoldKey, ticket: Ticket) -> Option<Duration> {
+        self.inner.queues.longest_sleep(key, ticket)
     }
 
     fn hint_all(&self) {
         self.inner.queues.wake_all(None);
     }
 
-    fn leave(&self, spot: &Spot, ticket: Ticket) {
-        self.inner.queues.leave(spot, ticket, |topic| self.inner.store.unwatch(topic));
-        if let Some(stays) = self.inner.store.left(spot) {
+    fn leave(&self, key: &HoldKey, ticket: Ticket) {
+        self.inner.queues.leave(key, ticket, |topic| self.inner.store.unwatch(topic));
+        if let Some(stays) = self.inner.store.left(key) {
             // The waiter did not acquire the lock. A hold that the same owner has through another waiter stays.
-            self.inner.undo(spot, u32::MAX, env::now() + stays);
+            self.inner.undo(key, u32::MAX, env::now() + stays);
         }
-        self.inner.given_back(spot);
+        self.inner.given_back(key);
     }
 
     fn handover(&self) -> Option<&dyn Handover> {
@@ -652,7 +652,7 @@ impl<S: Store> Engine for Remote<S> {
                 let inner = Arc::clone(&self.inner);
                 self.inner.io.spawn(async move {
                     env::sleep_for(hold.bounds().lease.length()).await;
-                    inner.undo(&hold.spot, 0, never());
+                    inner.undo(&hold.key, 0, never());
                 });
             }
         }
@@ -682,12 +682,12 @@ impl<S: Store> Events for Inner<S> {
         self.queues.set_denied(denied);
     }
 
-    fn look(&self, spot: &Spot) {
-        self.queues.wake(spot);
+    fn look(&self, key: &HoldKey) {
+        self.queues.wake(key);
     }
 
-    fn revoked(self: Arc<Self>, target: &Target, loss: Loss) {
-        self.lose(target, loss);
+    fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss) {
+        self.lose(resource, loss);
     }
 
     fn session_lost(&self, session: &Arc<Session>, loss: Loss) {
@@ -731,11 +731,11 @@ mod tests {
     async fn a_release_ends_the_renewal_before_the_reply_is_read() {
         let server = SimServer::new();
         let remote = Remote::embed(Duration::ZERO, |events| SimStore::new(&server, events)).await.unwrap();
-        let target = Target::new(Kind::Lock, Name::new("", "n").unwrap());
-        let spot = Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
+        let resource = Resource::new(Kind::Lock, Name::new("", "n").unwrap());
+        let key = HoldKey { resource, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
         let (lease, term) = (Lease::Kept(Duration::from_secs(30)), Term::new(Weak::new()));
         let claim = Claim {
-            spot: &spot,
+            key: &key,
             held: 0,
             lease,
             limit: None,
@@ -747,9 +747,9 @@ mod tests {
             term: &term,
         };
         assert!(matches!(remote.attempt(&claim, None).await, Ok(Attempt::Granted(..))));
-        assert!(remote.term(&spot).is_some(), "the hold is renewed");
-        let released = remote.release(&spot, 1, lease);
-        assert!(remote.term(&spot).is_none(), "the hold is renewed after its release");
+        assert!(remote.term(&key).is_some(), "the hold is renewed");
+        let released = remote.release(&key, 1, lease);
+        assert!(remote.term(&key).is_none(), "the hold is renewed after its release");
         assert_eq!(released.await, Ok(Released::Left(0, None)));
     }
 }

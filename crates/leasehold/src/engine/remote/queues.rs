@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::fairness::Fairness;
 use super::store::{Shard, Topic, Watch};
 use crate::engine::line::Line;
-use crate::engine::{Aftermath, Busy, Family, Kind, Spot, Target, Ticket};
+use crate::engine::{Aftermath, Busy, Family, Kind, HoldKey, Resource, Ticket};
 use crate::env::{self, Instant};
 use crate::mutex::Mutex;
 
@@ -100,17 +100,17 @@ fn ring(awaited: impl IntoIterator<Item = Arc<Notify>>) {
     }
 }
 
-/// The queue of a waiter at this spot. Each owner that waits for a fair lock has a position on the server and messages of
+/// The queue of a waiter of this hold key. Each owner that waits for a fair lock has a position on the server and messages of
 /// its own, so it has a queue by itself.
-fn topic(spot: &Spot) -> Topic {
-    (spot.target.clone(), (spot.target.kind == Kind::Fair).then_some(spot.owner))
+fn topic(key: &HoldKey) -> Topic {
+    (key.resource.clone(), (key.resource.kind == Kind::Fair).then_some(key.owner))
 }
 
 impl Queues {
-    /// Joins the end of the queue of a spot, which `begin` starts if this is its first waiter. An `heir` can take over a
+    /// Joins the end of the queue of a hold key, which `begin` starts if this is its first waiter. An `heir` can take over a
     /// hold of another owner of this client.
-    pub(super) fn join(&self, spot: &Spot, heir: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
-        let (ticket, is_first) = self.join_unswept(spot, heir, begin);
+    pub(super) fn join(&self, key: &HoldKey, heir: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
+        let (ticket, is_first) = self.join_unswept(key, heir, begin);
         if is_first {
             self.joined.notify_one();
         }
@@ -120,7 +120,7 @@ impl Queues {
     /// The same without the sweep; returns whether the sweep has to be notified, because there was no waiter.
     pub(super) fn join_unswept(
         &self,
-        spot: &Spot,
+        key: &HoldKey,
         heir: bool,
         begin: impl FnOnce(&Topic) -> Begun,
     ) -> (Ticket, bool) {
@@ -128,7 +128,7 @@ impl Queues {
         let mut state = self.state.lock();
         let was_empty = state.queues.is_empty();
         let State { queues, polling } = &mut *state;
-        let queue = match queues.entry(topic(spot)) {
+        let queue = match queues.entry(topic(key)) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
                 // Under the mutex, so that it is not watched after the `unwatch` of the queue before.
@@ -147,13 +147,13 @@ impl Queues {
         (ticket, was_empty)
     }
 
-    /// Resolves when messages for this spot arrive, or when it is clear that they cannot arrive now.
-    pub(super) async fn watched(&self, spot: &Spot) {
+    /// Resolves when messages for this hold key arrive, or when it is clear that they cannot arrive now.
+    pub(super) async fn watched(&self, key: &HoldKey) {
         loop {
             let (awaited, rings);
             {
                 let mut state = self.state.lock();
-                let queue = state.queue(spot).filter(|queue| queue.watch == Watch::Pending);
+                let queue = state.queue(key).filter(|queue| queue.watch == Watch::Pending);
                 let Some(queue) = queue.filter(|_| !self.is_denied()) else { return };
                 awaited = Arc::clone(queue.awaited.get_or_insert_default());
                 rings = awaited.notified();
@@ -163,9 +163,9 @@ impl Queues {
     }
 
     /// Ready when the waiter with this ticket should retry.
-    pub(super) fn poll_wake(&self, spot: &Spot, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_wake(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        let Some(Queue { line, .. }) = state.queue(spot) else { return Poll::Ready(()) };
+        let Some(Queue { line, .. }) = state.queue(key) else { return Poll::Ready(()) };
         let (polled, aftermath) = line.poll_hint(ticket, context);
         drop(state);
         aftermath.run();
@@ -174,12 +174,12 @@ impl Queues {
 
     /// Leaves the queue. If this was the front waiter, the next one is woken and retries. `end` cleans up a queue that has
     /// no waiter any more.
-    pub(super) fn leave(&self, spot: &Spot, ticket: Ticket, end: impl FnOnce(&Topic)) {
+    pub(super) fn leave(&self, key: &HoldKey, ticket: Ticket, end: impl FnOnce(&Topic)) {
         let mut state = self.state.lock();
-        let Some(Queue { line, .. }) = state.queue(spot) else { return };
-        let aftermath = line.leave(ticket, spot.target.kind != Kind::Latch);
+        let Some(Queue { line, .. }) = state.queue(key) else { return };
+        let aftermath = line.leave(ticket, key.resource.kind != Kind::Latch);
         if line.is_empty()
-            && let Some((topic, queue)) = state.queues.remove_entry(&topic(spot))
+            && let Some((topic, queue)) = state.queues.remove_entry(&topic(key))
         {
             state.polling -= usize::from(queue.polls);
             self.count.store(state.queues.len(), Ordering::Relaxed);
@@ -190,18 +190,18 @@ impl Queues {
     }
 
     /// Whether a request may be sent now, or the result for the caller instead.
-    pub(super) fn may_ask(&self, spot: &Spot, ticket: Option<Ticket>, now: Instant) -> Result<(), Busy> {
+    pub(super) fn may_ask(&self, key: &HoldKey, ticket: Option<Ticket>, now: Instant) -> Result<(), Busy> {
         if self.is_empty() {
             return Ok(());
         }
         let mut state = self.state.lock();
-        let Some(Queue { line, fairness, .. }) = state.queue(spot) else { return Ok(()) };
+        let Some(Queue { line, fairness, .. }) = state.queue(key) else { return Ok(()) };
         if let Some(ticket) = ticket {
             line.came(ticket);
         }
         // The waiters of one owner for a fair lock share one position on the server, for which each of them may send
         // requests.
-        if spot.target.kind != Kind::Fair && !line.may_take(ticket) {
+        if key.resource.kind != Kind::Fair && !line.may_take(ticket) {
             return Err(Busy::default());
         }
         let retry_in = fairness.as_ref().and_then(|fairness| fairness.left(now));
@@ -232,11 +232,11 @@ impl Queues {
 
     /// The longest that a waiter may sleep where no message may wake it; `None` if a message does, or if another waiter
     /// polls: at a latch every waiter polls, elsewhere the front waiter.
-    pub(super) fn longest_sleep(&self, spot: &Spot, ticket: Ticket) -> Option<Duration> {
+    pub(super) fn longest_sleep(&self, key: &HoldKey, ticket: Ticket) -> Option<Duration> {
         let is_denied = self.is_denied();
         let mut state = self.state.lock();
-        let queue = state.queue(spot)?;
-        let looks = queue.line.is_front(ticket) || spot.target.kind == Kind::Latch;
+        let queue = state.queue(key)?;
+        let looks = queue.line.is_front(ticket) || key.resource.kind == Kind::Latch;
         if !looks || !(is_denied || queue.polls) {
             return None;
         }
@@ -247,20 +247,20 @@ impl Queues {
     }
 
     /// How many waiters there are, if the front waiter is an heir and gets a message when the lock becomes free after all.
-    pub(super) fn heirs(&self, spot: &Spot) -> usize {
+    pub(super) fn heirs(&self, key: &HoldKey) -> usize {
         if self.is_empty() {
             return 0;
         }
         let mut state = self.state.lock();
-        let Some(Queue { line, watch, .. }) = state.queue(spot) else { return 0 };
+        let Some(Queue { line, watch, .. }) = state.queue(key) else { return 0 };
         if *watch == Watch::Active && line.has_heir() { line.len() } else { 0 }
     }
 
     /// Whether it is the turn of the waiter with this ticket. If so, it leaves the queue at once, and the next waiter is not
     /// woken. The caller has to run the returned aftermath.
-    pub(super) fn inherits(&self, spot: &Spot, ticket: Ticket) -> Option<Aftermath> {
+    pub(super) fn inherits(&self, key: &HoldKey, ticket: Ticket) -> Option<Aftermath> {
         let mut state = self.state.lock();
-        let Queue { line, .. } = state.queue(spot)?;
+        let Queue { line, .. } = state.queue(key)?;
         if !line.may_take(Some(ticket)) {
             return None;
         }
@@ -270,26 +270,26 @@ impl Queues {
 
     /// A lock is being released here. If this client has waiters for it, they retry only when it is known which other
     /// clients listen.
-    pub(super) fn releasing(&self, spot: &Spot) {
-        if self.is_empty() || !matches!(spot.target.kind, Kind::Lock | Kind::SetNx) {
+    pub(super) fn releasing(&self, key: &HoldKey) {
+        if self.is_empty() || !matches!(key.resource.kind, Kind::Lock | Kind::SetNx) {
             return;
         }
-        if let Some(queue) = self.state.lock().queue(spot) {
+        if let Some(queue) = self.state.lock().queue(key) {
             queue.fairness = Some(Box::new(Fairness::until_answered(env::now())));
         }
     }
 
     /// A release that was `begun` then is over. If it published that the lock is free, so many clients listen.
-    pub(super) fn released(&self, spot: &Spot, listeners: Option<usize>, begun: Instant) {
+    pub(super) fn released(&self, key: &HoldKey, listeners: Option<usize>, begun: Instant) {
         if self.is_empty() {
             return;
         }
         let mut state = self.state.lock();
-        let paused = state.queue(spot).and_then(|queue| Some((queue.fairness.take()?, queue)));
+        let paused = state.queue(key).and_then(|queue| Some((queue.fairness.take()?, queue)));
         let Some((fairness, queue)) = paused else {
             drop(state);
             if listeners == Some(0) {
-                self.unheard(&spot.target);
+                self.unheard(&key.resource);
             }
             return;
         };
@@ -303,30 +303,30 @@ impl Queues {
     }
 
     /// A lock is free, and no message notifies this client: publishing may be denied. Its waiters retry as after a message.
-    pub(super) fn unheard(&self, target: &Target) {
+    pub(super) fn unheard(&self, resource: &Resource) {
         if self.is_empty() {
             return;
         }
         let mut wakers = Vec::new();
         let mut state = self.state.lock();
-        match target.kind {
+        match resource.kind {
             Kind::Fair => {
                 // If the front waiter on the server belongs to this client, it is the one that arrived first.
-                let waiting = state.queues.iter_mut().filter(|((waited_for, _), _)| waited_for == target);
+                let waiting = state.queues.iter_mut().filter(|((waited_for, _), _)| waited_for == resource);
                 if let Some((_, queue)) = waiting.min_by_key(|(_, queue)| queue.line.first_ticket()) {
-                    queue.wake(target.kind, &mut wakers);
+                    queue.wake(resource.kind, &mut wakers);
                 }
             }
             Kind::Group => {
-                for (_, queue) in state.in_order(|(waited_for, _), _| waited_for.overlaps(target)) {
-                    queue.wake(target.kind, &mut wakers);
+                for (_, queue) in state.in_order(|(waited_for, _), _| waited_for.overlaps(resource)) {
+                    queue.wake(resource.kind, &mut wakers);
                 }
             }
             kind => {
                 let kinds =
                     if kind.family() == Family::Rw { &[Kind::Read, Kind::Write][..] } else { &[kind] };
                 for kind in kinds {
-                    if let Some(queue) = state.queues.get_mut(&(target.of_kind(*kind), None)) {
+                    if let Some(queue) = state.queues.get_mut(&(resource.of_kind(*kind), None)) {
                         queue.wake(*kind, &mut wakers);
                     }
                 }
@@ -345,17 +345,17 @@ impl Queues {
         wake(wakers);
     }
 
-    /// Wakes the front waiter at this spot.
-    pub(super) fn wake(&self, spot: &Spot) {
-        let waker = self.state.lock().queue(spot).and_then(|queue| queue.line.reserve());
+    /// Wakes the front waiter of this hold key.
+    pub(super) fn wake(&self, key: &HoldKey) {
+        let waker = self.state.lock().queue(key).and_then(|queue| queue.line.reserve());
         wake(waker);
     }
 
     /// Wakes every front waiter: after a gap, messages may have been missed.
     pub(super) fn wake_fronts(&self) {
         let mut wakers = Vec::new();
-        for ((target, _), queue) in self.state.lock().in_order(|_, _| true) {
-            queue.wake(target.kind, &mut wakers);
+        for ((resource, _), queue) in self.state.lock().in_order(|_, _| true) {
+            queue.wake(resource.kind, &mut wakers);
         }
         wake(wakers);
     }
@@ -412,7 +412,7 @@ impl Queues {
     #[cfg(feature = "test-util")]
     pub(super) fn waiters(&self, name: &str) -> usize {
         let state = self.state.lock();
-        let queues = state.queues.iter().filter(|((target, _), _)| target.name.as_str() == name);
+        let queues = state.queues.iter().filter(|((resource, _), _)| resource.name.as_str() == name);
         queues.map(|(_, queue)| queue.line.len()).sum()
     }
 
@@ -426,9 +426,9 @@ impl Queues {
 }
 
 impl State {
-    /// The queue of a spot, if there are waiters.
-    fn queue(&mut self, spot: &Spot) -> Option<&mut Queue> {
-        self.queues.get_mut(&topic(spot))
+    /// The queue of a hold key, if there are waiters.
+    fn queue(&mut self, key: &HoldKey) -> Option<&mut Queue> {
+        self.queues.get_mut(&topic(key))
     }
 
     /// The wanted queues in the order in which their first waiters arrived: the hash map's order differs between processes.
@@ -452,9 +452,9 @@ mod tests {
     use crate::name::Name;
     use crate::owner::OwnerId;
 
-    fn spot(kind: Kind, name: &str) -> Spot {
-        let target = Target::new(kind, Name::new("", name).unwrap());
-        Spot { target, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 }
+    fn key(kind: Kind, name: &str) -> HoldKey {
+        let resource = Resource::new(kind, Name::new("", name).unwrap());
+        HoldKey { resource, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 }
     }
 
     fn begin(_topic: &Topic) -> Begun {
@@ -464,11 +464,11 @@ mod tests {
     #[test]
     fn many_queues_together_poll_no_more_often_than_some() {
         let queues = Queues::default();
-        let (mut last, mut ticket) = (spot(Kind::SetNx, "none"), 0);
+        let (mut last, mut ticket) = (key(Kind::SetNx, "none"), 0);
         for (count, shortest) in [(1, 100), (500, 100), (1_000, 200), (10_000, 2_000)] {
             while queues.state.lock().queues.len() < count {
                 let name = queues.state.lock().queues.len().to_string();
-                last = spot(Kind::SetNx, &name);
+                last = key(Kind::SetNx, &name);
                 ticket = queues.join(&last, false, begin);
             }
             let shortest = Duration::from_millis(shortest);
@@ -485,18 +485,18 @@ mod tests {
     #[test]
     fn a_front_waiter_that_is_told_to_ask_and_does_not_is_skipped() {
         let queues = Queues::default();
-        let spot = spot(Kind::Lock, "a");
-        let [front, next] = [0, 1].map(|_| queues.join(&spot, false, begin));
+        let key = key(Kind::Lock, "a");
+        let [front, next] = [0, 1].map(|_| queues.join(&key, false, begin));
         let is_told =
-            |ticket| queues.poll_wake(&spot, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
-        let may_ask = |ticket| queues.may_ask(&spot, Some(ticket), env::now()).is_ok();
+            |ticket| queues.poll_wake(&key, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+        let may_ask = |ticket| queues.may_ask(&key, Some(ticket), env::now()).is_ok();
         let sweep = |times| (0..times).for_each(|_| queues.sweep(|_| true));
         assert!(!is_told(front) && !is_told(next));
         sweep(5);
         assert!(may_ask(front) && !may_ask(next), "a front waiter that sleeps is not late");
-        queues.wake(&spot);
+        queues.wake(&key);
         assert!(is_told(front));
-        queues.releasing(&spot);
+        queues.releasing(&key);
         assert!(!may_ask(front) && !is_told(front), "it was told to leave the lock to other clients");
         sweep(5);
         assert!(is_told(next), "it did not come again");
@@ -518,10 +518,10 @@ mod tests {
         for wake in [Queues::wake_fronts, |queues: &Queues| queues.wake_all(None)] {
             let (queues, order) = (Queues::default(), Arc::default());
             for number in 0..50 {
-                let spot = spot(Kind::Lock, &format!("{}", (number * 31) % 50));
-                let ticket = queues.join(&spot, false, begin);
+                let key = key(Kind::Lock, &format!("{}", (number * 31) % 50));
+                let ticket = queues.join(&key, false, begin);
                 let waker = Arc::new(Noted(number, Arc::clone(&order))).into();
-                assert!(queues.poll_wake(&spot, ticket, &mut Context::from_waker(&waker)).is_pending());
+                assert!(queues.poll_wake(&key, ticket, &mut Context::from_waker(&waker)).is_pending());
             }
             wake(&queues);
             assert_eq!(*order.lock(), (0..50).collect::<Vec<_>>());
@@ -531,12 +531,12 @@ mod tests {
     #[test]
     fn the_queues_of_an_unreachable_shard_are_not_swept() {
         let queues = Queues::default();
-        let spot = spot(Kind::Lock, "a");
-        let [front, next] = [0, 1].map(|_| queues.join(&spot, false, begin));
+        let key = key(Kind::Lock, "a");
+        let [front, next] = [0, 1].map(|_| queues.join(&key, false, begin));
         let is_told =
-            |ticket| queues.poll_wake(&spot, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+            |ticket| queues.poll_wake(&key, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
         assert!(!is_told(front) && !is_told(next));
-        queues.wake(&spot);
+        queues.wake(&key);
         (0..5).for_each(|_| queues.sweep(|_| false));
         assert!(!is_told(next), "no waiter can ask, so none is late");
         (0..5).for_each(|_| queues.sweep(|_| true));

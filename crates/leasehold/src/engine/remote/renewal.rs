@@ -11,7 +11,7 @@ use super::ledger::{Batch, Entry, Id, Ledger};
 use super::queues::Queues;
 use super::store::{LeaseOf, Shard, Store, StoreError, Verdict};
 use super::undo::never;
-use crate::engine::{Spot, Target};
+use crate::engine::{HoldKey, Resource};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::loss::Loss;
@@ -65,18 +65,18 @@ impl Renewal {
     }
 
     /// Schedules a re-entered hold in time for a lease of `length`.
-    pub(super) fn reschedule(&self, spot: &Spot, length: Duration) {
+    pub(super) fn reschedule(&self, key: &HoldKey, length: Duration) {
         let mut state = self.state.lock();
-        let due = state.ledger.reschedule(spot, length, env::now());
+        let due = state.ledger.reschedule(key, length, env::now());
         if let Some(due) = due {
             self.set_alarm(state, due);
         }
     }
 
     /// Ends a hold that is bound to a session at this time, unless it is moved again.
-    pub(super) fn ends_at(&self, spot: &Spot, end: Instant) {
+    pub(super) fn ends_at(&self, key: &HoldKey, end: Instant) {
         let mut state = self.state.lock();
-        state.ledger.set_due(spot, end);
+        state.ledger.set_due(key, end);
         self.set_alarm(state, end);
     }
 
@@ -89,56 +89,56 @@ impl Renewal {
         }
     }
 
-    /// This client's hold of a target: of several, the one of this owner.
-    pub(super) fn holder(&self, target: &Target, is_it: impl Fn(OwnerId) -> bool) -> Option<Entry> {
+    /// This client's hold of a resource: of several, the one of this owner.
+    pub(super) fn holder(&self, resource: &Resource, is_it: impl Fn(OwnerId) -> bool) -> Option<Entry> {
         let state = self.state.lock();
         let wanted = |hold: &Entry| {
-            hold.term.is_held() && hold.spot.target.shares_holds_with(target) && is_it(hold.spot.owner)
+            hold.term.is_held() && hold.key.resource.shares_holds_with(resource) && is_it(hold.key.owner)
         };
-        state.ledger.find(&target.name, wanted).cloned()
+        state.ledger.find(&resource.name, wanted).cloned()
     }
 
     /// Sets the count of a hold; returns the hold, if it is there.
-    pub(super) fn set_count(&self, spot: &Spot, count: u32) -> Option<Entry> {
-        self.state.lock().ledger.set_count(spot, count).cloned()
+    pub(super) fn set_count(&self, key: &HoldKey, count: u32) -> Option<Entry> {
+        self.state.lock().ledger.set_count(key, count).cloned()
     }
 
     /// A hold of another owner of this client that excludes this one.
-    pub(super) fn in_the_way(&self, spot: &Spot) -> Option<Entry> {
+    pub(super) fn in_the_way(&self, key: &HoldKey) -> Option<Entry> {
         let state = self.state.lock();
-        let is_in_the_way = |hold: &Entry| hold.term.is_held() && hold.excludes(spot);
-        state.ledger.find(&spot.target.name, is_in_the_way).cloned()
+        let is_in_the_way = |hold: &Entry| hold.term.is_held() && hold.excludes(key);
+        state.ledger.find(&key.resource.name, is_in_the_way).cloned()
     }
 
     /// Stops tracking a hold.
-    pub(super) fn forget(&self, spot: &Spot) -> Option<Entry> {
-        self.state.lock().ledger.remove(spot)
+    pub(super) fn forget(&self, key: &HoldKey) -> Option<Entry> {
+        self.state.lock().ledger.remove(key)
     }
 
     /// Makes this term receive the loss of a hold, instead of the one before; false if the hold is not there.
-    pub(super) fn rebind(&self, spot: &Spot, term: &Arc<Term>) -> bool {
-        self.state.lock().ledger.rebind(spot, term)
+    pub(super) fn rebind(&self, key: &HoldKey, term: &Arc<Term>) -> bool {
+        self.state.lock().ledger.rebind(key, term)
     }
 
-    pub(super) fn get(&self, spot: &Spot) -> Option<Entry> {
-        self.state.lock().ledger.get(spot).cloned()
+    pub(super) fn get(&self, key: &HoldKey) -> Option<Entry> {
+        self.state.lock().ledger.get(key).cloned()
     }
 
     /// The term of a hold, by whichever handle of the same lock it was acquired.
-    pub(super) fn term(&self, spot: &Spot) -> Option<Arc<Term>> {
+    pub(super) fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
         let state = self.state.lock();
-        let hold = state.ledger.find(&spot.target.name, |hold| {
-            hold.spot.owner == spot.owner && hold.spot.target.shares_holds_with(&spot.target)
+        let hold = state.ledger.find(&key.resource.name, |hold| {
+            hold.key.owner == key.owner && hold.key.resource.shares_holds_with(&key.resource)
         });
         hold.map(|hold| Arc::clone(&hold.term))
     }
 
     /// Whether the owner has any hold under this name, be it another half of it.
-    pub(super) fn is_inside(&self, spot: &Spot) -> bool {
-        let family = spot.target.kind.family();
+    pub(super) fn is_inside(&self, key: &HoldKey) -> bool {
+        let family = key.resource.kind.family();
         let is_inside =
-            |hold: &Entry| hold.spot.owner == spot.owner && hold.spot.target.kind.family() == family;
-        self.state.lock().ledger.find(&spot.target.name, is_inside).is_some()
+            |hold: &Entry| hold.key.owner == key.owner && hold.key.resource.kind.family() == family;
+        self.state.lock().ledger.find(&key.resource.name, is_inside).is_some()
     }
 
     /// A session is lost, and all holds under it.
@@ -146,7 +146,7 @@ impl Renewal {
         let all = self.state.lock().ledger.remove_session(session);
         session.lose(loss);
         for lost in all {
-            self.queues.wake(&lost.spot);
+            self.queues.wake(&lost.key);
         }
     }
 
@@ -169,9 +169,9 @@ impl Renewal {
     fn take_due(&self) -> Batch {
         let batch = self.state.lock().ledger.take_due(env::now());
         // A caller that waits for the loss sleeps until the deadline by a clock that stops while the machine is suspended.
-        for Entry { term, spot, .. } in &batch.ended {
+        for Entry { term, key, .. } in &batch.ended {
             term.announce();
-            self.queues.wake(spot);
+            self.queues.wake(key);
         }
         batch
     }
@@ -212,13 +212,13 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// All holds under the name of a target, of any owner, are gone.
-    pub(super) fn lose(self: &Arc<Self>, target: &Target, loss: Loss) {
-        let all = self.renewal.state.lock().ledger.remove_all(target);
+    /// All holds under the name of a resource, of any owner, are gone.
+    pub(super) fn lose(self: &Arc<Self>, resource: &Resource, loss: Loss) {
+        let all = self.renewal.state.lock().ledger.remove_all(resource);
         for hold in all {
             self.lost(&hold);
             hold.term.lose(loss);
-            self.queues.wake(&hold.spot);
+            self.queues.wake(&hold.key);
         }
     }
 
@@ -233,10 +233,10 @@ impl<S: Store> Inner<S> {
         };
         let lost = self.renewal.state.lock().ledger.remove_entry(id);
         if let Some(hold) = lost {
-            tracing::warn!(lock = %hold.spot.target, %loss, "a held lock is lost");
+            tracing::warn!(lock = %hold.key.resource, %loss, "a held lock is lost");
             self.lost(&hold);
             hold.term.lose(loss);
-            self.queues.wake(&hold.spot);
+            self.queues.wake(&hold.key);
         }
     }
 
@@ -257,7 +257,7 @@ impl<S: Store> Inner<S> {
                     if self.store.traits().lease == LeaseOf::Session {
                         // The server does not end it.
                         for hold in &ended {
-                            self.undo(&hold.spot, 0, never());
+                            self.undo(&hold.key, 0, never());
                         }
                     }
                     if !batch.is_empty() {
@@ -281,8 +281,8 @@ impl<S: Store> Inner<S> {
         let begun = env::now();
         let lengths: Vec<_> = batch.iter().map(|(_, hold)| hold.renewal(begun)).collect();
         let holds: Vec<_> =
-            batch.iter().zip(&lengths).map(|((_, hold), length)| (&hold.spot, *length)).collect();
-        let Entry { spot, shard, .. } = &batch[0].1;
+            batch.iter().zip(&lengths).map(|((_, hold), length)| (&hold.key, *length)).collect();
+        let Entry { key, shard, .. } = &batch[0].1;
         // A reply after half of the remaining time is too late for a retry. A hold that is only checked may end.
         let renewed = batch.iter().zip(&lengths).filter(|(_, length)| !length.is_zero());
         let limit = renewed.map(|((_, hold), _)| hold.term.remaining() / 2).min();
@@ -309,7 +309,7 @@ impl<S: Store> Inner<S> {
             }
             drop(over);
         };
-        self.store.renew(spot.target.kind, &holds, done);
+        self.store.renew(key.resource.kind, &holds, done);
         let (inner, shard) = (Arc::clone(self), *shard);
         async move {
             let Some(limit) = limit else { return drop(is_over.await) };

@@ -11,7 +11,7 @@ use tokio::sync::{Notify, oneshot};
 use super::Inner;
 use super::store::{Store, StoreError};
 use super::undo::BETWEEN_TRIES;
-use crate::engine::{Adjust, Adjusted, Change, Reply, Target};
+use crate::engine::{Adjust, Adjusted, Change, Reply, Resource};
 use crate::env::{self, Instant, jittered};
 use crate::error::Failure;
 use crate::loss::Loss;
@@ -71,19 +71,19 @@ struct Progress {
 
 impl<S: Store> Inner<S> {
     /// Changes a counter, within the time that an outage may last.
-    pub(super) fn change(self: &Arc<Self>, target: &Target, change: &Change) -> Reply<Adjusted> {
+    pub(super) fn change(self: &Arc<Self>, resource: &Resource, change: &Change) -> Reply<Adjusted> {
         let until = env::after(change.patience);
         let progress = Arc::new(Progress::default());
         let (answer, answered) = oneshot::channel();
         let trying = Trying {
             open: Open::new(self),
-            target: target.clone(),
+            resource: resource.clone(),
             change: change.clone(),
             until,
             progress: Arc::clone(&progress),
         };
         self.io.spawn(trying.run(answer));
-        let (inner, shard) = (Arc::clone(self), self.store.shard(target));
+        let (inner, shard) = (Arc::clone(self), self.store.shard(resource));
         Reply::later(async move {
             if let First::Left(Ok(answer)) = race(answered, env::sleep_until_or_forever(until)).await {
                 return answer.map(Adjusted::Done);
@@ -106,7 +106,7 @@ impl<S: Store> Inner<S> {
 /// The attempts of one change.
 struct Trying<S: Store> {
     open: Open<S>,
-    target: Target,
+    resource: Resource,
     change: Change,
     until: Option<Instant>,
     progress: Arc<Progress>,
@@ -116,7 +116,7 @@ impl<S: Store> Trying<S> {
     /// Retries until there is a reply or the time is over. Runs on the I/O thread.
     async fn run(self, answer: oneshot::Sender<Result<i64, Failure>>) {
         let Open(inner) = &self.open;
-        let shard = inner.store.shard(&self.target);
+        let shard = inner.store.shard(&self.resource);
         let mut is_first = true;
         loop {
             let resumed = inner.retries.resumed.notified();
@@ -142,7 +142,7 @@ impl<S: Store> Trying<S> {
                         inner.retries.stale.load(Ordering::SeqCst) && !mutation!("result-forgotten");
                     if was_first || !is_stale {
                         let open = Open::new(inner);
-                        inner.store.forget_change(&self.target, &self.change, move |_| drop(open));
+                        inner.store.forget_change(&self.resource, &self.change, move |_| drop(open));
                     }
                     return;
                 }
@@ -164,17 +164,17 @@ impl<S: Store> Trying<S> {
     async fn send(&self) -> Result<i64, StoreError> {
         let Open(inner) = &self.open;
         let (told, tells) = oneshot::channel();
-        let (inner, target, adjust) = (Arc::clone(inner), self.target.clone(), self.change.adjust.clone());
+        let (inner, resource, adjust) = (Arc::clone(inner), self.resource.clone(), self.change.adjust.clone());
         let done = {
             let inner = Arc::clone(&inner);
             move |outcome: Result<i64, StoreError>| {
                 if let Ok(result) = &outcome {
-                    inner.changed(&target, &adjust, *result);
+                    inner.changed(&resource, &adjust, *result);
                 }
                 let _ = told.send(outcome);
             }
         };
-        inner.store.change(&self.target, &self.change, done);
+        inner.store.change(&self.resource, &self.change, done);
         let closed = || StoreError::Unknown(Failure::Unavailable("the client is closed".into()));
         tells.await.unwrap_or_else(|_| Err(closed()))
     }
@@ -182,13 +182,13 @@ impl<S: Store> Trying<S> {
 
 impl<S: Store> Inner<S> {
     /// Applies the effect of a change with this result on this client's state.
-    fn changed(self: &Arc<Self>, target: &Target, adjust: &Adjust, result: i64) {
+    fn changed(self: &Arc<Self>, resource: &Resource, adjust: &Adjust, result: i64) {
         if let Adjust::Delete = adjust {
-            self.lose(target, Loss::Gone);
+            self.lose(resource, Loss::Gone);
         }
         if adjust.frees(result) {
             // The result does not show whether a message has notified the waiters.
-            self.queues.unheard(target);
+            self.queues.unheard(resource);
         }
     }
 }

@@ -13,7 +13,7 @@ use super::done::Caller;
 use super::store::{By, Shard, Store, Topic};
 use super::undo::BETWEEN_TRIES;
 use super::{Grant, Inner, take};
-use crate::engine::{Attempt, Busy, Claim, Queueing, Reply, RwOptions, Spot, Ticket};
+use crate::engine::{Attempt, Busy, Claim, Queueing, Reply, RwOptions, HoldKey, Ticket};
 use crate::env::{self, Instant};
 use crate::lease::Lease;
 use crate::mutex::Mutex;
@@ -22,7 +22,7 @@ use crate::term::Term;
 /// The steps that wait for the one before them.
 #[derive(Default)]
 pub(super) struct Sequence {
-    // Invariant: a key is here as long as a step under it is not over. Steps begin when the mutex is free.
+    // Invariant: a topic is here as long as a step under it is not over. Steps begin when the mutex is free.
     waiting: Mutex<HashMap<Topic, Steps>>,
 }
 
@@ -40,23 +40,23 @@ type Step = Box<dyn FnOnce() + Send>;
 
 impl Sequence {
     /// Begins the next step, if there is one, and the following steps as long as each is over at once.
-    fn go_on(&self, key: &Topic) {
+    fn go_on(&self, topic: &Topic) {
         loop {
             let mut all = self.waiting.lock();
-            let Some(steps) = all.get_mut(key) else { return };
+            let Some(steps) = all.get_mut(topic) else { return };
             if steps.begins {
                 steps.is_over = true;
                 return;
             }
             let Some(next) = steps.waiting.pop_front() else {
-                all.remove(key);
+                all.remove(topic);
                 return;
             };
             steps.begins = true;
             drop(all);
             next();
             let mut all = self.waiting.lock();
-            let Some(steps) = all.get_mut(key) else { return };
+            let Some(steps) = all.get_mut(topic) else { return };
             steps.begins = false;
             if !std::mem::take(&mut steps.is_over) {
                 return;
@@ -68,27 +68,27 @@ impl Sequence {
 /// A step that is not over until this is dropped.
 pub(super) struct Over<S: Store> {
     inner: Arc<Inner<S>>,
-    key: Topic,
+    topic: Topic,
 }
 
 impl<S: Store> Drop for Over<S> {
     fn drop(&mut self) {
-        self.inner.sequence.go_on(&self.key);
+        self.inner.sequence.go_on(&self.topic);
     }
 }
 
 impl<S: Store> Inner<S> {
-    /// Begins a step at this spot when the steps before it are over.
-    pub(super) fn in_turn(self: &Arc<Self>, spot: &Spot, step: impl FnOnce(Over<S>) + Send + 'static) {
-        let owner = (self.store.traits().owners == By::Server).then_some(spot.owner);
-        let key = (spot.of_hold().target, owner);
-        let over = Over { inner: Arc::clone(self), key: key.clone() };
+    /// Begins a step of this hold key when the steps before it are over.
+    pub(super) fn in_turn(self: &Arc<Self>, key: &HoldKey, step: impl FnOnce(Over<S>) + Send + 'static) {
+        let owner = (self.store.traits().owners == By::Server).then_some(key.owner);
+        let topic = (key.of_hold().resource, owner);
+        let over = Over { inner: Arc::clone(self), topic: topic.clone() };
         let mut waiting = self.sequence.waiting.lock();
-        if let Some(steps) = waiting.get_mut(&key) {
+        if let Some(steps) = waiting.get_mut(&topic) {
             steps.waiting.push_back(Box::new(move || step(over)));
             return;
         }
-        waiting.insert(key, Steps::default());
+        waiting.insert(topic, Steps::default());
         drop(waiting);
         step(over);
     }
@@ -102,8 +102,8 @@ impl<S: Store> Inner<S> {
     ) -> Reply<Attempt> {
         let (tell, reply) = oneshot::channel();
         let (inner, asked) = (Arc::clone(self), Asked::new(claim));
-        self.in_turn(claim.spot, move |over: Over<S>| {
-            if let Some(busy) = inner.in_the_way(&asked.spot) {
+        self.in_turn(claim.key, move |over: Over<S>| {
+            if let Some(busy) = inner.in_the_way(&asked.key) {
                 // The caller may be gone.
                 let _ = tell.send(Ok(Attempt::Busy(busy)));
                 return;
@@ -124,22 +124,22 @@ impl<S: Store> Inner<S> {
 
     /// The reason not to send a claim although no waiter is before it: another owner of this client has the lock, which the
     /// server would not notice; or an earlier step may still have to be undone.
-    fn in_the_way(&self, spot: &Spot) -> Option<Busy> {
+    fn in_the_way(&self, key: &HoldKey) -> Option<Busy> {
         let owners = self.store.traits().owners;
         if owners == By::Client
-            && let Some(hold) = self.renewal.in_the_way(spot)
+            && let Some(hold) = self.renewal.in_the_way(key)
         {
             let retry_in = hold.term.has_deadline().then(|| hold.term.remaining());
-            return Some(Busy { retry_in, holder: Some(hold.spot.owner), position: None });
+            return Some(Busy { retry_in, holder: Some(hold.key.owner), position: None });
         }
-        let is_unresolved = self.undos.concern(spot, owners);
+        let is_unresolved = self.undos.concern(key, owners);
         is_unresolved.then(|| Busy { retry_in: Some(BETWEEN_TRIES), ..Busy::default() })
     }
 }
 
 /// A claim that waits for its turn.
 struct Asked {
-    spot: Spot,
+    key: HoldKey,
     lease: Lease,
     limit: Option<Instant>,
     steal: bool,
@@ -151,13 +151,13 @@ struct Asked {
 
 impl Asked {
     fn new(claim: &Claim) -> Self {
-        let Claim { spot, lease, limit, steal, fenced, queue, rw, term, .. } = *claim;
-        Self { spot: spot.clone(), lease, limit, steal, fenced, queue, rw, term: Arc::clone(term) }
+        let Claim { key, lease, limit, steal, fenced, queue, rw, term, .. } = *claim;
+        Self { key: key.clone(), lease, limit, steal, fenced, queue, rw, term: Arc::clone(term) }
     }
 
     fn claim(&self) -> Claim<'_> {
-        let Self { spot, lease, limit, steal, fenced, queue, rw, term } = self;
+        let Self { key, lease, limit, steal, fenced, queue, rw, term } = self;
         let (lease, limit, steal, fenced, queue, rw) = (*lease, *limit, *steal, *fenced, *queue, *rw);
-        Claim { spot, held: 0, lease, limit, steal, fenced, queue, rw, fresh: false, term }
+        Claim { key, held: 0, lease, limit, steal, fenced, queue, rw, fresh: false, term }
     }
 }

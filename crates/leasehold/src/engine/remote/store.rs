@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::{Busy, Change, Facts, Kind, Profile, Question, Queueing, RwOptions, Spot, Target};
+use crate::engine::{Busy, Change, Facts, Kind, Profile, Question, Queueing, RwOptions, HoldKey, Resource};
 use crate::error::Failure;
 use crate::loss::Loss;
 use crate::name::Name;
@@ -34,7 +34,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn wake(&self, kind: Kind) -> Wake;
 
     /// Requests about one shard can share a batch, and fail together.
-    fn shard(&self, _target: &Target) -> Shard {
+    fn shard(&self, _resource: &Resource) -> Shard {
         Shard::ONLY
     }
 
@@ -45,35 +45,35 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn take_all(&self, _takes: &[Take<'_>], _done: impl Done<TakenAll>) {}
 
     /// Releases one count of a hold that has `from`. If any is left, a lease of `length` begins anew.
-    fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>);
+    fn give(&self, key: &HoldKey, from: u32, length: Duration, done: impl Done<Given>);
 
     /// Lowers a hold to at most `to` counts, and removes its owner from any queue on the server. Idempotent.
-    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>);
+    fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>);
 
     /// The same, sent so that the server need not request it again: a step of the same hold follows it at once. False if it
     /// could not be sent; then there is no outcome. Called only for stores whose steps are not sent one at a time.
-    fn lower_first(&self, _spot: &Spot, _to: u32, _done: impl Done<Given>) -> bool {
+    fn lower_first(&self, _key: &HoldKey, _to: u32, _done: impl Done<Given>) -> bool {
         false
     }
 
     /// Renews holds of one kind on one shard for so long each, or only checks those with zero. One verdict for each. Called
     /// only where each hold has a lease.
-    fn renew(&self, _kind: Kind, _holds: &[(&Spot, Duration)], _done: impl Done<Vec<Verdict>>) {}
+    fn renew(&self, _kind: Kind, _holds: &[(&HoldKey, Duration)], _done: impl Done<Vec<Verdict>>) {}
 
     /// Replaces the connection of a shard if its server has been silent for so long although a reply is due.
     fn doubt(&self, _shard: Shard, _silence: Duration) {}
 
-    /// Frees a target in place of its holder.
-    fn force(&self, _target: &Target, _done: impl Done<Forced>) {}
+    /// Frees a resource in place of its holder.
+    fn force(&self, _resource: &Resource, _done: impl Done<Forced>) {}
 
-    /// Answers a query about a target, without changing it.
+    /// Answers a query about a resource, without changing it.
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>);
 
     /// Changes or reads a counter. A change that is sent again is recognised by its number and counts once.
-    fn change(&self, _target: &Target, _change: &Change, _done: impl Done<i64>) {}
+    fn change(&self, _resource: &Resource, _change: &Change, _done: impl Done<i64>) {}
 
     /// Deletes the result that is kept to recognise a change, since its outcome is known.
-    fn forget_change(&self, _target: &Target, _change: &Change, _done: impl Done<()>) {}
+    fn forget_change(&self, _resource: &Resource, _change: &Change, _done: impl Done<()>) {}
 
     /// Writes a value of the user's own, unless the stored token is greater, which it then returns.
     fn write_fenced(&self, _key: &Name, _token: u64, _value: &[u8], _done: impl Done<Option<u64>>) {}
@@ -88,12 +88,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// A waiter is gone. Returns how long the entries of its attempts would stay on the server, if there are any that
     /// [`lower`](Self::lower) removes.
-    fn left(&self, _spot: &Spot) -> Option<Duration> {
+    fn left(&self, _key: &HoldKey) -> Option<Duration> {
         None
     }
 
     /// A hold is no longer tracked, and stays as it is: server data that exists only for tracking can be deleted.
-    fn detach(&self, _spot: &Spot, _done: impl Done<()>) {}
+    fn detach(&self, _key: &HoldKey, _done: impl Done<()>) {}
 
     /// Connects, reports the result once, and if connected, reconnects and reports until [`close`](Self::close). Called on
     /// the I/O thread.
@@ -206,8 +206,8 @@ pub(crate) enum Wake {
     Poll,
 }
 
-/// The subject of a message: a target and, for a fair lock, where each waiter has its own messages, its owner.
-pub(crate) type Topic = (Target, Option<OwnerId>);
+/// The subject of a message: a resource and, for a fair lock, where each waiter has its own messages, its owner.
+pub(crate) type Topic = (Resource, Option<OwnerId>);
 
 /// Whether the messages of a topic arrive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -223,7 +223,7 @@ pub(crate) enum Watch {
 /// The parameters of [`Store::take`].
 #[derive(Debug)]
 pub(crate) struct Take<'a> {
-    pub(crate) spot: &'a Spot,
+    pub(crate) hold_key: &'a HoldKey,
     /// How many counts the owner has before.
     pub(crate) held: u32,
     pub(crate) length: Duration,
@@ -298,11 +298,11 @@ pub(crate) trait Events: Send + Sync {
     /// The server does not allow watching (`true`), or may do so again.
     fn watch_denied(&self, denied: bool);
 
-    /// A waiter at this spot should retry: its own state has changed.
-    fn look(&self, spot: &Spot);
+    /// A waiter of this hold key should retry: its own state has changed.
+    fn look(&self, key: &HoldKey);
 
     /// A hold was taken away, for this reason.
-    fn revoked(self: Arc<Self>, target: &Target, loss: Loss);
+    fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss);
 
     /// A session is lost, and all holds under it.
     fn session_lost(&self, session: &Arc<Session>, loss: Loss);

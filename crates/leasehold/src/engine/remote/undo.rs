@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use super::Inner;
 use super::ledger::Entry;
 use super::store::{By, Done, Given, Shard, Store, StoreError};
-use crate::engine::{Kind, Spot};
+use crate::engine::{Kind, HoldKey};
 use crate::env::{self, Instant, jittered};
 use crate::error::{Failure, Invalid};
 use crate::mutex::Mutex;
@@ -32,15 +32,15 @@ pub(super) struct Undos {
     pub(super) settled: Notify,
 }
 
-/// Invariant: at most one undo for each count, by [`Spot::of_hold`], whatever kind of lock entered the count. An undo is
+/// Invariant: at most one undo for each count, by [`HoldKey::of_hold`], whatever kind of lock entered the count. An undo is
 /// sent under the mutex, so that it is never sent after the next step of its hold.
 #[derive(Debug, Default)]
 pub(super) struct State {
-    pending: HashMap<Spot, Pending>,
+    pending: HashMap<HoldKey, Pending>,
     /// Steps with an unknown outcome, since the last connection to their shard.
-    doubtful: Vec<(Shard, Spot)>,
+    doubtful: Vec<(Shard, HoldKey)>,
     /// Holds that may still be changed by a stale connection: a step had no reply and its connection could not be ended.
-    haunted: HashMap<Spot, Haunted>,
+    haunted: HashMap<HoldKey, Haunted>,
     /// How many undos there were.
     numbers: u64,
 }
@@ -57,7 +57,7 @@ struct Haunted {
 #[derive(Debug, Clone)]
 struct Pending {
     number: u64,
-    spot: Spot,
+    key: HoldKey,
     shard: Shard,
     /// The hold gets at most this count.
     to: u32,
@@ -94,47 +94,47 @@ pub(super) fn never() -> Instant {
 }
 
 impl Undos {
-    /// Whether a step at this spot may still be undone; of any owner, if the server does not distinguish them.
-    pub(super) fn concern(&self, spot: &Spot, owners: By) -> bool {
+    /// Whether a step of this hold key may still be undone; of any owner, if the server does not distinguish them.
+    pub(super) fn concern(&self, key: &HoldKey, owners: By) -> bool {
         if self.is_settled() {
             return false;
         }
-        let (state, hold) = (self.state.lock(), spot.of_hold());
+        let (state, hold) = (self.state.lock(), key.of_hold());
         match owners {
             By::Server => state.pending.contains_key(&hold),
-            By::Client => state.pending.keys().any(|other| other.target == hold.target),
+            By::Client => state.pending.keys().any(|other| other.resource == hold.resource),
         }
     }
 
     /// Notes a step with an unknown outcome.
-    pub(super) fn doubt(&self, shard: Shard, spot: &Spot) {
-        self.state.lock().doubtful.push((shard, spot.clone()));
+    pub(super) fn doubt(&self, shard: Shard, key: &HoldKey) {
+        self.state.lock().doubtful.push((shard, key.clone()));
     }
 
     /// Whether an earlier request about this hold may still be carried out.
-    pub(super) fn haunts(&self, spot: &Spot) -> bool {
+    pub(super) fn haunts(&self, key: &HoldKey) -> bool {
         self.is_haunted.load(Ordering::SeqCst)
             && self
                 .state
                 .lock()
                 .haunted
-                .get(&spot.of_hold())
+                .get(&key.of_hold())
                 .is_some_and(|haunted| haunted.until > env::now())
     }
 
-    /// A request at this spot is about to be sent. Returns the spot if a stale connection may still change its hold: then
+    /// A request of this hold key is about to be sent. Returns the hold key if a stale connection may still change its hold: then
     /// [`answered`](Self::answered) has to be called when the outcome has taken effect.
-    pub(super) fn asks(&self, spot: &Spot) -> Option<Spot> {
+    pub(super) fn asks(&self, key: &HoldKey) -> Option<HoldKey> {
         if !self.is_haunted.load(Ordering::SeqCst) {
             return None;
         }
-        self.state.lock().haunted.get_mut(&spot.of_hold())?.asked += 1;
-        Some(spot.clone())
+        self.state.lock().haunted.get_mut(&key.of_hold())?.asked += 1;
+        Some(key.clone())
     }
 
     /// The outcome of such a request has taken effect.
-    pub(super) fn answered(&self, spot: &Spot) {
-        if let Some(haunted) = self.state.lock().haunted.get_mut(&spot.of_hold()) {
+    pub(super) fn answered(&self, key: &HoldKey) {
+        if let Some(haunted) = self.state.lock().haunted.get_mut(&key.of_hold()) {
             haunted.asked = haunted.asked.saturating_sub(1);
         }
     }
@@ -152,14 +152,14 @@ impl Undos {
 }
 
 impl State {
-    /// Removes the pending undos of the steps before one at this spot: of the same hold, or of one of the same owner that
+    /// Removes the pending undos of the steps before one of this hold key: of the same hold, or of one of the same owner that
     /// has some of the same values.
-    fn take_before(&mut self, spot: &Spot) -> Vec<Pending> {
-        let mut taken: Vec<_> = if spot.target.kind == Kind::Group {
-            let is_before = |other: &Spot| other.owner == spot.owner && other.target.overlaps(&spot.target);
+    fn take_before(&mut self, key: &HoldKey) -> Vec<Pending> {
+        let mut taken: Vec<_> = if key.resource.kind == Kind::Group {
+            let is_before = |other: &HoldKey| other.owner == key.owner && other.resource.overlaps(&key.resource);
             self.pending.extract_if(|other, _| is_before(other)).map(|(_, pending)| pending).collect()
         } else {
-            self.pending.remove(&spot.of_hold()).into_iter().collect()
+            self.pending.remove(&key.of_hold()).into_iter().collect()
         };
         taken.sort_unstable_by_key(|pending| pending.number);
         for pending in &taken {
@@ -171,7 +171,7 @@ impl State {
     /// Restores an undo that was removed and could not be sent.
     fn restore(&mut self, pending: Pending) {
         let is_current = Arc::new(AtomicBool::new(true));
-        self.pending.insert(pending.spot.of_hold(), Pending { is_current, waits: true, ..pending });
+        self.pending.insert(pending.key.of_hold(), Pending { is_current, waits: true, ..pending });
     }
 }
 
@@ -202,15 +202,15 @@ impl<F: FnOnce(Result<Given, StoreError>) + Send + 'static> Done<Given> for Trie
 }
 
 impl<S: Store> Inner<S> {
-    /// Sends the pending undos of the steps before one at this spot, if there are any. The step has to be sent before the
+    /// Sends the pending undos of the steps before one of this hold key, if there are any. The step has to be sent before the
     /// returned way is dropped, so that no undo is sent in between.
-    pub(super) fn clear_way(self: &Arc<Self>, spot: &Spot) -> Result<Way<'_>, Failure> {
+    pub(super) fn clear_way(self: &Arc<Self>, key: &HoldKey) -> Result<Way<'_>, Failure> {
         // Where steps are sent one at a time, no step is sent while another one may have to be undone.
         if self.undos.is_settled() || self.is_sequenced || mutation!("undo-behind-next-step") {
             return Ok(Way(None));
         }
         let mut state = self.undos.state.lock();
-        let before = state.take_before(spot);
+        let before = state.take_before(key);
         let Some(shard) = before.first().map(|pending| pending.shard) else { return Ok(Way(None)) };
         let sent = before.iter().take_while(|pending| self.send_first(pending)).count();
         let is_clear = sent == before.len();
@@ -226,28 +226,28 @@ impl<S: Store> Inner<S> {
 
     /// Sends an undo right before a step. If the connection is lost, so is the step, which undoes itself; but not the rest
     /// of the undo, such as other values of a group.
-    fn send_first(self: &Arc<Self>, Pending { spot, to, until, .. }: &Pending) -> bool {
-        let (inner, of, to, until) = (Arc::clone(self), spot.clone(), *to, *until);
+    fn send_first(self: &Arc<Self>, Pending { key, to, until, .. }: &Pending) -> bool {
+        let (inner, of, to, until) = (Arc::clone(self), key.clone(), *to, *until);
         let done = move |outcome: Result<Given, StoreError>| {
             if let Err(StoreError::NotSent(_) | StoreError::Unknown(_)) = outcome {
                 inner.undo(&of, to, until);
             }
         };
-        self.store.lower_first(spot, to, done)
+        self.store.lower_first(key, to, done)
     }
 
     /// Lowers a hold to at most `to` counts, now or later, but no later than it would expire by itself.
-    pub(super) fn undo(self: &Arc<Self>, spot: &Spot, to: u32, until: Instant) {
-        self.undo_in(&mut self.undos.state.lock(), spot, to, until);
+    pub(super) fn undo(self: &Arc<Self>, key: &HoldKey, to: u32, until: Instant) {
+        self.undo_in(&mut self.undos.state.lock(), key, to, until);
     }
 
-    fn undo_in(self: &Arc<Self>, state: &mut State, spot: &Spot, to: u32, until: Instant) {
+    fn undo_in(self: &Arc<Self>, state: &mut State, key: &HoldKey, to: u32, until: Instant) {
         state.numbers += 1;
-        let hold = spot.of_hold();
+        let hold = key.of_hold();
         let mut pending = Pending {
             number: state.numbers,
-            spot: spot.clone(),
-            shard: self.store.shard(&spot.target),
+            key: key.clone(),
+            shard: self.store.shard(&key.resource),
             to,
             until,
             repeat: state.haunted.get(&hold).map(|of| of.until).filter(|_| !mutation!("undo-made-once")),
@@ -260,9 +260,9 @@ impl<S: Store> Inner<S> {
             pending.to = pending.to.min(before.to);
             pending.until = pending.until.max(before.until);
             pending.repeat = pending.repeat.max(before.repeat);
-            if before.spot.target.kind == Kind::Fair {
+            if before.key.resource.kind == Kind::Fair {
                 // The owner leaves the server's queue, too.
-                pending.spot = before.spot.clone();
+                pending.key = before.key.clone();
             }
         }
         self.send_undo(&pending);
@@ -271,24 +271,24 @@ impl<S: Store> Inner<S> {
     }
 
     /// A caller has released a hold, or has given up waiting for it. Earlier steps that may still be carried out are undone.
-    pub(super) fn given_back(self: &Arc<Self>, spot: &Spot) {
-        self.undo_haunted(spot, || self.renewal.term(spot).is_none());
+    pub(super) fn given_back(self: &Arc<Self>, key: &HoldKey) {
+        self.undo_haunted(key, || self.renewal.term(key).is_none());
     }
 
     /// A hold is lost, and its term is not notified yet. Earlier steps that may still be carried out are undone now, not
     /// only when the guard is dropped. If the term has ended by itself, the next step may be in flight.
     pub(super) fn lost(self: &Arc<Self>, hold: &Entry) {
-        self.undo_haunted(&hold.spot, || hold.term.is_held());
+        self.undo_haunted(&hold.key, || hold.term.is_held());
     }
 
-    fn undo_haunted(self: &Arc<Self>, spot: &Spot, is_due: impl FnOnce() -> bool) {
+    fn undo_haunted(self: &Arc<Self>, key: &HoldKey, is_due: impl FnOnce() -> bool) {
         if !self.undos.is_haunted.load(Ordering::SeqCst) {
             return;
         }
         let mut state = self.undos.state.lock();
-        let haunted = state.haunted.get(&spot.of_hold()).filter(|haunted| haunted.asked == 0).copied();
+        let haunted = state.haunted.get(&key.of_hold()).filter(|haunted| haunted.asked == 0).copied();
         if let Some(Haunted { until, .. }) = haunted.filter(|_| is_due()) {
-            self.undo_in(&mut state, spot, 0, until);
+            self.undo_in(&mut state, key, 0, until);
         }
     }
 
@@ -300,8 +300,8 @@ impl<S: Store> Inner<S> {
         let mut state = self.undos.state.lock();
         let State { pending, doubtful, haunted, .. } = &mut *state;
         haunted.retain(|_, haunted| haunted.until > now);
-        for (_, spot) in doubtful.extract_if(.., |(of, _)| *of == shard).filter(|_| stale) {
-            haunted.entry(spot.of_hold()).or_insert(Haunted { until: at_last, asked: 0 }).until = at_last;
+        for (_, key) in doubtful.extract_if(.., |(of, _)| *of == shard).filter(|_| stale) {
+            haunted.entry(key.of_hold()).or_insert(Haunted { until: at_last, asked: 0 }).until = at_last;
         }
         self.undos.is_haunted.store(!haunted.is_empty(), Ordering::SeqCst);
         pending.retain(|_, pending| {
@@ -322,15 +322,15 @@ impl<S: Store> Inner<S> {
     }
 
     fn send_undo(self: &Arc<Self>, pending: &Pending) {
-        let Pending { number, spot, to, is_current, .. } = pending;
-        let (inner, number, of, begun) = (Arc::clone(self), *number, spot.clone(), env::now());
+        let Pending { number, key, to, is_current, .. } = pending;
+        let (inner, number, of, begun) = (Arc::clone(self), *number, key.clone(), env::now());
         let then = move |outcome: Result<Given, StoreError>| inner.undo_tried(&of, number, begun, &outcome);
         let done = Tried { is_current: Arc::clone(is_current), then };
         if !self.is_sequenced {
-            return self.store.lower(spot, *to, done);
+            return self.store.lower(key, *to, done);
         }
-        let (inner, of, to) = (Arc::clone(self), spot.clone(), *to);
-        self.in_turn(spot, move |over| {
+        let (inner, of, to) = (Arc::clone(self), key.clone(), *to);
+        self.in_turn(key, move |over| {
             let is_anothers =
                 inner.store.traits().owners == By::Client && inner.renewal.in_the_way(&of).is_some();
             let then = done.then;
@@ -353,14 +353,14 @@ impl<S: Store> Inner<S> {
 
     fn undo_tried(
         self: Arc<Self>,
-        spot: &Spot,
+        key: &HoldKey,
         number: u64,
         begun: Instant,
         outcome: &Result<Given, StoreError>,
     ) {
         let (pause, is_lost) = match outcome {
             Ok(Given { listeners, .. }) => {
-                self.queues.released(spot, *listeners, begun);
+                self.queues.released(key, *listeners, begun);
                 (None, false)
             }
             Err(StoreError::Refused(Failure::NotALock)) => (None, false),
@@ -370,11 +370,11 @@ impl<S: Store> Inner<S> {
             Err(StoreError::NotSent(_)) => (Some(jittered(BETWEEN_TRIES)), true),
             Err(StoreError::Unknown(_)) => {
                 // If it is carried out late, it ends the next hold of the same owner.
-                self.undos.doubt(self.store.shard(&spot.target), spot);
+                self.undos.doubt(self.store.shard(&key.resource), key);
                 (Some(jittered(BETWEEN_TRIES)), true)
             }
         };
-        let hold = spot.of_hold();
+        let hold = key.of_hold();
         let mut state = self.undos.state.lock();
         let newest = state.pending.get_mut(&hold).filter(|newest| newest.number == number);
         // A later step may have replaced it.
@@ -396,7 +396,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// Retries an undo after a pause; a lost one only if no connection has retried it since.
-    fn undo_again(self: &Arc<Self>, hold: &Spot, number: u64, was_lost: bool) {
+    fn undo_again(self: &Arc<Self>, hold: &HoldKey, number: u64, was_lost: bool) {
         let mut state = self.undos.state.lock();
         let newest = state.pending.get_mut(hold).filter(|newest| newest.number == number);
         let Some(pending) = newest.filter(|newest| newest.waits == was_lost) else { return };

@@ -9,7 +9,7 @@ use super::super::op::{At, How, KEPT};
 use super::super::said;
 use super::waking::{Cause, Waiter};
 use super::{Hold, Step, World, client};
-use crate::engine::{Attempt, Busy, Claim, Family, Kind, Question, Queueing, RwOptions, Spot, Ticket};
+use crate::engine::{Attempt, Busy, Claim, Family, Kind, Question, Queueing, RwOptions, HoldKey, Ticket};
 use crate::lease::{Bounds, COUNTED, Lease};
 use crate::owner::OwnerId;
 
@@ -24,7 +24,7 @@ const COURTESY: Duration = Duration::from_millis(50);
 pub(super) struct Wish {
     pub(super) at: At,
     pub(super) how: How,
-    pub(super) spot: Spot,
+    pub(super) key: HoldKey,
     pub(super) lease: Lease,
     /// Its tickets in the wait queues, in memory and on the server.
     pub(super) tickets: Option<[Ticket; 2]>,
@@ -32,13 +32,13 @@ pub(super) struct Wish {
 
 impl World<'_> {
     pub(super) fn try_once(&mut self, at: At, how: How) -> Step {
-        let Some((spot, lease)) = self.want(at, how) else { return Ok(false) };
+        let Some((key, lease)) = self.want(at, how) else { return Ok(false) };
         let inside = self.held(at).is_some();
-        let kind = spot.target.kind;
+        let kind = key.resource.kind;
         // An upgrade takes nothing over from another owner, and permits are never taken over.
         let asks = matches!(kind, Kind::Semaphore | Kind::Permits) || how.upgrade && kind == Kind::Write;
         let how = How { steal: how.steal && !asks, ..how };
-        if !inside && !how.steal && !self.may_try(at, how, &spot) {
+        if !inside && !how.steal && !self.may_try(at, how, &key) {
             return Ok(false);
         }
         if how.steal {
@@ -50,7 +50,7 @@ impl World<'_> {
         } else if !inside {
             self.cause = Cause::Nothing;
         }
-        let told = self.ask(&Wish { at, how, spot, lease, tickets: None })?;
+        let told = self.ask(&Wish { at, how, key, lease, tickets: None })?;
         if let (Attempt::Gone, Some((seat, hold))) = (told, self.held(at)) {
             self.learn_of_loss(at, &seat, &hold);
         }
@@ -58,24 +58,24 @@ impl World<'_> {
     }
 
     pub(super) fn wait(&mut self, at: At, how: How) -> Step {
-        let kind = self.target(at).kind;
+        let kind = self.resource(at).kind;
         // No owner waits for an upgrade. On a server the first writer of a client blocks readers, and the waiting-writer
         // flag has room for one of them; memory tracks all. So here only a writer that is the first of all does.
         let bars =
-            kind != Kind::Write || !self.waiters.iter().any(|waiter| waiter.spot().target == self.target(at));
+            kind != Kind::Write || !self.waiters.iter().any(|waiter| waiter.key().resource == self.resource(at));
         let how = How { steal: false, upgrade: false, prefer_writers: how.prefer_writers && bars, ..how };
         if self.held(at).is_some() || kind == Kind::Spin {
             return Ok(false);
         }
         let wanted = match kind {
             Kind::Latch if self.waits(at) => None,
-            Kind::Latch => Some((self.spot(at), Lease::Kept(KEPT))),
+            Kind::Latch => Some((self.key(at), Lease::Kept(KEPT))),
             _ => self.want(at, how),
         };
-        let Some((spot, lease)) = wanted else { return Ok(false) };
-        let tickets = self.both.tell(client(at), |engine, _| engine.listen(&spot, false));
-        self.both.ask_server(client(at), |engine| engine.listening(&spot));
-        let wish = Wish { at, how, spot, lease, tickets: Some(tickets) };
+        let Some((key, lease)) = wanted else { return Ok(false) };
+        let tickets = self.both.tell(client(at), |engine, _| engine.listen(&key, false));
+        self.both.ask_server(client(at), |engine| engine.listening(&key));
+        let wish = Wish { at, how, key, lease, tickets: Some(tickets) };
         self.waiters.push(Waiter::new(wish, self.now()));
         // Every waiter retries once after it has joined, and only then joins the queue of a fair lock.
         self.wake(at.name)?;
@@ -83,15 +83,15 @@ impl World<'_> {
     }
 
     /// Whether an attempt without waiting has the same result on both: not where it depends on the waiters of its client.
-    fn may_try(&self, at: At, how: How, spot: &Spot) -> bool {
-        let kind = spot.target.kind;
+    fn may_try(&self, at: At, how: How, key: &HoldKey) -> bool {
+        let kind = key.resource.kind;
         // Unless its hold was taken over and it is not notified yet.
-        let beside = self.other_half(at, kind).is_some_and(|half| self.is_still_held(&half.spot));
+        let beside = self.other_half(at, kind).is_some_and(|half| self.is_still_held(&half.key));
         if beside || matches!(kind, Kind::Spin | Kind::Fair) {
             return true;
         }
-        let mut line = self.waiters.iter().filter(|waiter| waiter.spot().target == spot.target);
-        if self.is_free_for(spot, how) {
+        let mut line = self.waiters.iter().filter(|waiter| waiter.key().resource == key.resource);
+        if self.is_free_for(key, how) {
             // On a server, waiters of other clients are overtaken.
             line.next().is_none()
         } else {
@@ -100,12 +100,12 @@ impl World<'_> {
         }
     }
 
-    fn is_still_held(&self, spot: &Spot) -> bool {
+    fn is_still_held(&self, key: &HoldKey) -> bool {
         let holder = self
             .both
-            .ask_memory(|memory| memory.inspect(&Question::Holder(&spot.target, Some(spot.owner))))
+            .ask_memory(|memory| memory.inspect(&Question::Holder(&key.resource, Some(key.owner))))
             .holding;
-        holder.is_some_and(|holder| holder.owner == Some(spot.owner))
+        holder.is_some_and(|holder| holder.owner == Some(key.owner))
     }
 
     pub(super) fn waits(&self, at: At) -> bool {
@@ -113,34 +113,34 @@ impl World<'_> {
     }
 
     /// The owner and the lease of an attempt; none where the library would make none.
-    fn want(&mut self, at: At, how: How) -> Option<(Spot, Lease)> {
+    fn want(&mut self, at: At, how: How) -> Option<(HoldKey, Lease)> {
         if self.waits(at) {
             return None;
         }
-        let spot = self.spot(at);
+        let key = self.key(at);
         let held = self.held(at).map(|(_, hold)| hold);
-        match spot.target.kind.family() {
+        match key.resource.kind.family() {
             Family::Latch => None,
             // None of these is re-entered.
             Family::SetNx | Family::Semaphore | Family::Permits if held.is_some() => None,
-            Family::Lock | Family::SetNx => Some((held.map_or(spot, |held| held.spot), how.length.lease())),
-            Family::Rw => Some((spot, self.rw_lease(at, how)?)),
+            Family::Lock | Family::SetNx => Some((held.map_or(key, |held| held.key), how.length.lease())),
+            Family::Rw => Some((key, self.rw_lease(at, how)?)),
             Family::Group => {
                 // The sets of one owner are the same or disjoint.
                 let theirs =
                     self.holds.iter().filter(|((who, name, _), _)| (*who, *name) == (at.who, at.name));
                 let crosses = theirs.into_iter().any(|(_, hold)| {
-                    hold.spot.target != spot.target && hold.spot.target.overlaps(&spot.target)
+                    hold.key.resource != key.resource && hold.key.resource.overlaps(&key.resource)
                 });
-                (!crosses).then(|| (spot, self.lease(at, how)))
+                (!crosses).then(|| (key, self.lease(at, how)))
             }
             Family::Semaphore | Family::Permits => {
                 // Every acquire of permits has a new owner.
                 self.drawn += 16;
-                let owner = OwnerId { number: self.drawn, ..spot.owner };
-                let counted = spot.target.kind == Kind::Semaphore;
+                let owner = OwnerId { number: self.drawn, ..key.owner };
+                let counted = key.resource.kind == Kind::Semaphore;
                 let lease = if counted { Lease::Kept(COUNTED) } else { how.length.lease() };
-                Some((Spot { owner, amount: how.amount, ..spot }, lease))
+                Some((HoldKey { owner, amount: how.amount, ..key }, lease))
             }
         }
     }
@@ -163,7 +163,7 @@ impl World<'_> {
     /// longer lease lasts; in memory each half has its own. Here the halves of one owner end together, as they do after an
     /// upgrade or a downgrade.
     fn rw_lease(&self, at: At, how: How) -> Option<Lease> {
-        let kind = self.target(at).kind;
+        let kind = self.resource(at).kind;
         let (held, lease) = (self.held(at), self.lease(at, how));
         let only_looks = kind == Kind::Write && !how.upgrade && held.is_none();
         match self.other_half(at, kind) {
@@ -181,21 +181,21 @@ impl World<'_> {
 
     /// Tries on both engines, compares the results, and records the new hold.
     pub(super) fn ask(&mut self, wish: &Wish) -> Result<Attempt, String> {
-        let Wish { at, spot, lease, .. } = wish;
+        let Wish { at, key, lease, .. } = wish;
         let begun = self.now();
         let memory = self.ask_side(wish, Side::Memory);
         let told = [memory.clone(), self.ask_politely(wish, &memory)];
-        self.same(at.name, "attempt", said::attempts(&told, spot))?;
+        self.same(at.name, "attempt", said::attempts(&told, key))?;
         let [told, _] = told;
         let seat = self.seat(*at);
         match told {
             Attempt::Granted(..) => {
                 let count = self.count_of(wish) + 1;
                 let ends = begun + lease.length();
-                self.holds.insert(seat, Hold { spot: spot.clone(), count, lease: *lease, ends });
+                self.holds.insert(seat, Hold { key: key.clone(), count, lease: *lease, ends });
             }
             Attempt::Gone if self.count_of(wish) == 0 => {
-                self.both.tell(client(*at), |engine, _| engine.abandon(spot, 0, (*lease).into()));
+                self.both.tell(client(*at), |engine, _| engine.abandon(key, 0, (*lease).into()));
             }
             _ => {}
         }
@@ -225,18 +225,18 @@ impl World<'_> {
 
     /// Tries on one engine.
     pub(super) fn ask_side(&self, wish: &Wish, side: Side) -> Attempt {
-        let Wish { at, how, spot, lease, tickets } = wish;
-        let kind = spot.target.kind;
+        let Wish { at, how, key, lease, tickets } = wish;
+        let kind = key.resource.kind;
         let held = self.count_of(wish);
         let has_tokens =
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
         // A re-entered hold goes on under its term.
         let [memory, server] =
-            self.both.tell(client(*at), |engine, _| engine.term(spot).filter(|_| held > 0));
+            self.both.tell(client(*at), |engine, _| engine.term(key).filter(|_| held > 0));
         let running = if side == Side::Memory { memory } else { server };
         let term = &running.unwrap_or_else(|| Arc::clone(&terms()[side as usize]));
         let claim = Claim {
-            spot,
+            key,
             held,
             lease: *lease,
             limit: None,
@@ -268,6 +268,6 @@ impl World<'_> {
 
     fn count_of(&self, wish: &Wish) -> u32 {
         let held = self.held(wish.at).map(|(_, hold)| hold);
-        held.filter(|hold| hold.spot.owner == wish.spot.owner).map_or(0, |hold| hold.count)
+        held.filter(|hold| hold.key.owner == wish.key.owner).map_or(0, |hold| hold.count)
     }
 }

@@ -5,7 +5,7 @@ use super::super::op::{At, How, NAMES};
 use super::super::said::{self, Said};
 use super::waking::Cause;
 use super::{Hold, Step, World, client};
-use crate::engine::{Attempt, AttemptAll, Claim, Family, Kind, RwOptions, Spot};
+use crate::engine::{Attempt, AttemptAll, Claim, Family, Kind, RwOptions, HoldKey};
 use crate::lease::Bounds;
 
 impl World<'_> {
@@ -14,11 +14,11 @@ impl World<'_> {
         // The library tries several only where it holds none of them. A client does not repeat the request of its own
         // waiters.
         let is_asked = |at: &At| {
-            let lock = Spot { target: self.target(*at), ..self.spot(*at) };
+            let lock = HoldKey { resource: self.resource(*at), ..self.key(*at) };
             self.families[at.name] != Family::Lock
                 || self.held(*at).is_some()
                 || self.waits(*at)
-                || self.waiters.iter().any(|waiter| waiter.spot().target == lock.target)
+                || self.waiters.iter().any(|waiter| waiter.key().resource == lock.resource)
         };
         if all.iter().any(is_asked) {
             return Ok(false);
@@ -27,7 +27,7 @@ impl World<'_> {
         let begun = self.now();
         let lease = how.length.lease();
         let told = [Side::Memory, Side::Server].map(|side| self.ask_all_side(&all, how, side));
-        let first = self.spot(all[0]);
+        let first = self.key(all[0]);
         let (numbers, said) = match &told {
             [AttemptAll::Busy(memory, one), AttemptAll::Busy(server, other)] => {
                 ([*memory, *server], said::attempts(&[Attempt::Busy(*one), Attempt::Busy(*other)], &first))
@@ -38,7 +38,7 @@ impl World<'_> {
         self.same(at.name, "which is busy", numbers.map(|number| Said::words(number.to_string())))?;
         if let [AttemptAll::Granted(_), _] = told {
             for at in &all {
-                let hold = Hold { spot: self.spot(*at), count: 1, lease, ends: begun + lease.length() };
+                let hold = Hold { key: self.key(*at), count: 1, lease, ends: begun + lease.length() };
                 self.holds.insert(self.seat(*at), hold);
             }
         }
@@ -49,9 +49,9 @@ impl World<'_> {
     }
 
     fn ask_all_side(&self, all: &[At], how: How, side: Side) -> AttemptAll {
-        let wanted: Vec<_> = all.iter().map(|at| (self.spot(*at), terms())).collect();
-        let claims = wanted.iter().map(|(spot, terms)| Claim {
-            spot,
+        let wanted: Vec<_> = all.iter().map(|at| (self.key(*at), terms())).collect();
+        let claims = wanted.iter().map(|(key, terms)| Claim {
+            key,
             held: 0,
             lease: how.length.lease(),
             limit: None,
@@ -63,7 +63,7 @@ impl World<'_> {
             term: &terms[side as usize],
         });
         let claims: Vec<_> = claims.collect();
-        debug_assert!(claims.iter().all(|claim| claim.spot.target.kind == Kind::Lock));
+        debug_assert!(claims.iter().all(|claim| claim.key.resource.kind == Kind::Lock));
         let told = self.both.ask_side(side, client(all[0]), |engine| {
             engine.attempt_all(&claims, None).expect("both engines take all in one step")
         });

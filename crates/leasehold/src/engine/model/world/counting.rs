@@ -24,8 +24,8 @@ impl World<'_> {
         self.drawn += 16;
         let request = OwnerId { client: self.clients[client(at)], number: self.drawn };
         let change = Change { request, adjust, patience: Duration::from_secs(5) };
-        let target = self.target(at);
-        let told = self.both.ask(client(at), |engine| engine.adjust(&target, &change));
+        let resource = self.resource(at);
+        let told = self.both.ask(client(at), |engine| engine.adjust(&resource, &change));
         let told = told.map(|told| Said::words(number(&told).to_string()));
         // Setting a number has no result to compare.
         if !matches!(change.adjust, Adjust::Set(_)) {
@@ -51,8 +51,8 @@ impl World<'_> {
             Count::Add(permits) if bare || family == Family::Permits => Some(Adjust::Add(permits)),
             Count::Give(count, create) if bare => Some(Adjust::Give { count, create }),
             Count::GiveIds(all) if permits => {
-                let held = self.held(at).map(|(_, hold)| hold.spot);
-                let ids = held.map(|spot| PermitId::of(spot.owner, if all { spot.amount } else { 1 }));
+                let held = self.held(at).map(|(_, hold)| hold.key);
+                let ids = held.map(|key| PermitId::of(key.owner, if all { key.amount } else { 1 }));
                 let ids = ids.map(Iterator::collect).or_else(|| Some(vec![self.loose_id(at)?]))?;
                 Some(Adjust::GiveIds(ids))
             }
@@ -61,7 +61,7 @@ impl World<'_> {
                 let held = self.held(at).map(|(_, hold)| hold);
                 let id = match held {
                     Some(hold) if matches!(hold.lease, Lease::Fixed(_)) => {
-                        PermitId::of(hold.spot.owner, 1).next()
+                        PermitId::of(hold.key.owner, 1).next()
                     }
                     _ => self.loose_id(at),
                 };

@@ -5,38 +5,38 @@ use super::super::op::{OWNERS, VALUES};
 use super::super::said::{self, Said};
 use super::{World, word};
 use crate::engine::Question as Inspect;
-use crate::engine::{Adjust, Adjusted, Change, Engine, Family, Kind, Target};
+use crate::engine::{Adjust, Adjusted, Change, Engine, Family, Kind, Resource};
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
 
 /// A query about a name.
 #[derive(Debug)]
 enum Question {
-    Holder(Target, Option<OwnerId>),
-    Queue(Target),
-    Token(Target),
-    Count(Target, Change),
+    Holder(Resource, Option<OwnerId>),
+    Queue(Resource),
+    Token(Resource),
+    Count(Resource, Change),
 }
 
 impl Question {
     fn put(&self, engine: &dyn Engine) -> Answer<Said> {
         match self {
-            Self::Holder(target, owner) => {
-                let (reply, owner) = (engine.inspect(&Inspect::Holder(target, *owner)), *owner);
+            Self::Holder(resource, owner) => {
+                let (reply, owner) = (engine.inspect(&Inspect::Holder(resource, *owner)), *owner);
                 Box::pin(
                     async move { said::holding(reply.await.expect("an answer").holding.as_ref(), owner) },
                 )
             }
-            Self::Queue(target) => {
-                let reply = engine.inspect(&Inspect::Queue(target));
+            Self::Queue(resource) => {
+                let reply = engine.inspect(&Inspect::Queue(resource));
                 Box::pin(async move { Said::words(format!("{:?}", reply.await.expect("an answer").queue)) })
             }
-            Self::Token(target) => {
-                let reply = engine.inspect(&Inspect::Token(target));
+            Self::Token(resource) => {
+                let reply = engine.inspect(&Inspect::Token(resource));
                 Box::pin(async move { Said::words(reply.await.expect("an answer").token.to_string()) })
             }
-            Self::Count(target, change) => {
-                let reply = engine.adjust(target, change);
+            Self::Count(resource, change) => {
+                let reply = engine.adjust(resource, change);
                 let is_time = matches!(change.adjust, Adjust::LeaseOf(_));
                 Box::pin(async move {
                     let number = number(&reply.await.expect("an answer"));
@@ -61,45 +61,45 @@ impl World<'_> {
     }
 
     fn questions(&self, name: usize) -> Vec<Question> {
-        let target = |kind| self.of_kind(name, kind);
+        let resource = |kind| self.of_kind(name, kind);
         let held =
-            || self.holds.iter().filter(move |((_, of, _), _)| *of == name).map(|(_, hold)| &hold.spot);
+            || self.holds.iter().filter(move |((_, of, _), _)| *of == name).map(|(_, hold)| &hold.key);
         match self.families[name] {
             Family::Lock => vec![
-                Question::Holder(target(Kind::Lock), None),
-                Question::Token(target(Kind::Lock)),
-                Question::Queue(target(Kind::Fair)),
+                Question::Holder(resource(Kind::Lock), None),
+                Question::Token(resource(Kind::Lock)),
+                Question::Queue(resource(Kind::Fair)),
             ],
             Family::SetNx => {
-                vec![Question::Holder(target(Kind::SetNx), None), Question::Token(target(Kind::SetNx))]
+                vec![Question::Holder(resource(Kind::SetNx), None), Question::Token(resource(Kind::SetNx))]
             }
             Family::Rw => {
-                let read = target(Kind::Read);
+                let read = resource(Kind::Read);
                 let nobody = OwnerId { client: self.clients[0], number: OWNERS as u64 };
-                let readers = held().filter(|spot| spot.target == read).map(|spot| spot.owner);
+                let readers = held().filter(|key| key.resource == read).map(|key| key.owner);
                 let readers =
                     readers.chain([nobody]).map(|reader| Question::Holder(read.clone(), Some(reader)));
-                let write = target(Kind::Write);
+                let write = resource(Kind::Write);
                 [Question::Holder(write.clone(), None), Question::Token(write)]
                     .into_iter()
                     .chain(readers)
                     .collect()
             }
             Family::Group => {
-                let set = |value| Target::group(word(name), [value]).expect("a good group");
+                let set = |value| Resource::group(word(name), [value]).expect("a good group");
                 let values = VALUES.into_iter().map(|value| Question::Holder(set(value), None));
-                let sets = held().map(|spot| Question::Holder(spot.target.clone(), Some(spot.owner)));
+                let sets = held().map(|key| Question::Holder(key.resource.clone(), Some(key.owner)));
                 values.chain(sets).chain([Question::Token(set("a"))]).collect()
             }
-            Family::Semaphore => vec![Question::Count(target(Kind::Semaphore), self.question(Adjust::Count))],
-            Family::Latch => vec![Question::Count(target(Kind::Latch), self.question(Adjust::Count))],
+            Family::Semaphore => vec![Question::Count(resource(Kind::Semaphore), self.question(Adjust::Count))],
+            Family::Latch => vec![Question::Count(resource(Kind::Latch), self.question(Adjust::Count))],
             Family::Permits => {
-                let ids = held().flat_map(|spot| PermitId::of(spot.owner, spot.amount));
+                let ids = held().flat_map(|key| PermitId::of(key.owner, key.amount));
                 let loose = self.loose.iter().filter(|(of, _)| *of == name).map(|(_, id)| *id);
                 let leases = ids.chain(loose).map(Adjust::LeaseOf);
                 let counts = [Adjust::Count, Adjust::Taken, Adjust::Total].into_iter();
                 let all = counts.chain(leases);
-                all.map(|adjust| Question::Count(target(Kind::Permits), self.question(adjust))).collect()
+                all.map(|adjust| Question::Count(resource(Kind::Permits), self.question(adjust))).collect()
             }
         }
     }

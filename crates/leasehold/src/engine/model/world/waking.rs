@@ -10,7 +10,7 @@ use super::super::op::{At, CLIENTS, How, NAMES};
 use super::super::said::{self, NEARLY};
 use super::asking::Wish;
 use super::{Step, World, word};
-use crate::engine::{Adjust, Attempt, BARRED, Busy, Family, Kind, Question, Spot};
+use crate::engine::{Adjust, Attempt, BARRED, Busy, Family, Kind, Question, HoldKey};
 
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
@@ -49,8 +49,8 @@ impl Waiter {
         Self { wish, told: [true; 2], looks: SAFETY_CAP.map(|cap| now + cap), nearer: false, barred: None }
     }
 
-    pub(super) fn spot(&self) -> &Spot {
-        &self.wish.spot
+    pub(super) fn key(&self) -> &HoldKey {
+        &self.wish.key
     }
 
     pub(super) fn client(&self) -> usize {
@@ -60,11 +60,11 @@ impl Waiter {
     /// Whether a server does not notify it that a lock of this kind is free: the plain, the spin and the fair lock of one
     /// name have different channels, as they have in Redisson.
     fn listens_elsewhere(&self, kind: Kind) -> bool {
-        kind.family() == Family::Lock && self.spot().target.kind != kind
+        kind.family() == Family::Lock && self.key().resource.kind != kind
     }
 
     fn bars(&self) -> bool {
-        self.spot().target.kind == Kind::Write && self.wish.how.prefer_writers
+        self.key().resource.kind == Kind::Write && self.wish.how.prefer_writers
     }
 }
 
@@ -81,7 +81,7 @@ impl World<'_> {
 
     pub(super) fn leave(&self, waiter: &Waiter) {
         let tickets = waiter.wish.tickets.expect("it stands in line");
-        self.both.tell(waiter.client(), |engine, side| engine.leave(waiter.spot(), tickets[side as usize]));
+        self.both.tell(waiter.client(), |engine, side| engine.leave(waiter.key(), tickets[side as usize]));
     }
 
     /// The next operation may make the end earlier that waiters have seen. A server does not publish that, because Redisson
@@ -97,7 +97,7 @@ impl World<'_> {
         self.cause = Cause::Freed(kind);
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
             // A reader that leaves other readers behind wakes no waiter. They may end sooner than it would have.
-            let behind_readers = kind == Kind::Read && waiter.spot().target.kind == Kind::Write;
+            let behind_readers = kind == Kind::Read && waiter.key().resource.kind == Kind::Write;
             waiter.nearer |= behind_readers || waiter.listens_elsewhere(kind);
         }
     }
@@ -112,9 +112,9 @@ impl World<'_> {
         let now = self.now();
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
             let tickets = waiter.wish.tickets.expect("it stands in line");
-            let hinted = self.both.hinted(waiter.client(), waiter.spot(), tickets);
+            let hinted = self.both.hinted(waiter.client(), waiter.key(), tickets);
             // The queue heartbeat runs at any time, and wakes the front waiter if the lock is free just then.
-            let beaten = waiter.spot().target.kind == Kind::Fair;
+            let beaten = waiter.key().resource.kind == Kind::Fair;
             if self.cause == Cause::Nothing && (hinted[0] || hinted[1] && !beaten) {
                 return Err(format!("{waiter:?} was told for nothing: {hinted:?}"));
             }
@@ -133,7 +133,7 @@ impl World<'_> {
             let waiter = &self.waiters[place];
             if waiter.wish.at.name != name {
                 place += 1;
-            } else if !self.is_free_for(waiter.spot(), waiter.wish.how) {
+            } else if !self.is_free_for(waiter.key(), waiter.wish.how) {
                 self.look_in_vain(place)?;
                 place += 1;
             } else if self.is_first(place) {
@@ -160,7 +160,7 @@ impl World<'_> {
             };
             let [memory, server] = waiter.told;
             let fine = (memory || !self.is_first(place)) && (server || excused || !self.leads(place));
-            if !fine && self.is_free_for(waiter.spot(), waiter.wish.how) {
+            if !fine && self.is_free_for(waiter.key(), waiter.wish.how) {
                 let told = format!("told: {memory} in memory, {server} on {}", self.both.other());
                 return Err(format!("{waiter:?} could go on at {:?}, and was {told}", self.now()));
             }
@@ -170,17 +170,17 @@ impl World<'_> {
 
     /// Whether no other waiter is before this one in its queue. A latch has no queue.
     fn is_first(&self, place: usize) -> bool {
-        let target = &self.waiters[place].spot().target;
-        target.kind == Kind::Latch
-            || !self.waiters[..place].iter().any(|other| other.spot().target == *target)
+        let resource = &self.waiters[place].key().resource;
+        resource.kind == Kind::Latch
+            || !self.waiters[..place].iter().any(|other| other.key().resource == *resource)
     }
 
     /// Whether no waiter of the same client is before this one in its queue. For a fair lock each has a queue.
     fn leads(&self, place: usize) -> bool {
         let waiter = &self.waiters[place];
-        let target = &waiter.spot().target;
+        let resource = &waiter.key().resource;
         let mut before = self.waiters[..place].iter().filter(|other| other.client() == waiter.client());
-        matches!(target.kind, Kind::Latch | Kind::Fair) || !before.any(|other| other.spot().target == *target)
+        matches!(resource.kind, Kind::Latch | Kind::Fair) || !before.any(|other| other.key().resource == *resource)
     }
 
     fn go_on(&mut self, place: usize) -> Result<(), String> {
@@ -190,7 +190,7 @@ impl World<'_> {
             // It would have retried later, and the waiters behind it are not notified of it.
             self.comes_nearer(name);
         }
-        if waiter.spot().target.kind != Kind::Latch {
+        if waiter.key().resource.kind != Kind::Latch {
             let told = self.ask(&waiter.wish)?;
             if let Attempt::Busy(_) = told {
                 return Err(format!("{waiter:?} could go on, and does not: {told:?}"));
@@ -209,7 +209,7 @@ impl World<'_> {
         let waiter = self.waiters[place].clone();
         // A writer that blocks readers has to retry on both.
         let told = if waiter.bars() { [waiter.told[0] || waiter.told[1]; 2] } else { waiter.told };
-        if waiter.spot().target.kind == Kind::Latch {
+        if waiter.key().resource.kind == Kind::Latch {
             for (side, cap) in SAFETY_CAP.into_iter().enumerate() {
                 if std::mem::take(&mut self.waiters[place].told[side]) {
                     self.waiters[place].looks[side] = self.now() + cap;
@@ -233,7 +233,7 @@ impl World<'_> {
             let mut sleep = retry_in.unwrap_or(SAFETY_CAP[side]).min(SAFETY_CAP[side]);
             if side == 1 {
                 looked.nearer = false;
-                if looked.spot().target.kind == Kind::Fair {
+                if looked.key().resource.kind == Kind::Fair {
                     sleep = sleep.min(BEAT);
                 }
             }
@@ -243,26 +243,26 @@ impl World<'_> {
         if looked.bars() && told[0] {
             looked.barred = Some(now);
         }
-        let spot = looked.spot().clone();
+        let key = looked.key().clone();
         self.waiters[place] = looked;
         // A client does not repeat the request of its own waiters.
         if let ([Some(memory), Some(server)], true) = (answers, self.leads(place)) {
-            self.same(self.waiters[place].wish.at.name, "look", said::attempts(&[memory, server], &spot))?;
+            self.same(self.waiters[place].wish.at.name, "look", said::attempts(&[memory, server], &key))?;
         }
         Ok(())
     }
 
     /// Whether this attempt would succeed without other waiters, by the state that both engines have.
-    pub(super) fn is_free_for(&self, spot: &Spot, how: How) -> bool {
-        let Spot { target, owner, amount } = spot;
+    pub(super) fn is_free_for(&self, key: &HoldKey, how: How) -> bool {
+        let HoldKey { resource, owner, amount } = key;
         let holder =
-            |target| self.both.ask_memory(|memory| memory.inspect(&Question::Holder(target, None))).holding;
-        let name = || name_of(spot);
-        match target.kind {
-            Kind::Lock | Kind::Spin | Kind::SetNx | Kind::Group => holder(target).is_none(),
+            |resource| self.both.ask_memory(|memory| memory.inspect(&Question::Holder(resource, None))).holding;
+        let name = || name_of(key);
+        match resource.kind {
+            Kind::Lock | Kind::Spin | Kind::SetNx | Kind::Group => holder(resource).is_none(),
             Kind::Fair => {
-                let queue = self.both.ask_memory(|memory| memory.inspect(&Question::Queue(target))).queue;
-                holder(target).is_none() && queue.first().is_none_or(|first| first.full() == Some(*owner))
+                let queue = self.both.ask_memory(|memory| memory.inspect(&Question::Queue(resource))).queue;
+                holder(resource).is_none() && queue.first().is_none_or(|first| first.full() == Some(*owner))
             }
             Kind::Read => {
                 let writer = holder(&self.of_kind(name(), Kind::Write));
@@ -277,10 +277,10 @@ impl World<'_> {
                     .holding;
                 // An owner that reads gets its refusal at once.
                 let reads = reader.is_some_and(|reader| reader.owner == Some(*owner));
-                reads || holder(target).is_none() && reader.is_none()
+                reads || holder(resource).is_none() && reader.is_none()
             }
-            Kind::Semaphore | Kind::Permits => self.count(target) >= i64::from(*amount),
-            Kind::Latch => self.count(target) <= 0,
+            Kind::Semaphore | Kind::Permits => self.count(resource) >= i64::from(*amount),
+            Kind::Latch => self.count(resource) <= 0,
         }
     }
 
@@ -291,13 +291,13 @@ impl World<'_> {
         })
     }
 
-    fn count(&self, target: &crate::engine::Target) -> i64 {
+    fn count(&self, resource: &crate::engine::Resource) -> i64 {
         let change = self.question(Adjust::Count);
-        super::looking::number(&self.both.ask_memory(|memory| memory.adjust(target, &change)))
+        super::looking::number(&self.both.ask_memory(|memory| memory.adjust(resource, &change)))
     }
 }
 
-/// The index of the spot's name.
-fn name_of(spot: &Spot) -> usize {
-    (0..NAMES).find(|name| word(*name) == spot.target.name).expect("one of them")
+/// The index of the hold key's name.
+fn name_of(key: &HoldKey) -> usize {
+    (0..NAMES).find(|name| word(*name) == key.resource.name).expect("one of them")
 }

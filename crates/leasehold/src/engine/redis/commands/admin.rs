@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::unexpected;
-use crate::engine::Target;
+use crate::engine::Resource;
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
 use crate::error::Failure;
@@ -18,8 +18,8 @@ pub(in super::super) fn uptime() -> Call {
 }
 
 /// The last token that was minted.
-pub(in super::super) fn token(target: &Target) -> Call {
-    Call::new(&TOKEN).key(&keys::token(target))
+pub(in super::super) fn token(resource: &Resource) -> Call {
+    Call::new(&TOKEN).key(&keys::token(resource))
 }
 
 /// The token in the reply.

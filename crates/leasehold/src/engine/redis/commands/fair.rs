@@ -6,7 +6,7 @@ use super::{fenced, owner, unexpected, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
 use crate::engine::remote::store::Take;
-use crate::engine::{Spot, Target};
+use crate::engine::{HoldKey, Resource};
 use crate::error::Failure;
 use crate::owner::{Owner, OwnerId};
 
@@ -18,41 +18,41 @@ static BEAT: Script = locks!("lock.lua" "fair_queue.lua" "fair_beat.lua");
 static QUEUE: Script = script!("queue.lua");
 
 /// A script about a fair lock.
-fn on(script: &'static Script, target: &Target) -> Call {
-    keys::queue(target).iter().fold(Call::new(script).key(target.name.as_str()), |call, key| call.key(key))
+fn on(script: &'static Script, resource: &Resource) -> Call {
+    keys::queue(resource).iter().fold(Call::new(script).key(resource.name.as_str()), |call, key| call.key(key))
 }
 
 pub(super) fn take(take: &Take<'_>) -> Call {
-    let Spot { target, owner, .. } = take.spot;
+    let HoldKey { resource, owner, .. } = take.hold_key;
     let wait = take.queue.map_or(0, |queue| queue.wait.as_millis());
-    let call = fenced(on(&ACQUIRE, target), take);
+    let call = fenced(on(&ACQUIRE, resource), take);
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal)).arg(wait)
 }
 
-pub(super) fn give(Spot { target, owner, .. }: &Spot, from: u32, length: Duration) -> Call {
-    on(&RELEASE, target).arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(target))
+pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length: Duration) -> Call {
+    on(&RELEASE, resource).arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(resource))
 }
 
-pub(super) fn lower(Spot { target, owner, .. }: &Spot, to: u32) -> Call {
-    on(&ABANDON, target).arg(owner).arg(to).arg(keys::Channel(target))
+pub(super) fn lower(HoldKey { resource, owner, .. }: &HoldKey, to: u32) -> Call {
+    on(&ABANDON, resource).arg(owner).arg(to).arg(keys::Channel(resource))
 }
 
-pub(super) fn force(target: &Target) -> Call {
-    on(&FORCE, target).arg(keys::Channel(target))
+pub(super) fn force(resource: &Resource) -> Call {
+    on(&FORCE, resource).arg(keys::Channel(resource))
 }
 
 /// Reports waiters, grouped by their locks, as alive.
-pub(in super::super) fn heartbeat(waiters: &[(Target, Vec<(OwnerId, Duration)>)]) -> Call {
-    waiters.iter().fold(Call::new(&BEAT), |call, (target, waiters)| {
-        let call = keys::queue(target).iter().fold(call.key(target.name.as_str()), |call, key| call.key(key));
-        let call = call.arg(keys::Channel(target)).arg(waiters.len());
+pub(in super::super) fn heartbeat(waiters: &[(Resource, Vec<(OwnerId, Duration)>)]) -> Call {
+    waiters.iter().fold(Call::new(&BEAT), |call, (resource, waiters)| {
+        let call = keys::queue(resource).iter().fold(call.key(resource.name.as_str()), |call, key| call.key(key));
+        let call = call.arg(keys::Channel(resource)).arg(waiters.len());
         waiters.iter().fold(call, |call, (owner, wait)| call.arg(owner).arg(wait.as_millis()))
     })
 }
 
 /// The owners in the queue, the front waiter first.
-pub(in super::super) fn queue(target: &Target) -> Call {
-    let [queue, ..] = keys::queue(target);
+pub(in super::super) fn queue(resource: &Resource) -> Call {
+    let [queue, ..] = keys::queue(resource);
     Call::new(&QUEUE).key(&queue)
 }
 

@@ -8,7 +8,7 @@ use super::{fenced, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
-use crate::engine::{Spot, Target};
+use crate::engine::{HoldKey, Resource};
 use crate::owner::OwnerId;
 
 static ACQUIRE: Script = locks!("group/common.lua" "group/acquire.lua");
@@ -18,44 +18,44 @@ static QUERY: Script = locks!("group/common.lua" "group/query.lua");
 static FORCE: Script = locks!("group/common.lua" "group/force.lua");
 
 pub(super) fn take(take: &Take<'_>) -> Call {
-    let Spot { target, owner, .. } = take.spot;
-    let call = fenced(Call::new(&ACQUIRE).key(target.name.as_str()), take);
+    let HoldKey { resource, owner, .. } = take.hold_key;
+    let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
     let call = call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal));
-    fields(call, target)
+    fields(call, resource)
 }
 
-pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Call {
-    leave(spot, &from.to_string(), from.saturating_sub(1), length)
+pub(super) fn give(hold_key: &HoldKey, from: u32, length: Duration) -> Call {
+    leave(hold_key, &from.to_string(), from.saturating_sub(1), length)
 }
 
-pub(super) fn lower(spot: &Spot, to: u32) -> Call {
-    leave(spot, "", to, Duration::ZERO)
+pub(super) fn lower(hold_key: &HoldKey, to: u32) -> Call {
+    leave(hold_key, "", to, Duration::ZERO)
 }
 
-fn leave(Spot { target, owner, .. }: &Spot, from: &str, to: u32, length: Duration) -> Call {
-    let call = Call::new(&LEAVE).key(target.name.as_str()).arg(owner).arg(from).arg(to);
-    fields(call.arg(length.as_millis()).arg(keys::Channel(target)), target)
+fn leave(HoldKey { resource, owner, .. }: &HoldKey, from: &str, to: u32, length: Duration) -> Call {
+    let call = Call::new(&LEAVE).key(resource.name.as_str()).arg(owner).arg(from).arg(to);
+    fields(call.arg(length.as_millis()).arg(keys::Channel(resource)), resource)
 }
 
-pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(&RENEW), |call, (Spot { target, owner, .. }, length)| {
-        let call = call.key(target.name.as_str()).arg(owner).arg(length.as_millis());
-        fields(call.arg(target.values().len()), target)
+pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {
+    holds.iter().fold(Call::new(&RENEW), |call, (HoldKey { resource, owner, .. }, length)| {
+        let call = call.key(resource.name.as_str()).arg(owner).arg(length.as_millis());
+        fields(call.arg(resource.values().len()), resource)
     })
 }
 
 /// Queries the holder of any of them, or whether `owner` holds all.
-pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
+pub(super) fn query(resource: &Resource, owner: Option<OwnerId>) -> Call {
     let owner = owner.map_or_else(String::new, |owner| owner.to_string());
-    fields(Call::new(&QUERY).key(target.name.as_str()).arg(owner), target)
+    fields(Call::new(&QUERY).key(resource.name.as_str()).arg(owner), resource)
 }
 
-pub(super) fn force(target: &Target) -> Call {
-    fields(Call::new(&FORCE).key(target.name.as_str()).arg(keys::Channel(target)), target)
+pub(super) fn force(resource: &Resource) -> Call {
+    fields(Call::new(&FORCE).key(resource.name.as_str()).arg(keys::Channel(resource)), resource)
 }
 
-fn fields(call: Call, target: &Target) -> Call {
-    target.values().iter().fold(call, |call, value| call.arg(field(value)))
+fn fields(call: Call, resource: &Resource) -> Call {
+    resource.values().iter().fold(call, |call, value| call.arg(field(value)))
 }
 
 /// The field of a value, as Redisson derives it from UTF-8 text: a hash of 128 bits in Base64 without its padding.

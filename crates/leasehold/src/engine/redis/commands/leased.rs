@@ -6,7 +6,7 @@ use super::whole;
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
-use crate::engine::{Spot, Target};
+use crate::engine::{HoldKey, Resource};
 use crate::lease::PERMANENT;
 
 static TAKE: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_take.lua");
@@ -15,34 +15,34 @@ static RENEW: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "l
 static COUNT: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_count.lua");
 static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "leased_prelude.lua" "leased.lua");
 
-fn on(script: &'static Script, target: &Target) -> Call {
-    Call::new(script).key(target.name.as_str()).key(&keys::permits(target)).arg(keys::Channel(target))
+fn on(script: &'static Script, resource: &Resource) -> Call {
+    Call::new(script).key(resource.name.as_str()).key(&keys::permits(resource)).arg(keys::Channel(resource))
 }
 
 pub(super) fn take(take: &Take<'_>) -> Call {
-    ids(on(&TAKE, &take.spot.target), take.spot).arg(lease(Some(take.length)))
+    ids(on(&TAKE, &take.hold_key.resource), take.hold_key).arg(lease(Some(take.length)))
 }
 
-pub(super) fn give(spot: &Spot) -> Call {
-    ids(on(&GIVE, &spot.target), spot)
+pub(super) fn give(hold_key: &HoldKey) -> Call {
+    ids(on(&GIVE, &hold_key.resource), hold_key)
 }
 
-pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(&RENEW), |call, (spot, length)| {
-        ids(call.key(&keys::permits(&spot.target)), spot).arg(length.as_millis())
+pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {
+    holds.iter().fold(Call::new(&RENEW), |call, (hold_key, length)| {
+        ids(call.key(&keys::permits(&hold_key.resource)), hold_key).arg(length.as_millis())
     })
 }
 
-pub(super) fn change(target: &Target) -> Call {
-    Call::new(&CHANGE).key(target.name.as_str()).key(&keys::requests(target)).key(&keys::permits(target))
+pub(super) fn change(resource: &Resource) -> Call {
+    Call::new(&CHANGE).key(resource.name.as_str()).key(&keys::requests(resource)).key(&keys::permits(resource))
 }
 
-pub(super) fn count(target: &Target) -> Call {
-    on(&COUNT, target)
+pub(super) fn count(resource: &Resource) -> Call {
+    on(&COUNT, resource)
 }
 
 /// The ids of a hold, which the server derives as we do.
-fn ids(call: Call, Spot { owner, amount, .. }: &Spot) -> Call {
+fn ids(call: Call, HoldKey { owner, amount, .. }: &HoldKey) -> Call {
     call.arg(format!("{:016x}", owner.client.first_half())).arg(owner.number).arg(amount)
 }
 

@@ -6,7 +6,7 @@ use super::{fenced, unexpected, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
 use crate::engine::remote::store::{Take, TakenAll};
-use crate::engine::{Spot, Target};
+use crate::engine::{HoldKey, Resource};
 use crate::error::Failure;
 use crate::owner::OwnerId;
 
@@ -19,45 +19,45 @@ static QUERY: Script = script!("query.lua");
 static FORCE: Script = script!("announce.lua" "force.lua");
 
 pub(super) fn take(take: &Take<'_>) -> Call {
-    let Spot { target, owner, .. } = take.spot;
-    let call = fenced(Call::new(&ACQUIRE).key(target.name.as_str()), take);
+    let HoldKey { resource, owner, .. } = take.hold_key;
+    let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal))
 }
 
 /// Acquires several locks of one owner, or none.
 pub(in super::super) fn take_all(takes: &[Take<'_>]) -> Call {
-    let locks = takes.iter().map(|take| take.spot.target.name.as_str().to_owned());
-    let tokens = takes.iter().filter(|take| take.fenced).map(|take| keys::token(&take.spot.target));
+    let locks = takes.iter().map(|take| take.hold_key.resource.name.as_str().to_owned());
+    let tokens = takes.iter().filter(|take| take.fenced).map(|take| keys::token(&take.hold_key.resource));
     let call = locks.chain(tokens).fold(Call::new(&ACQUIRE_ALL), |call, key| call.key(&key));
-    call.arg(takes.len()).arg(takes[0].spot.owner).arg(whole(takes[0].length))
+    call.arg(takes.len()).arg(takes[0].hold_key.owner).arg(whole(takes[0].length))
 }
 
-pub(super) fn give(Spot { target, owner, .. }: &Spot, from: u32, length: Duration) -> Call {
-    let call = Call::new(&RELEASE).key(target.name.as_str());
-    call.arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(target))
+pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length: Duration) -> Call {
+    let call = Call::new(&RELEASE).key(resource.name.as_str());
+    call.arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(resource))
 }
 
-pub(super) fn lower(Spot { target, owner, .. }: &Spot, to: u32) -> Call {
-    Call::new(&ABANDON).key(target.name.as_str()).arg(owner).arg(to).arg(keys::Channel(target))
+pub(super) fn lower(HoldKey { resource, owner, .. }: &HoldKey, to: u32) -> Call {
+    Call::new(&ABANDON).key(resource.name.as_str()).arg(owner).arg(to).arg(keys::Channel(resource))
 }
 
-pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
+pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {
     by_owner(&RENEW, holds)
 }
 
 /// Renews holds whose script needs the key, the owner and the time of each.
-pub(super) fn by_owner(script: &'static Script, holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(script), |call, (spot, length)| {
-        call.key(spot.target.name.as_str()).arg(spot.owner).arg(length.as_millis())
+pub(super) fn by_owner(script: &'static Script, holds: &[(&HoldKey, Duration)]) -> Call {
+    holds.iter().fold(Call::new(script), |call, (hold_key, length)| {
+        call.key(hold_key.resource.name.as_str()).arg(hold_key.owner).arg(length.as_millis())
     })
 }
 
-pub(super) fn query(target: &Target) -> Call {
-    Call::new(&QUERY).key(target.name.as_str())
+pub(super) fn query(resource: &Resource) -> Call {
+    Call::new(&QUERY).key(resource.name.as_str())
 }
 
-pub(super) fn force(target: &Target) -> Call {
-    Call::new(&FORCE).key(target.name.as_str()).arg(keys::Channel(target))
+pub(super) fn force(resource: &Resource) -> Call {
+    Call::new(&FORCE).key(resource.name.as_str()).arg(keys::Channel(resource))
 }
 
 /// The outcome of acquiring several locks of one owner.

@@ -33,7 +33,7 @@ pub(super) use self::semaphore::forget_permits;
 use super::keys;
 use super::net::{Call, Script, Value};
 use crate::engine::remote::store::{Forced, Given, Take, Taken, Verdict};
-use crate::engine::{Adjust, Busy, Change, Facts, Holding, Kind, Spot, Target};
+use crate::engine::{Adjust, Busy, Change, Facts, Holding, Kind, HoldKey, Resource};
 use crate::error::Failure;
 use crate::lease::COUNTED;
 use crate::owner::{Owner, OwnerId};
@@ -42,7 +42,7 @@ static LATCH: Script = script!("once.lua" "announce.lua" "latch.lua");
 
 /// Acquires or re-enters.
 pub(super) fn take(take: &Take<'_>) -> Call {
-    match take.spot.target.kind {
+    match take.hold_key.resource.kind {
         Kind::Lock | Kind::Spin => lock::take(take),
         Kind::Fair => fair::take(take),
         Kind::SetNx => setnx::take(take),
@@ -51,41 +51,41 @@ pub(super) fn take(take: &Take<'_>) -> Call {
         Kind::Group => group::take(take),
         Kind::Semaphore => semaphore::take(take),
         Kind::Permits => leased::take(take),
-        Kind::Latch => no_such(take.spot.target.kind),
+        Kind::Latch => no_such(take.hold_key.resource.kind),
     }
 }
 
 /// Releases one of `from` counts.
-pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Call {
-    match spot.target.kind {
-        Kind::Lock | Kind::Spin => lock::give(spot, from, length),
-        Kind::Fair => fair::give(spot, from, length),
-        Kind::SetNx => setnx::give(spot),
-        Kind::Read | Kind::Write => rw::give(spot, from, length),
-        Kind::Group => group::give(spot, from, length),
-        Kind::Semaphore => semaphore::give(spot),
-        Kind::Permits => leased::give(spot),
-        Kind::Latch => no_such(spot.target.kind),
+pub(super) fn give(hold_key: &HoldKey, from: u32, length: Duration) -> Call {
+    match hold_key.resource.kind {
+        Kind::Lock | Kind::Spin => lock::give(hold_key, from, length),
+        Kind::Fair => fair::give(hold_key, from, length),
+        Kind::SetNx => setnx::give(hold_key),
+        Kind::Read | Kind::Write => rw::give(hold_key, from, length),
+        Kind::Group => group::give(hold_key, from, length),
+        Kind::Semaphore => semaphore::give(hold_key),
+        Kind::Permits => leased::give(hold_key),
+        Kind::Latch => no_such(hold_key.resource.kind),
     }
 }
 
 /// Lowers a hold to at most `to` counts.
-pub(super) fn lower(spot: &Spot, to: u32) -> Call {
-    match spot.target.kind {
-        Kind::Lock | Kind::Spin => lock::lower(spot, to),
-        Kind::Fair => fair::lower(spot, to),
+pub(super) fn lower(hold_key: &HoldKey, to: u32) -> Call {
+    match hold_key.resource.kind {
+        Kind::Lock | Kind::Spin => lock::lower(hold_key, to),
+        Kind::Fair => fair::lower(hold_key, to),
         // It is entered once or not at all, so this releases it.
-        Kind::SetNx => setnx::give(spot),
-        Kind::Read | Kind::Write => rw::lower(spot, to),
-        Kind::Group => group::lower(spot, to),
-        Kind::Semaphore => semaphore::give(spot),
-        Kind::Permits => leased::give(spot),
-        Kind::Latch => no_such(spot.target.kind),
+        Kind::SetNx => setnx::give(hold_key),
+        Kind::Read | Kind::Write => rw::lower(hold_key, to),
+        Kind::Group => group::lower(hold_key, to),
+        Kind::Semaphore => semaphore::give(hold_key),
+        Kind::Permits => leased::give(hold_key),
+        Kind::Latch => no_such(hold_key.resource.kind),
     }
 }
 
 /// Renews holds of one kind; those with no time are only checked.
-pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Call {
+pub(super) fn renew(kind: Kind, holds: &[(&HoldKey, Duration)]) -> Call {
     match kind {
         Kind::Lock | Kind::Spin | Kind::Fair => lock::renew(holds),
         Kind::SetNx => setnx::renew(holds),
@@ -98,38 +98,38 @@ pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Call {
 }
 
 /// Queries the holder: of several, `owner` if it is one of them.
-pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
-    match target.kind {
-        Kind::Lock | Kind::Spin | Kind::Fair => lock::query(target),
-        Kind::SetNx => setnx::query(target),
-        Kind::Read | Kind::Write => rw::query(target, owner),
-        Kind::Group => group::query(target, owner),
-        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(target.kind),
+pub(super) fn query(resource: &Resource, owner: Option<OwnerId>) -> Call {
+    match resource.kind {
+        Kind::Lock | Kind::Spin | Kind::Fair => lock::query(resource),
+        Kind::SetNx => setnx::query(resource),
+        Kind::Read | Kind::Write => rw::query(resource, owner),
+        Kind::Group => group::query(resource, owner),
+        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(resource.kind),
     }
 }
 
 /// Frees it, whichever owner holds it.
-pub(super) fn force(target: &Target) -> Call {
-    match target.kind {
-        Kind::Lock | Kind::Spin | Kind::SetNx => lock::force(target),
-        Kind::Fair => fair::force(target),
-        Kind::Read | Kind::Write => rw::force(target),
-        Kind::Group => group::force(target),
-        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(target.kind),
+pub(super) fn force(resource: &Resource) -> Call {
+    match resource.kind {
+        Kind::Lock | Kind::Spin | Kind::SetNx => lock::force(resource),
+        Kind::Fair => fair::force(resource),
+        Kind::Read | Kind::Write => rw::force(resource),
+        Kind::Group => group::force(resource),
+        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(resource.kind),
     }
 }
 
 /// Changes or queries a count.
-pub(super) fn change(target: &Target, change: &Change) -> Call {
+pub(super) fn change(resource: &Resource, change: &Change) -> Call {
     let question =
-        || if target.kind == Kind::Permits { leased::count(target) } else { semaphore::count(target) };
-    let call = match target.kind {
-        Kind::Semaphore => semaphore::change(target),
-        Kind::Permits => leased::change(target),
-        Kind::Latch => Call::new(&LATCH).key(target.name.as_str()).key(&keys::requests(target)),
+        || if resource.kind == Kind::Permits { leased::count(resource) } else { semaphore::count(resource) };
+    let call = match resource.kind {
+        Kind::Semaphore => semaphore::change(resource),
+        Kind::Permits => leased::change(resource),
+        Kind::Latch => Call::new(&LATCH).key(resource.name.as_str()).key(&keys::requests(resource)),
         kind => no_such(kind),
     };
-    let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::Channel(target));
+    let call = call.arg(change.request).arg(COUNTED.as_millis()).arg(keys::Channel(resource));
     match &change.adjust {
         Adjust::TrySet { count, ttl: None } => call.arg("set").arg(count),
         Adjust::TrySet { count, ttl: Some(ttl) } => call.arg("set").arg(count).arg(whole(*ttl)),
@@ -150,8 +150,8 @@ pub(super) fn change(target: &Target, change: &Change) -> Call {
 }
 
 /// Deletes the result of a change.
-pub(super) fn forget_change(target: &Target, change: &Change) -> Call {
-    Call::command("HDEL").arg(keys::requests(target)).arg(change.request)
+pub(super) fn forget_change(resource: &Resource, change: &Change) -> Call {
+    Call::command("HDEL").arg(keys::requests(resource)).arg(change.request)
 }
 
 /// In milliseconds, and never zero: a key without a time to live would stay for ever.
@@ -161,7 +161,7 @@ fn whole(length: Duration) -> u128 {
 
 /// Adds the key of the tokens, if the take wants a token.
 fn fenced(call: Call, take: &Take<'_>) -> Call {
-    if take.fenced { call.key(&keys::token(&take.spot.target)) } else { call }
+    if take.fenced { call.key(&keys::token(&take.hold_key.resource)) } else { call }
 }
 
 /// An operation that no handle of this kind has: a latch is not held, permits have no single holder, and only counters are
@@ -195,7 +195,7 @@ fn owner(field: &Value) -> Option<OwnerId> {
 }
 
 /// The outcome of acquiring a lock.
-pub(super) fn taken(reply: &Value, spot: &Spot, fenced: bool) -> Result<Taken, Failure> {
+pub(super) fn taken(reply: &Value, hold_key: &HoldKey, fenced: bool) -> Result<Taken, Failure> {
     Ok(match reply {
         Value::Int(0) => Taken::CountDiffers,
         Value::Int(-1) => Taken::WouldWaitForItself,
@@ -204,7 +204,7 @@ pub(super) fn taken(reply: &Value, spot: &Spot, fenced: bool) -> Result<Taken, F
         // Free again since it was refused.
         Value::Nil => Taken::Busy(Busy { retry_in: Some(Duration::ZERO), ..Busy::default() }),
         Value::Array(busy) => match self::busy(busy).ok_or_else(|| unexpected(reply))? {
-            Busy { holder, .. } if holder == Some(spot.owner) => Taken::CountDiffers,
+            Busy { holder, .. } if holder == Some(hold_key.owner) => Taken::CountDiffers,
             busy => Taken::Busy(busy),
         },
         other => return Err(unexpected(other)),

@@ -6,7 +6,7 @@ use super::{fenced, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
-use crate::engine::{BARRED, Kind, Spot, Target};
+use crate::engine::{BARRED, Kind, HoldKey, Resource};
 use crate::owner::OwnerId;
 
 static READ: Script = locks!("rw/common.lua" "rw/read.lua");
@@ -18,18 +18,18 @@ static FORCE: Script = locks!("rw/common.lua" "rw/force.lua");
 static UNMARK: Script = script!("announce.lua" "rw/unmark.lua");
 
 pub(super) fn read(take: &Take<'_>) -> Call {
-    let Spot { target, owner, .. } = take.spot;
-    let call = on(&READ, target);
-    let call = if take.rw.prefer_writers { call.key(&keys::mark(target)) } else { call };
-    let steal = if take.steal { keys::Channel(target).to_string() } else { String::new() };
+    let HoldKey { resource, owner, .. } = take.hold_key;
+    let call = on(&READ, resource);
+    let call = if take.rw.prefer_writers { call.key(&keys::mark(resource)) } else { call };
+    let steal = if take.steal { keys::Channel(resource).to_string() } else { String::new() };
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(steal)
 }
 
 pub(super) fn write(take: &Take<'_>) -> Call {
-    let Spot { target, owner, .. } = take.spot;
+    let HoldKey { resource, owner, .. } = take.hold_key;
     let flags = flags_writer(take);
-    let call = on(&WRITE, target);
-    let call = if flags { call.key(&keys::mark(target)) } else { call };
+    let call = on(&WRITE, resource);
+    let call = if flags { call.key(&keys::mark(resource)) } else { call };
     let call = fenced(call, take);
     let how = match (take.rw.upgrade, take.steal) {
         (true, _) => "upgrade",
@@ -40,48 +40,48 @@ pub(super) fn write(take: &Take<'_>) -> Call {
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(how).arg(flag)
 }
 
-pub(super) fn give(spot: &Spot, from: u32, length: Duration) -> Call {
-    leave(spot, &from.to_string(), from.saturating_sub(1), length)
+pub(super) fn give(hold_key: &HoldKey, from: u32, length: Duration) -> Call {
+    leave(hold_key, &from.to_string(), from.saturating_sub(1), length)
 }
 
-pub(super) fn lower(spot: &Spot, to: u32) -> Call {
-    leave(spot, "", to, Duration::ZERO)
+pub(super) fn lower(hold_key: &HoldKey, to: u32) -> Call {
+    leave(hold_key, "", to, Duration::ZERO)
 }
 
-fn leave(spot: &Spot, from: &str, to: u32, length: Duration) -> Call {
-    let Spot { target, owner, .. } = spot;
-    let call = on(&LEAVE, target).arg(owner).arg(half(target.kind)).arg(from).arg(to);
-    call.arg(length.as_millis()).arg(keys::Channel(target))
+fn leave(hold_key: &HoldKey, from: &str, to: u32, length: Duration) -> Call {
+    let HoldKey { resource, owner, .. } = hold_key;
+    let call = on(&LEAVE, resource).arg(owner).arg(half(resource.kind)).arg(from).arg(to);
+    call.arg(length.as_millis()).arg(keys::Channel(resource))
 }
 
-pub(super) fn renew(kind: Kind, holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(&RENEW).arg(half(kind)), |call, (spot, length)| {
-        let Spot { target, owner, .. } = spot;
-        call.key(target.name.as_str()).arg(keys::Tagged(&target.name)).arg(owner).arg(length.as_millis())
+pub(super) fn renew(kind: Kind, holds: &[(&HoldKey, Duration)]) -> Call {
+    holds.iter().fold(Call::new(&RENEW).arg(half(kind)), |call, (hold_key, length)| {
+        let HoldKey { resource, owner, .. } = hold_key;
+        call.key(resource.name.as_str()).arg(keys::Tagged(&resource.name)).arg(owner).arg(length.as_millis())
     })
 }
 
-pub(super) fn query(target: &Target, owner: Option<OwnerId>) -> Call {
+pub(super) fn query(resource: &Resource, owner: Option<OwnerId>) -> Call {
     let owner = owner.map_or_else(String::new, |owner| owner.to_string());
-    on(&QUERY, target).arg(half(target.kind)).arg(owner)
+    on(&QUERY, resource).arg(half(resource.kind)).arg(owner)
 }
 
-pub(super) fn force(target: &Target) -> Call {
-    on(&FORCE, target).arg(half(target.kind)).arg(keys::Channel(target))
+pub(super) fn force(resource: &Resource) -> Call {
+    on(&FORCE, resource).arg(half(resource.kind)).arg(keys::Channel(resource))
 }
 
 /// Removes the flag of a writer that no longer waits.
-pub(in super::super) fn unflag(Spot { target, owner, .. }: &Spot) -> Call {
-    Call::new(&UNMARK).key(&keys::mark(target)).arg(owner).arg(keys::Channel(target))
+pub(in super::super) fn unflag(HoldKey { resource, owner, .. }: &HoldKey) -> Call {
+    Call::new(&UNMARK).key(&keys::mark(resource)).arg(owner).arg(keys::Channel(resource))
 }
 
 /// Whether an attempt sets a waiting-writer flag if it is not granted.
 pub(in super::super) fn flags_writer(take: &Take<'_>) -> bool {
-    take.spot.target.kind == Kind::Write && take.rw.prefer_writers && take.held == 0
+    take.hold_key.resource.kind == Kind::Write && take.rw.prefer_writers && take.held == 0
 }
 
-fn on(script: &'static Script, target: &Target) -> Call {
-    Call::new(script).key(target.name.as_str()).arg(keys::Tagged(&target.name))
+fn on(script: &'static Script, resource: &Resource) -> Call {
+    Call::new(script).key(resource.name.as_str()).arg(keys::Tagged(&resource.name))
 }
 
 fn half(kind: Kind) -> &'static str {

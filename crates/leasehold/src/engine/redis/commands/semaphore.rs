@@ -6,7 +6,7 @@ use super::whole;
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
-use crate::engine::{Spot, Target};
+use crate::engine::{HoldKey, Resource};
 
 static TAKE: Script = script!("semaphore_record.lua" "semaphore_take.lua");
 static GIVE: Script = script!("announce.lua" "tell.lua" "semaphore_give.lua");
@@ -15,36 +15,36 @@ static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "semaphore.
 static COUNT: Script = script!("count.lua");
 
 /// A script on a semaphore and the record of its permits by owner.
-fn on(script: &'static Script, target: &Target) -> Call {
-    Call::new(script).key(target.name.as_str()).key(&keys::record(target))
+fn on(script: &'static Script, resource: &Resource) -> Call {
+    Call::new(script).key(resource.name.as_str()).key(&keys::record(resource))
 }
 
 pub(super) fn take(take: &Take<'_>) -> Call {
-    let Spot { target, owner, amount } = take.spot;
-    on(&TAKE, target).arg(owner).arg(whole(take.length)).arg(amount)
+    let HoldKey { resource, owner, amount } = take.hold_key;
+    on(&TAKE, resource).arg(owner).arg(whole(take.length)).arg(amount)
 }
 
 /// Releases all permits of the hold.
-pub(super) fn give(Spot { target, owner, .. }: &Spot) -> Call {
-    on(&GIVE, target).arg(owner).arg(keys::Channel(target))
+pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey) -> Call {
+    on(&GIVE, resource).arg(owner).arg(keys::Channel(resource))
 }
 
-pub(super) fn renew(holds: &[(&Spot, Duration)]) -> Call {
-    holds.iter().fold(Call::new(&KEEP), |call, (spot, length)| {
-        let call = call.key(spot.target.name.as_str()).key(&keys::record(&spot.target));
-        call.arg(spot.owner).arg(whole(*length))
+pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {
+    holds.iter().fold(Call::new(&KEEP), |call, (hold_key, length)| {
+        let call = call.key(hold_key.resource.name.as_str()).key(&keys::record(&hold_key.resource));
+        call.arg(hold_key.owner).arg(whole(*length))
     })
 }
 
-pub(super) fn change(target: &Target) -> Call {
-    Call::new(&CHANGE).key(target.name.as_str()).key(&keys::requests(target)).key(&keys::record(target))
+pub(super) fn change(resource: &Resource) -> Call {
+    Call::new(&CHANGE).key(resource.name.as_str()).key(&keys::requests(resource)).key(&keys::record(resource))
 }
 
-pub(super) fn count(target: &Target) -> Call {
-    Call::new(&COUNT).key(target.name.as_str())
+pub(super) fn count(resource: &Resource) -> Call {
+    Call::new(&COUNT).key(resource.name.as_str())
 }
 
 /// Removes an owner's permits from the record. They stay taken.
-pub(in super::super) fn forget_permits(Spot { target, owner, .. }: &Spot) -> Call {
-    Call::command("HDEL").arg(keys::record(target)).arg(owner)
+pub(in super::super) fn forget_permits(HoldKey { resource, owner, .. }: &HoldKey) -> Call {
+    Call::command("HDEL").arg(keys::record(resource)).arg(owner)
 }

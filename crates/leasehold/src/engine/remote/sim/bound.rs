@@ -14,7 +14,7 @@ use crate::engine::remote::store::{
     report,
 };
 use crate::engine::schemes::{Opening, Options};
-use crate::engine::{Engine, Facts, Feature, Kind, Profile, Question, Spot, Target};
+use crate::engine::{Engine, Facts, Feature, Kind, Profile, Question, HoldKey, Resource};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::lease::margin;
@@ -137,16 +137,16 @@ impl BoundStore {
         self.begin(shard);
     }
 
-    fn lowered(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
+    fn lowered(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
         // A blocked call of a waiter that has left may have returned with the lock, which no owner here has then.
         let to = if self.service == Service::Connections { 0 } else { to };
-        let Some((id, _)) = self.session(self.shard(&spot.target)) else {
+        let Some((id, _)) = self.session(self.shard(&key.resource)) else {
             // The hold has ended with its session.
             let nothing = Given { left: None, listeners: None };
             return self.base.server.spawn(async move { done.done(Ok(nothing)) });
         };
-        let of = spot.clone();
-        self.base.request(&spot.target, done, move |server| server.give_bound(&of, id, to));
+        let of = key.clone();
+        self.base.request(&key.resource, done, move |server| server.give_bound(&of, id, to));
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<Shard, (u64, Arc<Session>)>> {
@@ -174,36 +174,36 @@ impl Store for BoundStore {
         Wake::Message
     }
 
-    fn shard(&self, target: &Target) -> Shard {
-        self.base.shard(target)
+    fn shard(&self, resource: &Resource) -> Shard {
+        self.base.shard(resource)
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
-        let Some((id, session)) = self.session(self.shard(&take.spot.target)) else {
+        let Some((id, session)) = self.session(self.shard(&take.hold_key.resource)) else {
             return self.base.reject(done);
         };
         let take = OwnedTake::new(take);
         if take.waits {
-            self.base.client.add_place(&take.spot);
+            self.base.client.add_place(&take.hold_key);
         }
-        let target = take.spot.target.clone();
+        let resource = take.hold_key.resource.clone();
         let client = Arc::clone(&self.base.client);
-        self.base.request(&target, done, move |server| {
+        self.base.request(&resource, done, move |server| {
             let taken = server.take_bound(&take, id, session)?;
             if let Taken::Bound(..) = taken {
                 // It has left the queue.
-                client.remove_place(&take.spot);
+                client.remove_place(&take.hold_key);
             }
             Ok(taken)
         });
     }
 
-    fn give(&self, spot: &Spot, _from: u32, _length: std::time::Duration, done: impl Done<Given>) {
-        self.lowered(spot, 0, done);
+    fn give(&self, key: &HoldKey, _from: u32, _length: std::time::Duration, done: impl Done<Given>) {
+        self.lowered(key, 0, done);
     }
 
-    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
-        self.lowered(spot, to, done);
+    fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
+        self.lowered(key, to, done);
     }
 
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
@@ -218,8 +218,8 @@ impl Store for BoundStore {
         self.base.unwatch(topic);
     }
 
-    fn left(&self, spot: &Spot) -> Option<std::time::Duration> {
-        self.base.client.remove_place(spot).then_some(TTL)
+    fn left(&self, key: &HoldKey) -> Option<std::time::Duration> {
+        self.base.client.remove_place(key).then_some(TTL)
     }
 
     async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::engine::memory::{self, Memory};
-use crate::engine::{Kind, Target};
+use crate::engine::{Kind, Resource};
 use crate::name::Name;
 
 /// The engine behind a URL `memory:NAME` of its own.
@@ -35,13 +35,13 @@ impl Embedded {
     /// Removes a lock without a release by its holder, which gets [`Loss::Gone`](crate::Loss::Gone); false if it is free.
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn lose_hold(&self, name: &str) -> bool {
-        targets(name).filter(|target| self.memory.remove(target)).count() > 0
+        resources(name).filter(|resource| self.memory.remove(resource)).count() > 0
     }
 
     /// How many acquires wait for a lock.
     #[must_use]
     pub fn waiters(&self, name: &str) -> usize {
-        targets(name).map(|target| self.memory.waiters(&target)).sum()
+        resources(name).map(|resource| self.memory.waiters(&resource)).sum()
     }
 
     /// How many names are held or waited for: zero when nothing is left behind.
@@ -52,8 +52,8 @@ impl Embedded {
 }
 
 /// The locks that can have this name.
-pub(super) fn targets(name: &str) -> impl Iterator<Item = Target> {
+pub(super) fn resources(name: &str) -> impl Iterator<Item = Resource> {
     let name = Name::new("", name).ok();
     let kinds = [Kind::Lock, Kind::SetNx, Kind::Write, Kind::Group].into_iter();
-    kinds.filter_map(move |kind| Some(Target::new(kind, name.clone()?)))
+    kinds.filter_map(move |kind| Some(Resource::new(kind, name.clone()?)))
 }

@@ -15,7 +15,7 @@ use crate::engine::remote::store::{
     By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Traits, Wake,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Busy, Engine, Facts, Holding, Kind, Profile, Question, Spot};
+use crate::engine::{Busy, Engine, Facts, Holding, Kind, Profile, Question, HoldKey};
 use crate::env;
 use crate::error::{Failure, Invalid};
 use crate::owner::OwnerId;
@@ -92,8 +92,8 @@ impl Store for Example {
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
-        let Spot { target, owner, .. } = take.spot;
-        let holder = *self.table().entry(target.name.to_string()).or_insert(*owner);
+        let HoldKey { resource, owner, .. } = take.hold_key;
+        let holder = *self.table().entry(resource.name.to_string()).or_insert(*owner);
         Self::answer(
             done,
             if holder.client == owner.client {
@@ -104,14 +104,14 @@ impl Store for Example {
         );
     }
 
-    fn give(&self, spot: &Spot, _from: u32, _length: Duration, done: impl Done<Given>) {
-        self.lower(spot, 0, done);
+    fn give(&self, key: &HoldKey, _from: u32, _length: Duration, done: impl Done<Given>) {
+        self.lower(key, 0, done);
     }
 
-    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
+    fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
         let mut table = self.table();
-        let name = spot.target.name.as_str();
-        let is_held = to == 0 && table.get(name).is_some_and(|holder| holder.client == spot.owner.client);
+        let name = key.resource.name.as_str();
+        let is_held = to == 0 && table.get(name).is_some_and(|holder| holder.client == key.owner.client);
         if is_held {
             table.remove(name);
         }
@@ -120,7 +120,7 @@ impl Store for Example {
     }
 
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
-        let holder = question.target().and_then(|target| self.table().get(target.name.as_str()).copied());
+        let holder = question.resource().and_then(|resource| self.table().get(resource.name.as_str()).copied());
         let holding = holder.map(|owner| Holding { owner: Some(owner), count: 1, remaining: Duration::ZERO });
         Self::answer(done, Facts { holding, ..Facts::default() });
     }

@@ -11,7 +11,7 @@ use crate::engine::memory::Memory;
 use crate::engine::remote::store::{Forced, Given, Shard, Take, Taken, TakenAll, Topic, Verdict};
 use crate::engine::{
     Adjust, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Facts, Family, Kind, Question,
-    Released, Renewed, Reply, RwOptions, Spot, Target,
+    Released, Renewed, Reply, RwOptions, HoldKey, Resource,
 };
 use crate::env::sim::Host;
 use crate::env::{self, Instant, Tasks};
@@ -33,11 +33,11 @@ pub(crate) struct SimServer {
 pub(super) struct State {
     memory: Arc<Memory>,
     /// The queues of fair locks, with the last heartbeat of each waiter.
-    queues: BTreeMap<Target, VecDeque<(OwnerId, Instant)>>,
+    queues: BTreeMap<Resource, VecDeque<(OwnerId, Instant)>>,
     /// The results of changes that may be sent again.
     results: BTreeMap<(u64, u64, u64), i64>,
     /// Writers that wait and keep new readers out, with when each was last seen.
-    flags: BTreeMap<Spot, Instant>,
+    flags: BTreeMap<HoldKey, Instant>,
     clients: Vec<Weak<Listener>>,
     pub(super) sessions: Sessions,
 }
@@ -134,9 +134,9 @@ impl SimServer {
             state.queues.iter().filter(|(_, all)| all.iter().any(|(_, seen)| is_alive(seen, SILENT)));
         let flagged = state.flags.iter().filter(|(_, seen)| is_alive(seen, BARRED));
         let waited: BTreeSet<_> =
-            queued.map(|(target, _)| target).chain(flagged.map(|(spot, _)| &spot.target)).collect();
+            queued.map(|(resource, _)| resource).chain(flagged.map(|(key, _)| &key.resource)).collect();
         let memory = &state.memory;
-        memory.names() + waited.into_iter().filter(|target| !memory.is_used(target)).count()
+        memory.names() + waited.into_iter().filter(|resource| !memory.is_used(resource)).count()
     }
 
     /// The state of the locks, to inspect.
@@ -170,28 +170,28 @@ impl SimServer {
 /// The effects of requests.
 impl SimServer {
     pub(super) fn take(&self, take: &OwnedTake) -> Result<Taken, Failure> {
-        let OwnedTake { spot, .. } = take;
-        note("take", &spot.target, Some(spot.owner));
-        if spot.target.kind != Kind::Fair {
-            if take.heeds_flags() && self.is_flagged(spot) {
+        let OwnedTake { hold_key: key, .. } = take;
+        note("take", &key.resource, Some(key.owner));
+        if key.resource.kind != Kind::Fair {
+            if take.heeds_flags() && self.is_flagged(key) {
                 return Ok(Taken::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }));
             }
-            let mut taken = taken(&now(self.memory().attempt(&take.claim(spot), None))?);
+            let mut taken = taken(&now(self.memory().attempt(&take.claim(key), None))?);
             if take.flags() {
-                self.flag(spot, &mut taken);
+                self.flag(key, &mut taken);
             }
             if take.steal && matches!(taken, Taken::Granted(_)) {
                 // Readers that the replaced hold kept out may enter beside a reader.
-                self.publish(&spot.target);
+                self.publish(&key.resource);
             }
             return Ok(taken);
         }
-        let lock = spot_of(spot, Kind::Lock);
+        let lock = key_of(key, Kind::Lock);
         if take.held == 0
             && !take.steal
-            && self.first_of(&spot.target).is_some_and(|first| first != spot.owner)
+            && self.first_of(&key.resource).is_some_and(|first| first != key.owner)
         {
-            let holder = now(self.memory().inspect(&Question::Holder(&lock.target, None)))?.holding;
+            let holder = now(self.memory().inspect(&Question::Holder(&lock.resource, None)))?.holding;
             let retry_in = holder.map(|holding| holding.remaining);
             let holder = holder.and_then(|holding| holding.owner);
             return Ok(Taken::Busy(self.queued(take, Busy { retry_in, holder, ..Busy::default() })));
@@ -200,7 +200,7 @@ impl SimServer {
         Ok(match taken(&attempt) {
             Taken::Busy(busy) => Taken::Busy(self.queued(take, busy)),
             Taken::Granted(token) => {
-                self.unqueue(spot);
+                self.unqueue(key);
                 Taken::Granted(token)
             }
             other => other,
@@ -209,9 +209,9 @@ impl SimServer {
 
     pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
         for take in takes {
-            note("take all", &take.spot.target, Some(take.spot.owner));
+            note("take all", &take.hold_key.resource, Some(take.hold_key.owner));
         }
-        let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.spot)).collect();
+        let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.hold_key)).collect();
         let all =
             self.memory().attempt_all(&claims, None).expect("the embedded engine takes all in one step");
         Ok(match now(all)? {
@@ -223,88 +223,88 @@ impl SimServer {
         })
     }
 
-    pub(super) fn give(&self, spot: &Spot, from: u32, length: Duration) -> Result<Given, Failure> {
-        note("give", &spot.target, Some(spot.owner));
-        let of = spot_of(spot, spot.target.kind.of_hold());
+    pub(super) fn give(&self, key: &HoldKey, from: u32, length: Duration) -> Result<Given, Failure> {
+        note("give", &key.resource, Some(key.owner));
+        let of = key_of(key, key.resource.kind.of_hold());
         let left = match now(self.memory().release(&of, from, Lease::Fixed(length)))? {
             Released::Left(left, _) => Some(left),
             Released::NotHeld => None,
         };
         // In a group, the remaining values of an owner are freed, although it did not have all of them.
-        let is_some_freed = left.is_none() && spot.target.kind == Kind::Group;
-        let listeners = (left == Some(0) || is_some_freed).then(|| self.publish(&spot.target));
+        let is_some_freed = left.is_none() && key.resource.kind == Kind::Group;
+        let listeners = (left == Some(0) || is_some_freed).then(|| self.publish(&key.resource));
         Ok(Given { left, listeners })
     }
 
-    pub(super) fn lower(&self, spot: &Spot, to: u32) -> Given {
-        note("lower", &spot.target, Some(spot.owner));
-        if spot.target.kind == Kind::Fair {
-            self.unqueue(spot);
+    pub(super) fn lower(&self, key: &HoldKey, to: u32) -> Given {
+        note("lower", &key.resource, Some(key.owner));
+        if key.resource.kind == Kind::Fair {
+            self.unqueue(key);
         }
-        let of = spot_of(spot, spot.target.kind.of_hold());
+        let of = key_of(key, key.resource.kind.of_hold());
         self.memory().abandon(&of, to, Lease::Fixed(Duration::ZERO).into());
-        Given { left: None, listeners: Some(self.publish(&spot.target)) }
+        Given { left: None, listeners: Some(self.publish(&key.resource)) }
     }
 
-    pub(super) fn renew(&self, spot: &Spot, length: Duration) -> Result<Verdict, Failure> {
-        note("renew", &spot.target, Some(spot.owner));
-        let of = spot_of(spot, spot.target.kind.of_hold());
+    pub(super) fn renew(&self, key: &HoldKey, length: Duration) -> Result<Verdict, Failure> {
+        note("renew", &key.resource, Some(key.owner));
+        let of = key_of(key, key.resource.kind.of_hold());
         if let Renewed::Until(_) = now(self.memory().renew(&of, length))? {
             return Ok(Verdict::Held);
         }
-        if matches!(spot.target.kind, Kind::Semaphore | Kind::Permits | Kind::Latch) {
+        if matches!(key.resource.kind, Kind::Semaphore | Kind::Permits | Kind::Latch) {
             return Ok(Verdict::Gone);
         }
-        let halves: &[Kind] = if of.target.kind.family() == Family::Rw {
+        let halves: &[Kind] = if of.resource.kind.family() == Family::Rw {
             &[Kind::Read, Kind::Write]
         } else {
-            &[of.target.kind]
+            &[of.resource.kind]
         };
         for kind in halves {
-            let target = of.target.of_kind(*kind);
-            if now(self.memory().inspect(&Question::Holder(&target, None)))?.holding.is_some() {
+            let resource = of.resource.of_kind(*kind);
+            if now(self.memory().inspect(&Question::Holder(&resource, None)))?.holding.is_some() {
                 return Ok(Verdict::TakenOver);
             }
         }
         Ok(Verdict::Gone)
     }
 
-    pub(super) fn force(&self, target: &Target) -> Result<Forced, Failure> {
-        note("force", target, None);
-        let was_held = now(self.memory().force(&target.of_kind(target.kind.of_hold())))?;
-        Ok(Forced { was_held, listeners: was_held.then(|| self.publish(target)) })
+    pub(super) fn force(&self, resource: &Resource) -> Result<Forced, Failure> {
+        note("force", resource, None);
+        let was_held = now(self.memory().force(&resource.of_kind(resource.kind.of_hold())))?;
+        Ok(Forced { was_held, listeners: was_held.then(|| self.publish(resource)) })
     }
 
-    pub(super) fn holder(&self, target: &Target, owner: Option<OwnerId>) -> Result<Facts, Failure> {
-        now(self.memory().inspect(&Question::Holder(&target.of_kind(target.kind.of_hold()), owner)))
+    pub(super) fn holder(&self, resource: &Resource, owner: Option<OwnerId>) -> Result<Facts, Failure> {
+        now(self.memory().inspect(&Question::Holder(&resource.of_kind(resource.kind.of_hold()), owner)))
     }
 
-    pub(super) fn token(&self, target: &Target) -> Result<Facts, Failure> {
-        now(self.memory().inspect(&Question::Token(&target.of_kind(target.kind.of_hold()))))
+    pub(super) fn token(&self, resource: &Resource) -> Result<Facts, Failure> {
+        now(self.memory().inspect(&Question::Token(&resource.of_kind(resource.kind.of_hold()))))
     }
 
-    pub(super) fn queue(&self, target: &Target) -> Facts {
+    pub(super) fn queue(&self, resource: &Resource) -> Facts {
         let state = self.state();
         let queue =
-            state.queues.get(target).into_iter().flatten().map(|(owner, _)| (*owner).into()).collect();
+            state.queues.get(resource).into_iter().flatten().map(|(owner, _)| (*owner).into()).collect();
         Facts { queue, ..Facts::default() }
     }
 
-    pub(super) fn change(&self, target: &Target, change: &Change) -> Result<i64, Failure> {
-        note("change", target, Some(change.request));
+    pub(super) fn change(&self, resource: &Resource, change: &Change) -> Result<i64, Failure> {
+        note("change", resource, Some(change.request));
         let key = (change.request.client.halves(), change.request.number);
         let key = (key.0.0, key.0.1, key.1);
         if let Some(known) = self.state().results.get(&key) {
             return Ok(*known);
         }
-        let told = match now(self.memory().adjust(target, change))? {
+        let told = match now(self.memory().adjust(resource, change))? {
             crate::engine::Adjusted::Done(told) => told,
             crate::engine::Adjusted::NotAsked(failure) => return Err(failure),
         };
         if !change.adjust.is_question() {
             self.state().results.insert(key, told);
             if change.adjust.frees(told) && !matches!(change.adjust, Adjust::Drain) {
-                self.publish(target);
+                self.publish(resource);
             }
         }
         Ok(told)
@@ -316,105 +316,105 @@ impl SimServer {
     }
 
     /// A permit that is only counted stays taken, although its owner is forgotten.
-    pub(super) fn detach(&self, spot: &Spot) {
-        self.memory().let_go(spot);
+    pub(super) fn detach(&self, key: &HoldKey) {
+        self.memory().let_go(key);
     }
 
     /// Records heartbeats of waiters for fair locks. Returns their positions in the queues, from one, if they still have one.
-    pub(super) fn beat(&self, spots: Vec<Spot>) -> Vec<(Spot, Option<usize>)> {
+    pub(super) fn beat(&self, keys: Vec<HoldKey>) -> Vec<(HoldKey, Option<usize>)> {
         let now = env::now();
         let mut state = self.state();
-        let mut place = |spot: &Spot| {
-            let mut queue = state.queues.get_mut(&spot.target).into_iter().flatten().enumerate();
-            let (place, (_, seen)) = queue.find(|(_, (owner, _))| *owner == spot.owner)?;
+        let mut place = |key: &HoldKey| {
+            let mut queue = state.queues.get_mut(&key.resource).into_iter().flatten().enumerate();
+            let (place, (_, seen)) = queue.find(|(_, (owner, _))| *owner == key.owner)?;
             *seen = now;
             Some(place + 1)
         };
-        spots.into_iter().map(|spot| (spot.clone(), place(&spot))).collect()
+        keys.into_iter().map(|key| (key.clone(), place(&key))).collect()
     }
 }
 
 /// Writers that wait.
 impl SimServer {
     /// Whether a waiting writer keeps a reader out. At a lock that is held for writing, the holder keeps it out.
-    fn is_flagged(&self, spot: &Spot) -> bool {
+    fn is_flagged(&self, key: &HoldKey) -> bool {
         let now = env::now();
-        let writer = self.holder(&spot.target.of_kind(Kind::Write), None);
+        let writer = self.holder(&key.resource.of_kind(Kind::Write), None);
         if writer.is_ok_and(|facts| facts.holding.is_some()) {
             return false;
         }
         let mut state = self.state();
         state.flags.retain(|_, seen| now.saturating_duration_since(*seen) < BARRED);
-        state.flags.keys().any(|writer| writer.target.name == spot.target.name && writer.owner != spot.owner)
+        state.flags.keys().any(|writer| writer.resource.name == key.resource.name && writer.owner != key.owner)
     }
 
     /// Notes that a writer waits, or does not any more.
-    fn flag(&self, spot: &Spot, taken: &mut Taken) {
+    fn flag(&self, key: &HoldKey, taken: &mut Taken) {
         match taken {
             Taken::Busy(busy) => {
-                self.state().flags.insert(spot.clone(), env::now());
+                self.state().flags.insert(key.clone(), env::now());
                 busy.go_on_barring();
             }
-            _ => drop(self.state().flags.remove(spot)),
+            _ => drop(self.state().flags.remove(key)),
         }
     }
 
-    pub(super) fn unflag(&self, spot: &Spot) {
-        self.state().flags.remove(spot);
-        self.publish(&spot.target);
+    pub(super) fn unflag(&self, key: &HoldKey) {
+        self.state().flags.remove(key);
+        self.publish(&key.resource);
     }
 }
 
 /// The queues of fair locks.
 impl SimServer {
     /// The first waiter in a queue that is presumed alive.
-    fn first_of(&self, target: &Target) -> Option<OwnerId> {
+    fn first_of(&self, resource: &Resource) -> Option<OwnerId> {
         let now = env::now();
         let mut state = self.state();
-        let queue = state.queues.get_mut(target)?;
+        let queue = state.queues.get_mut(resource)?;
         queue.retain(|(_, seen)| now.saturating_duration_since(*seen) < SILENT);
         let first = queue.front().map(|(owner, _)| *owner);
         if first.is_none() {
-            state.queues.remove(target);
+            state.queues.remove(resource);
         }
         first
     }
 
     /// Queues a waiter, if it wants to wait.
     fn queued(&self, take: &OwnedTake, busy: Busy) -> Busy {
-        let OwnedTake { spot, .. } = take;
+        let OwnedTake { hold_key: key, .. } = take;
         let mut state = self.state();
-        let queue = state.queues.entry(spot.target.clone()).or_default();
-        let mut place = queue.iter().position(|(owner, _)| *owner == spot.owner);
+        let queue = state.queues.entry(key.resource.clone()).or_default();
+        let mut place = queue.iter().position(|(owner, _)| *owner == key.owner);
         if place.is_none() && take.queue.is_some() {
-            queue.push_back((spot.owner, env::now()));
+            queue.push_back((key.owner, env::now()));
             place = Some(queue.len() - 1);
         }
         if queue.is_empty() {
-            state.queues.remove(&spot.target);
+            state.queues.remove(&key.resource);
         }
         let position = place.map(|place| place + 1);
         let retry_in = busy.retry_in.filter(|_| position.is_none_or(|position| position == 1));
         Busy { retry_in, position, ..busy }
     }
 
-    fn unqueue(&self, spot: &Spot) {
+    fn unqueue(&self, key: &HoldKey) {
         let mut state = self.state();
-        if let Some(queue) = state.queues.get_mut(&spot.target) {
-            queue.retain(|(owner, _)| *owner != spot.owner);
+        if let Some(queue) = state.queues.get_mut(&key.resource) {
+            queue.retain(|(owner, _)| *owner != key.owner);
             if queue.is_empty() {
-                state.queues.remove(&spot.target);
+                state.queues.remove(&key.resource);
             }
         }
     }
 
-    /// Notifies the subscribed clients that a target of this name may be free, and counts them.
-    fn publish(&self, freed: &Target) -> usize {
+    /// Notifies the subscribed clients that a resource of this name may be free, and counts them.
+    fn publish(&self, freed: &Resource) -> usize {
         let next = self.first_of(&freed.of_kind(Kind::Fair));
-        let concerns = |(target, owner): &Topic| {
-            target.name == freed.name
-                && target.kind.family() == freed.kind.family()
-                && (target.kind != Kind::Fair || *owner == next)
+        let concerns = |(resource, owner): &Topic| {
+            resource.name == freed.name
+                && resource.kind.family() == freed.kind.family()
+                && (resource.kind != Kind::Fair || *owner == next)
         };
         let mut told = 0;
         for client in self.clients() {
@@ -438,7 +438,7 @@ impl SimServer {
 
 /// A take in flight.
 pub(super) struct OwnedTake {
-    pub(super) spot: Spot,
+    pub(super) hold_key: HoldKey,
     held: u32,
     length: Duration,
     steal: bool,
@@ -451,9 +451,9 @@ pub(super) struct OwnedTake {
 
 impl OwnedTake {
     pub(super) fn new(take: &Take<'_>) -> Self {
-        let Take { spot, held, length, steal, fenced, queue, rw, waits } = *take;
-        let (spot, term) = (spot.clone(), Term::new(Weak::new()));
-        Self { spot, held, length, steal, fenced, queue, rw, term, waits }
+        let Take { hold_key, held, length, steal, fenced, queue, rw, waits } = *take;
+        let (hold_key, term) = (hold_key.clone(), Term::new(Weak::new()));
+        Self { hold_key, held, length, steal, fenced, queue, rw, term, waits }
     }
 
     /// Whether it is queued at a fair lock if it is not granted.
@@ -468,32 +468,32 @@ impl OwnedTake {
 
     /// Whether it sets a waiting-writer flag if it is not granted.
     pub(super) fn flags(&self) -> bool {
-        self.spot.target.kind == Kind::Write && self.rw.prefer_writers && self.held == 0
+        self.hold_key.resource.kind == Kind::Write && self.rw.prefer_writers && self.held == 0
     }
 
     /// Whether such a flag keeps it out.
     fn heeds_flags(&self) -> bool {
-        self.spot.target.kind == Kind::Read && self.rw.prefer_writers && self.held == 0 && !self.steal
+        self.hold_key.resource.kind == Kind::Read && self.rw.prefer_writers && self.held == 0 && !self.steal
     }
 
     /// The take of a blocked call that is granted.
-    pub(super) fn bound(spot: &Spot) -> Self {
+    pub(super) fn bound(key: &HoldKey) -> Self {
         let (length, rw) = (Duration::ZERO, RwOptions::default());
-        Self::new(&Take { spot, held: 0, length, steal: false, fenced: false, queue: None, rw, waits: false })
+        Self::new(&Take { hold_key: key, held: 0, length, steal: false, fenced: false, queue: None, rw, waits: false })
     }
 
     /// A claim that lasts until it is released.
-    pub(super) fn unbounded_claim<'a>(&'a self, spot: &'a Spot) -> Claim<'a> {
-        Claim { lease: Lease::Kept(COUNTED), ..self.claim(spot) }
+    pub(super) fn unbounded_claim<'a>(&'a self, key: &'a HoldKey) -> Claim<'a> {
+        Claim { lease: Lease::Kept(COUNTED), ..self.claim(key) }
     }
 
-    fn claim<'a>(&'a self, spot: &'a Spot) -> Claim<'a> {
+    fn claim<'a>(&'a self, key: &'a HoldKey) -> Claim<'a> {
         // Permits that are only counted last until they are released.
-        let is_counted = spot.target.kind == Kind::Semaphore;
+        let is_counted = key.resource.kind == Kind::Semaphore;
         let lease = if is_counted { Lease::Kept(COUNTED) } else { Lease::Fixed(self.length) };
         let Self { held, steal, fenced, queue, rw, term, .. } = self;
         Claim {
-            spot,
+            key,
             held: *held,
             lease,
             limit: None,
@@ -508,16 +508,16 @@ impl OwnedTake {
 }
 
 /// Adds a request to the trace of a schedule.
-fn note(verb: &str, target: &Target, owner: Option<OwnerId>) {
+fn note(verb: &str, resource: &Resource, owner: Option<OwnerId>) {
     env::sim::here(|host| {
         let owner = owner.map(|owner| owner.to_string()).unwrap_or_default();
-        host.schedule().note(format_args!("{verb} {:?} {target} {owner}\n", target.kind));
+        host.schedule().note(format_args!("{verb} {:?} {resource} {owner}\n", resource.kind));
     });
 }
 
 /// The same owner at the same name as another kind.
-fn spot_of(spot: &Spot, kind: Kind) -> Spot {
-    Spot { target: spot.target.of_kind(kind), ..spot.clone() }
+fn key_of(key: &HoldKey, kind: Kind) -> HoldKey {
+    HoldKey { resource: key.resource.of_kind(kind), ..key.clone() }
 }
 
 fn taken(attempt: &Attempt) -> Taken {

@@ -8,7 +8,7 @@ use super::SimServer;
 use super::server::{OwnedTake, now};
 use super::store::Listener;
 use crate::engine::remote::store::{Given, Taken};
-use crate::engine::{Attempt, Busy, Engine, Released, Spot, Target};
+use crate::engine::{Attempt, Busy, Engine, Released, HoldKey, Resource};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::lease::Lease;
@@ -35,14 +35,14 @@ pub(super) struct Sessions {
     begun: u64,
     live: BTreeMap<u64, Live>,
     /// Waiters in FIFO order, each by its session and its owner.
-    places: BTreeMap<Target, VecDeque<(u64, OwnerId)>>,
+    places: BTreeMap<Resource, VecDeque<(u64, OwnerId)>>,
 }
 
 #[derive(Debug)]
 struct Live {
     service: Service,
     heard: Instant,
-    holds: BTreeSet<Spot>,
+    holds: BTreeSet<HoldKey>,
     client: Weak<Listener>,
 }
 
@@ -84,9 +84,9 @@ impl SimServer {
             !places.is_empty()
         });
         drop(state);
-        for spot in &live.holds {
-            self.memory().abandon(spot, 0, Lease::Fixed(Duration::ZERO).into());
-            self.wake_next(&spot.target);
+        for key in &live.holds {
+            self.memory().abandon(key, 0, Lease::Fixed(Duration::ZERO).into());
+            self.wake_next(&key.resource);
         }
     }
 
@@ -97,32 +97,32 @@ impl SimServer {
         id: u64,
         session: Arc<Session>,
     ) -> Result<Taken, Failure> {
-        let Some(spot) = self.bound_spot(&take.spot, id) else { return Err(no_session()) };
-        let place = (id, take.spot.owner);
-        let first = self.state().sessions.places.get(&spot.target).and_then(|places| places.front().copied());
-        if self.state().sessions.live.get(&id).is_some_and(|live| live.holds.contains(&spot)) {
+        let Some(key) = self.bound_key(&take.hold_key, id) else { return Err(no_session()) };
+        let place = (id, take.hold_key.owner);
+        let first = self.state().sessions.places.get(&key.resource).and_then(|places| places.front().copied());
+        if self.state().sessions.live.get(&id).is_some_and(|live| live.holds.contains(&key)) {
             // The blocked call has returned with the lock.
             return Ok(Taken::Bound(None, session));
         }
         let attempt = match first {
             Some(first) if first != place => Attempt::Busy(Busy::default()),
-            _ => now(self.memory().attempt(&take.unbounded_claim(&spot), None))?,
+            _ => now(self.memory().attempt(&take.unbounded_claim(&key), None))?,
         };
         Ok(match attempt {
             Attempt::Granted(_, token) => {
-                self.unplace(&spot.target, place);
-                self.note(id, spot);
+                self.unplace(&key.resource, place);
+                self.note(id, key);
                 Taken::Bound(token, session)
             }
             Attempt::Busy(busy) => {
                 if take.waits {
                     let mut state = self.state();
-                    let places = state.sessions.places.entry(spot.target.clone()).or_default();
+                    let places = state.sessions.places.entry(key.resource.clone()).or_default();
                     if !places.contains(&place) {
                         places.push_back(place);
                     }
                 }
-                let holder = busy.holder.filter(|_| spot.owner == take.spot.owner);
+                let holder = busy.holder.filter(|_| key.owner == take.hold_key.owner);
                 Taken::Busy(Busy { retry_in: None, holder, position: None })
             }
             _ => Taken::CountDiffers,
@@ -130,11 +130,11 @@ impl SimServer {
     }
 
     /// Releases a lock, or only a position in the queue (`to` is not zero).
-    pub(super) fn give_bound(&self, spot: &Spot, id: u64, to: u32) -> Result<Given, Failure> {
-        let Some(bound) = self.bound_spot(spot, id) else {
+    pub(super) fn give_bound(&self, key: &HoldKey, id: u64, to: u32) -> Result<Given, Failure> {
+        let Some(bound) = self.bound_key(key, id) else {
             return Ok(Given { left: None, listeners: None });
         };
-        self.unplace(&bound.target, (id, spot.owner));
+        self.unplace(&bound.resource, (id, key.owner));
         let mut left = None;
         if to == 0 {
             if let Some(live) = self.state().sessions.live.get_mut(&id) {
@@ -143,74 +143,74 @@ impl SimServer {
             let released = now(self.memory().release(&bound, 1, Lease::Fixed(Duration::ZERO)))?;
             left = if let Released::Left(left, _) = released { Some(left) } else { None };
         }
-        self.wake_next(&bound.target);
+        self.wake_next(&bound.resource);
         Ok(Given { left, listeners: Some(0) })
     }
 
-    /// Removes the hold of a target without a release by its holder; false if there is none.
-    pub(crate) fn remove(&self, target: &Target) -> bool {
-        if !self.memory().remove(target) {
+    /// Removes the hold of a resource without a release by its holder; false if there is none.
+    pub(crate) fn remove(&self, resource: &Resource) -> bool {
+        if !self.memory().remove(resource) {
             return false;
         }
         let mut told = Vec::new();
         for live in self.state().sessions.live.values_mut() {
             let before = live.holds.len();
-            live.holds.retain(|spot| spot.target != *target);
+            live.holds.retain(|key| key.resource != *resource);
             if live.holds.len() < before {
                 told.extend(live.client.upgrade());
             }
         }
         for client in told {
-            client.revoke(target);
+            client.revoke(resource);
         }
-        self.wake_next(target);
+        self.wake_next(resource);
         true
     }
 
-    /// The spot as the server knows it: a connection is one owner.
-    fn bound_spot(&self, spot: &Spot, id: u64) -> Option<Spot> {
+    /// The hold key as the server knows it: a connection is one owner.
+    fn bound_key(&self, key: &HoldKey, id: u64) -> Option<HoldKey> {
         let service = self.state().sessions.live.get(&id)?.service;
-        let target = spot.target.of_kind(spot.target.kind.of_hold());
-        let number = if service == Service::Connections { id } else { spot.owner.number };
-        Some(Spot { target, owner: OwnerId { number, ..spot.owner }, amount: 1 })
+        let resource = key.resource.of_kind(key.resource.kind.of_hold());
+        let number = if service == Service::Connections { id } else { key.owner.number };
+        Some(HoldKey { resource, owner: OwnerId { number, ..key.owner }, amount: 1 })
     }
 
-    fn note(&self, id: u64, spot: Spot) {
+    fn note(&self, id: u64, key: HoldKey) {
         if let Some(live) = self.state().sessions.live.get_mut(&id) {
-            live.holds.insert(spot);
+            live.holds.insert(key);
         }
     }
 
-    fn unplace(&self, target: &Target, place: (u64, OwnerId)) {
+    fn unplace(&self, resource: &Resource, place: (u64, OwnerId)) {
         let mut state = self.state();
-        if let Some(places) = state.sessions.places.get_mut(target) {
+        if let Some(places) = state.sessions.places.get_mut(resource) {
             places.retain(|other| *other != place);
             if places.is_empty() {
-                state.sessions.places.remove(target);
+                state.sessions.places.remove(resource);
             }
         }
     }
 
     /// A lock may be free: its front waiter is notified, or granted the lock if it is a blocked call.
-    fn wake_next(&self, target: &Target) {
+    fn wake_next(&self, resource: &Resource) {
         let (place, service, client) = {
             let state = self.state();
-            let place = state.sessions.places.get(target).and_then(|places| places.front().copied());
+            let place = state.sessions.places.get(resource).and_then(|places| places.front().copied());
             let Some((id, owner)) = place else { return };
             let Some(live) = state.sessions.live.get(&id) else { return };
             let Some(client) = live.client.upgrade() else { return };
             ((id, owner), live.service, client)
         };
-        let topic = (target.clone(), None);
+        let topic = (resource.clone(), None);
         if service == Service::Sessions {
             return client.send(topic);
         }
         let (id, owner) = place;
-        let spot = Spot { target: target.clone(), owner: OwnerId { number: id, ..owner }, amount: 1 };
-        let claim = OwnedTake::bound(&spot);
-        if let Ok(Attempt::Granted(..)) = now(self.memory().attempt(&claim.unbounded_claim(&spot), None)) {
-            self.unplace(target, place);
-            self.note(id, spot);
+        let key = HoldKey { resource: resource.clone(), owner: OwnerId { number: id, ..owner }, amount: 1 };
+        let claim = OwnedTake::bound(&key);
+        if let Ok(Attempt::Granted(..)) = now(self.memory().attempt(&claim.unbounded_claim(&key), None)) {
+            self.unplace(resource, place);
+            self.note(id, key);
             client.send(topic);
         }
     }

@@ -143,7 +143,7 @@ impl Simulation {
     /// [`Loss::Gone`](crate::Loss::Gone) at its next renewal; waiters are not notified.
     #[expect(clippy::must_use_candidate, reason = "the effect is the point")]
     pub fn lose_hold(&self, name: &str) -> bool {
-        embedded::targets(name).filter(|target| self.server.remove(target)).count() > 0
+        embedded::resources(name).filter(|resource| self.server.remove(resource)).count() > 0
     }
 
     /// Makes another client take a lock over, whatever faults the clients of this server have. The holder gets

@@ -19,7 +19,7 @@ use crate::engine::remote::store::{
     Verdict, Wake, Watch, report,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Change, Engine, Facts, Feature, Kind, Profile, Question, Spot, Target};
+use crate::engine::{Change, Engine, Facts, Feature, Kind, Profile, Question, HoldKey, Resource};
 use crate::env;
 use crate::error::Failure;
 use crate::loss::Loss;
@@ -77,15 +77,15 @@ struct Listening {
     is_deaf: bool,
     /// Waiters that may have left state on the server: a position in the queue of a fair lock, or a waiting-writer flag. With the
     /// last known position of those that watch it.
-    places: BTreeMap<Spot, Option<usize>>,
+    places: BTreeMap<HoldKey, Option<usize>>,
 }
 
 impl Listening {
     /// Stores the position of a waiter, and returns whether it has to be woken: it is not queued any more, or watches its
     /// position and that has changed. A waiter that is not queued is queued again by its next try.
-    fn moved(&mut self, spot: &Spot, place: Option<usize>) -> bool {
-        let Some(place) = place else { return self.places.remove(spot).is_some() };
-        let Some(Some(known)) = self.places.get_mut(spot) else { return false };
+    fn moved(&mut self, key: &HoldKey, place: Option<usize>) -> bool {
+        let Some(place) = place else { return self.places.remove(key).is_some() };
+        let Some(Some(known)) = self.places.get_mut(key) else { return false };
         std::mem::replace(known, place) != place
     }
 }
@@ -94,7 +94,7 @@ impl Listening {
 enum Message {
     Watching(Topic),
     Freed(Topic),
-    Revoked(Target),
+    Revoked(Resource),
     /// The connection for messages is broken.
     Broken,
 }
@@ -111,17 +111,17 @@ impl Listener {
         let _ = self.messages.send(Message::Freed(topic));
     }
 
-    /// Reports that the hold of this client on a target was removed.
-    pub(super) fn revoke(&self, target: &Target) {
-        let _ = self.messages.send(Message::Revoked(target.clone()));
+    /// Reports that the hold of this client on a resource was removed.
+    pub(super) fn revoke(&self, resource: &Resource) {
+        let _ = self.messages.send(Message::Revoked(resource.clone()));
     }
 
-    pub(super) fn add_place(&self, spot: &Spot) {
-        self.state().places.insert(spot.clone(), None);
+    pub(super) fn add_place(&self, key: &HoldKey) {
+        self.state().places.insert(key.clone(), None);
     }
 
-    pub(super) fn remove_place(&self, spot: &Spot) -> bool {
-        self.state().places.remove(spot).is_some()
+    pub(super) fn remove_place(&self, key: &HoldKey) -> bool {
+        self.state().places.remove(key).is_some()
     }
 
     pub(super) fn link(&self, shard: Shard) -> Option<Link> {
@@ -177,11 +177,11 @@ impl SimStore {
 
     pub(super) fn request<T: Send + 'static>(
         &self,
-        target: &Target,
+        resource: &Resource,
         done: impl Done<T>,
         run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
     ) {
-        self.request_to(self.shard(target), vec![target.name.clone()], done, run);
+        self.request_to(self.shard(resource), vec![resource.name.clone()], done, run);
     }
 
     /// Completes a request that cannot be sent.
@@ -211,10 +211,10 @@ impl SimStore {
 
     /// The outcome of a request that lowers a hold: its waiter has left the queue of a fair lock. The reply to its last try may
     /// have been read after it had left.
-    fn lowered(&self, spot: &Spot, done: impl Done<Given>) -> impl Done<Given> {
-        let (of, client) = (spot.clone(), Arc::clone(&self.client));
+    fn lowered(&self, key: &HoldKey, done: impl Done<Given>) -> impl Done<Given> {
+        let (of, client) = (key.clone(), Arc::clone(&self.client));
         move |given: Result<Given, StoreError>| {
-            if given.is_ok() && of.target.kind == Kind::Fair {
+            if given.is_ok() && of.resource.kind == Kind::Fair {
                 client.state().places.remove(&of);
             }
             done.done(given);
@@ -270,7 +270,7 @@ impl SimStore {
         match message {
             Message::Watching(topic) => self.begin_watching(vec![topic]),
             Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
-            Message::Revoked(target) => report(&self.events, |events| events.revoked(&target, Loss::Gone)),
+            Message::Revoked(resource) => report(&self.events, |events| events.revoked(&resource, Loss::Gone)),
             Message::Broken => self.listen_again().await,
         }
     }
@@ -319,21 +319,21 @@ impl SimStore {
             let places: Vec<_> = self.client.state().places.keys().cloned().collect();
             for shard in all_shards() {
                 let is_here =
-                    |spot: &&Spot| spot.target.kind == Kind::Fair && self.shard(&spot.target) == shard;
-                let spots: Vec<_> = places.iter().filter(is_here).cloned().collect();
-                if spots.is_empty() {
+                    |key: &&HoldKey| key.resource.kind == Kind::Fair && self.shard(&key.resource) == shard;
+                let keys: Vec<_> = places.iter().filter(is_here).cloned().collect();
+                if keys.is_empty() {
                     continue;
                 }
-                let names = spots.iter().map(|spot| spot.target.name.clone()).collect();
+                let names = keys.iter().map(|key| key.resource.name.clone()).collect();
                 let (client, events) = (Arc::clone(&self.client), Weak::clone(&self.events));
-                let done = move |beaten: Result<Vec<(Spot, Option<usize>)>, StoreError>| {
-                    for (spot, place) in beaten.unwrap_or_default() {
-                        if client.state().moved(&spot, place) {
-                            report(&events, |events| events.look(&spot));
+                let done = move |beaten: Result<Vec<(HoldKey, Option<usize>)>, StoreError>| {
+                    for (key, place) in beaten.unwrap_or_default() {
+                        if client.state().moved(&key, place) {
+                            report(&events, |events| events.look(&key));
                         }
                     }
                 };
-                self.request_to(shard, names, done, move |server| Ok(server.beat(spots)));
+                self.request_to(shard, names, done, move |server| Ok(server.beat(keys)));
             }
         }
     }
@@ -392,61 +392,61 @@ impl Store for SimStore {
         if kind == Kind::SetNx { Wake::Poll } else { Wake::Message }
     }
 
-    fn shard(&self, target: &Target) -> Shard {
-        shard_of(&target.name)
+    fn shard(&self, resource: &Resource) -> Shard {
+        shard_of(&resource.name)
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let take = OwnedTake::new(take);
         if take.flags() {
-            self.client.state().places.insert(take.spot.clone(), None);
+            self.client.state().places.insert(take.hold_key.clone(), None);
         }
-        let (spot, client) = (take.spot.clone(), Arc::clone(&self.client));
+        let (key, client) = (take.hold_key.clone(), Arc::clone(&self.client));
         let (queues, place) = (take.queues(), take.is_watched().then_some(0));
         let noted = move |taken: Result<Taken, StoreError>| {
             match &taken {
-                Ok(Taken::Granted(_)) => drop(client.state().places.remove(&spot)),
-                Ok(Taken::Busy(_)) if queues => drop(client.state().places.entry(spot).or_insert(place)),
+                Ok(Taken::Granted(_)) => drop(client.state().places.remove(&key)),
+                Ok(Taken::Busy(_)) if queues => drop(client.state().places.entry(key).or_insert(place)),
                 _ => {}
             }
             done.done(taken);
         };
-        let target = take.spot.target.clone();
-        self.request(&target, noted, move |server| server.take(&take));
+        let resource = take.hold_key.resource.clone();
+        self.request(&resource, noted, move |server| server.take(&take));
     }
 
     fn take_all(&self, takes: &[Take<'_>], done: impl Done<TakenAll>) {
-        let shard = self.shard(&takes[0].spot.target);
-        let names = takes.iter().map(|take| take.spot.target.name.clone()).collect();
+        let shard = self.shard(&takes[0].hold_key.resource);
+        let names = takes.iter().map(|take| take.hold_key.resource.name.clone()).collect();
         let takes: Vec<_> = takes.iter().map(OwnedTake::new).collect();
         self.request_to(shard, names, done, move |server| server.take_all(&takes));
     }
 
-    fn give(&self, spot: &Spot, from: u32, length: Duration, done: impl Done<Given>) {
-        let of = spot.clone();
-        self.request(&spot.target, done, move |server| server.give(&of, from, length));
+    fn give(&self, key: &HoldKey, from: u32, length: Duration, done: impl Done<Given>) {
+        let of = key.clone();
+        self.request(&key.resource, done, move |server| server.give(&of, from, length));
     }
 
-    fn lower(&self, spot: &Spot, to: u32, done: impl Done<Given>) {
-        let of = spot.clone();
-        self.request(&spot.target, self.lowered(spot, done), move |server| Ok(server.lower(&of, to)));
+    fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
+        let of = key.clone();
+        self.request(&key.resource, self.lowered(key, done), move |server| Ok(server.lower(&of, to)));
     }
 
-    fn lower_first(&self, spot: &Spot, to: u32, done: impl Done<Given>) -> bool {
-        let link = self.client.state().links.get(&self.shard(&spot.target)).cloned();
-        let of = spot.clone();
+    fn lower_first(&self, key: &HoldKey, to: u32, done: impl Done<Given>) -> bool {
+        let link = self.client.state().links.get(&self.shard(&key.resource)).cloned();
+        let of = key.clone();
         let run = move |server: &SimServer| Ok(server.lower(&of, to));
-        let job = Request::new(vec![spot.target.name.clone()], self.lowered(spot, done), run);
+        let job = Request::new(vec![key.resource.name.clone()], self.lowered(key, done), run);
         link.is_some_and(|link| link.send(Box::new(job)).is_none())
     }
 
-    fn renew(&self, _kind: Kind, holds: &[(&Spot, Duration)], done: impl Done<Vec<Verdict>>) {
+    fn renew(&self, _kind: Kind, holds: &[(&HoldKey, Duration)], done: impl Done<Vec<Verdict>>) {
         let Some((first, _)) = holds.first() else { return };
-        let shard = self.shard(&first.target);
-        let holds: Vec<_> = holds.iter().map(|(spot, length)| ((*spot).clone(), *length)).collect();
-        let names = holds.iter().map(|(spot, _)| spot.target.name.clone()).collect();
+        let shard = self.shard(&first.resource);
+        let holds: Vec<_> = holds.iter().map(|(key, length)| ((*key).clone(), *length)).collect();
+        let names = holds.iter().map(|(key, _)| key.resource.name.clone()).collect();
         self.request_to(shard, names, done, move |server| {
-            holds.iter().map(|(spot, length)| server.renew(spot, *length)).collect()
+            holds.iter().map(|(key, length)| server.renew(key, *length)).collect()
         });
     }
 
@@ -454,38 +454,38 @@ impl Store for SimStore {
         self.client.cut_shard(shard);
     }
 
-    fn force(&self, target: &Target, done: impl Done<Forced>) {
-        let of = target.clone();
-        self.request(target, done, move |server| server.force(&of));
+    fn force(&self, resource: &Resource, done: impl Done<Forced>) {
+        let of = resource.clone();
+        self.request(resource, done, move |server| server.force(&of));
     }
 
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
         match *question {
-            Question::Holder(target, owner) => {
-                let of = target.clone();
-                self.request(target, done, move |server| server.holder(&of, owner));
+            Question::Holder(resource, owner) => {
+                let of = resource.clone();
+                self.request(resource, done, move |server| server.holder(&of, owner));
             }
-            Question::Token(target) => {
-                let of = target.clone();
-                self.request(target, done, move |server| server.token(&of));
+            Question::Token(resource) => {
+                let of = resource.clone();
+                self.request(resource, done, move |server| server.token(&of));
             }
-            Question::Queue(target) => {
-                let of = target.clone();
-                self.request(target, done, move |server| Ok(server.queue(&of)));
+            Question::Queue(resource) => {
+                let of = resource.clone();
+                self.request(resource, done, move |server| Ok(server.queue(&of)));
             }
             // Always old enough.
             Question::Uptime => drop(done),
         }
     }
 
-    fn change(&self, target: &Target, change: &Change, done: impl Done<i64>) {
-        let (of, change) = (target.clone(), change.clone());
-        self.request(target, done, move |server| server.change(&of, &change));
+    fn change(&self, resource: &Resource, change: &Change, done: impl Done<i64>) {
+        let (of, change) = (resource.clone(), change.clone());
+        self.request(resource, done, move |server| server.change(&of, &change));
     }
 
-    fn forget_change(&self, target: &Target, change: &Change, done: impl Done<()>) {
+    fn forget_change(&self, resource: &Resource, change: &Change, done: impl Done<()>) {
         let change = change.clone();
-        self.request(target, done, move |server| {
+        self.request(resource, done, move |server| {
             server.forget_change(&change);
             Ok(())
         });
@@ -505,14 +505,14 @@ impl Store for SimStore {
         self.client.state().topics.remove(topic);
     }
 
-    fn left(&self, spot: &Spot) -> Option<Duration> {
-        let is_left = matches!(spot.target.kind, Kind::Fair | Kind::Write)
-            && self.client.state().places.remove(spot).is_some();
-        if is_left && spot.target.kind == Kind::Write {
+    fn left(&self, key: &HoldKey) -> Option<Duration> {
+        let is_left = matches!(key.resource.kind, Kind::Fair | Kind::Write)
+            && self.client.state().places.remove(key).is_some();
+        if is_left && key.resource.kind == Kind::Write {
             // Without it the flag expires by itself, a little later.
-            let of = spot.clone();
+            let of = key.clone();
             self.request(
-                &spot.target,
+                &key.resource,
                 |_: Result<(), StoreError>| {},
                 move |server| {
                     server.unflag(&of);
@@ -524,9 +524,9 @@ impl Store for SimStore {
         is_left.then_some(PLACE)
     }
 
-    fn detach(&self, spot: &Spot, done: impl Done<()>) {
-        let of = spot.clone();
-        self.request(&spot.target, done, move |server| {
+    fn detach(&self, key: &HoldKey, done: impl Done<()>) {
+        let of = key.clone();
+        self.request(&key.resource, done, move |server| {
             server.detach(&of);
             Ok(())
         });

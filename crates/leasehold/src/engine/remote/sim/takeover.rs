@@ -7,7 +7,7 @@ use super::SimServer;
 use super::server::OwnedTake;
 use crate::client_id::ClientId;
 use crate::engine::remote::store::Take;
-use crate::engine::{Kind, RwOptions, Spot, Target};
+use crate::engine::{Kind, RwOptions, HoldKey, Resource};
 use crate::error::Invalid;
 use crate::name::Name;
 use crate::owner::Owner;
@@ -16,15 +16,15 @@ use crate::owner::Owner;
 #[must_use = "the lock is free again when this is dropped"]
 pub struct Takeover {
     server: Arc<SimServer>,
-    spot: Spot,
+    key: HoldKey,
 }
 
 impl Takeover {
     pub(super) fn new(server: &Arc<SimServer>, name: Name) -> Self {
         let owner = Owner::unique().at(ClientId::random());
-        let spot = Spot { target: Target::new(Kind::Lock, name), owner, amount: 1 };
+        let key = HoldKey { resource: Resource::new(Kind::Lock, name), owner, amount: 1 };
         let take = Take {
-            spot: &spot,
+            hold_key: &key,
             held: 0,
             length: Invalid::LONGEST_LEASE,
             steal: true,
@@ -34,18 +34,18 @@ impl Takeover {
             waits: false,
         };
         server.take(&OwnedTake::new(&take)).expect("a lock can be taken by force");
-        Self { server: Arc::clone(server), spot }
+        Self { server: Arc::clone(server), key }
     }
 }
 
 impl Drop for Takeover {
     fn drop(&mut self) {
-        self.server.lower(&self.spot, 0);
+        self.server.lower(&self.key, 0);
     }
 }
 
 impl fmt::Debug for Takeover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Takeover").field("name", &self.spot.target.name).finish_non_exhaustive()
+        f.debug_struct("Takeover").field("name", &self.key.resource.name).finish_non_exhaustive()
     }
 }

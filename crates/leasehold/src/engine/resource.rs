@@ -69,7 +69,7 @@ pub(crate) enum Family {
 
 /// One primitive of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Target {
+pub(crate) struct Resource {
     pub(crate) kind: Kind,
     pub(crate) name: Name,
     /// The values of a group, sorted and without duplicates. Other kinds have none. There may be thousands in many copies:
@@ -77,23 +77,23 @@ pub(crate) struct Target {
     values: Option<Arc<Vec<Box<str>>>>,
 }
 
-/// One owner at one target: identifies a hold or a waiter.
+/// One owner and one resource: identifies a hold or a waiter.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub(crate) struct Spot {
-    pub(crate) target: Target,
+pub(crate) struct HoldKey {
+    pub(crate) resource: Resource,
     pub(crate) owner: OwnerId,
-    /// How much of it: one, unless the target is divisible.
+    /// How much of it: one, unless the resource is divisible.
     pub(crate) amount: u32,
 }
 
-impl Spot {
-    /// The same for all spots at which there can be only one hold.
+impl HoldKey {
+    /// The same for all hold keys that share one hold.
     pub(crate) fn of_hold(&self) -> Self {
-        Self { target: self.target.of_hold(), ..self.clone() }
+        Self { resource: self.resource.of_hold(), ..self.clone() }
     }
 }
 
-impl Target {
+impl Resource {
     pub(crate) fn new(kind: Kind, name: Name) -> Self {
         Self { kind, name, values: None }
     }
@@ -144,14 +144,14 @@ impl Target {
     }
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for Resource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.name.fmt(f)
     }
 }
 
-impl fmt::Display for Spot {
+impl fmt::Display for HoldKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} by {}", self.target, self.owner)
+        write!(f, "{} by {}", self.resource, self.owner)
     }
 }
