@@ -412,7 +412,7 @@ impl Shared {
         let deadline = env::after(grace);
         self.closed.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
-        self.engine.hint_all();
+        self.engine.wake_all();
         loop {
             let changed = self.changed.notified();
             if self.guards.0.load(Ordering::SeqCst) == 0 {

@@ -206,7 +206,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                 let longest = awaited.shared().engine.longest_sleep(place.key, place.ticket);
                 let length = [told.retry_in, longest].into_iter().flatten().min();
                 // The wake-up is polled first: if it is there, the clock is not read.
-                let awoken = rest.of(race(place.hint(next), wait.timer(length))).await;
+                let awoken = rest.of(race(place.wake_up(next), wait.timer(length))).await;
                 wait.awake(&awoken)?;
             }
         }
@@ -438,13 +438,13 @@ impl<'a> Turn<'a> {
     }
 
     /// Resolves when it may be this waiter's turn, and when the client closes, which wakes all queued waiters.
-    fn hint(&self, mut next: Next) -> impl Future<Output = ()> + Unpin {
+    fn wake_up(&self, mut next: Next) -> impl Future<Output = ()> + Unpin {
         poll_fn(move |context| {
             let is_known = std::mem::replace(&mut next, Next::Sleep) == Next::SleepAtOnce;
             let polled = if is_known {
                 Poll::Pending
             } else {
-                self.shared.engine.poll_hint(self.key, self.ticket, context)
+                self.shared.engine.poll_wake_up(self.key, self.ticket, context)
             };
             match polled {
                 // A shutdown may have woken the queue before this waiter was in it.

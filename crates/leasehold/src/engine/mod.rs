@@ -3,7 +3,7 @@
 mod adjust;
 mod aftermath;
 mod inspect;
-mod line;
+mod wait_queue;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "remote"))]
 mod model;
@@ -98,20 +98,21 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Joins the end of the wait queue of this resource after an attempt that returned [`Attempt::Busy`]. Also returns whether
     /// the waiter has to retry, because the state may have changed, and the wake-up gone to other waiters, before it joined.
-    /// If not, the next wake-up wakes the task of `context`. An `heir` can take over a hold as it is, of any owner.
-    fn join(&self, key: &HoldKey, heir: bool, context: &mut Context<'_>) -> (Ticket, bool);
+    /// If not, the next wake-up wakes the task of `context`. A waiter that `accepts_handover` can take over a hold of any owner
+    /// as it is.
+    fn join(&self, key: &HoldKey, accepts_handover: bool, context: &mut Context<'_>) -> (Ticket, bool);
 
     /// Joins the wait queue without an attempt before it.
     #[cfg(test)]
-    fn listen(&self, key: &HoldKey, heir: bool) -> Ticket {
-        self.join(key, heir, &mut Context::from_waker(std::task::Waker::noop())).0
+    fn listen(&self, key: &HoldKey, accepts_handover: bool) -> Ticket {
+        self.join(key, accepts_handover, &mut Context::from_waker(std::task::Waker::noop())).0
     }
 
     /// Resolves when wake-ups for this resource can arrive, or cannot for now: no later change is missed.
     fn listening(&self, key: &HoldKey) -> Reply<()>;
 
     /// Ready when the waiter with this ticket should retry.
-    fn poll_hint(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
+    fn poll_wake_up(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
 
     /// The longest that a waiter of this hold key may sleep where no message may wake it; `None` where a message does, or the
     /// sweep of the engine, which wakes every waiter now and then.
@@ -120,7 +121,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     }
 
     /// Wakes every waiter in every wait queue to retry.
-    fn hint_all(&self);
+    fn wake_all(&self);
 
     /// Leaves the wait queue. A wake-up that was meant for this waiter goes to the next one.
     fn leave(&self, key: &HoldKey, ticket: Ticket);

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Busy, Claim, HoldKey, Ticket};
 use crate::owner::{Owner, OwnerId};
 
 /// A wait queue whose order can be queried.
 #[derive(Debug)]
 pub(super) struct Fair {
-    pub(super) line: Line,
+    pub(super) wait_queue: WaitQueue,
     waiters: BTreeMap<Ticket, Waiter>,
 }
 
@@ -23,7 +23,7 @@ struct Waiter {
 
 impl Default for Fair {
     fn default() -> Self {
-        Self { line: Line::strict(), waiters: BTreeMap::new() }
+        Self { wait_queue: WaitQueue::strict(), waiters: BTreeMap::new() }
     }
 }
 
@@ -33,33 +33,33 @@ impl Fair {
     }
 
     pub(super) fn queue(&self) -> Vec<Owner> {
-        let there = self.waiters.iter().filter(|(ticket, _)| self.line.position(**ticket).is_some());
+        let there = self.waiters.iter().filter(|(ticket, _)| self.wait_queue.position(**ticket).is_some());
         there.map(|(_, waiter)| waiter.owner.into()).collect()
     }
 
     pub(super) fn join(&mut self, key: &HoldKey, ticket: Ticket) {
-        self.line.join(ticket);
+        self.wait_queue.join(ticket);
         self.waiters.insert(ticket, Waiter { owner: key.owner, watched: false });
     }
 
-    pub(super) fn leave(&mut self, ticket: Ticket, tell_next: bool) -> Aftermath {
+    pub(super) fn leave(&mut self, ticket: Ticket, wake_next: bool) -> Aftermath {
         self.waiters.remove(&ticket);
-        let after = self.line.leave(ticket, tell_next);
+        let after = self.wait_queue.leave(ticket, wake_next);
         self.changed(after)
     }
 
     /// One pass of the sweep, which may remove a waiter that has kept a free lock from all others.
     pub(super) fn sweep(&mut self) -> Option<Aftermath> {
-        let before = self.line.len();
-        let after = self.line.sweep()?;
-        Some(if self.line.len() < before { self.changed(after) } else { after })
+        let before = self.wait_queue.len();
+        let after = self.wait_queue.sweep()?;
+        Some(if self.wait_queue.len() < before { self.changed(after) } else { after })
     }
 
     /// Whether the free lock may be taken.
     pub(super) fn may_take(&self, turn: Option<Ticket>) -> bool {
         // A waiter that has lost its position has to queue again.
-        let is_removed = turn.is_some_and(|ticket| self.line.position(ticket).is_none());
-        !is_removed && self.line.may_take(turn)
+        let is_removed = turn.is_some_and(|ticket| self.wait_queue.position(ticket).is_none());
+        !is_removed && self.wait_queue.may_take(turn)
     }
 
     /// The result for a caller that does not get the lock.
@@ -67,7 +67,7 @@ impl Fair {
         if let Some(waiter) = turn.and_then(|ticket| self.waiters.get_mut(&ticket)) {
             waiter.watched = claim.queue.is_some_and(|queue| queue.watched);
         }
-        busy.position = turn.and_then(|ticket| self.line.position(ticket));
+        busy.position = turn.and_then(|ticket| self.wait_queue.position(ticket));
         busy
     }
 
@@ -75,6 +75,6 @@ impl Fair {
     fn changed(&mut self, after: Aftermath) -> Aftermath {
         let watched = self.waiters.iter().filter(|(_, waiter)| waiter.watched).map(|(ticket, _)| *ticket);
         let watched: Vec<_> = watched.collect();
-        after.also_waking(watched.into_iter().filter_map(|ticket| self.line.hint(ticket)))
+        after.also_waking(watched.into_iter().filter_map(|ticket| self.wait_queue.notify(ticket)))
     }
 }

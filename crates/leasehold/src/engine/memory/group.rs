@@ -9,7 +9,7 @@ use super::primitive::{Exclusive, Holdable, Waited};
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Attempt, Busy, Claim, Holding, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
@@ -24,13 +24,13 @@ pub(super) struct Group {
     /// The hold that a value belongs to. A broken hold has fewer values than it took.
     taken: BTreeMap<Box<str>, HoldKey>,
     /// One for each set that has waiters.
-    lines: BTreeMap<Resource, Line>,
+    wait_queues: BTreeMap<Resource, WaitQueue>,
     tokens: Tokens,
 }
 
 impl Waited for Group {
     fn is_used(&self) -> bool {
-        !self.holds.is_empty() || !self.lines.is_empty()
+        !self.holds.is_empty() || !self.wait_queues.is_empty()
     }
 
     fn is_idle(&self) -> bool {
@@ -38,24 +38,24 @@ impl Waited for Group {
         !self.is_used() && self.token() == 0
     }
 
-    fn line(&mut self, resource: &Resource) -> &mut Line {
-        self.lines.entry(resource.clone()).or_default()
+    fn wait_queue(&mut self, resource: &Resource) -> &mut WaitQueue {
+        self.wait_queues.entry(resource.clone()).or_default()
     }
 
-    fn line_if_any(&mut self, resource: &Resource) -> Option<&mut Line> {
-        self.lines.get_mut(resource)
+    fn wait_queue_if_any(&mut self, resource: &Resource) -> Option<&mut WaitQueue> {
+        self.wait_queues.get_mut(resource)
     }
 
-    fn lines(&mut self) -> Vec<&mut Line> {
-        self.lines.values_mut().collect()
+    fn wait_queues(&mut self) -> Vec<&mut WaitQueue> {
+        self.wait_queues.values_mut().collect()
     }
 
     fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {
-        let Some(line) = self.lines.get_mut(&key.resource) else { return Aftermath::default() };
+        let Some(queue) = self.wait_queues.get_mut(&key.resource) else { return Aftermath::default() };
         // The end that the next waiter saw, if it saw one, was that of earlier holds.
-        let after = line.leave(ticket, true);
-        if line.is_empty() {
-            self.lines.remove(&key.resource);
+        let after = queue.leave(ticket, true);
+        if queue.is_empty() {
+            self.wait_queues.remove(&key.resource);
         }
         after
     }
@@ -75,7 +75,7 @@ impl Holdable for Group {
             let sooner = (before, held.expires);
             return (
                 Attempt::Granted(Some(until), self.tokens.mint(claim)),
-                after.and(self.hint_if_sooner(resource, sooner)),
+                after.and(self.wake_if_sooner(resource, sooner)),
             );
         }
         if claim.held > 0 {
@@ -90,11 +90,11 @@ impl Holdable for Group {
             let end = end.and_then(|ends| ends.into_iter().max());
             let retry_in = end.map(|at| at.saturating_duration_since(now.get()));
             return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), position: None }), after);
-        } else if self.lines.get(resource).is_some_and(|line| !line.may_take(turn)) {
+        } else if self.wait_queues.get(resource).is_some_and(|queue| !queue.may_take(turn)) {
             return (Attempt::Busy(Busy::default()), after);
         }
-        for (_, line) in self.lines.iter_mut().filter(|(set, _)| set.overlaps(resource)) {
-            line.withdraw();
+        for (_, queue) in self.wait_queues.iter_mut().filter(|(set, _)| set.overlaps(resource)) {
+            queue.withdraw();
         }
         let (held, until) = Held::new(claim, now);
         for value in resource.values() {
@@ -152,7 +152,7 @@ impl Holdable for Group {
             after = after.and(held.lose(Loss::Shutdown));
         }
         for (resource, ends) in &changed {
-            after = after.and(self.hint_if_sooner(resource, *ends));
+            after = after.and(self.wake_if_sooner(resource, *ends));
         }
         (changed.len(), after)
     }
@@ -230,7 +230,7 @@ impl Group {
                 self.taken.remove(value);
             }
         }
-        held.lose(loss).and(self.hint(&key.resource))
+        held.lose(loss).and(self.wake_waiters(&key.resource))
     }
 
     /// Takes some values from their holders. The holders keep their other values until they release them, as on a server,
@@ -247,33 +247,33 @@ impl Group {
                     let before = held.expires;
                     held.retire(now);
                     let (ends, told) = ((before, held.expires), held.lose(loss));
-                    after = after.and(told).and(self.hint_if_sooner(&key.resource, ends));
+                    after = after.and(told).and(self.wake_if_sooner(&key.resource, ends));
                 }
                 None => after = after.and(self.end(key, loss)),
             }
         }
-        after.and(self.hint(resource))
+        after.and(self.wake_waiters(resource))
     }
 
     /// Reserves free values for the front waiters since these values were freed. The other front waiters retry to learn when
     /// theirs will be free.
-    fn hint(&mut self, freed: &Resource) -> Aftermath {
-        let Self { lines, taken, .. } = self;
-        let lines = lines.iter_mut().filter(|(set, _)| set.overlaps(freed));
-        Aftermath::waking(lines.filter_map(|(set, line)| {
+    fn wake_waiters(&mut self, freed: &Resource) -> Aftermath {
+        let Self { wait_queues, taken, .. } = self;
+        let queues = wait_queues.iter_mut().filter(|(set, _)| set.overlaps(freed));
+        Aftermath::waking(queues.filter_map(|(set, queue)| {
             if set.values().iter().any(|value| taken.contains_key(value)) {
-                line.hint_front()
-            } else if line.is_reserved() {
+                queue.notify_front()
+            } else if queue.is_reserved() {
                 None
             } else {
-                line.reserve()
+                queue.reserve()
             }
         }))
     }
 
     /// Wakes the front waiters if the hold that they saw as lasting until the first of these now ends at the second, sooner.
-    fn hint_if_sooner(&mut self, resource: &Resource, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
-        let lines = self.lines.iter_mut().filter(|(set, _)| set.overlaps(resource));
-        Aftermath::waking(lines.filter_map(|(_, line)| line.hint_if_sooner(ends.0, ends.1)))
+    fn wake_if_sooner(&mut self, resource: &Resource, ends: (Option<Instant>, Option<Instant>)) -> Aftermath {
+        let queues = self.wait_queues.iter_mut().filter(|(set, _)| set.overlaps(resource));
+        Aftermath::waking(queues.filter_map(|(_, queue)| queue.notify_front_if_sooner(ends.0, ends.1)))
     }
 }

@@ -2,7 +2,7 @@
 
 use super::primitive::{Counted, Waited};
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Adjust, HoldKey, Resource, Ticket};
 use crate::env::Now;
 
@@ -10,28 +10,28 @@ use crate::env::Now;
 pub(super) struct Latch {
     /// None when it was never set, or has been opened.
     count: Option<u32>,
-    line: Line,
+    wait_queue: WaitQueue,
 }
 
 impl Waited for Latch {
     fn is_used(&self) -> bool {
-        !self.line.is_empty()
+        !self.wait_queue.is_empty()
     }
 
     fn is_idle(&self) -> bool {
         !self.is_used() && self.count.is_none()
     }
 
-    fn line(&mut self, _resource: &Resource) -> &mut Line {
-        &mut self.line
+    fn wait_queue(&mut self, _resource: &Resource) -> &mut WaitQueue {
+        &mut self.wait_queue
     }
 
-    fn lines(&mut self) -> Vec<&mut Line> {
-        vec![&mut self.line]
+    fn wait_queues(&mut self) -> Vec<&mut WaitQueue> {
+        vec![&mut self.wait_queue]
     }
 
     fn leave(&mut self, _key: &HoldKey, ticket: Ticket) -> Aftermath {
-        self.line.leave(ticket, false)
+        self.wait_queue.leave(ticket, false)
     }
 }
 
@@ -59,6 +59,6 @@ impl Counted for Latch {
 impl Latch {
     /// Wakes all waiters.
     fn open(&mut self) -> Aftermath {
-        Aftermath::waking(self.line.hint_all())
+        Aftermath::waking(self.wait_queue.notify_all())
     }
 }

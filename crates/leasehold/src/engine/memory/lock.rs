@@ -9,7 +9,7 @@ use super::primitive::{Exclusive, Holdable, Waited};
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
@@ -20,7 +20,7 @@ use crate::term::Term;
 #[derive(Debug, Default)]
 pub(super) struct Lock {
     held: Option<Held>,
-    line: Line,
+    wait_queue: WaitQueue,
     /// Set from the first fair attempt on.
     fair: Option<Box<Fair>>,
     tokens: Tokens,
@@ -29,7 +29,7 @@ pub(super) struct Lock {
 impl Waited for Lock {
     fn is_used(&self) -> bool {
         self.held.is_some()
-            || !self.line.is_empty()
+            || !self.wait_queue.is_empty()
             || self.fair.as_ref().is_some_and(|fair| !fair.is_empty())
     }
 
@@ -38,18 +38,18 @@ impl Waited for Lock {
         !self.is_used() && self.token() == 0
     }
 
-    fn line(&mut self, resource: &Resource) -> &mut Line {
-        if resource.kind == Kind::Fair { &mut self.fair().line } else { &mut self.line }
+    fn wait_queue(&mut self, resource: &Resource) -> &mut WaitQueue {
+        if resource.kind == Kind::Fair { &mut self.fair().wait_queue } else { &mut self.wait_queue }
     }
 
-    fn lines(&mut self) -> Vec<&mut Line> {
-        self.fair.iter_mut().map(|fair| &mut fair.line).chain([&mut self.line]).collect()
+    fn wait_queues(&mut self) -> Vec<&mut WaitQueue> {
+        self.fair.iter_mut().map(|fair| &mut fair.wait_queue).chain([&mut self.wait_queue]).collect()
     }
 
     fn listen(&mut self, key: &HoldKey, ticket: Ticket) {
         match key.resource.kind {
             Kind::Fair => self.fair().join(key, ticket),
-            _ => self.line.join(ticket),
+            _ => self.wait_queue.join(ticket),
         }
     }
 
@@ -58,22 +58,22 @@ impl Waited for Lock {
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
             // A waiter with a later ticket may have joined first and have been woken.
-            None => self.line.is_reserved() && !self.line.is_front(ticket),
+            None => self.wait_queue.is_reserved() && !self.wait_queue.is_front(ticket),
         };
         key.resource.kind == Kind::Fair || !is_as_told
     }
 
     fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {
         // The end that the next waiter saw, if it saw one, was that of an earlier hold.
-        let tell_next = self.held.as_ref().is_some_and(|held| held.expires.is_some());
+        let wake_next = self.held.as_ref().is_some_and(|held| held.expires.is_some());
         match key.resource.kind {
-            Kind::Fair => self.fair().leave(ticket, tell_next),
-            _ => self.line.leave(ticket, tell_next),
+            Kind::Fair => self.fair().leave(ticket, wake_next),
+            _ => self.wait_queue.leave(ticket, wake_next),
         }
     }
 
     fn sweep(&mut self, resource: &Resource) -> Option<Aftermath> {
-        if resource.kind == Kind::Fair { self.fair.as_mut()?.sweep() } else { self.line.sweep() }
+        if resource.kind == Kind::Fair { self.fair.as_mut()?.sweep() } else { self.wait_queue.sweep() }
     }
 }
 
@@ -84,7 +84,7 @@ impl Holdable for Lock {
             Some(held) if held.owner == claim.key.owner && held.count == claim.held => {
                 let before = held.expires;
                 let until = held.reenter(claim, now);
-                after = after.and(self.hint_if_sooner(before));
+                after = after.and(self.wake_if_sooner(before));
                 Attempt::Granted(Some(until), self.tokens.mint(claim))
             }
             Some(held) if held.owner == claim.key.owner => Attempt::Gone,
@@ -93,7 +93,7 @@ impl Holdable for Lock {
                 let before = held.expires;
                 after = after.and(held.lose(Loss::TakenOver));
                 let granted = self.grant(claim, now);
-                after = after.and(self.hint_if_sooner(before));
+                after = after.and(self.wake_if_sooner(before));
                 granted
             }
             Some(held) => {
@@ -109,7 +109,7 @@ impl Holdable for Lock {
                     self.busy(claim, turn, Busy::default())
                 }
             }
-            None if self.line.may_take(turn) => self.grant(claim, now),
+            None if self.wait_queue.may_take(turn) => self.grant(claim, now),
             None => Attempt::Busy(Busy::default()),
         };
         (attempt, after)
@@ -160,7 +160,7 @@ impl Holdable for Lock {
                 let before = held.expires;
                 held.retire(now);
                 after = after.and(held.lose(Loss::Shutdown));
-                (1, after.and(self.hint_if_sooner(before)))
+                (1, after.and(self.wake_if_sooner(before)))
             }
             _ => (0, after),
         }
@@ -204,7 +204,7 @@ impl Lock {
     }
 
     fn is_reserved(&self) -> bool {
-        self.line.is_reserved() || self.fair.as_ref().is_some_and(|fair| fair.line.is_reserved())
+        self.wait_queue.is_reserved() || self.fair.as_ref().is_some_and(|fair| fair.wait_queue.is_reserved())
     }
 
     fn busy(&mut self, claim: &Claim, turn: Option<Ticket>, busy: Busy) -> Attempt {
@@ -215,9 +215,9 @@ impl Lock {
     }
 
     fn grant(&mut self, claim: &Claim, now: &Now) -> Attempt {
-        self.line.withdraw();
+        self.wait_queue.withdraw();
         if let Some(fair) = &mut self.fair {
-            fair.line.withdraw();
+            fair.wait_queue.withdraw();
         }
         let (held, until) = Held::new(claim, now);
         self.held = Some(held);
@@ -225,10 +225,10 @@ impl Lock {
     }
 
     /// Wakes the front waiters if the hold that they saw as lasting until `before` ends sooner.
-    fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
+    fn wake_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let ends = self.held.as_ref().and_then(|held| held.expires);
-        let fair = self.fair.as_mut().and_then(|fair| fair.line.hint_if_sooner(before, ends));
-        Aftermath::waking(self.line.hint_if_sooner(before, ends)).also_waking(fair)
+        let fair = self.fair.as_mut().and_then(|fair| fair.wait_queue.notify_front_if_sooner(before, ends));
+        Aftermath::waking(self.wait_queue.notify_front_if_sooner(before, ends)).also_waking(fair)
     }
 
     /// Removes an expired hold. There is no timer: the next request does it.
@@ -243,8 +243,8 @@ impl Lock {
     /// Ends the hold. Notifies its guards, if they are not notified yet.
     fn free(&mut self, loss: Loss) -> Aftermath {
         let announce = self.held.take().map(|held| held.end(loss));
-        let fair = self.fair.as_mut().and_then(|fair| fair.line.reserve());
-        Aftermath { announce, wake: self.line.reserve(), ..Aftermath::default() }.also_waking(fair)
+        let fair = self.fair.as_mut().and_then(|fair| fair.wait_queue.reserve());
+        Aftermath { announce, wake: self.wait_queue.reserve(), ..Aftermath::default() }.also_waking(fair)
     }
 }
 
@@ -318,11 +318,11 @@ mod tests {
         let sleep = |lock: &mut Lock, key: &HoldKey, ticket, rung: &Arc<Rung>| {
             let waker = Waker::from(Arc::clone(rung));
             let mut is_told = || {
-                let (polled, after) = lock.poll_hint(key, ticket, &mut Context::from_waker(&waker));
+                let (polled, after) = lock.poll_wake_up(key, ticket, &mut Context::from_waker(&waker));
                 after.run();
                 polled.is_ready()
             };
-            assert!(!is_told() || !is_told(), "a hint is there once");
+            assert!(!is_told() || !is_told(), "a wake-up is there once");
             rung.0.store(false, Ordering::Relaxed);
         };
         sleep(&mut lock, &next, 2, &awake_next);
@@ -369,11 +369,11 @@ mod tests {
         assert!(matches!(try_for(&first, None), Attempt::Granted(..)));
         let ticket = engine.listen(&waiter, false);
         let is_called =
-            || engine.poll_hint(&waiter, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+            || engine.poll_wake_up(&waiter, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
         assert!(!is_called());
         engine.give_up(&first, 0);
         assert!(is_called());
-        assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock does not heed the line");
+        assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock does not heed the wait queue");
         assert!(matches!(try_for(&waiter, Some(ticket)), Attempt::Busy(_)));
         engine.give_up(&second, 0);
         assert!(is_called());

@@ -82,7 +82,7 @@ impl Memory {
     #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self, resource: &Resource) -> usize {
         self.with(resource, |slot, _| {
-            (slot.waited().lines().iter().map(|line| line.len()).sum(), Aftermath::default())
+            (slot.waited().wait_queues().iter().map(|queue| queue.len()).sum(), Aftermath::default())
         })
     }
 
@@ -156,9 +156,9 @@ impl Memory {
         let resource = &claim.key.resource;
         self.with_held(resource, Attempt::Gone, |held, now| {
             if let Some(ticket) = turn
-                && let Some(line) = held.line_if_any(resource)
+                && let Some(queue) = held.wait_queue_if_any(resource)
             {
-                line.came(ticket);
+                queue.mark_present(ticket);
             }
             held.attempt(claim, turn, now)
         })
@@ -170,7 +170,7 @@ impl Memory {
         let (joined, begins_sweep) = self.with(&key.resource, |slot, _| {
             let waited = slot.waited();
             let (joined, aftermath) = join(waited, ticket);
-            ((joined, waited.line(&key.resource).begins_sweep()), aftermath)
+            ((joined, waited.wait_queue(&key.resource).begins_sweep()), aftermath)
         });
         if begins_sweep {
             self.sweeper.add(&key.resource);
@@ -283,19 +283,19 @@ impl Engine for Memory {
     }
 
     #[cfg(test)]
-    fn listen(&self, key: &HoldKey, _heir: bool) -> Ticket {
+    fn listen(&self, key: &HoldKey, _accepts_handover: bool) -> Ticket {
         self.join_and(key, |waited, ticket| {
             waited.listen(key, ticket);
             (ticket, Aftermath::default())
         })
     }
 
-    fn join(&self, key: &HoldKey, _heir: bool, context: &mut Context<'_>) -> (Ticket, bool) {
+    fn join(&self, key: &HoldKey, _accepts_handover: bool, context: &mut Context<'_>) -> (Ticket, bool) {
         self.join_and(key, |waited, ticket| {
             if waited.join(key, ticket) {
                 return ((ticket, true), Aftermath::default());
             }
-            let (polled, aftermath) = waited.poll_hint(key, ticket, context);
+            let (polled, aftermath) = waited.poll_wake_up(key, ticket, context);
             ((ticket, polled.is_ready()), aftermath)
         })
     }
@@ -304,16 +304,16 @@ impl Engine for Memory {
         Reply::now(())
     }
 
-    fn poll_hint(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.with(&key.resource, |slot, _| slot.waited().poll_hint(key, ticket, context))
+    fn poll_wake_up(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.with(&key.resource, |slot, _| slot.waited().poll_wake_up(key, ticket, context))
     }
 
-    fn hint_all(&self) {
+    fn wake_all(&self) {
         let mut told = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock();
-            let lines = shard.values_mut().flat_map(|slot| slot.waited().lines());
-            told.extend(lines.map(|line| (line.first_ticket(), Vec::from_iter(line.hint_all()))));
+            let queues = shard.values_mut().flat_map(|slot| slot.waited().wait_queues());
+            told.extend(queues.map(|queue| (queue.first_ticket(), Vec::from_iter(queue.notify_all()))));
         }
         // The order of a hash map differs between processes.
         told.sort_unstable_by_key(|(first, _)| *first);

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::primitive::{Counted, Holdable, Waited};
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::{Bounds, Lease, PERMANENT};
@@ -22,7 +22,7 @@ pub(super) struct Permits {
     free: Option<i64>,
     taken: BTreeMap<PermitId, Permit>,
     holds: BTreeMap<OwnerId, Held>,
-    line: Line,
+    wait_queue: WaitQueue,
 }
 
 /// An acquired permit.
@@ -44,24 +44,24 @@ struct Held {
 
 impl Waited for Permits {
     fn is_used(&self) -> bool {
-        !self.taken.is_empty() || !self.line.is_empty()
+        !self.taken.is_empty() || !self.wait_queue.is_empty()
     }
 
     fn is_idle(&self) -> bool {
         !self.is_used() && self.free.is_none()
     }
 
-    fn line(&mut self, _resource: &Resource) -> &mut Line {
-        &mut self.line
+    fn wait_queue(&mut self, _resource: &Resource) -> &mut WaitQueue {
+        &mut self.wait_queue
     }
 
-    fn lines(&mut self) -> Vec<&mut Line> {
-        vec![&mut self.line]
+    fn wait_queues(&mut self) -> Vec<&mut WaitQueue> {
+        vec![&mut self.wait_queue]
     }
 
     fn leave(&mut self, _key: &HoldKey, ticket: Ticket) -> Aftermath {
         // The next waiter has to learn when to retry, also if no permit is free.
-        self.line.leave(ticket, true)
+        self.wait_queue.leave(ticket, true)
     }
 }
 
@@ -75,16 +75,16 @@ impl Holdable for Permits {
         }
         if self.free.unwrap_or(0) < i64::from(amount) {
             // A front waiter that finds too few permits has retried: what it waits for is not reserved yet.
-            if turn.is_some_and(|ticket| self.line.is_front(ticket)) {
-                self.line.withdraw();
+            if turn.is_some_and(|ticket| self.wait_queue.is_front(ticket)) {
+                self.wait_queue.withdraw();
             }
             let next = self.taken.values().filter_map(|permit| permit.ends).min();
             return (busy(next.map(|ends| ends.saturating_duration_since(now.get()))), after);
         }
-        if !self.line.may_take(turn) {
+        if !self.wait_queue.may_take(turn) {
             return (busy(None), after);
         }
-        self.line.withdraw();
+        self.wait_queue.withdraw();
         self.free = self.free.map(|free| free - i64::from(amount));
         let ends = match claim.lease {
             Lease::Kept(_) | Lease::Fixed(PERMANENT) => None,
@@ -176,7 +176,7 @@ impl Counted for Permits {
             Adjust::SetLease(id, length) => {
                 let Some(permit) = self.taken.get_mut(id) else { return (0, after) };
                 permit.ends = length.map(|length| now.get() + length);
-                after.wake = self.line.hint_if_sooner(None, permit.ends).or(after.wake);
+                after.wake = self.wait_queue.notify_front_if_sooner(None, permit.ends).or(after.wake);
                 1
             }
             Adjust::Delete => {
@@ -223,7 +223,7 @@ impl Permits {
         let free = self.free.unwrap_or(0).saturating_add(permits);
         self.free = Some(free);
         if free > 0 {
-            after.wake = self.line.reserve().or(after.wake.take());
+            after.wake = self.wait_queue.reserve().or(after.wake.take());
         }
     }
 
@@ -258,7 +258,7 @@ impl Permits {
                 permit.owner = None;
             }
         }
-        after.wake = self.line.hint_if_sooner(None, ends).or(after.wake.take());
+        after.wake = self.wait_queue.notify_front_if_sooner(None, ends).or(after.wake.take());
         Some(held.term)
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::Now;
 use crate::lease::Lease;
@@ -24,18 +24,18 @@ pub(super) trait Waited {
     fn is_idle(&self) -> bool;
 
     /// The wait queue of this resource.
-    fn line(&mut self, resource: &Resource) -> &mut Line;
+    fn wait_queue(&mut self, resource: &Resource) -> &mut WaitQueue;
 
     /// The same, where a queue exists only as long as it has waiters.
-    fn line_if_any(&mut self, resource: &Resource) -> Option<&mut Line> {
-        Some(self.line(resource))
+    fn wait_queue_if_any(&mut self, resource: &Resource) -> Option<&mut WaitQueue> {
+        Some(self.wait_queue(resource))
     }
 
     /// All wait queues that may have waiters.
-    fn lines(&mut self) -> Vec<&mut Line>;
+    fn wait_queues(&mut self) -> Vec<&mut WaitQueue>;
 
     fn listen(&mut self, key: &HoldKey, ticket: Ticket) {
-        self.line(&key.resource).join(ticket);
+        self.wait_queue(&key.resource).join(ticket);
     }
 
     /// Joins the wait queue, and returns whether the result of an earlier attempt may be outdated.
@@ -44,15 +44,15 @@ pub(super) trait Waited {
         true
     }
 
-    fn poll_hint(&mut self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        self.line(&key.resource).poll_hint(ticket, context)
+    fn poll_wake_up(&mut self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        self.wait_queue(&key.resource).poll_wake_up(ticket, context)
     }
 
     fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath;
 
     /// One pass of the sweep over the wait queue of a resource, if that has waiters.
     fn sweep(&mut self, resource: &Resource) -> Option<Aftermath> {
-        self.line_if_any(resource)?.sweep()
+        self.wait_queue_if_any(resource)?.sweep()
     }
 }
 

@@ -9,7 +9,7 @@ use super::primitive::{Exclusive, Holdable, Waited};
 use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Attempt, BARRED, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
@@ -23,8 +23,8 @@ pub(super) struct Rw {
     writer: Option<Held>,
     /// While the lock is held for writing, only the writer itself is in here.
     readers: BTreeMap<OwnerId, Held>,
-    reads: Line,
-    writes: Line,
+    reads: WaitQueue,
+    writes: WaitQueue,
     /// Queued writers that block new readers, and when each last retried.
     barring: BTreeMap<Ticket, Instant>,
     tokens: Tokens,
@@ -40,21 +40,21 @@ impl Waited for Rw {
         !self.is_used() && self.token() == 0
     }
 
-    fn line(&mut self, resource: &Resource) -> &mut Line {
+    fn wait_queue(&mut self, resource: &Resource) -> &mut WaitQueue {
         if resource.kind == Kind::Write { &mut self.writes } else { &mut self.reads }
     }
 
-    fn lines(&mut self) -> Vec<&mut Line> {
+    fn wait_queues(&mut self) -> Vec<&mut WaitQueue> {
         vec![&mut self.reads, &mut self.writes]
     }
 
     fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {
         // The end that the next waiter saw, if it saw one, was that of earlier holds.
-        let tell_next = self.end().is_some();
-        let left = self.line(&key.resource).leave(ticket, tell_next);
+        let wake_next = self.end().is_some();
+        let left = self.wait_queue(&key.resource).leave(ticket, wake_next);
         let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
         let wake = if last_bar && self.writer.is_none() { self.reads.reserve() } else { None };
-        left.and(Aftermath::waking(wake)).and(self.hint())
+        left.and(Aftermath::waking(wake)).and(self.reserve_free())
     }
 }
 
@@ -65,7 +65,7 @@ impl Holdable for Rw {
         let (attempt, more) = match self.held(claim.key) {
             Some(held) if held.count == claim.held => {
                 let until = held.reenter(claim, now);
-                (Attempt::Granted(Some(until), self.tokens.mint(claim)), self.hint_if_sooner(before))
+                (Attempt::Granted(Some(until), self.tokens.mint(claim)), self.wake_if_sooner(before))
             }
             None if claim.held == 0 => match claim.key.resource.kind {
                 Kind::Write => self.write(claim, turn, now),
@@ -76,7 +76,7 @@ impl Holdable for Rw {
         // The new hold may end sooner, and a reader that took it over from a writer may not be the only one that wants to
         // read.
         let taken_over =
-            if claim.steal { self.hint_if_sooner(before).and(self.hint()) } else { Aftermath::default() };
+            if claim.steal { self.wake_if_sooner(before).and(self.reserve_free()) } else { Aftermath::default() };
         (attempt, after.and(more).and(taken_over))
     }
 
@@ -129,7 +129,7 @@ impl Holdable for Rw {
             retired += 1;
             after = after.and(held.lose(Loss::Shutdown));
         }
-        (retired, after.and(self.hint_if_sooner(before)))
+        (retired, after.and(self.wake_if_sooner(before)))
     }
 }
 
@@ -141,7 +141,7 @@ impl Exclusive for Rw {
             _ => self.writer.is_none() && !self.readers.is_empty(),
         };
         if held {
-            (true, after.and(self.free_all(Loss::ForceUnlocked)).and(self.hint()))
+            (true, after.and(self.free_all(Loss::ForceUnlocked)).and(self.reserve_free()))
         } else {
             (false, after)
         }
@@ -166,7 +166,7 @@ impl Exclusive for Rw {
     fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
         let after = self.judge(now);
         if self.is_held() {
-            (true, after.and(self.free_all(Loss::Gone)).and(self.hint()))
+            (true, after.and(self.free_all(Loss::Gone)).and(self.reserve_free()))
         } else {
             (false, after)
         }
@@ -264,7 +264,7 @@ impl Rw {
             }
             !is_over
         });
-        after.and(self.hint())
+        after.and(self.reserve_free())
     }
 
     /// Ends one hold.
@@ -276,7 +276,7 @@ impl Rw {
         };
         // Notifies its guards, if they are not notified yet.
         let after = freed.map(|held| held.lose(Loss::Gone)).unwrap_or_default();
-        after.and(self.hint()).and(self.hint_if_sooner(before))
+        after.and(self.reserve_free()).and(self.wake_if_sooner(before))
     }
 
     /// Ends all holds. The caller decides which waiters are next.
@@ -286,7 +286,7 @@ impl Rw {
     }
 
     /// Reserves free halves for the front waiters.
-    fn hint(&mut self) -> Aftermath {
+    fn reserve_free(&mut self) -> Aftermath {
         let mut after = Aftermath::default();
         if self.writer.is_none() && !self.reads.is_reserved() {
             after.wake = self.reads.reserve();
@@ -298,10 +298,10 @@ impl Rw {
     }
 
     /// Wakes the front waiters if the holds that they saw as lasting until `before` end sooner.
-    fn hint_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
+    fn wake_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
         let end = self.end();
-        let wake = self.writes.hint_if_sooner(before, end);
-        let readers = Aftermath::waking(self.reads.hint_if_sooner(before, end));
+        let wake = self.writes.notify_front_if_sooner(before, end);
+        let readers = Aftermath::waking(self.reads.notify_front_if_sooner(before, end));
         Aftermath::waking(wake).and(readers)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::primitive::{Counted, Holdable, Waited};
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
@@ -22,7 +22,7 @@ pub(super) struct Semaphore {
     /// When the count expires.
     ends: Option<Instant>,
     holds: BTreeMap<OwnerId, Held>,
-    line: Line,
+    wait_queue: WaitQueue,
 }
 
 /// Permits of a guard.
@@ -34,24 +34,24 @@ struct Held {
 
 impl Waited for Semaphore {
     fn is_used(&self) -> bool {
-        !self.holds.is_empty() || !self.line.is_empty()
+        !self.holds.is_empty() || !self.wait_queue.is_empty()
     }
 
     fn is_idle(&self) -> bool {
         !self.is_used() && self.free.is_none()
     }
 
-    fn line(&mut self, _resource: &Resource) -> &mut Line {
-        &mut self.line
+    fn wait_queue(&mut self, _resource: &Resource) -> &mut WaitQueue {
+        &mut self.wait_queue
     }
 
-    fn lines(&mut self) -> Vec<&mut Line> {
-        vec![&mut self.line]
+    fn wait_queues(&mut self) -> Vec<&mut WaitQueue> {
+        vec![&mut self.wait_queue]
     }
 
     fn leave(&mut self, _key: &HoldKey, ticket: Ticket) -> Aftermath {
         // One waiter after the other, as long as permits are free.
-        self.line.leave(ticket, self.free.is_some_and(|free| free > 0))
+        self.wait_queue.leave(ticket, self.free.is_some_and(|free| free > 0))
     }
 }
 
@@ -65,15 +65,15 @@ impl Holdable for Semaphore {
         }
         if self.free.unwrap_or(0) < i64::from(amount) {
             // A front waiter that finds too few permits has retried: what it waits for is not reserved yet.
-            if turn.is_some_and(|ticket| self.line.is_front(ticket)) {
-                self.line.withdraw();
+            if turn.is_some_and(|ticket| self.wait_queue.is_front(ticket)) {
+                self.wait_queue.withdraw();
             }
             return (busy(None), after);
         }
-        if !self.line.may_take(turn) {
+        if !self.wait_queue.may_take(turn) {
             return (busy(None), after);
         }
-        self.line.withdraw();
+        self.wait_queue.withdraw();
         self.free = self.free.map(|free| free - i64::from(amount));
         self.holds.insert(owner, Held { amount, term: Arc::clone(claim.term) });
         (Attempt::Granted(Some(Until::Kept(claim.lease.length())), None), after)
@@ -155,7 +155,7 @@ impl Semaphore {
     fn add(&mut self, permits: i64) -> Aftermath {
         let free = self.free.unwrap_or(0).saturating_add(permits);
         self.free = Some(free);
-        Aftermath::waking(if free > 0 { self.line.reserve() } else { None })
+        Aftermath::waking(if free > 0 { self.wait_queue.reserve() } else { None })
     }
 
     fn delete(&mut self) -> Aftermath {

@@ -6,7 +6,7 @@ use std::sync::Weak;
 use super::Memory;
 use crate::engine::Resource;
 use crate::engine::aftermath::Aftermath;
-use crate::engine::line;
+use crate::engine::wait_queue;
 use crate::env;
 use crate::mutex::Mutex;
 
@@ -14,35 +14,35 @@ use crate::mutex::Mutex;
 #[derive(Debug)]
 pub(super) struct Sweeper {
     engine: Weak<Memory>,
-    lines: Mutex<Lines>,
+    queues: Mutex<SweptQueues>,
 }
 
 // Invariant: a queue with waiters is marked as swept from when its first waiter joins, and is in `resources`, or is about to
 // be put there by that waiter or put back by the pass in progress. While `resources` is not empty, there is a task.
 #[derive(Debug, Default)]
-struct Lines {
+struct SweptQueues {
     resources: BTreeSet<Resource>,
     has_task: bool,
 }
 
 impl Sweeper {
     pub(super) fn new(engine: &Weak<Memory>) -> Self {
-        Self { engine: Weak::clone(engine), lines: Mutex::default() }
+        Self { engine: Weak::clone(engine), queues: Mutex::default() }
     }
 
     /// Begins to sweep the wait queue of a resource.
     pub(super) fn add(&self, resource: &Resource) {
-        let mut lines = self.lines.lock();
-        lines.resources.insert(resource.clone());
-        if !std::mem::replace(&mut lines.has_task, true) {
-            drop(lines);
+        let mut queues = self.queues.lock();
+        queues.resources.insert(resource.clone());
+        if !std::mem::replace(&mut queues.has_task, true) {
+            drop(queues);
             Task::spawn(&self.engine);
         }
     }
 
     /// One pass over every wait queue. False if no queue is left.
-    fn look(&self, engine: &Memory) -> bool {
-        let mut resources = std::mem::take(&mut self.lines.lock().resources);
+    fn sweep(&self, engine: &Memory) -> bool {
+        let mut resources = std::mem::take(&mut self.queues.lock().resources);
         let mut after = Aftermath::default();
         resources.retain(|resource| {
             let swept = engine.with(resource, |slot, _| (slot.waited().sweep(resource), Aftermath::default()));
@@ -50,11 +50,11 @@ impl Sweeper {
             after = std::mem::take(&mut after).and(swept.unwrap_or_default());
             has_waiters
         });
-        let mut lines = self.lines.lock();
-        lines.resources.extend(resources);
-        lines.has_task = !lines.resources.is_empty();
-        let goes_on = lines.has_task;
-        drop(lines);
+        let mut queues = self.queues.lock();
+        queues.resources.extend(resources);
+        queues.has_task = !queues.resources.is_empty();
+        let goes_on = queues.has_task;
+        drop(queues);
         // Last, when all state is consistent again: a waker is the caller's code, and may panic.
         after.run();
         goes_on
@@ -75,7 +75,7 @@ impl Task {
     }
 
     async fn run(mut self) {
-        let mut pause = line::pause_after(std::time::Duration::ZERO);
+        let mut pause = wait_queue::pause_after(std::time::Duration::ZERO);
         while !self.over {
             env::sleep_for(pause).await;
             let begun = env::now();
@@ -83,8 +83,8 @@ impl Task {
                 self.over = true;
                 return;
             };
-            self.over = !engine.sweeper.look(&engine);
-            pause = line::pause_after(env::now().saturating_duration_since(begun));
+            self.over = !engine.sweeper.sweep(&engine);
+            pause = wait_queue::pause_after(env::now().saturating_duration_since(begun));
         }
     }
 }
@@ -124,21 +124,21 @@ mod tests {
         for kind in [Kind::Lock, Kind::Fair, Kind::Read, Kind::Group, Kind::Permits, Kind::Latch] {
             for join in [join, |engine: &Memory, key: &HoldKey| engine.listen(key, false)] {
                 let (engine, key) = engine(kind);
-                assert!(!engine.sweeper.look(&engine), "{kind:?}: no waiter");
+                assert!(!engine.sweeper.sweep(&engine), "{kind:?}: no waiter");
                 let first = join(&engine, &key);
-                assert!(engine.sweeper.look(&engine));
+                assert!(engine.sweeper.sweep(&engine));
                 let second = join(&engine, &key);
                 engine.leave(&key, first);
-                assert!(engine.sweeper.look(&engine));
+                assert!(engine.sweeper.sweep(&engine));
                 engine.leave(&key, second);
                 let third = join(&engine, &key);
-                assert!(engine.sweeper.look(&engine), "{kind:?}: its line was left and is a new one");
+                assert!(engine.sweeper.sweep(&engine), "{kind:?}: its queue was left and is a new one");
                 engine.leave(&key, third);
-                assert!(!engine.sweeper.look(&engine));
+                assert!(!engine.sweeper.sweep(&engine));
                 let fourth = join(&engine, &key);
-                assert!(engine.sweeper.look(&engine), "{kind:?}: it begins anew");
+                assert!(engine.sweeper.sweep(&engine), "{kind:?}: it begins anew");
                 engine.leave(&key, fourth);
-                assert!(!engine.sweeper.look(&engine));
+                assert!(!engine.sweeper.sweep(&engine));
                 assert!(engine.shards.iter().all(|shard| shard.lock().is_empty()), "{kind:?}");
             }
         }

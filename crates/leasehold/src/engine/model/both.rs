@@ -174,10 +174,10 @@ impl Both {
     }
 
     /// Which of both has woken the waiter.
-    pub(super) fn hinted(&self, client: usize, key: &HoldKey, tickets: [Ticket; 2]) -> [bool; 2] {
+    pub(super) fn woken(&self, client: usize, key: &HoldKey, tickets: [Ticket; 2]) -> [bool; 2] {
         let mut context = Context::from_waker(Waker::noop());
         self.tell(client, |engine, side| {
-            engine.poll_hint(key, tickets[side as usize], &mut context).is_ready()
+            engine.poll_wake_up(key, tickets[side as usize], &mut context).is_ready()
         })
     }
 

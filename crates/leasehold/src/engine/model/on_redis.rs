@@ -190,7 +190,7 @@ impl Other for OnRedis {
         for client in clients {
             assert_eq!(self.connection.receive().expect("the server answers"), 1);
             let (fence, ticket) = &self.fences[*client];
-            let come = poll_fn(|context| self.clients[*client].poll_hint(fence, *ticket, context));
+            let come = poll_fn(|context| self.clients[*client].poll_wake_up(fence, *ticket, context));
             let limit = Duration::from_secs(5);
             self.live.block_on(async { tokio::time::timeout(limit, come).await }).expect("a message arrives");
         }

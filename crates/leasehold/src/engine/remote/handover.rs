@@ -49,7 +49,7 @@ impl LocalHandover {
 impl Handover for LocalHandover {
     fn pass(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>> {
         let is_first = budget.is_new();
-        if hold.shared.check_open().is_err() || !budget.one_more(self.queues.heirs(&hold.key)) {
+        if hold.shared.check_open().is_err() || !budget.one_more(self.queues.local_waiters(&hold.key)) {
             return None;
         }
         let next = term.next();
@@ -77,19 +77,19 @@ impl Handover for LocalHandover {
     fn take(&self, key: &HoldKey, ticket: Ticket) -> Option<Guard> {
         let mut passing = self.passing.lock();
         let is_held = passing.get(&key.resource).map(Guard::is_held)?;
-        let inherits = if is_held { self.queues.inherits(key, ticket) } else { None };
-        let is_due = !is_held || inherits.is_some();
+        let left_queue = if is_held { self.queues.take_turn(key, ticket) } else { None };
+        let is_due = !is_held || left_queue.is_some();
         let guard = if is_due { passing.remove(&key.resource) } else { None };
         drop(passing);
         // Both only now that the mutex is free: dropping a guard that was lost during the hand-over releases it.
-        inherits.into_iter().for_each(Aftermath::run);
+        left_queue.into_iter().for_each(Aftermath::run);
         guard.filter(|_| is_held)
     }
 
     fn settle(&self, key: &HoldKey) {
         let mut passing = self.passing.lock();
-        let has_heir = self.queues.heirs(key) > 0 || mutation!("stranded-hand-over");
-        let stranded = passing.contains_key(&key.resource) && !has_heir;
+        let has_next = self.queues.local_waiters(key) > 0 || mutation!("stranded-hand-over");
+        let stranded = passing.contains_key(&key.resource) && !has_next;
         let guard = if stranded { passing.remove(&key.resource) } else { None };
         drop(passing);
         drop(guard);

@@ -63,7 +63,7 @@ use self::store::{
 use self::undo::{Undos, never};
 use super::{
     Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Family, Handover, Kind, Profile, Question,
-    Released, Renewed, Reply, HoldKey, Resource, Ticket, line,
+    Released, Renewed, Reply, HoldKey, Resource, Ticket, wait_queue,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
@@ -174,7 +174,7 @@ impl<S: Store> Inner<S> {
             self.queues.has_waiters().await;
             let begun = env::now();
             self.queues.sweep(|shard| self.shards.is_up(shard));
-            env::sleep_for(line::pause_after(env::now().saturating_duration_since(begun))).await;
+            env::sleep_for(wait_queue::pause_after(env::now().saturating_duration_since(begun))).await;
         }
     }
 
@@ -601,14 +601,14 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.store.detach(key, move |_: Result<(), StoreError>| drop(open));
     }
 
-    fn join(&self, key: &HoldKey, heir: bool, _context: &mut Context<'_>) -> (Ticket, bool) {
-        (self.inner.queues.join(key, heir, |topic| self.inner.begin_queue(topic)), true)
+    fn join(&self, key: &HoldKey, accepts_handover: bool, _context: &mut Context<'_>) -> (Ticket, bool) {
+        (self.inner.queues.join(key, accepts_handover, |topic| self.inner.begin_queue(topic)), true)
     }
 
     /// Without the sweep: a test that polls a waiter slowly has not abandoned it.
     #[cfg(test)]
-    fn listen(&self, key: &HoldKey, heir: bool) -> Ticket {
-        self.inner.queues.join_unswept(key, heir, |topic| self.inner.begin_queue(topic)).0
+    fn listen(&self, key: &HoldKey, accepts_handover: bool) -> Ticket {
+        self.inner.queues.join_unswept(key, accepts_handover, |topic| self.inner.begin_queue(topic)).0
     }
 
     fn listening(&self, key: &HoldKey) -> Reply<()> {
@@ -619,15 +619,15 @@ impl<S: Store> Engine for Remote<S> {
         })
     }
 
-    fn poll_hint(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.inner.queues.poll_wake(key, ticket, context)
+    fn poll_wake_up(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+        self.inner.queues.poll_wake_up(key, ticket, context)
     }
 
     fn longest_sleep(&self, key: &HoldKey, ticket: Ticket) -> Option<Duration> {
         self.inner.queues.longest_sleep(key, ticket)
     }
 
-    fn hint_all(&self) {
+    fn wake_all(&self) {
         self.inner.queues.wake_all(None);
     }
 

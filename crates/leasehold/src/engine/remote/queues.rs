@@ -15,7 +15,7 @@ use tokio::sync::Notify;
 
 use super::fairness::Fairness;
 use super::store::{Shard, Topic, Watch};
-use crate::engine::line::Line;
+use crate::engine::wait_queue::WaitQueue;
 use crate::engine::{Aftermath, Busy, Family, Kind, HoldKey, Resource, Ticket};
 use crate::env::{self, Instant};
 use crate::mutex::Mutex;
@@ -59,7 +59,7 @@ struct State {
 /// The waiters for one topic.
 #[derive(Debug)]
 struct Queue {
-    line: Line,
+    waiters: WaitQueue,
     shard: Shard,
     polls: bool,
     watch: Watch,
@@ -81,9 +81,9 @@ impl Queue {
     /// The state may have changed. Adds the wakers to call: of the front waiter, and at a latch of every waiter.
     fn wake(&mut self, kind: Kind, wakers: &mut Vec<Waker>) {
         if kind == Kind::Latch {
-            wakers.extend(self.line.hint_all());
+            wakers.extend(self.waiters.notify_all());
         } else {
-            wakers.extend(self.line.reserve());
+            wakers.extend(self.waiters.reserve());
         }
     }
 }
@@ -107,10 +107,10 @@ fn topic(key: &HoldKey) -> Topic {
 }
 
 impl Queues {
-    /// Joins the end of the queue of a hold key, which `begin` starts if this is its first waiter. An `heir` can take over a
-    /// hold of another owner of this client.
-    pub(super) fn join(&self, key: &HoldKey, heir: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
-        let (ticket, is_first) = self.join_unswept(key, heir, begin);
+    /// Joins the end of the queue of a hold key, which `begin` starts if this is its first waiter. A waiter that
+    /// `accepts_handover` can take over a hold of another owner of this client.
+    pub(super) fn join(&self, key: &HoldKey, accepts_handover: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
+        let (ticket, is_first) = self.join_unswept(key, accepts_handover, begin);
         if is_first {
             self.joined.notify_one();
         }
@@ -121,7 +121,7 @@ impl Queues {
     pub(super) fn join_unswept(
         &self,
         key: &HoldKey,
-        heir: bool,
+        accepts_handover: bool,
         begin: impl FnOnce(&Topic) -> Begun,
     ) -> (Ticket, bool) {
         let ticket = self.tickets.fetch_add(1, Ordering::Relaxed);
@@ -134,14 +134,14 @@ impl Queues {
                 // Under the mutex, so that it is not watched after the `unwatch` of the queue before.
                 let Begun { shard, watch, polls } = begin(entry.key());
                 *polling += usize::from(polls);
-                let line = Line::default();
-                entry.insert(Queue { line, shard, polls, watch, awaited: None, fairness: None })
+                let waiters = WaitQueue::default();
+                entry.insert(Queue { waiters, shard, polls, watch, awaited: None, fairness: None })
             }
         };
-        if heir {
-            queue.line.join_as_heir(ticket);
+        if accepts_handover {
+            queue.waiters.join_for_handover(ticket);
         } else {
-            queue.line.join(ticket);
+            queue.waiters.join(ticket);
         }
         self.count.store(queues.len(), Ordering::Relaxed);
         (ticket, was_empty)
@@ -163,10 +163,10 @@ impl Queues {
     }
 
     /// Ready when the waiter with this ticket should retry.
-    pub(super) fn poll_wake(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
+    pub(super) fn poll_wake_up(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
         let mut state = self.state.lock();
-        let Some(Queue { line, .. }) = state.queue(key) else { return Poll::Ready(()) };
-        let (polled, aftermath) = line.poll_hint(ticket, context);
+        let Some(Queue { waiters, .. }) = state.queue(key) else { return Poll::Ready(()) };
+        let (polled, aftermath) = waiters.poll_wake_up(ticket, context);
         drop(state);
         aftermath.run();
         polled
@@ -176,9 +176,9 @@ impl Queues {
     /// no waiter any more.
     pub(super) fn leave(&self, key: &HoldKey, ticket: Ticket, end: impl FnOnce(&Topic)) {
         let mut state = self.state.lock();
-        let Some(Queue { line, .. }) = state.queue(key) else { return };
-        let aftermath = line.leave(ticket, key.resource.kind != Kind::Latch);
-        if line.is_empty()
+        let Some(Queue { waiters, .. }) = state.queue(key) else { return };
+        let aftermath = waiters.leave(ticket, key.resource.kind != Kind::Latch);
+        if waiters.is_empty()
             && let Some((topic, queue)) = state.queues.remove_entry(&topic(key))
         {
             state.polling -= usize::from(queue.polls);
@@ -195,30 +195,30 @@ impl Queues {
             return Ok(());
         }
         let mut state = self.state.lock();
-        let Some(Queue { line, fairness, .. }) = state.queue(key) else { return Ok(()) };
+        let Some(Queue { waiters, fairness, .. }) = state.queue(key) else { return Ok(()) };
         if let Some(ticket) = ticket {
-            line.came(ticket);
+            waiters.mark_present(ticket);
         }
         // The waiters of one owner for a fair lock share one position on the server, for which each of them may send
         // requests.
-        if key.resource.kind != Kind::Fair && !line.may_take(ticket) {
+        if key.resource.kind != Kind::Fair && !waiters.may_take(ticket) {
             return Err(Busy::default());
         }
         let retry_in = fairness.as_ref().and_then(|fairness| fairness.left(now));
         if retry_in.is_some() && !mutation!("no-pause-after-release") {
             return Err(Busy { retry_in, ..Busy::default() });
         }
-        line.withdraw();
+        waiters.withdraw();
         Ok(())
     }
 
     /// One pass of the [sweep](super::Inner::keep_sweeping), which skips front waiters that are not polled.
     pub(super) fn sweep(&self, is_reachable: impl Fn(Shard) -> bool) {
         let mut after = Aftermath::default();
-        for (_, Queue { line, .. }) in self.state.lock().in_order(|_, queue| is_reachable(queue.shard)) {
+        for (_, Queue { waiters, .. }) in self.state.lock().in_order(|_, queue| is_reachable(queue.shard)) {
             // A front waiter that has to leave the lock to other clients retries by itself; or else it is late.
-            let again = if line.is_reserved() { line.hint_front() } else { None };
-            after = std::mem::take(&mut after).and(line.sweep().unwrap_or_default()).also_waking(again);
+            let again = if waiters.is_reserved() { waiters.notify_front() } else { None };
+            after = std::mem::take(&mut after).and(waiters.sweep().unwrap_or_default()).also_waking(again);
         }
         after.run();
     }
@@ -236,8 +236,8 @@ impl Queues {
         let is_denied = self.is_denied();
         let mut state = self.state.lock();
         let queue = state.queue(key)?;
-        let looks = queue.line.is_front(ticket) || key.resource.kind == Kind::Latch;
-        if !looks || !(is_denied || queue.polls) {
+        let is_poller = queue.waiters.is_front(ticket) || key.resource.kind == Kind::Latch;
+        if !is_poller || !(is_denied || queue.polls) {
             return None;
         }
         let polling = if is_denied { state.queues.len() } else { state.polling };
@@ -246,26 +246,26 @@ impl Queues {
         Some(env::jittered(pause))
     }
 
-    /// How many waiters there are, if the front waiter is an heir and gets a message when the lock becomes free after all.
-    pub(super) fn heirs(&self, key: &HoldKey) -> usize {
+    /// How many waiters there are, if the front waiter accepts a hand-over and gets a message when the lock becomes free after all.
+    pub(super) fn local_waiters(&self, key: &HoldKey) -> usize {
         if self.is_empty() {
             return 0;
         }
         let mut state = self.state.lock();
-        let Some(Queue { line, watch, .. }) = state.queue(key) else { return 0 };
-        if *watch == Watch::Active && line.has_heir() { line.len() } else { 0 }
+        let Some(Queue { waiters, watch, .. }) = state.queue(key) else { return 0 };
+        if *watch == Watch::Active && waiters.front_accepts_handover() { waiters.len() } else { 0 }
     }
 
     /// Whether it is the turn of the waiter with this ticket. If so, it leaves the queue at once, and the next waiter is not
     /// woken. The caller has to run the returned aftermath.
-    pub(super) fn inherits(&self, key: &HoldKey, ticket: Ticket) -> Option<Aftermath> {
+    pub(super) fn take_turn(&self, key: &HoldKey, ticket: Ticket) -> Option<Aftermath> {
         let mut state = self.state.lock();
-        let Queue { line, .. } = state.queue(key)?;
-        if !line.may_take(Some(ticket)) {
+        let Queue { waiters, .. } = state.queue(key)?;
+        if !waiters.may_take(Some(ticket)) {
             return None;
         }
-        line.withdraw();
-        Some(line.leave(ticket, false))
+        waiters.withdraw();
+        Some(waiters.leave(ticket, false))
     }
 
     /// A lock is being released here. If this client has waiters for it, they retry only when it is known which other
@@ -297,7 +297,7 @@ impl Queues {
         let took = now.saturating_duration_since(begun);
         let ours = usize::from(queue.watch == Watch::Active);
         queue.fairness = fairness.answered(listeners.unwrap_or_default(), ours, took, now).map(Box::new);
-        let waker = queue.line.reserve();
+        let waker = queue.waiters.reserve();
         drop(state);
         wake(waker);
     }
@@ -313,7 +313,7 @@ impl Queues {
             Kind::Fair => {
                 // If the front waiter on the server belongs to this client, it is the one that arrived first.
                 let waiting = state.queues.iter_mut().filter(|((waited_for, _), _)| waited_for == resource);
-                if let Some((_, queue)) = waiting.min_by_key(|(_, queue)| queue.line.first_ticket()) {
+                if let Some((_, queue)) = waiting.min_by_key(|(_, queue)| queue.waiters.first_ticket()) {
                     queue.wake(resource.kind, &mut wakers);
                 }
             }
@@ -347,7 +347,7 @@ impl Queues {
 
     /// Wakes the front waiter of this hold key.
     pub(super) fn wake(&self, key: &HoldKey) {
-        let waker = self.state.lock().queue(key).and_then(|queue| queue.line.reserve());
+        let waker = self.state.lock().queue(key).and_then(|queue| queue.waiters.reserve());
         wake(waker);
     }
 
@@ -364,7 +364,7 @@ impl Queues {
     pub(super) fn wake_all(&self, shard: Option<Shard>) {
         let mut state = self.state.lock();
         let queues = state.in_order(|_, queue| shard.is_none_or(|shard| queue.shard == shard));
-        let wakers: Vec<_> = queues.into_iter().flat_map(|(_, queue)| queue.line.hint_all()).collect();
+        let wakers: Vec<_> = queues.into_iter().flat_map(|(_, queue)| queue.waiters.notify_all()).collect();
         drop(state);
         wake(wakers);
     }
@@ -413,7 +413,7 @@ impl Queues {
     pub(super) fn waiters(&self, name: &str) -> usize {
         let state = self.state.lock();
         let queues = state.queues.iter().filter(|((resource, _), _)| resource.name.as_str() == name);
-        queues.map(|(_, queue)| queue.line.len()).sum()
+        queues.map(|(_, queue)| queue.waiters.len()).sum()
     }
 
     fn is_denied(&self) -> bool {
@@ -435,7 +435,7 @@ impl State {
     fn in_order(&mut self, wanted: impl Fn(&Topic, &Queue) -> bool) -> Vec<(&Topic, &mut Queue)> {
         let mut queues: Vec<_> =
             self.queues.iter_mut().filter(|(topic, queue)| wanted(topic, queue)).collect();
-        queues.sort_unstable_by_key(|(_, queue)| queue.line.first_ticket());
+        queues.sort_unstable_by_key(|(_, queue)| queue.waiters.first_ticket());
         queues
     }
 
@@ -487,21 +487,21 @@ mod tests {
         let queues = Queues::default();
         let key = key(Kind::Lock, "a");
         let [front, next] = [0, 1].map(|_| queues.join(&key, false, begin));
-        let is_told =
-            |ticket| queues.poll_wake(&key, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+        let is_woken =
+            |ticket| queues.poll_wake_up(&key, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
         let may_ask = |ticket| queues.may_ask(&key, Some(ticket), env::now()).is_ok();
         let sweep = |times| (0..times).for_each(|_| queues.sweep(|_| true));
-        assert!(!is_told(front) && !is_told(next));
+        assert!(!is_woken(front) && !is_woken(next));
         sweep(5);
         assert!(may_ask(front) && !may_ask(next), "a front waiter that sleeps is not late");
         queues.wake(&key);
-        assert!(is_told(front));
+        assert!(is_woken(front));
         queues.releasing(&key);
-        assert!(!may_ask(front) && !is_told(front), "it was told to leave the lock to other clients");
+        assert!(!may_ask(front) && !is_woken(front), "it was told to leave the lock to other clients");
         sweep(5);
-        assert!(is_told(next), "it did not come again");
+        assert!(is_woken(next), "it did not come again");
         std::thread::sleep(Duration::from_millis(60));
-        assert!(may_ask(next) && is_told(front) && may_ask(front), "skipped, not forgotten");
+        assert!(may_ask(next) && is_woken(front) && may_ask(front), "skipped, not forgotten");
     }
 
     /// Records the order in which it is woken.
@@ -521,7 +521,7 @@ mod tests {
                 let key = key(Kind::Lock, &format!("{}", (number * 31) % 50));
                 let ticket = queues.join(&key, false, begin);
                 let waker = Arc::new(Noted(number, Arc::clone(&order))).into();
-                assert!(queues.poll_wake(&key, ticket, &mut Context::from_waker(&waker)).is_pending());
+                assert!(queues.poll_wake_up(&key, ticket, &mut Context::from_waker(&waker)).is_pending());
             }
             wake(&queues);
             assert_eq!(*order.lock(), (0..50).collect::<Vec<_>>());
@@ -533,13 +533,13 @@ mod tests {
         let queues = Queues::default();
         let key = key(Kind::Lock, "a");
         let [front, next] = [0, 1].map(|_| queues.join(&key, false, begin));
-        let is_told =
-            |ticket| queues.poll_wake(&key, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
-        assert!(!is_told(front) && !is_told(next));
+        let is_woken =
+            |ticket| queues.poll_wake_up(&key, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
+        assert!(!is_woken(front) && !is_woken(next));
         queues.wake(&key);
         (0..5).for_each(|_| queues.sweep(|_| false));
-        assert!(!is_told(next), "no waiter can ask, so none is late");
+        assert!(!is_woken(next), "no waiter can ask, so none is late");
         (0..5).for_each(|_| queues.sweep(|_| true));
-        assert!(is_told(next));
+        assert!(is_woken(next));
     }
 }

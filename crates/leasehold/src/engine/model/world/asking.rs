@@ -90,13 +90,13 @@ impl World<'_> {
         if beside || matches!(kind, Kind::Spin | Kind::Fair) {
             return true;
         }
-        let mut line = self.waiters.iter().filter(|waiter| waiter.key().resource == key.resource);
+        let mut queue = self.waiters.iter().filter(|waiter| waiter.key().resource == key.resource);
         if self.is_free_for(key, how) {
             // On a server, waiters of other clients are overtaken.
-            line.next().is_none()
+            queue.next().is_none()
         } else {
             // A client does not repeat the request of its own waiters.
-            !line.any(|waiter| waiter.client() == client(at))
+            !queue.any(|waiter| waiter.client() == client(at))
         }
     }
 

@@ -80,7 +80,7 @@ impl World<'_> {
     }
 
     pub(super) fn leave(&self, waiter: &Waiter) {
-        let tickets = waiter.wish.tickets.expect("it stands in line");
+        let tickets = waiter.wish.tickets.expect("it is queued");
         self.both.tell(waiter.client(), |engine, side| engine.leave(waiter.key(), tickets[side as usize]));
     }
 
@@ -111,15 +111,15 @@ impl World<'_> {
         self.both.settle(&clients);
         let now = self.now();
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
-            let tickets = waiter.wish.tickets.expect("it stands in line");
-            let hinted = self.both.hinted(waiter.client(), waiter.key(), tickets);
+            let tickets = waiter.wish.tickets.expect("it is queued");
+            let woken = self.both.woken(waiter.client(), waiter.key(), tickets);
             // The queue heartbeat runs at any time, and wakes the front waiter if the lock is free just then.
             let beaten = waiter.key().resource.kind == Kind::Fair;
-            if self.cause == Cause::Nothing && (hinted[0] || hinted[1] && !beaten) {
-                return Err(format!("{waiter:?} was told for nothing: {hinted:?}"));
+            if self.cause == Cause::Nothing && (woken[0] || woken[1] && !beaten) {
+                return Err(format!("{waiter:?} was told for nothing: {woken:?}"));
             }
-            for (side, hinted) in hinted.into_iter().enumerate() {
-                waiter.told[side] |= hinted || waiter.looks[side] <= now;
+            for (side, woken) in woken.into_iter().enumerate() {
+                waiter.told[side] |= woken || waiter.looks[side] <= now;
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
 //! The wait queue of one name, in FIFO order.
 //!
 //! A free lock is reserved for the front waiter, which is notified and woken. It is a future of the caller's, and futures
-//! can be left unpolled. So a [sweep](Line::sweep) checks each queue that has waiters about every [`PERIOD`], and skips a
+//! can be left unpolled. So a [sweep](WaitQueue::sweep) checks each queue that has waiters about every [`PERIOD`], and skips a
 //! front waiter that was woken and has not retried. Engines run the sweep on a thread of their own: neither a caller's clock
 //! nor a caller's runtime that is not driven any more can delay it.
 
@@ -27,8 +27,8 @@ const ALL: u32 = 300;
 
 /// How long to pause after a pass over all queues that took so long: however many there are, at most one fiftieth of a
 /// thread's time goes into the sweep.
-pub(crate) fn pause_after(look: Duration) -> Duration {
-    PERIOD.max(look * 50)
+pub(crate) fn pause_after(pass: Duration) -> Duration {
+    PERIOD.max(pass * 50)
 }
 
 /// Waiters in FIFO order, and whether the lock is reserved for the front waiter: the first that is present.
@@ -36,14 +36,14 @@ pub(crate) fn pause_after(look: Duration) -> Duration {
 // Invariant: a waiter that is absent has been notified and woken since it was last polled. It retries when it is polled
 // next, so it needs no wake-up before.
 #[derive(Debug, Default)]
-pub(crate) struct Line {
+pub(crate) struct WaitQueue {
     /// Sorted by ticket. A waiter that has left from the middle is only marked, so that the others need not be moved: never
     /// the first, and never more than half of them.
     waiters: VecDeque<Waiter>,
     /// How many are marked.
     left: u32,
     /// How many passes the sweep has made.
-    looks: u32,
+    passes: u32,
     /// At which pass the lock became free for the waiters, if it is.
     reserved: Option<u32>,
     /// How many waiters were skipped in a row.
@@ -59,36 +59,36 @@ struct Waiter {
     ticket: Ticket,
     waker: Option<Waker>,
     /// At which pass of the sweep it was last notified, or polled after that.
-    told_at: u32,
-    call: Call,
+    notified_at: u32,
+    wake_up: WakeUp,
     presence: Presence,
     /// It can take over the hold of another owner as it is.
     #[cfg(feature = "remote")]
-    heir: bool,
+    accepts_handover: bool,
 }
 
 /// How far a waiter has processed a wake-up.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum Call {
+enum WakeUp {
     /// There was none, or the waiter has retried.
     #[default]
-    No,
+    None,
     /// It was notified and has not been polled.
-    Told,
+    Notified,
     /// It was polled, and is about to retry.
-    Heard,
+    Polled,
 }
 
 #[derive(Debug, Default, PartialEq, Eq)]
 enum Presence {
     #[default]
-    There,
+    Present,
     /// It was skipped. Other waiters go first until it is polled again.
     Absent,
     Left,
 }
 
-impl Line {
+impl WaitQueue {
     /// A strict queue: a front waiter that does not retry is not overtaken but removed.
     pub(crate) fn strict() -> Self {
         Self { strict: true, ..Self::default() }
@@ -105,14 +105,14 @@ impl Line {
     }
 
     #[cfg(feature = "remote")]
-    pub(crate) fn join_as_heir(&mut self, ticket: Ticket) {
-        self.insert(Waiter { ticket, heir: true, ..Waiter::default() });
+    pub(crate) fn join_for_handover(&mut self, ticket: Ticket) {
+        self.insert(Waiter { ticket, accepts_handover: true, ..Waiter::default() });
     }
 
-    /// Whether the front waiter is an heir.
+    /// Whether the front waiter can take over a hold of another owner as it is.
     #[cfg(feature = "remote")]
-    pub(crate) fn has_heir(&self) -> bool {
-        self.front().is_some_and(|front| front.heir)
+    pub(crate) fn front_accepts_handover(&self) -> bool {
+        self.front().is_some_and(|front| front.accepts_handover)
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -140,10 +140,10 @@ impl Line {
         if self.is_empty() {
             return None;
         }
-        self.looks = self.looks.wrapping_add(1);
+        self.passes = self.passes.wrapping_add(1);
         let mut wakers = self.skip_late();
-        if self.looks.is_multiple_of(ALL) {
-            wakers.extend(self.hint_all());
+        if self.passes.is_multiple_of(ALL) {
+            wakers.extend(self.notify_all());
         }
         let removed = if self.strict { self.remove_late() } else { Aftermath::default() };
         Some(removed.also_waking(wakers))
@@ -152,28 +152,28 @@ impl Line {
     /// The more waiters were skipped in a row, the more of the next ones are woken: however many futures are left unpolled,
     /// the first that is polled is found soon.
     fn skip_late(&mut self) -> Vec<Waker> {
-        let looks = self.looks;
+        let passes = self.passes;
         let mut wakers = Vec::new();
         let skipped = self.skipped;
-        for front in self.waiters.iter_mut().filter(|waiter| waiter.is_there()) {
-            if !front.is_late(looks) || mutation!("unpolled-waiter-not-skipped") {
+        for front in self.waiters.iter_mut().filter(|waiter| waiter.is_present()) {
+            if !front.is_late(passes) || mutation!("unpolled-waiter-not-skipped") {
                 break;
             }
             front.presence = Presence::Absent;
             self.skipped = self.skipped.saturating_add(1);
             // It may sleep again after it was polled, if the reason is outside of this queue.
-            wakers.extend(front.tell(looks));
+            wakers.extend(front.notify(passes));
         }
         if self.skipped > skipped {
-            let next = self.waiters.iter_mut().filter(|waiter| waiter.is_there());
-            wakers.extend(next.take(self.skipped as usize).filter_map(|waiter| waiter.tell(looks)));
+            let next = self.waiters.iter_mut().filter(|waiter| waiter.is_present());
+            wakers.extend(next.take(self.skipped as usize).filter_map(|waiter| waiter.notify(passes)));
         }
         wakers
     }
 
     /// Removes a waiter that was skipped, is first, and has kept a free lock from all others for long enough.
     fn remove_late(&mut self) -> Aftermath {
-        let is_over = self.reserved.is_some_and(|at| self.looks.wrapping_sub(at) >= STRICTLY_LATE);
+        let is_over = self.reserved.is_some_and(|at| self.passes.wrapping_sub(at) >= STRICTLY_LATE);
         match self.waiters.front() {
             Some(first) if is_over && first.presence == Presence::Absent => self.leave(first.ticket, false),
             _ => Aftermath::default(),
@@ -181,22 +181,22 @@ impl Line {
     }
 
     /// A waiter retries, so it is present.
-    pub(crate) fn came(&mut self, ticket: Ticket) {
+    pub(crate) fn mark_present(&mut self, ticket: Ticket) {
         if let Some(waiter) = self.get_mut(ticket) {
-            waiter.presence = Presence::There;
-            waiter.call = Call::No;
+            waiter.presence = Presence::Present;
+            waiter.wake_up = WakeUp::None;
         }
     }
 
     /// Removes a waiter. If it was its turn, the next one is woken, provided that the lock is reserved or that the caller
-    /// requests it with `tell_next`.
-    pub(crate) fn leave(&mut self, ticket: Ticket, tell_next: bool) -> Aftermath {
+    /// requests it with `wake_next`.
+    pub(crate) fn leave(&mut self, ticket: Ticket, wake_next: bool) -> Aftermath {
         let was_front = self.is_front(ticket);
         let discard = self.remove(ticket);
         let wake = match self.reserved {
             _ if mutation!("next-waiter-not-told") => None,
             Some(_) if was_front => self.reserve_anew(),
-            None if was_front && tell_next => self.hint_front(),
+            None if was_front && wake_next => self.notify_front(),
             _ => None,
         };
         Aftermath { wake, discard, ..Aftermath::default() }
@@ -204,12 +204,12 @@ impl Line {
 
     /// The lock is free: it is reserved for the front waiter. Wake that with the returned waker.
     pub(crate) fn reserve(&mut self) -> Option<Waker> {
-        if self.reserved.is_some() { self.hint_front() } else { self.reserve_anew() }
+        if self.reserved.is_some() { self.notify_front() } else { self.reserve_anew() }
     }
 
     fn reserve_anew(&mut self) -> Option<Waker> {
-        self.reserved = (!self.is_empty()).then_some(self.looks);
-        self.hint_front()
+        self.reserved = (!self.is_empty()).then_some(self.passes);
+        self.notify_front()
     }
 
     /// The lock is taken, or too little is free for the front waiter: it is not reserved any more.
@@ -223,32 +223,32 @@ impl Line {
     }
 
     /// Notifies one waiter to retry.
-    pub(crate) fn hint(&mut self, ticket: Ticket) -> Option<Waker> {
-        let looks = self.looks;
-        self.get_mut(ticket)?.tell(looks)
+    pub(crate) fn notify(&mut self, ticket: Ticket) -> Option<Waker> {
+        let passes = self.passes;
+        self.get_mut(ticket)?.notify(passes)
     }
 
     /// Notifies the front waiter to retry when a hold that it sees as lasting until `before` now ends at `after`, which is
     /// sooner.
-    pub(crate) fn hint_if_sooner(
+    pub(crate) fn notify_front_if_sooner(
         &mut self,
         before: Option<Instant>,
         after: Option<Instant>,
     ) -> Option<Waker> {
         let sooner = after.is_some_and(|after| before.is_none_or(|before| after < before));
-        if sooner { self.hint_front() } else { None }
+        if sooner { self.notify_front() } else { None }
     }
 
     /// Notifies the front waiter to retry. Nothing is reserved for it by that.
-    pub(crate) fn hint_front(&mut self) -> Option<Waker> {
-        let looks = self.looks;
-        self.waiters.iter_mut().find(|waiter| waiter.is_there())?.tell(looks)
+    pub(crate) fn notify_front(&mut self) -> Option<Waker> {
+        let passes = self.passes;
+        self.waiters.iter_mut().find(|waiter| waiter.is_present())?.notify(passes)
     }
 
     /// Notifies all waiters to retry. Nothing is reserved by that.
-    pub(crate) fn hint_all(&mut self) -> Vec<Waker> {
-        let looks = self.looks;
-        self.waiters.iter_mut().filter_map(|waiter| waiter.tell(looks)).collect()
+    pub(crate) fn notify_all(&mut self) -> Vec<Waker> {
+        let passes = self.passes;
+        self.waiters.iter_mut().filter_map(|waiter| waiter.notify(passes)).collect()
     }
 
     /// Whether the waiter with this ticket, or a caller without one, may take a free lock.
@@ -257,17 +257,17 @@ impl Line {
         turn.is_none() || turn == ticket || mutation!("waiters-overtake")
     }
 
-    pub(crate) fn poll_hint(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
-        let looks = self.looks;
+    pub(crate) fn poll_wake_up(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+        let passes = self.passes;
         let Some(waiter) = self.get_mut(ticket) else {
             return (Poll::Ready(()), Aftermath::default());
         };
-        waiter.presence = Presence::There;
-        if waiter.call == Call::Told {
-            (waiter.call, waiter.told_at) = (Call::Heard, looks);
+        waiter.presence = Presence::Present;
+        if waiter.wake_up == WakeUp::Notified {
+            (waiter.wake_up, waiter.notified_at) = (WakeUp::Polled, passes);
             return (Poll::Ready(()), Aftermath::default());
         }
-        waiter.call = Call::No;
+        waiter.wake_up = WakeUp::None;
         let known = waiter.waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker()));
         let discard = if known { None } else { waiter.waker.replace(context.waker().clone()) };
         (Poll::Pending, Aftermath { discard, ..Aftermath::default() })
@@ -284,7 +284,7 @@ impl Line {
     }
 
     fn front(&self) -> Option<&Waiter> {
-        self.waiters.iter().find(|waiter| waiter.is_there())
+        self.waiters.iter().find(|waiter| waiter.is_present())
     }
 
     fn place(&self, ticket: Ticket) -> Option<usize> {
@@ -337,20 +337,20 @@ impl Line {
 
 impl Waiter {
     /// Notifies it to retry, if it has not been notified. Wake it with the returned waker.
-    fn tell(&mut self, looks: u32) -> Option<Waker> {
-        if self.call == Call::No {
-            self.told_at = looks;
+    fn notify(&mut self, passes: u32) -> Option<Waker> {
+        if self.wake_up == WakeUp::None {
+            self.notified_at = passes;
         }
-        self.call = Call::Told;
+        self.wake_up = WakeUp::Notified;
         self.waker.take()
     }
 
-    fn is_late(&self, looks: u32) -> bool {
-        self.call != Call::No && looks.wrapping_sub(self.told_at) >= LATE
+    fn is_late(&self, passes: u32) -> bool {
+        self.wake_up != WakeUp::None && passes.wrapping_sub(self.notified_at) >= LATE
     }
 
-    fn is_there(&self) -> bool {
-        self.presence == Presence::There
+    fn is_present(&self) -> bool {
+        self.presence == Presence::Present
     }
 
     fn has_left(&self) -> bool {
@@ -365,171 +365,171 @@ mod tests {
     use super::*;
 
     /// A queue of so many waiters, all of which sleep.
-    fn asleep(mut line: Line, waiters: Ticket) -> Line {
+    fn asleep(mut queue: WaitQueue, waiters: Ticket) -> WaitQueue {
         for ticket in 1..=waiters {
-            line.join(ticket);
-            assert!(!is_told(&mut line, ticket));
+            queue.join(ticket);
+            assert!(!is_woken(&mut queue, ticket));
         }
-        line
+        queue
     }
 
-    fn is_told(line: &mut Line, ticket: Ticket) -> bool {
-        let (polled, after) = line.poll_hint(ticket, &mut Context::from_waker(Waker::noop()));
+    fn is_woken(queue: &mut WaitQueue, ticket: Ticket) -> bool {
+        let (polled, after) = queue.poll_wake_up(ticket, &mut Context::from_waker(Waker::noop()));
         after.run();
         polled.is_ready()
     }
 
-    fn sweep(line: &mut Line, looks: u32) {
-        (0..looks).filter_map(|_| line.sweep()).for_each(Aftermath::run);
+    fn sweep(queue: &mut WaitQueue, passes: u32) {
+        (0..passes).filter_map(|_| queue.sweep()).for_each(Aftermath::run);
     }
 
     #[test]
     fn a_front_waiter_that_was_told_and_does_not_come_is_skipped() {
-        let mut line = asleep(Line::default(), 3);
-        assert!(line.reserve().is_some());
-        sweep(&mut line, LATE - 1);
-        assert!(line.may_take(Some(1)) && !line.may_take(Some(2)) && !line.may_take(None));
-        sweep(&mut line, 1);
-        assert!(line.may_take(Some(2)) && !line.may_take(Some(1)) && !line.may_take(None));
-        assert!(line.is_reserved() && is_told(&mut line, 2));
-        assert!(is_told(&mut line, 1), "it was skipped, not forgotten");
-        assert!(line.may_take(Some(1)) && !line.may_take(Some(2)));
+        let mut queue = asleep(WaitQueue::default(), 3);
+        assert!(queue.reserve().is_some());
+        sweep(&mut queue, LATE - 1);
+        assert!(queue.may_take(Some(1)) && !queue.may_take(Some(2)) && !queue.may_take(None));
+        sweep(&mut queue, 1);
+        assert!(queue.may_take(Some(2)) && !queue.may_take(Some(1)) && !queue.may_take(None));
+        assert!(queue.is_reserved() && is_woken(&mut queue, 2));
+        assert!(is_woken(&mut queue, 1), "it was skipped, not forgotten");
+        assert!(queue.may_take(Some(1)) && !queue.may_take(Some(2)));
     }
 
     #[test]
     fn a_front_waiter_that_comes_is_not_skipped_however_often_it_is_told() {
-        let mut line = asleep(Line::default(), 2);
+        let mut queue = asleep(WaitQueue::default(), 2);
         for _ in 0..ALL {
-            assert!(line.reserve().is_some());
-            sweep(&mut line, LATE - 1);
-            assert!(is_told(&mut line, 1));
-            line.came(1);
-            assert!(!is_told(&mut line, 1) && line.is_front(1));
-            if is_told(&mut line, 2) {
-                assert!(!is_told(&mut line, 2), "all are told now and then");
+            assert!(queue.reserve().is_some());
+            sweep(&mut queue, LATE - 1);
+            assert!(is_woken(&mut queue, 1));
+            queue.mark_present(1);
+            assert!(!is_woken(&mut queue, 1) && queue.is_front(1));
+            if is_woken(&mut queue, 2) {
+                assert!(!is_woken(&mut queue, 2), "all are told now and then");
             }
         }
     }
 
     #[test]
     fn a_front_waiter_that_looks_is_not_late_however_long_the_answer_takes() {
-        let mut line = asleep(Line::default(), 2);
-        line.reserve();
-        sweep(&mut line, LATE - 1);
-        assert!(is_told(&mut line, 1));
-        sweep(&mut line, LATE - 1);
-        assert!(line.is_front(1), "it was polled since the look before");
-        line.came(1);
-        sweep(&mut line, 5 * LATE);
-        assert!(line.is_front(1));
-        line.reserve();
-        assert!(is_told(&mut line, 1) && !is_told(&mut line, 1), "it has looked elsewhere, and sleeps");
-        sweep(&mut line, 5 * LATE);
-        assert!(line.is_front(1));
+        let mut queue = asleep(WaitQueue::default(), 2);
+        queue.reserve();
+        sweep(&mut queue, LATE - 1);
+        assert!(is_woken(&mut queue, 1));
+        sweep(&mut queue, LATE - 1);
+        assert!(queue.is_front(1), "it was polled since the look before");
+        queue.mark_present(1);
+        sweep(&mut queue, 5 * LATE);
+        assert!(queue.is_front(1));
+        queue.reserve();
+        assert!(is_woken(&mut queue, 1) && !is_woken(&mut queue, 1), "it has looked elsewhere, and sleeps");
+        sweep(&mut queue, 5 * LATE);
+        assert!(queue.is_front(1));
     }
 
     #[test]
     fn a_front_waiter_that_was_not_told_is_not_late() {
-        let mut line = asleep(Line::default(), 2);
-        sweep(&mut line, ALL - 1);
-        assert!(line.is_front(1) && !is_told(&mut line, 1) && !is_told(&mut line, 2));
-        sweep(&mut line, 1);
-        assert!(is_told(&mut line, 1) && is_told(&mut line, 2), "all are told now and then");
+        let mut queue = asleep(WaitQueue::default(), 2);
+        sweep(&mut queue, ALL - 1);
+        assert!(queue.is_front(1) && !is_woken(&mut queue, 1) && !is_woken(&mut queue, 2));
+        sweep(&mut queue, 1);
+        assert!(is_woken(&mut queue, 1) && is_woken(&mut queue, 2), "all are told now and then");
     }
 
     #[test]
     fn a_front_waiter_that_hears_and_does_not_look_is_skipped_and_told_again() {
-        let mut line = asleep(Line::default(), 2);
-        line.reserve();
-        assert!(is_told(&mut line, 1));
-        sweep(&mut line, LATE);
-        assert!(line.is_front(2) && is_told(&mut line, 2));
-        assert!(is_told(&mut line, 1), "an absent waiter has been told");
+        let mut queue = asleep(WaitQueue::default(), 2);
+        queue.reserve();
+        assert!(is_woken(&mut queue, 1));
+        sweep(&mut queue, LATE);
+        assert!(queue.is_front(2) && is_woken(&mut queue, 2));
+        assert!(is_woken(&mut queue, 1), "an absent waiter has been told");
     }
 
     #[test]
     fn a_reservation_goes_on_to_the_next_when_its_waiter_leaves() {
-        let mut line = asleep(Line::default(), 3);
-        line.reserve();
-        assert!(line.leave(1, false).wake.is_some());
-        assert!(line.is_reserved() && is_told(&mut line, 2));
-        line.withdraw();
-        assert!(line.leave(2, false).wake.is_none(), "the lock is taken, and there is nothing to look for");
-        assert!(line.reserve().is_some());
-        line.leave(3, true).run();
-        assert!(!line.is_reserved() && line.may_take(None));
+        let mut queue = asleep(WaitQueue::default(), 3);
+        queue.reserve();
+        assert!(queue.leave(1, false).wake.is_some());
+        assert!(queue.is_reserved() && is_woken(&mut queue, 2));
+        queue.withdraw();
+        assert!(queue.leave(2, false).wake.is_none(), "the lock is taken, and there is nothing to look for");
+        assert!(queue.reserve().is_some());
+        queue.leave(3, true).run();
+        assert!(!queue.is_reserved() && queue.may_take(None));
     }
 
     #[test]
     fn when_no_waiter_is_present_any_caller_may_take() {
-        let mut line = asleep(Line::default(), 2);
-        line.reserve();
-        sweep(&mut line, 2 * LATE);
-        assert!(line.may_take(None));
-        line.withdraw();
-        assert!(line.reserve().is_none() && is_told(&mut line, 2) && line.is_front(2));
-        line.leave(2, false).run();
-        line.leave(1, false).run();
-        assert!(!line.is_reserved(), "there is no waiter any more");
+        let mut queue = asleep(WaitQueue::default(), 2);
+        queue.reserve();
+        sweep(&mut queue, 2 * LATE);
+        assert!(queue.may_take(None));
+        queue.withdraw();
+        assert!(queue.reserve().is_none() && is_woken(&mut queue, 2) && queue.is_front(2));
+        queue.leave(2, false).run();
+        queue.leave(1, false).run();
+        assert!(!queue.is_reserved(), "there is no waiter any more");
     }
 
     #[test]
     fn many_waiters_that_do_not_come_are_skipped_in_a_few_looks() {
-        let mut line = asleep(Line::default(), 1_001);
-        line.reserve();
+        let mut queue = asleep(WaitQueue::default(), 1_001);
+        queue.reserve();
         let mut is_found = || {
-            sweep(&mut line, 1);
-            is_told(&mut line, 1_001);
-            line.is_front(1_001)
+            sweep(&mut queue, 1);
+            is_woken(&mut queue, 1_001);
+            queue.is_front(1_001)
         };
         assert!((1..=12 * LATE).any(|_| is_found()));
     }
 
     #[test]
     fn in_a_strict_line_a_late_waiter_is_removed_after_a_second() {
-        let mut line = asleep(Line::strict(), 3);
-        line.hint_front();
-        sweep(&mut line, LATE);
-        assert!(is_told(&mut line, 2) && !is_told(&mut line, 3), "the next one looks in its place");
-        line.came(2);
-        sweep(&mut line, 2 * STRICTLY_LATE);
-        assert!(line.is_front(1), "the lock was not free");
-        line.reserve();
-        sweep(&mut line, STRICTLY_LATE - 1);
-        assert!(line.may_take(Some(1)) && !line.may_take(Some(2)) && !line.may_take(None));
-        assert!(is_told(&mut line, 2));
-        line.came(2);
-        sweep(&mut line, 1);
-        assert_eq!((line.position(1), line.position(2)), (None, Some(1)));
-        assert!(line.may_take(Some(2)) && is_told(&mut line, 2));
+        let mut queue = asleep(WaitQueue::strict(), 3);
+        queue.notify_front();
+        sweep(&mut queue, LATE);
+        assert!(is_woken(&mut queue, 2) && !is_woken(&mut queue, 3), "the next one retries in its place");
+        queue.mark_present(2);
+        sweep(&mut queue, 2 * STRICTLY_LATE);
+        assert!(queue.is_front(1), "the lock was not free");
+        queue.reserve();
+        sweep(&mut queue, STRICTLY_LATE - 1);
+        assert!(queue.may_take(Some(1)) && !queue.may_take(Some(2)) && !queue.may_take(None));
+        assert!(is_woken(&mut queue, 2));
+        queue.mark_present(2);
+        sweep(&mut queue, 1);
+        assert_eq!((queue.position(1), queue.position(2)), (None, Some(1)));
+        assert!(queue.may_take(Some(2)) && is_woken(&mut queue, 2));
     }
 
     #[test]
     fn a_line_is_in_the_order_of_tickets_whichever_waiter_leaves() {
-        let (mut line, mut there, mut random) = (Line::default(), BTreeSet::new(), 1_u64);
+        let (mut queue, mut there, mut random) = (WaitQueue::default(), BTreeSet::new(), 1_u64);
         for step in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             // The queue grows and shrinks by turns, and tickets arrive a little out of order.
             let ticket = (step + (random >> 40) % 4) * 8 + (random >> 50) % 8;
             if (random >> 33) % 8 < if step / 1_000 % 2 == 0 { 5 } else { 3 } {
                 if there.insert(ticket) {
-                    line.join(ticket);
+                    queue.join(ticket);
                 }
             } else if let Some(place) = ((random >> 20) as usize).checked_rem(there.len()) {
                 let ticket = *there.iter().nth(place).unwrap();
-                assert_eq!(line.position(ticket), Some(place + 1));
+                assert_eq!(queue.position(ticket), Some(place + 1));
                 there.remove(&ticket);
-                line.leave(ticket, false).run();
-                assert_eq!(line.position(ticket), None);
-                line.leave(ticket, false).run();
+                queue.leave(ticket, false).run();
+                assert_eq!(queue.position(ticket), None);
+                queue.leave(ticket, false).run();
             }
-            assert_eq!(line.turn(), there.first().copied());
-            assert_eq!((line.is_empty(), line.len()), (there.is_empty(), there.len()));
-            assert!(line.waiters.len() <= 2 * there.len());
+            assert_eq!(queue.turn(), there.first().copied());
+            assert_eq!((queue.is_empty(), queue.len()), (there.is_empty(), there.len()));
+            assert!(queue.waiters.len() <= 2 * there.len());
         }
         for ticket in there {
-            line.leave(ticket, false).run();
+            queue.leave(ticket, false).run();
         }
-        assert_eq!(line.waiters.capacity(), 0);
+        assert_eq!(queue.waiters.capacity(), 0);
     }
 }
