@@ -36,12 +36,12 @@ struct Options {
     owner: Option<Owner>,
     steal: bool,
     fenced: bool,
-    way: Way,
+    handle: HandleOptions,
 }
 
 /// The settings of a handle for acquiring its lock.
 #[derive(Clone)]
-pub(crate) struct Way {
+pub(crate) struct HandleOptions {
     pub(crate) reentrant: bool,
     /// Retry after a pause instead of joining the wait queue.
     pub(crate) spin: Option<BackOff>,
@@ -53,14 +53,14 @@ pub(crate) struct Way {
     pub(crate) local_handover: bool,
 }
 
-impl Way {
-    pub(crate) const USUAL: Self =
+impl HandleOptions {
+    pub(crate) const DEFAULT: Self =
         Self { reentrant: true, spin: None, watcher: None, prefer_writers: false, local_handover: true };
 }
 
-impl fmt::Debug for Way {
+impl fmt::Debug for HandleOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Way")
+        f.debug_struct("HandleOptions")
             .field("reentrant", &self.reentrant)
             .field("spin", &self.spin)
             .field("prefer_writers", &self.prefer_writers)
@@ -89,7 +89,7 @@ impl Options {
             None => Lease::Kept(shared.watchdog),
         };
         let max_hold = self.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
-        let rw = RwOptions { upgrade: false, prefer_writers: self.way.prefer_writers };
+        let rw = RwOptions { upgrade: false, prefer_writers: self.handle.prefer_writers };
         let entry = Entry {
             max_hold,
             steal: self.steal,
@@ -117,13 +117,13 @@ impl Options {
     fn access(&self, shared: &Shared, kind: Kind) -> Access {
         // A hold with an owner chosen by the caller, a time limit or a token is not handed over.
         let is_plain = self.owner.is_none() && self.lease.is_none() && self.max_hold.is_none();
-        let relays = is_plain
-            && (kind == Kind::SetNx || (kind == Kind::Lock && self.way.reentrant))
-            && self.way.local_handover
+        let accepts_handover = is_plain
+            && (kind == Kind::SetNx || (kind == Kind::Lock && self.handle.reentrant))
+            && self.handle.local_handover
             && shared.engine.handover().is_some()
-            && !(self.steal || self.fenced || self.way.spin.is_some());
-        match (self.way.reentrant, relays) {
-            (_, true) => Access::Relayed,
+            && !(self.steal || self.fenced || self.handle.spin.is_some());
+        match (self.handle.reentrant, accepts_handover) {
+            (_, true) => Access::HandOver,
             (true, false) => Access::Reentrant,
             (false, false) => Access::Once,
         }
@@ -133,7 +133,7 @@ impl Options {
         if kind != Kind::Fair {
             return None;
         }
-        Some(Queueing { wait: fair::queueing(wait)?, watched: self.way.watcher.is_some() })
+        Some(Queueing { wait: fair::queueing(wait)?, watched: self.handle.watcher.is_some() })
     }
 }
 
@@ -204,9 +204,9 @@ impl Acquire<WriteGuard> {
 }
 
 impl<G> Acquire<G> {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, way: Way) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, handle: HandleOptions) -> Self {
         let (lease, max_hold, owner) = (None, None, None);
-        let options = Options { lease, max_hold, owner, steal: false, fenced: false, way };
+        let options = Options { lease, max_hold, owner, steal: false, fenced: false, handle };
         Self { request: Request { shared, resource, options }, wait: None, gives: PhantomData }
     }
 
@@ -244,7 +244,7 @@ impl<G> Acquire<G> {
     ///
     /// It is called where the acquire is awaited, so it should be quick.
     pub fn on_queue(mut self, watcher: impl Fn(Queued) + Send + Sync + 'static) -> Self {
-        self.request.options.way.watcher = Some(Arc::new(watcher));
+        self.request.options.handle.watcher = Some(Arc::new(watcher));
         self
     }
 
@@ -269,43 +269,43 @@ impl<G: Granted> Acquire<G> {
         self.into_future().block()
     }
 
-    /// Waits, and converts the result with `told`. `names_holder`: an error of the result may name the holder.
+    /// Waits, and converts the result with `map`. `names_holder`: an error of the result may name the holder.
     fn begin<T: 'static>(
         self,
         names_holder: bool,
-        told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
+        map: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
     ) -> Operation<T> {
         let Request { resource, options, .. } = &self.request;
         let is_group = resource.as_ref().is_ok_and(|resource| resource.kind == Kind::Group);
         if options.owner.is_some() || is_group {
             // The hold is found and checked when the operation is awaited.
-            return Operation::new(async move { self.ready(names_holder, told).await });
+            return Operation::new(async move { self.ready(names_holder, map).await });
         }
-        self.ready(names_holder, told)
+        self.ready(names_holder, map)
     }
 
     /// The same for a hold that can be prepared now, before the future that enters it: so the future stores no options.
     fn ready<T>(
         self,
         names_holder: bool,
-        told: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
+        map: impl FnOnce(Result<G, AcquireError>) -> T + Send + 'static,
     ) -> Operation<T> {
         let Request { shared, resource, options } = self.request;
         let entering = options.prepare(shared, resource, self.wait);
-        let (patience, way) = (Patience::from_wait(self.wait), options.way);
+        let (patience, handle) = (Patience::from_wait(self.wait), options.handle);
         Operation::new(async move {
             // Borrowed: a value moved out of the captured state takes room in the future twice.
             let granted = match &entering {
                 Ok(entering) => {
-                    let granted = wait(entering, patience, &way).await;
+                    let granted = wait(entering, patience, &handle).await;
                     if names_holder {
-                        entering.hold.shared.tell_holder(&entering.hold.key.resource, &granted);
+                        entering.hold.shared.expose_holder(&entering.hold.key.resource, &granted);
                     }
                     granted
                 }
                 Err(invalid) => Err(invalid.clone().into()),
             };
-            told(granted.map(G::from_guard))
+            map(granted.map(G::from_guard))
         })
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::acquire::Way;
+use crate::acquire::HandleOptions;
 use crate::apart::Apart;
 use crate::back_off::BackOff;
 use crate::client_id::ClientId;
@@ -72,7 +72,7 @@ impl Client {
     /// The handle costs nothing to make or to drop. An invalid name is refused by the first operation on the lock, before
     /// anything is sent.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
-        self.lock_of(Kind::Lock, name.as_ref(), Way::USUAL)
+        self.lock_of(Kind::Lock, name.as_ref(), HandleOptions::DEFAULT)
     }
 
     /// The lock of this name with a fencing token for every acquisition: Redisson's `RFencedLock`.
@@ -84,7 +84,7 @@ impl Client {
 
     /// The lock of this name, granted to its waiters in FIFO order: Redisson's fair lock.
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
-        FairLock::new(self.lock_of(Kind::Fair, name.as_ref(), Way::USUAL))
+        FairLock::new(self.lock_of(Kind::Fair, name.as_ref(), HandleOptions::DEFAULT))
     }
 
     /// The lock of this name, waited for by retrying after pauses: Redisson's spin lock.
@@ -93,8 +93,8 @@ impl Client {
     /// subscription, and suits locks that many clients hold for a moment with little contention. Waiters are served in no
     /// order. The pauses are Redisson's unless [`back_off`](Lock::back_off) sets others.
     pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
-        let way = Way { spin: Some(BackOff::default()), ..Way::USUAL };
-        self.lock_of(Kind::Spin, name.as_ref(), way)
+        let options = HandleOptions { spin: Some(BackOff::default()), ..HandleOptions::DEFAULT };
+        self.lock_of(Kind::Spin, name.as_ref(), options)
     }
 
     /// The locks of these names as one: all of them or none. For locks of other kinds or clients, see
@@ -143,7 +143,7 @@ impl Client {
     ) -> Lock {
         let name = self.named(Kind::Group, group.as_ref());
         let resource = name.and_then(|name| Resource::group(name, values));
-        Lock::new(Arc::clone(&self.shared), resource, Way::USUAL)
+        Lock::new(Arc::clone(&self.shared), resource, HandleOptions::DEFAULT)
     }
 
     /// The lock of this name as most other libraries write it: one `SET name value NX PX lease`.
@@ -168,7 +168,7 @@ impl Client {
     /// # }
     /// ```
     pub fn setnx_lock(&self, name: impl AsRef<str>) -> Lock {
-        self.lock_of(Kind::SetNx, name.as_ref(), Way { reentrant: false, ..Way::USUAL })
+        self.lock_of(Kind::SetNx, name.as_ref(), HandleOptions { reentrant: false, ..HandleOptions::DEFAULT })
     }
 
     /// Writes a value to the same Redis unless it was written with a greater fencing token. Check and write are one step there.
@@ -219,7 +219,7 @@ impl Client {
 
     /// The read-write lock of this name: many readers or one writer, Redisson's `RReadWriteLock`.
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
-        let half = |kind| self.lock_of(kind, name.as_ref(), Way::USUAL);
+        let half = |kind| self.lock_of(kind, name.as_ref(), HandleOptions::DEFAULT);
         RwLock::new(half(Kind::Read), half(Kind::Write))
     }
 
@@ -239,8 +239,8 @@ impl Client {
         Latch::new(Arc::clone(&self.shared), self.resource(Kind::Latch, name.as_ref()))
     }
 
-    fn lock_of(&self, kind: Kind, name: &str, way: Way) -> Lock {
-        Lock::new(Arc::clone(&self.shared), self.resource(kind, name), way)
+    fn lock_of(&self, kind: Kind, name: &str, options: HandleOptions) -> Lock {
+        Lock::new(Arc::clone(&self.shared), self.resource(kind, name), options)
     }
 
     fn resource(&self, kind: Kind, name: &str) -> Result<Resource, Invalid> {
@@ -346,23 +346,23 @@ impl Shared {
 
     /// Records that a caller learns the holder of a resource: if it is an owner of this client, its hold is not handed over
     /// to another task under the same owner.
-    pub(crate) fn tell_owner(&self, resource: &Resource, owner: OwnerId) {
+    pub(crate) fn expose_owner(&self, resource: &Resource, owner: OwnerId) {
         if owner.client == self.id && self.engine.handover().is_some() {
             self.drawn_hold(&HoldKey { resource: resource.clone(), owner, amount: 1 });
         }
     }
 
     /// The same for an error that names the holder.
-    pub(crate) fn tell_holder<T>(&self, resource: &Resource, result: &Result<T, AcquireError>) {
+    pub(crate) fn expose_holder<T>(&self, resource: &Resource, result: &Result<T, AcquireError>) {
         if let Err(AcquireError::Timeout { holder: Some(holder), .. }) = result {
-            self.tell_owner(resource, holder.at(self.id));
+            self.expose_owner(resource, holder.at(self.id));
         }
     }
 
     /// The hold of an owner that this client created, which only its guard refers to: found through the engine.
     fn drawn_hold(&self, key: &HoldKey) -> Option<Arc<Hold>> {
         let hold = self.engine.term(key).and_then(|term| term.hold());
-        hold.inspect(|hold| hold.tell_owner())
+        hold.inspect(|hold| hold.expose_owner())
     }
 
     /// The hold of an owner, if the owner may have one there.

@@ -21,12 +21,12 @@ impl Counter {
     pub(crate) fn change<T>(
         &self,
         adjust: Result<Adjust, Invalid>,
-        tell: impl FnOnce(i64) -> T + Send + 'static,
+        map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, ChangeError>> {
         let counter = self.clone();
         Operation::new(async move {
             match counter.adjust(adjust?)?.await {
-                Ok(Adjusted::Done(number)) => Ok(tell(number)),
+                Ok(Adjusted::Done(number)) => Ok(map(number)),
                 Err(failure @ Failure::Unavailable(_)) => Err(ChangeError::Unknown(failure)),
                 Ok(Adjusted::NotAsked(failure)) | Err(failure) => Err(ChangeError::Failure(failure)),
             }
@@ -37,12 +37,12 @@ impl Counter {
     pub(crate) fn ask<T>(
         &self,
         question: Adjust,
-        tell: impl FnOnce(i64) -> T + Send + 'static,
+        map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
         let counter = self.clone();
         Operation::new(async move {
             match counter.adjust(question)?.await? {
-                Adjusted::Done(number) => Ok(tell(number)),
+                Adjusted::Done(number) => Ok(map(number)),
                 Adjusted::NotAsked(failure) => Err(failure.into()),
             }
         })

@@ -182,7 +182,7 @@ impl Guard {
     /// [handed over](crate::Lock::local_handover) to another task of this client: the lock is released at the server.
     #[must_use]
     pub fn owner(&self) -> Owner {
-        self.hold.tell_owner();
+        self.hold.expose_owner();
         self.hold.key.owner.into()
     }
 

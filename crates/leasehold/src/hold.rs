@@ -2,7 +2,7 @@
 
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "inside a process nothing is handed over"))]
 mod budget;
-mod seat;
+mod state;
 mod together;
 
 use std::fmt;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(crate) use self::budget::Budget;
-use self::seat::{Seat, Seated, Undo};
+use self::state::{HoldState, StepGuard, Undo};
 use crate::client::Shared;
 use crate::engine::{
     Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, HoldKey, Resource, Ticket,
@@ -19,7 +19,7 @@ use crate::engine::{
 use crate::env;
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
-use crate::lease::{Bounds, Lapse, Lease, margin};
+use crate::lease::{Bounds, Expiry, Lease, margin};
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
@@ -29,22 +29,22 @@ use crate::term::Term;
 ///
 /// The engine counts how often the lock was entered. A request changes the count by a step from `k` to `k ± 1`, so that
 /// a step whose reply is missing can be rolled back exactly. That works only if steps do not overlap: each is made
-/// under the step lock, the [`Seat`].
+/// under the step lock, whose state is the [`HoldState`].
 pub(crate) struct Hold {
     pub(crate) shared: Arc<Shared>,
     pub(crate) key: HoldKey,
-    seat: tokio::sync::Mutex<Seat>,
+    state: tokio::sync::Mutex<HoldState>,
     // Invariant: a term is here only if its guard was dropped during a step. The task that ends the step releases it, or the
     // dropping thread does if the step has ended meanwhile: both check for it.
-    owed: Mutex<Option<Box<Owed>>>,
+    deferred: Mutex<Option<Box<DeferredRelease>>>,
     /// Whether a caller has received the owner, and so can act in its name.
-    owner_told: AtomicBool,
+    owner_known: AtomicBool,
     /// A request of the owner may still be executed, so the owner must not be used again.
     spent: AtomicBool,
 }
 
 /// The deferred release of a dropped guard, and those before it.
-struct Owed {
+struct DeferredRelease {
     term: Arc<Term>,
     before: Option<Box<Self>>,
 }
@@ -88,7 +88,7 @@ pub(crate) enum Access {
     /// The same owner may re-enter.
     Reentrant,
     /// Besides, the hold may be handed over between tasks of this client without a request to the engine.
-    Relayed,
+    HandOver,
 }
 
 /// The result of one try.
@@ -121,19 +121,19 @@ impl Hold {
     }
 
     fn new(shared: Arc<Shared>, key: HoldKey, named: bool) -> Self {
-        let seat = Seat::new(Lease::Kept(shared.watchdog), named);
-        let seat = tokio::sync::Mutex::new(seat);
-        let (owner_told, spent) = (AtomicBool::new(named), AtomicBool::new(false));
-        Self { shared, key, seat, owed: Mutex::default(), owner_told, spent }
+        let state = HoldState::new(Lease::Kept(shared.watchdog), named);
+        let state = tokio::sync::Mutex::new(state);
+        let (owner_known, spent) = (AtomicBool::new(named), AtomicBool::new(false));
+        Self { shared, key, state, deferred: Mutex::default(), owner_known, spent }
     }
 
     /// Records that a caller receives the owner: from now on the hold is not handed over to another task.
-    pub(crate) fn tell_owner(&self) {
-        self.owner_told.store(true, Ordering::SeqCst);
+    pub(crate) fn expose_owner(&self) {
+        self.owner_known.store(true, Ordering::SeqCst);
     }
 
-    fn is_owner_told(&self) -> bool {
-        self.owner_told.load(Ordering::SeqCst) && !mutation!("named-hold-passed-on")
+    fn is_owner_known(&self) -> bool {
+        self.owner_known.load(Ordering::SeqCst) && !mutation!("named-hold-passed-on")
     }
 
     /// Whether the last try found that the owner must not be used again: a request of it may still be executed.
@@ -157,20 +157,20 @@ impl Hold {
         entry: &Entry,
         turn: Option<Ticket>,
     ) -> Result<Tried, AcquireError> {
-        let mut seat = self.sit().await;
+        let mut state = self.lock_step().await;
         loop {
-            seat.leave_lost_term();
-            if seat.count > 0 && entry.access == Access::Once && !mutation!("owner-enters-twice") {
+            state.leave_lost_term();
+            if state.count > 0 && entry.access == Access::Once && !mutation!("owner-enters-twice") {
                 return Err(Invalid::NotReentrant.into());
             }
-            let term = seat.term.clone().or_else(|| seat.unused.take());
+            let term = state.term.clone().or_else(|| state.unused.take());
             let term = term.unwrap_or_else(|| Term::new(Arc::downgrade(self)));
-            match self.step_in(&mut seat, &term, entry, turn).await? {
+            match self.step_in(&mut state, &term, entry, turn).await? {
                 Attempt::Granted(_, token) => {
                     return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
                 }
                 Attempt::Busy(busy) => {
-                    seat.unused = Some(term).filter(|term| seat.count == 0 && term.is_held());
+                    state.unused = Some(term).filter(|term| state.count == 0 && term.is_held());
                     return Ok(Tried::Busy(busy));
                 }
                 Attempt::Misfit if entry.rw.upgrade => return Err(Loss::Gone.into()),
@@ -180,15 +180,15 @@ impl Hold {
                     self.spent.store(true, Ordering::Relaxed);
                     return Ok(Tried::Busy(Busy::default()));
                 }
-                Attempt::Gone if seat.count == 0 => {
-                    self.abandon(0, seat.lapse(entry.lease));
+                Attempt::Gone if state.count == 0 => {
+                    self.undo(0, state.expiry(entry.lease));
                     let text = "the server still counts a hold of this owner that was given up";
                     return Err(Failure::Unavailable(text.into()).into());
                 }
                 // The hold to be re-entered is gone: enter as if for the first time.
                 Attempt::Gone => {
                     term.lose(Loss::Gone);
-                    seat.vacate();
+                    state.clear();
                 }
             }
         }
@@ -196,26 +196,26 @@ impl Hold {
 
     /// Enters again for a guard of `term`, with the lease that the hold has.
     pub(crate) async fn reenter(self: &Arc<Self>, term: &Arc<Term>) -> Result<Guard, AcquireError> {
-        let mut seat = self.sit().await;
-        if let Some(loss) = seat.loss_of(term) {
+        let mut state = self.lock_step().await;
+        if let Some(loss) = state.loss_of(term) {
             return Err(loss.into());
         }
-        if !seat.reentrant || self.key.resource.kind == Kind::SetNx {
+        if !state.reentrant || self.key.resource.kind == Kind::SetNx {
             return Err(Invalid::NotReentrant.into());
         }
-        let lease = match seat.lease {
-            Lease::Fixed(_) if mutation!("extension-taken-back") => seat.lease,
+        let lease = match state.lease {
+            Lease::Fixed(_) if mutation!("extension-taken-back") => state.lease,
             // An extension is never shortened.
             Lease::Fixed(length) => Lease::Fixed(length.max(term.remaining())),
             kept @ Lease::Kept(_) => kept,
         };
-        let entry = Entry { fenced: seat.fenced, ..Entry::new(lease) };
-        match self.step_in(&mut seat, term, &entry, None).await? {
+        let entry = Entry { fenced: state.fenced, ..Entry::new(lease) };
+        match self.step_in(&mut state, term, &entry, None).await? {
             Attempt::Granted(_, token) => Ok(Guard::new(Arc::clone(self), Arc::clone(term), token)),
             Attempt::NotAsked(failure) => Err(failure.into()),
             Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) | Attempt::OwnerSpent => {
                 term.lose(Loss::Gone);
-                seat.leave_lost_term();
+                state.leave_lost_term();
                 Err(term.loss().unwrap_or(Loss::Gone).into())
             }
         }
@@ -224,40 +224,40 @@ impl Hold {
     /// Requests one more count from the engine. Until the reply arrives, dropping this future rolls the step back.
     async fn step_in(
         &self,
-        seat: &mut Seated<'_>,
+        state: &mut StepGuard<'_>,
         term: &Arc<Term>,
         entry: &Entry,
         turn: Option<Ticket>,
     ) -> Result<Attempt, Failure> {
-        let lease = seat.lease_with(entry.lease, &self.key);
-        let is_timed = seat.term.is_some() || entry.max_hold.is_some() || entry.access == Access::Relayed;
+        let lease = state.lease_with(entry.lease, &self.key);
+        let is_timed = state.term.is_some() || entry.max_hold.is_some() || entry.access == Access::HandOver;
         let begun = is_timed.then(env::now);
-        if let (Some(term), Some(begun)) = (&seat.term, begun) {
+        if let (Some(term), Some(begun)) = (&state.term, begun) {
             // The engine is about to shorten the hold, perhaps without a reply.
             let end = |length| begun + length - margin(length);
             match lease {
-                Lease::Fixed(length) => term.lasts_at_most(end(length), Loss::Expired),
+                Lease::Fixed(length) => term.shorten_until(end(length), Loss::Expired),
                 Lease::Kept(length) if term.has_deadline() => {
-                    term.lasts_at_most(end(length), Loss::Unreachable);
+                    term.shorten_until(end(length), Loss::Unreachable);
                 }
                 Lease::Kept(_) => {}
             }
             if let Some(length) = entry.max_hold {
-                term.lasts_at_most(begun + length - margin(length), Loss::MaxHold);
+                term.shorten_until(begun + length - margin(length), Loss::MaxHold);
             }
         }
         let limit = begun.zip(entry.max_hold).and_then(|(begun, length)| begun.checked_add(length));
-        let limit = [seat.limit.filter(|_| seat.count > 0), limit].into_iter().flatten().min();
+        let limit = [state.limit.filter(|_| state.count > 0), limit].into_iter().flatten().min();
         // A writer that is not queued does not block readers.
-        let is_serious = turn.is_some() || self.key.resource.kind == Kind::Read;
-        let prefer_writers = entry.rw.prefer_writers && is_serious;
-        let (count, lapse) = (seat.count, seat.lapse(lease));
-        let undo = Undo { hold: self, count, lapse, begins: Some(&**term).filter(|_| count == 0) };
+        let may_block_readers = turn.is_some() || self.key.resource.kind == Kind::Read;
+        let prefer_writers = entry.rw.prefer_writers && may_block_readers;
+        let (count, expiry) = (state.count, state.expiry(lease));
+        let undo = Undo { hold: self, count, expiry, begins: Some(&**term).filter(|_| count == 0) };
         // In its own block: the claim is not stored in the future during the wait.
         let asked = {
             let claim = Claim {
                 key: &self.key,
-                held: seat.count,
+                held: state.count,
                 lease,
                 limit,
                 steal: entry.steal,
@@ -273,8 +273,8 @@ impl Hold {
         if let Attempt::Granted(until, _) = attempt {
             match (until, lease) {
                 // Renewals may have moved the deadline on since the reply was read.
-                (Some(until), Lease::Kept(_)) if seat.count > 0 => term.lasts_at_least(until),
-                (Some(until), _) => term.lasts(until),
+                (Some(until), Lease::Kept(_)) if state.count > 0 => term.extend_until(until),
+                (Some(until), _) => term.set_until(until),
                 (None, _) => {}
             }
             match term.claim(Bounds { lease, limit }) {
@@ -284,7 +284,7 @@ impl Hold {
                 Some(loss) => return unseen(loss).map(Attempt::Busy),
                 None => {}
             }
-            seat.entered(entry, lease, begun, limit, term);
+            state.entered(entry, lease, begun, limit, term);
         }
         undo.disarm();
         Ok(attempt)
@@ -293,28 +293,28 @@ impl Hold {
     /// Releases one count for the guard of `term`, and returns the count that is left. Once `armed` is cleared, dropping the
     /// guard does not release it again.
     pub(crate) async fn release(&self, term: &Arc<Term>, armed: &mut bool) -> Result<u32, ReleaseError> {
-        let mut seat = self.sit().await;
+        let mut state = self.lock_step().await;
         *armed = false;
-        if let Some(loss) = seat.loss_of(term) {
-            seat.give_back(term);
+        if let Some(loss) = state.loss_of(term) {
+            state.give_back(term);
             return Err(ReleaseError::NotHeld(loss));
         }
-        if seat.pass_on(term) {
+        if state.hand_over(term) {
             return Ok(0);
         }
-        self.step_out(&mut seat, term, Term::release).await
+        self.step_out(&mut state, term, Term::release).await
     }
 
     /// Releases one count in the owner's name, without its guard.
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
-        let mut seat = self.sit().await;
-        let Some(term) = seat.term.clone() else {
+        let mut state = self.lock_step().await;
+        let Some(term) = state.term.clone() else {
             return Err(ReleaseError::NotOwner(self.key.owner.into()));
         };
-        match seat.loss_of(&term) {
+        match state.loss_of(&term) {
             Some(loss) => Err(ReleaseError::NotHeld(loss)),
             // A guard that still exists protects nothing any more.
-            None => self.step_out(&mut seat, &term, |term| term.lose(Loss::Gone)).await,
+            None => self.step_out(&mut state, &term, |term| term.lose(Loss::Gone)).await,
         }
     }
 
@@ -322,30 +322,30 @@ impl Hold {
     /// background.
     async fn step_out(
         &self,
-        seat: &mut Seated<'_>,
+        state: &mut StepGuard<'_>,
         term: &Arc<Term>,
         end: impl FnOnce(&Term),
     ) -> Result<u32, ReleaseError> {
-        let from = seat.count;
-        seat.count -= 1;
-        let undo = Undo { hold: self, count: seat.count, lapse: seat.lapse(seat.lease), begins: None };
-        if seat.count == 0 {
-            seat.vacate();
+        let from = state.count;
+        state.count -= 1;
+        let undo = Undo { hold: self, count: state.count, expiry: state.expiry(state.lease), begins: None };
+        if state.count == 0 {
+            state.clear();
             end(term);
         }
-        let released = self.shared.engine.release(&self.key, from, seat.lease).await;
+        let released = self.shared.engine.release(&self.key, from, state.lease).await;
         let released = released.map_err(ReleaseError::Unknown)?;
         undo.disarm();
         match released {
             Released::Left(left, until) => {
                 if let Some(until) = until {
-                    term.lasts_at_least(until);
+                    term.extend_until(until);
                 }
                 Ok(left)
             }
             Released::NotHeld => {
                 term.lose(Loss::Gone);
-                seat.leave_lost_term();
+                state.leave_lost_term();
                 Err(ReleaseError::NotHeld(Loss::Gone))
             }
         }
@@ -359,24 +359,24 @@ impl Hold {
 
     /// Releases the count of a dropped guard, without waiting.
     pub(crate) fn give_back(&self, term: &Arc<Term>) {
-        if let Some(mut seat) = self.try_sit() {
-            return seat.give_back(term);
+        if let Some(mut state) = self.try_lock_step() {
+            return state.give_back(term);
         }
-        let mut owed = self.owed.lock();
-        *owed = Some(Box::new(Owed { term: Arc::clone(term), before: owed.take() }));
-        drop(owed);
+        let mut deferred = self.deferred.lock();
+        *deferred = Some(Box::new(DeferredRelease { term: Arc::clone(term), before: deferred.take() }));
+        drop(deferred);
         // The step may have ended before the deferred release was recorded.
         self.settle();
     }
 
     fn settle(&self) {
-        while self.owed.lock().is_some() {
+        while self.deferred.lock().is_some() {
             // A step is in progress, and settles when it ends.
-            let Some(mut seat) = self.try_sit() else { return };
-            let mut owed = self.owed.lock().take();
-            while let Some(note) = owed {
-                seat.give_back(&note.term);
-                owed = note.before;
+            let Some(mut state) = self.try_lock_step() else { return };
+            let mut deferred = self.deferred.lock().take();
+            while let Some(release) = deferred {
+                state.give_back(&release.term);
+                deferred = release.before;
             }
         }
     }
@@ -384,55 +384,55 @@ impl Hold {
     /// Makes the lease last at least `length` from now.
     pub(crate) async fn extend(&self, term: &Arc<Term>, length: Duration) -> Result<Duration, ExtendError> {
         // One step at a time: a late reply must not override a later one.
-        let mut seat = self.sit().await;
+        let mut state = self.lock_step().await;
         // The guard may be gone by now, and the hold handed over to another task.
-        if let Some(loss) = seat.loss_of(term) {
+        if let Some(loss) = state.loss_of(term) {
             return Err(ExtendError::NotHeld(loss));
         }
-        seat.extends(length);
+        state.extends(length);
         match self.shared.engine.renew(&self.key, length).await? {
             // Renewals may have moved the deadline on since the reply was read.
-            Renewed::Until(until) => term.lasts_at_least(until),
+            Renewed::Until(until) => term.extend_until(until),
             Renewed::Gone if mutation!("lost-hold-extended") => {}
             Renewed::Gone => term.lose(Loss::Gone),
         }
         let Some(loss) = term.loss() else { return Ok(term.remaining()) };
         // The engine may have extended a hold that is already lost here.
-        seat.leave_lost_term();
+        state.leave_lost_term();
         Err(ExtendError::NotHeld(loss))
     }
 
     /// The entry for the other half of a read-write lock that ends together with the hold of `term`.
     pub(crate) async fn entry_beside(&self, term: &Arc<Term>) -> Result<Entry, Loss> {
-        let seat = self.sit().await;
-        if let Some(loss) = seat.loss_of(term) {
+        let state = self.lock_step().await;
+        if let Some(loss) = state.loss_of(term) {
             return Err(loss);
         }
-        let lease = match seat.lease {
+        let lease = match state.lease {
             Lease::Fixed(_) => Lease::Fixed(term.remaining().max(Invalid::SHORTEST_LEASE)),
             kept @ Lease::Kept(_) => kept,
         };
-        let max_hold = seat.limit.map(|limit| limit.saturating_duration_since(env::now()));
+        let max_hold = state.limit.map(|limit| limit.saturating_duration_since(env::now()));
         Ok(Entry { max_hold, ..Entry::new(lease) })
     }
 
-    fn try_sit(&self) -> Option<Seated<'_>> {
-        self.seat.try_lock().ok().map(|seat| Seated { hold: self, seat: Some(seat) })
+    fn try_lock_step(&self) -> Option<StepGuard<'_>> {
+        self.state.try_lock().ok().map(|state| StepGuard { hold: self, state: Some(state) })
     }
 
-    async fn sit(&self) -> Seated<'_> {
+    async fn lock_step(&self) -> StepGuard<'_> {
         // Created before the lock is taken: a future that gets the step lock and is then dropped must settle, too.
-        let mut seated = Seated { hold: self, seat: None };
-        seated.seat = Some(match self.seat.try_lock() {
-            Ok(seat) => seat,
+        let mut guard = StepGuard { hold: self, state: None };
+        guard.state = Some(match self.state.try_lock() {
+            Ok(state) => state,
             // Boxed because it is rare: otherwise every waiter's future would have room for it.
-            Err(_) => Box::pin(self.seat.lock()).await,
+            Err(_) => Box::pin(self.state.lock()).await,
         });
-        seated
+        guard
     }
 
-    fn abandon(&self, count: u32, lapse: Lapse) {
-        self.shared.engine.abandon(&self.key, count, lapse);
+    fn undo(&self, count: u32, expiry: Expiry) {
+        self.shared.engine.undo(&self.key, count, expiry);
     }
 }
 
@@ -449,7 +449,7 @@ fn unseen(loss: Loss) -> Result<Busy, Failure> {
 
 impl Drop for Hold {
     fn drop(&mut self) {
-        if self.seat.get_mut().named {
+        if self.state.get_mut().named {
             self.shared.holds.forget(&self.key);
         }
     }

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::Way;
+use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::counter::Counter;
 use crate::engine::{Adjust, Busy, HoldKey, Resource, Ticket};
@@ -152,7 +152,7 @@ impl IntoFuture for LatchWait {
             let Counter { shared, resource } = &self.counter;
             let (resource, owner) = (resource.clone()?, OwnerId::fresh(shared.id, 1));
             let opening = Opening { counter: &self.counter, key: HoldKey { resource, owner, amount: 1 } };
-            wait(&opening, Patience::from_wait(self.limit), &Way::USUAL).await.map_err(|error| match error {
+            wait(&opening, Patience::from_wait(self.limit), &HandleOptions::DEFAULT).await.map_err(|error| match error {
                 AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
                 AcquireError::Failure(failure) => failure.into(),
                 AcquireError::Invalid(invalid) => invalid.into(),

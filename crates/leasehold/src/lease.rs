@@ -72,12 +72,12 @@ impl Bounds {
     not(feature = "remote"),
     expect(dead_code, reason = "inside a process nothing has to be repeated")
 )]
-pub(crate) struct Lapse {
+pub(crate) struct Expiry {
     lease: Lease,
     extended: Option<Instant>,
 }
 
-impl Lapse {
+impl Expiry {
     pub(crate) fn new(lease: Lease, extended: Option<Instant>) -> Self {
         Self { lease, extended }
     }
@@ -85,12 +85,12 @@ impl Lapse {
     /// The moment, if the lease began no later than now.
     #[cfg(feature = "remote")]
     pub(crate) fn at(self) -> Instant {
-        let lapses = crate::env::now() + self.lease.length();
-        self.extended.map_or(lapses, |extended| lapses.max(extended))
+        let expires = crate::env::now() + self.lease.length();
+        self.extended.map_or(expires, |extended| expires.max(extended))
     }
 }
 
-impl From<Lease> for Lapse {
+impl From<Lease> for Expiry {
     fn from(lease: Lease) -> Self {
         Self::new(lease, None)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, TryAcquire, Way};
+use crate::acquire::{Acquire, TryAcquire, HandleOptions};
 use crate::back_off::BackOff;
 use crate::client::Shared;
 use crate::engine::{Feature, Holding, Question, HoldKey, Resource};
@@ -30,12 +30,12 @@ use crate::owner::{Owner, OwnerId};
 pub struct Lock {
     pub(crate) shared: Arc<Shared>,
     pub(crate) resource: Result<Resource, Invalid>,
-    pub(crate) way: Way,
+    pub(crate) options: HandleOptions,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, way: Way) -> Self {
-        Self { shared, resource, way }
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, options: HandleOptions) -> Self {
+        Self { shared, resource, options }
     }
 
     /// The same lock, in a handle that does not allow its owner to re-enter.
@@ -58,14 +58,14 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn non_reentrant(mut self) -> Self {
-        self.way.reentrant = false;
+        self.options.reentrant = false;
         self
     }
 
     /// The same lock, in a handle that does not join the wait queue but retries after these pauses.
     #[must_use]
     pub fn back_off(mut self, back_off: BackOff) -> Self {
-        self.way.spin = Some(back_off);
+        self.options.spin = Some(back_off);
         self
     }
 
@@ -86,7 +86,7 @@ impl Lock {
     /// Off, every acquisition has its own owner, and is visible at the server.
     #[must_use]
     pub fn local_handover(mut self, on: bool) -> Self {
-        self.way.local_handover = on;
+        self.options.local_handover = on;
         self
     }
 
@@ -95,13 +95,13 @@ impl Lock {
         self.acquire_as()
     }
 
-    pub(crate) fn with_way(mut self, way: Way) -> Self {
-        self.way = way;
+    pub(crate) fn with_options(mut self, options: HandleOptions) -> Self {
+        self.options = options;
         self
     }
 
     pub(crate) fn acquire_as<G>(&self) -> Acquire<G> {
-        Acquire::new(Arc::clone(&self.shared), self.resource.clone(), self.way.clone())
+        Acquire::new(Arc::clone(&self.shared), self.resource.clone(), self.options.clone())
     }
 
     /// Tries once: `None` when another owner holds it or is next. See [`TryAcquire`] for the options.
@@ -131,7 +131,7 @@ impl Lock {
             let resource = resource?;
             let holding = shared.engine.inspect(&Question::Holder(&resource, None)).await?.holding;
             if let Some(owner) = holding.and_then(|holding| holding.owner) {
-                shared.tell_owner(&resource, owner);
+                shared.expose_owner(&resource, owner);
             }
             Ok(holding.map(Holder::from))
         })

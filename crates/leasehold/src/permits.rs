@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::Way;
+use crate::acquire::HandleOptions;
 use crate::counter::{Counter, checked};
 use crate::error::{AcquireError, Invalid, ReleaseError, unless_busy};
 use crate::guard::Guard;
@@ -168,7 +168,7 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
                 return Ok(G::none()?);
             }
             let (hold, entry) = self.prepare()?;
-            wait(&Entering::new(hold, entry), Patience::from_wait(self.wait), &Way::USUAL).await.map(G::some)
+            wait(&Entering::new(hold, entry), Patience::from_wait(self.wait), &HandleOptions::DEFAULT).await.map(G::some)
         })
     }
 }

@@ -1,6 +1,6 @@
 //! The read-write lock and its guards.
 
-use crate::acquire::{Acquire, Granted, TryAcquire, Way};
+use crate::acquire::{Acquire, Granted, TryAcquire, HandleOptions};
 use crate::deref::derefs_to;
 use crate::engine::Kind;
 use crate::error::{AcquireError, ReleaseError};
@@ -75,8 +75,8 @@ impl RwLock {
     /// ```
     #[must_use]
     pub fn prefer_writers(self) -> Self {
-        let way = Way { prefer_writers: true, ..Way::USUAL };
-        Self { read: self.read.with_way(way.clone()), write: self.write.with_way(way) }
+        let options = HandleOptions { prefer_writers: true, ..HandleOptions::DEFAULT };
+        Self { read: self.read.with_options(options.clone()), write: self.write.with_options(options) }
     }
 
     /// The shared half: many readers at once.

@@ -34,8 +34,8 @@ impl Session {
     }
 
     /// A heartbeat got a reply: the session lasts until `deadline`, unless it is lost already.
-    pub(crate) fn lasts(&self, deadline: Instant) {
-        let mut state = self.judged();
+    pub(crate) fn set_deadline(&self, deadline: Instant) {
+        let mut state = self.checked();
         if state.lost.is_none() && deadline > state.deadline {
             state.deadline = deadline;
             drop(state);
@@ -45,17 +45,17 @@ impl Session {
 
     /// The session is over, and so are all holds under it.
     pub(crate) fn lose(&self, loss: Loss) {
-        self.judged().lost.get_or_insert(loss);
+        self.checked().lost.get_or_insert(loss);
         self.changed.notify_waiters();
     }
 
     /// Why it is lost, if it is.
     pub(crate) fn loss(&self) -> Option<Loss> {
-        self.judged().lost
+        self.checked().lost
     }
 
     pub(crate) fn deadline(&self) -> Instant {
-        self.judged().deadline
+        self.checked().deadline
     }
 
     /// How long it lasts from now on if nothing happens.
@@ -64,7 +64,7 @@ impl Session {
     }
 
     /// The state after a check of the clock.
-    fn judged(&self) -> MutexGuard<'_, State> {
+    fn checked(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if state.lost.is_none() && env::now() >= state.deadline {
             state.lost = Some(Loss::Unreachable);

@@ -84,11 +84,11 @@ impl Term {
     pub(crate) fn next(&self) -> Arc<Self> {
         let next = Self::new(self.hold.clone());
         let (until, claimed, session) = {
-            let state = self.judged();
+            let state = self.checked();
             (state.until, state.claimed, state.session.clone())
         };
-        next.lasts(until);
-        let mut state = next.judged();
+        next.set_until(until);
+        let mut state = next.checked();
         (state.claimed, state.session) = (claimed, session);
         drop(state);
         next
@@ -97,20 +97,20 @@ impl Term {
     /// Binds the term to a session: it is lost when the session is.
     #[cfg(feature = "remote")]
     pub(crate) fn bind(&self, session: Arc<Session>) {
-        self.judged().session = Some(session);
+        self.checked().session = Some(session);
         self.announce();
     }
 
     /// Whether it is bound to a session.
     #[cfg(feature = "remote")]
     pub(crate) fn has_session(&self) -> bool {
-        self.judged().session().is_some()
+        self.checked().session().is_some()
     }
 
     /// Whether it is bound to this session.
     #[cfg(feature = "remote")]
     pub(crate) fn is_bound_to(&self, session: &Arc<Session>) -> bool {
-        self.judged().session().is_some_and(|of| Arc::ptr_eq(of, session))
+        self.checked().session().is_some_and(|of| Arc::ptr_eq(of, session))
     }
 
     pub(crate) fn hold(&self) -> Option<Arc<Hold>> {
@@ -118,8 +118,8 @@ impl Term {
     }
 
     /// Sets until when the term lasts, unless it has ended or its deadline has passed already.
-    pub(crate) fn lasts(&self, until: Until) {
-        let mut state = self.judged();
+    pub(crate) fn set_until(&self, until: Until) {
+        let mut state = self.checked();
         if state.end.is_none() {
             state.until = until;
             drop(state);
@@ -130,31 +130,31 @@ impl Term {
 
     /// Moves the deadline to `until` if that is later. For requests that never shorten a hold: their reply may be older than
     /// an extension that is already recorded.
-    pub(crate) fn lasts_at_least(&self, until: Until) {
-        let is_later = match (self.judged().until, until) {
+    pub(crate) fn extend_until(&self, until: Until) {
+        let is_later = match (self.checked().until, until) {
             (Until::Deadline(before, _), Until::Deadline(after, _)) => after > before,
             (Until::Kept(_), Until::Deadline(..)) => false,
             (_, Until::Kept(_)) => true,
         };
         if is_later {
-            self.lasts(until);
+            self.set_until(until);
         }
     }
 
     /// Brings the deadline nearer, if `at` is nearer.
-    pub(crate) fn lasts_at_most(&self, at: Instant, loss: Loss) {
-        let nearer = match self.judged().until {
+    pub(crate) fn shorten_until(&self, at: Instant, loss: Loss) {
+        let nearer = match self.checked().until {
             Until::Kept(_) => true,
             Until::Deadline(deadline, _) => at < deadline && !mutation!("nearer-deadline-not-taken"),
         };
         if nearer {
-            self.lasts(Until::Deadline(at, loss));
+            self.set_until(Until::Deadline(at, loss));
         }
     }
 
     /// Records that a caller has claimed the grant, and returns the loss if there is one already.
     pub(crate) fn claim(&self, bounds: Bounds) -> Option<Loss> {
-        let mut state = self.judged();
+        let mut state = self.checked();
         state.claimed = Some(bounds);
         state.end.map(|end| if let End::Lost(loss) = end { loss } else { Loss::Gone })
     }
@@ -162,7 +162,7 @@ impl Term {
     /// The bounds of the request that claimed the grant, if one has.
     #[cfg(feature = "remote")]
     pub(crate) fn claimed(&self) -> Option<Bounds> {
-        self.judged().claimed
+        self.checked().claimed
     }
 
     /// Ends the term because its last guard is gone.
@@ -173,14 +173,14 @@ impl Term {
 
     /// Ends the term because the lock is lost.
     pub(crate) fn lose(&self, loss: Loss) {
-        self.condemn(loss);
+        self.mark_lost(loss);
         self.announce();
     }
 
     /// Ends the term because the lock is lost. The caller must [`announce`](Self::announce) it.
     ///
     /// For callers that hold a mutex: waking runs foreign code, which may lock that mutex.
-    pub(crate) fn condemn(&self, loss: Loss) {
+    pub(crate) fn mark_lost(&self, loss: Loss) {
         self.end(End::Lost(loss));
     }
 
@@ -193,18 +193,18 @@ impl Term {
     }
 
     fn end(&self, end: End) {
-        let mut state = self.judged();
+        let mut state = self.checked();
         state.end = state.end.filter(|_| !mutation!("later-end-wins")).or(Some(end));
     }
 
     /// Whether the lock is held, by the clock, now.
     pub(crate) fn is_held(&self) -> bool {
-        self.judged().end.is_none()
+        self.checked().end.is_none()
     }
 
     /// Why the lock is lost, if it is.
     pub(crate) fn loss(&self) -> Option<Loss> {
-        match self.judged().end {
+        match self.checked().end {
             Some(End::Lost(loss)) => Some(loss),
             Some(End::Released) | None => None,
         }
@@ -212,7 +212,7 @@ impl Term {
 
     /// How long the lock is held from now on if nothing happens; zero once the term has ended.
     pub(crate) fn remaining(&self) -> Duration {
-        let state = self.judged();
+        let state = self.checked();
         let left = match (state.end, state.until) {
             (Some(_), _) => return Duration::ZERO,
             (None, Until::Kept(length)) => length,
@@ -224,12 +224,12 @@ impl Term {
     /// Until when the lock is held if nothing happens.
     #[cfg(feature = "remote")]
     pub(crate) fn until(&self) -> Until {
-        self.judged().until
+        self.checked().until
     }
 
     /// Whether it ends by itself some time.
     pub(crate) fn has_deadline(&self) -> bool {
-        matches!(self.judged().until, Until::Deadline(..))
+        matches!(self.checked().until, Until::Deadline(..))
     }
 
     /// Resolves when the lock is lost, at once if it already is; never after a release.
@@ -237,7 +237,7 @@ impl Term {
         loop {
             let changed = self.changed.get_or_init(Box::default).notified();
             let (end, until, session) = {
-                let state = self.judged();
+                let state = self.checked();
                 (state.end, state.until, state.session().cloned())
             };
             let deadline = match (end, until) {
@@ -260,7 +260,7 @@ impl Term {
     }
 
     /// The state after a check of the clock: a passed deadline is a loss, whichever check finds it first.
-    fn judged(&self) -> MutexGuard<'_, State> {
+    fn checked(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
         if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
             && env::now() >= at
@@ -289,9 +289,9 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nothing_revives_a_term_past_its_deadline() {
         let term = Term::new(Weak::new());
-        term.lasts(expires_in(SECOND));
+        term.set_until(expires_in(SECOND));
         tokio::time::advance(SECOND).await;
-        term.lasts(expires_in(SECOND));
+        term.set_until(expires_in(SECOND));
         assert!(!term.is_held());
         term.release();
         assert_eq!(term.loss(), Some(Loss::Expired));
@@ -302,12 +302,12 @@ mod tests {
     async fn a_listener_follows_a_deadline_in_both_directions() {
         let start = env::now();
         let term = Term::new(Weak::new());
-        term.lasts(expires_in(SECOND * 10));
+        term.set_until(expires_in(SECOND * 10));
         let listener = tokio::spawn(Arc::clone(&term).lost());
         tokio::task::yield_now().await;
-        term.lasts(expires_in(SECOND));
+        term.set_until(expires_in(SECOND));
         tokio::time::sleep(SECOND / 2).await;
-        term.lasts(expires_in(SECOND * 3));
+        term.set_until(expires_in(SECOND * 3));
         assert_eq!(listener.await.unwrap(), Loss::Expired);
         assert_eq!(start.elapsed(), SECOND * 7 / 2);
     }
@@ -315,7 +315,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_release_is_not_a_loss() {
         let term = Term::new(Weak::new());
-        term.lasts(expires_in(SECOND));
+        term.set_until(expires_in(SECOND));
         let listener = tokio::spawn(Arc::clone(&term).lost());
         tokio::task::yield_now().await;
         term.release();

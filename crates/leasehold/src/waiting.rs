@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use crate::acquire::Way;
+use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::engine::{Busy, HoldKey, Ticket};
 use crate::env::{self, Instant, Sleep};
@@ -70,7 +70,7 @@ pub(crate) trait Awaited: Sync {
     }
 
     /// Whether another task of this client may hand over its hold.
-    fn relays(&self) -> bool {
+    fn accepts_handover(&self) -> bool {
         false
     }
 
@@ -119,13 +119,13 @@ impl Awaited for Entering {
         self.entry.queue.is_some()
     }
 
-    fn relays(&self) -> bool {
-        self.entry.access == Access::Relayed
+    fn accepts_handover(&self) -> bool {
+        self.entry.access == Access::HandOver
     }
 
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried, AcquireError> {
         let Hold { shared, key, .. } = self.hold.as_ref();
-        if let Some(ticket) = turn.filter(|_| self.relays())
+        if let Some(ticket) = turn.filter(|_| self.accepts_handover())
             && let Some(guard) = shared.engine.handover().and_then(|handover| handover.take(key, ticket))
         {
             return Ok(Tried::Granted(guard));
@@ -149,9 +149,9 @@ impl Awaited for Entering {
 pub(crate) fn wait<'a, A: Awaited>(
     awaited: &'a A,
     patience: Patience,
-    way: &'a Way,
+    handle: &'a HandleOptions,
 ) -> impl Future<Output = Result<A::Got, AcquireError>> + Send + 'a {
-    let mut wait = Wait::new(awaited.shared(), awaited.key(), patience, way.watcher.as_ref());
+    let mut wait = Wait::new(awaited.shared(), awaited.key(), patience, handle.watcher.as_ref());
     async move {
         awaited.shared().check_open()?;
         let mut turn: Option<Turn<'_>> = None;
@@ -159,7 +159,7 @@ pub(crate) fn wait<'a, A: Awaited>(
         let mut rest = Rest::default();
         loop {
             let ticket = turn.as_ref().map(|turn| turn.ticket);
-            let told = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
+            let busy = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
                 Ok(Tried::Granted(got)) => {
                     // A shutdown may have checked for guards before this one existed.
                     awaited.shared().check_open()?;
@@ -190,7 +190,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                 }
                 Err(error) => return Err(error),
             };
-            if let Some(back_off) = &way.spin {
+            if let Some(back_off) = &handle.spin {
                 rest.of(Box::pin(wait.pause(back_off.pause(failures)))).await?;
                 failures = failures.saturating_add(1);
                 continue;
@@ -204,7 +204,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                 rest.of(Box::pin(wait.listening(place))).await?;
             } else {
                 let longest = awaited.shared().engine.longest_sleep(place.key, place.ticket);
-                let length = [told.retry_in, longest].into_iter().flatten().min();
+                let length = [busy.retry_in, longest].into_iter().flatten().min();
                 // The wake-up is polled first: if it is there, the clock is not read.
                 let awoken = rest.of(race(place.wake_up(next), wait.timer(length))).await;
                 wait.awake(&awoken)?;
@@ -311,12 +311,12 @@ impl<'a> Wait<'a> {
         self.outage = None;
         self.seen_busy = true;
         self.holder = busy.holder.or(self.holder);
-        self.tell(busy.position);
+        self.report_position(busy.position);
         if self.one_try || self.is_over() { Err(self.timed_out()) } else { Ok(()) }
     }
 
     /// Reports a changed position in the queue to the watcher.
-    fn tell(&mut self, position: Option<usize>) {
+    fn report_position(&mut self, position: Option<usize>) {
         let Some(position) = position.filter(|position| Some(*position) != self.position) else { return };
         let requeued = self.position.is_some_and(|before| before < position);
         self.position = Some(position);
@@ -433,7 +433,7 @@ impl<'a> Turn<'a> {
     /// Joins the queue after a try that found the lock busy.
     fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> (Self, Next) {
         let (shared, key) = (awaited.shared(), awaited.key());
-        let (ticket, looks) = shared.engine.join(key, awaited.relays(), context);
+        let (ticket, looks) = shared.engine.join(key, awaited.accepts_handover(), context);
         (Self { shared, key, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
     }
 

@@ -50,9 +50,9 @@ pub(crate) enum Adjust {
 impl Adjust {
     /// Whether waiters may succeed after a change with this result.
     #[cfg(feature = "remote")]
-    pub(crate) fn frees(&self, told: i64) -> bool {
+    pub(crate) fn frees(&self, result: i64) -> bool {
         match self {
-            Self::CountDown => told == 0,
+            Self::CountDown => result == 0,
             Self::Drain => false,
             _ => true,
         }

@@ -36,7 +36,7 @@ impl Aftermath {
     /// Ends these terms at once; tasks that wait for them are woken afterwards.
     pub(crate) fn losing(terms: impl IntoIterator<Item = Arc<Term>>, loss: Loss) -> Self {
         let one = |term: Arc<Term>| {
-            term.condemn(loss);
+            term.mark_lost(loss);
             Self { announce: Some(term), ..Self::default() }
         };
         terms.into_iter().map(one).fold(Self::default(), Self::and)

@@ -45,7 +45,7 @@ use crate::env::Instant;
 use crate::error::Failure;
 use crate::guard::Guard;
 use crate::hold::{Budget, Hold};
-use crate::lease::{Lapse, Lease};
+use crate::lease::{Expiry, Lease};
 use crate::name::Name;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
@@ -77,7 +77,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     ///
     /// For dropped guards, cancelled attempts and releases whose reply is missing. It never fails: the engine retries until
     /// the hold expires by itself.
-    fn abandon(&self, key: &HoldKey, count: u32, lapse: Lapse);
+    fn undo(&self, key: &HoldKey, count: u32, expiry: Expiry);
 
     /// The term of a hold, if this client has it.
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;
@@ -139,7 +139,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 pub(crate) trait Handover: Send + Sync {
     /// Hands a hold whose last guard is gone over to the front waiter of its resource, if that can take it as it is. The hold
     /// then continues under the returned term.
-    fn pass(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>>;
+    fn hand_over(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>>;
 
     /// The guard that was handed over to the waiter of this ticket, if it is its turn. A waiter leaves the queue only with a
     /// guard: if it left without one, no wake-up would reach it.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::seat::Undo;
+use super::state::Undo;
 use super::{Entry, Hold, unseen};
 use crate::engine::{AttemptAll, Busy, Claim, RwOptions, Ticket};
 use crate::env;
@@ -22,12 +22,12 @@ impl Hold {
         let shared = &holds[0].shared;
         let begun = env::now();
         let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
-        let mut seats = Vec::with_capacity(holds.len());
+        let mut states = Vec::with_capacity(holds.len());
         for hold in holds {
-            seats.push(hold.sit().await);
+            states.push(hold.lock_step().await);
         }
         let terms: Vec<_> = holds.iter().map(|hold| Term::new(Arc::downgrade(hold))).collect();
-        let undo = |hold, term| Undo { hold, count: 0, lapse: entry.lease.into(), begins: Some(term) };
+        let undo = |hold, term| Undo { hold, count: 0, expiry: entry.lease.into(), begins: Some(term) };
         let undos: Vec<_> = holds.iter().zip(&terms).map(|(hold, term)| undo(hold.as_ref(), term)).collect();
         // In its own block: the claims are not stored in the future during the wait.
         let asked = {
@@ -62,7 +62,7 @@ impl Hold {
         };
         for (number, (term, (until, _))) in terms.iter().zip(&granted).enumerate() {
             if let Some(until) = until {
-                term.lasts(*until);
+                term.set_until(*until);
             }
             if let Some(loss) = term.claim(Bounds { lease: entry.lease, limit }) {
                 // Dropping the undos releases the others.
@@ -71,8 +71,8 @@ impl Hold {
         }
         undos.into_iter().for_each(Undo::disarm);
         let mut guards = Vec::with_capacity(holds.len());
-        for (((hold, seat), term), (_, token)) in holds.iter().zip(&mut seats).zip(terms).zip(granted) {
-            seat.entered(entry, entry.lease, Some(begun), limit, &term);
+        for (((hold, state), term), (_, token)) in holds.iter().zip(&mut states).zip(terms).zip(granted) {
+            state.entered(entry, entry.lease, Some(begun), limit, &term);
             guards.push(Guard::new(Arc::clone(hold), term, token));
         }
         Ok(Some(Ok(guards)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::AcquireAll;
-use crate::acquire::Way;
+use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::engine::{Busy, Feature, Kind, HoldKey, Resource, Ticket};
 use crate::env;
@@ -43,8 +43,8 @@ impl Together {
         let mut resources = Vec::new();
         for lock in acquire.locks.iter() {
             let resource = lock.resource.clone()?;
-            let is_usual = lock.way.spin.is_none() && resource.kind == Kind::Lock;
-            if !is_usual || acquire.owner.is_some() || !Arc::ptr_eq(&shared, &lock.shared) {
+            let is_plain = lock.options.spin.is_none() && resource.kind == Kind::Lock;
+            if !is_plain || acquire.owner.is_some() || !Arc::ptr_eq(&shared, &lock.shared) {
                 return Ok(None);
             }
             resources.push(resource);
@@ -73,8 +73,8 @@ impl Together {
             if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
                 return Err(late(None));
             }
-            let step = wait(&self, Patience::from_wait(left), &Way::USUAL).await;
-            self.shared.tell_holder(&self.key.resource, &step);
+            let step = wait(&self, Patience::from_wait(left), &HandleOptions::DEFAULT).await;
+            self.shared.expose_holder(&self.key.resource, &step);
             match step {
                 Ok(Step::All(guards)) => return Ok(Some(guards)),
                 Ok(Step::OneByOne) => return Ok(None),

@@ -23,7 +23,7 @@ use crate::race::{First, all, first, race};
 ///
 /// Loss is final here as it is for a single lock: the first check that finds no majority ends the guard, and no later
 /// grant changes that. A majority must have been held without a gap. A check counts the members that are held now,
-/// so a gap between two checks is found from the times of the members that ended: see [`State::judge`].
+/// so a gap between two checks is found from the times of the members that ended: see [`State::check`].
 #[derive(Debug)]
 pub(super) struct Members {
     lock: QuorumLock,
@@ -103,7 +103,7 @@ fn is_by_clock(loss: Loss) -> bool {
 impl State {
     /// Ends the guard if a majority is not held any more, or was not at some moment since the last check. Returns the requests
     /// and guards to be dropped.
-    fn judge(&mut self, quorum: usize) -> (Pending, Vec<Guard>) {
+    fn check(&mut self, quorum: usize) -> (Pending, Vec<Guard>) {
         let (now, mut ended, mut spent) = (env::now(), Vec::new(), Vec::new());
         let mut undone = Pending::default();
         for slot in &mut self.members {
@@ -147,12 +147,12 @@ impl Members {
     }
 
     /// Updates the state by the clock and the losses of the members, then calls `look`.
-    fn judged<T>(&self, look: impl FnOnce(&mut State) -> T) -> T {
+    fn checked<T>(&self, read: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let had_ended = state.end.is_some();
-        let spent = state.judge(self.lock.quorum());
+        let spent = state.check(self.lock.quorum());
         let ends = state.end.is_some() && !had_ended;
-        let seen = look(&mut state);
+        let seen = read(&mut state);
         drop(state);
         // Not under the mutex: both wake other tasks.
         drop(spent);
@@ -163,17 +163,17 @@ impl Members {
     }
 
     pub(super) fn end(&self) -> Option<End> {
-        self.judged(|state| state.end)
+        self.checked(|state| state.end)
     }
 
     pub(super) fn votes(&self) -> usize {
-        self.judged(|state| state.members.iter().flatten().count())
+        self.checked(|state| state.members.iter().flatten().count())
     }
 
     /// How long a majority is held: the remaining time of the member at the quorum's position, longest first.
     pub(super) fn remaining(&self) -> Duration {
         let mut remaining: Vec<_> = self
-            .judged(|state| state.members.iter().flatten().map(|member| member.guard.remaining()).collect());
+            .checked(|state| state.members.iter().flatten().map(|member| member.guard.remaining()).collect());
         remaining.sort_unstable_by(|one: &Duration, other| other.cmp(one));
         remaining.get(self.lock.quorum() - 1).copied().unwrap_or_default()
     }
@@ -182,7 +182,7 @@ impl Members {
     pub(super) async fn ended(&self) -> End {
         loop {
             let changed = self.changed.notified();
-            let (end, losses): (_, Vec<_>) = self.judged(|state| {
+            let (end, losses): (_, Vec<_>) = self.checked(|state| {
                 (state.end, state.members.iter().flatten().map(|member| member.guard.lost()).collect())
             });
             if let Some(end) = end {
@@ -194,7 +194,7 @@ impl Members {
 
     /// Ends it because the guard is gone, and returns the held members; the cause if it was lost before.
     fn finish(&self) -> Result<Vec<Member>, Loss> {
-        let (before, (pending, members)) = self.judged(|state| (state.end, state.finish(End::Released)));
+        let (before, (pending, members)) = self.checked(|state| (state.end, state.finish(End::Released)));
         // First: a pending request to a member delays its release.
         drop(pending);
         self.changed.notify_waiters();
@@ -239,7 +239,7 @@ impl Members {
     }
 
     pub(super) async fn extend(&self, length: Duration) -> Result<Duration, ExtendError> {
-        let extensions: Vec<_> = self.judged(|state| {
+        let extensions: Vec<_> = self.checked(|state| {
             state.members.iter().flatten().map(|member| member.guard.extend(length)).collect()
         });
         let (extended, failed): (Vec<_>, Vec<_>) = all(extensions).await.into_iter().partition(Result::is_ok);
@@ -267,7 +267,7 @@ impl Members {
                 self.answers().await;
                 self.join().await;
                 env::sleep_until_or_forever(every.and_then(env::after)).await;
-                self.judged(|state| {
+                self.checked(|state| {
                     let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
                     let vote = |(number, _)| missing_vote(number, ask(&self.lock, number, &self.owner, None));
                     if state.end.is_none() {
@@ -314,7 +314,7 @@ impl Members {
     /// once more: from then on their loss can be no older than the grant.
     async fn join(&self) {
         let now = env::now();
-        self.judged(|state| {
+        self.checked(|state| {
             let members =
                 || state.members.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
             let latest = members().map(|(_, member)| member.since).max();
@@ -325,7 +325,7 @@ impl Members {
             state.pending.questions = proofs;
         });
         self.answers().await;
-        self.judged(|state| {
+        self.checked(|state| {
             for answer in std::mem::take(&mut state.pending.answers) {
                 match answer {
                     Answer::Granted(number, guard) => {

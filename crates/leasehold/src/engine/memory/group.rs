@@ -64,7 +64,7 @@ impl Waited for Group {
 impl Holdable for Group {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let resource = &claim.key.resource;
-        let mut after = self.judge(resource, now);
+        let mut after = self.expire(resource, now);
         let whole = self.is_whole(claim.key);
         if let Some(held) = self.holds.get_mut(claim.key) {
             if held.count != claim.held || !whole {
@@ -105,7 +105,7 @@ impl Holdable for Group {
     }
 
     fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
-        let after = self.judge(&key.resource, now);
+        let after = self.expire(&key.resource, now);
         let whole = self.is_whole(key);
         match self.holds.get_mut(key) {
             Some(held) if whole && held.count == from => {
@@ -115,19 +115,19 @@ impl Holdable for Group {
                 }
                 (Released::Left(held.count, Some(held.extend(lease.length(), now))), after)
             }
-            _ => (Released::NotHeld, after.and(self.abandon(key, from.saturating_sub(1), now))),
+            _ => (Released::NotHeld, after.and(self.lower(key, from.saturating_sub(1), now))),
         }
     }
 
     fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
-        let after = self.judge(&key.resource, now);
+        let after = self.expire(&key.resource, now);
         let whole = self.is_whole(key);
         let held = self.holds.get_mut(key).filter(|_| whole);
         (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
     }
 
-    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
-        let after = self.judge(&key.resource, now);
+    fn lower(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
+        let after = self.expire(&key.resource, now);
         match self.holds.get_mut(key) {
             Some(_) if count == 0 => after.and(self.end(key, Loss::Gone)),
             Some(held) => {
@@ -160,13 +160,13 @@ impl Holdable for Group {
 
 impl Exclusive for Group {
     fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(resource, now);
+        let after = self.expire(resource, now);
         let holders = self.holders(resource);
         (!holders.is_empty(), after.and(self.break_off(&holders, resource, Loss::ForceUnlocked, now)))
     }
 
     fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
-        let after = self.judge(resource, now);
+        let after = self.expire(resource, now);
         let held = |value| self.taken.get(value).map(|key| self.holds[key].holding(now));
         let all: Vec<_> = resource.values().iter().map(held).collect();
         let remaining = all.iter().flatten().map(|holding| holding.remaining).max();
@@ -213,7 +213,7 @@ impl Group {
     }
 
     /// Removes expired holds of these values. There is no timer: the next request does it.
-    fn judge(&mut self, resource: &Resource, now: &Now) -> Aftermath {
+    fn expire(&mut self, resource: &Resource, now: &Now) -> Aftermath {
         let is_over = |key: &HoldKey| self.holds[key].expires.is_some_and(|at| now.get() >= at);
         let over: Vec<_> = self.holders(resource).into_iter().filter(is_over).collect();
         over.iter().fold(Aftermath::default(), |after, key| {
@@ -246,8 +246,8 @@ impl Group {
                 Some(held) => {
                     let before = held.expires;
                     held.retire(now);
-                    let (ends, told) = ((before, held.expires), held.lose(loss));
-                    after = after.and(told).and(self.wake_if_sooner(&key.resource, ends));
+                    let (ends, lost) = ((before, held.expires), held.lose(loss));
+                    after = after.and(lost).and(self.wake_if_sooner(&key.resource, ends));
                 }
                 None => after = after.and(self.end(key, loss)),
             }

@@ -86,7 +86,7 @@ impl Held {
 
     /// The same when the hold itself is over; tasks that wait for the term are woken afterwards.
     pub(super) fn end(self, loss: Loss) -> Arc<Term> {
-        self.term.condemn(loss);
+        self.term.mark_lost(loss);
         self.term
     }
 }

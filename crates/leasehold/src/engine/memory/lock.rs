@@ -79,7 +79,7 @@ impl Waited for Lock {
 
 impl Holdable for Lock {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let mut after = self.judge(now);
+        let mut after = self.expire(now);
         let attempt = match &mut self.held {
             Some(held) if held.owner == claim.key.owner && held.count == claim.held => {
                 let before = held.expires;
@@ -116,7 +116,7 @@ impl Holdable for Lock {
     }
 
     fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         match &mut self.held {
             Some(held) if held.owner == key.owner && held.count == from => {
                 held.count -= 1;
@@ -130,7 +130,7 @@ impl Holdable for Lock {
     }
 
     fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
-        let freed = self.judge(now);
+        let freed = self.expire(now);
         let renewed = match &mut self.held {
             Some(held) if held.owner == key.owner => Renewed::Until(held.extend(length, now)),
             _ => Renewed::Gone,
@@ -138,8 +138,8 @@ impl Holdable for Lock {
         (renewed, freed)
     }
 
-    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
-        let freed = self.judge(now);
+    fn lower(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
+        let freed = self.expire(now);
         match &mut self.held {
             Some(held) if held.owner == key.owner && held.count > count => {
                 held.count = count;
@@ -154,7 +154,7 @@ impl Holdable for Lock {
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
-        let mut after = self.judge(now);
+        let mut after = self.expire(now);
         match &mut self.held {
             Some(held) if held.owner.client == client => {
                 let before = held.expires;
@@ -169,7 +169,7 @@ impl Holdable for Lock {
 
 impl Exclusive for Lock {
     fn force(&mut self, _resource: &Resource, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         if self.held.is_none() { (false, after) } else { (true, self.free(Loss::ForceUnlocked)) }
     }
 
@@ -179,7 +179,7 @@ impl Exclusive for Lock {
         _owner: Option<OwnerId>,
         now: &Now,
     ) -> (Option<Holding>, Aftermath) {
-        let freed = self.judge(now);
+        let freed = self.expire(now);
         (self.held.as_ref().map(|held| held.holding(now)), freed)
     }
 
@@ -193,7 +193,7 @@ impl Exclusive for Lock {
 
     #[cfg(feature = "test-util")]
     fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         if self.held.is_none() { (false, after) } else { (true, self.free(Loss::Gone)) }
     }
 }
@@ -232,7 +232,7 @@ impl Lock {
     }
 
     /// Removes an expired hold. There is no timer: the next request does it.
-    fn judge(&mut self, now: &Now) -> Aftermath {
+    fn expire(&mut self, now: &Now) -> Aftermath {
         match &self.held {
             Some(held) if held.expires.is_none_or(|at| now.get() < at) => Aftermath::default(),
             None if !self.is_used() || self.is_reserved() => Aftermath::default(),
@@ -317,17 +317,17 @@ mod tests {
         }
         let sleep = |lock: &mut Lock, key: &HoldKey, ticket, rung: &Arc<Rung>| {
             let waker = Waker::from(Arc::clone(rung));
-            let mut is_told = || {
+            let mut is_woken = || {
                 let (polled, after) = lock.poll_wake_up(key, ticket, &mut Context::from_waker(&waker));
                 after.run();
                 polled.is_ready()
             };
-            assert!(!is_told() || !is_told(), "a wake-up is there once");
+            assert!(!is_woken() || !is_woken(), "a wake-up is there once");
             rung.0.store(false, Ordering::Relaxed);
         };
         sleep(&mut lock, &next, 2, &awake_next);
         sleep(&mut lock, &watcher, 3, &awake_watcher);
-        lock.abandon(&holder, 0, &Now::default()).run();
+        lock.lower(&holder, 0, &Now::default()).run();
         let term = Term::new(Weak::new());
         let (attempt, after) =
             lock.attempt(&claim(&head, Lease::Fixed(SECOND), &term), Some(1), &Now::default());
@@ -355,9 +355,9 @@ mod tests {
     fn a_waiter_that_joins_in_front_of_a_reservation_looks() {
         let (mut lock, holder) = taken(Lease::Kept(SECOND));
         assert!(!lock.join(&key(Kind::Lock), 2));
-        lock.abandon(&holder, 0, &Now::default()).run();
+        lock.lower(&holder, 0, &Now::default()).run();
         assert!(!lock.join(&key(Kind::Lock), 3));
-        assert!(lock.join(&key(Kind::Lock), 1), "the other waiter was told, and may not come");
+        assert!(lock.join(&key(Kind::Lock), 1), "the other waiter was notified, and may not retry");
     }
 
     #[test]
@@ -371,11 +371,11 @@ mod tests {
         let is_called =
             || engine.poll_wake_up(&waiter, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
         assert!(!is_called());
-        engine.give_up(&first, 0);
+        engine.lower(&first, 0);
         assert!(is_called());
         assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock does not heed the wait queue");
         assert!(matches!(try_for(&waiter, Some(ticket)), Attempt::Busy(_)));
-        engine.give_up(&second, 0);
+        engine.lower(&second, 0);
         assert!(is_called());
     }
 }

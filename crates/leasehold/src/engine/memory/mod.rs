@@ -40,7 +40,7 @@ use super::{
 };
 use crate::client_id::ClientId;
 use crate::env::Now;
-use crate::lease::{Lapse, Lease};
+use crate::lease::{Expiry, Lease};
 use crate::mutex::Mutex;
 use crate::name::ByName;
 use crate::term::Term;
@@ -179,8 +179,8 @@ impl Memory {
     }
 
     /// Lowers a hold to at most `count`.
-    fn give_up(&self, key: &HoldKey, count: u32) {
-        self.with_held(&key.resource, (), |held, now| ((), held.abandon(key, count, now)));
+    fn lower(&self, key: &HoldKey, count: u32) {
+        self.with_held(&key.resource, (), |held, now| ((), held.lower(key, count, now)));
     }
 
     /// Which of several locks is busy, before any is acquired: a minted token is not taken back.
@@ -195,7 +195,7 @@ impl Memory {
             Attempt::Granted(..) => {
                 // It became free after the query. Releasing it ends the claim's term, so it counts as busy; a waiting caller
                 // retries at once.
-                self.give_up(claim.key, 0);
+                self.lower(claim.key, 0);
                 Some((number, Busy::default()))
             }
             _ => None,
@@ -223,7 +223,7 @@ impl Engine for Memory {
                 Attempt::Granted(until, token) => granted.push((until, token)),
                 not_granted => {
                     for taken in &claims[..number] {
-                        self.give_up(taken.key, 0);
+                        self.lower(taken.key, 0);
                     }
                     let busy = if let Attempt::Busy(busy) = not_granted { busy } else { Busy::default() };
                     return Some(Reply::now(AttemptAll::Busy(number, busy)));
@@ -246,8 +246,8 @@ impl Engine for Memory {
         Reply::now(self.with_held(&key.resource, Renewed::Gone, |held, now| held.renew(key, length, now)))
     }
 
-    fn abandon(&self, key: &HoldKey, count: u32, _lapse: Lapse) {
-        self.give_up(key, count);
+    fn undo(&self, key: &HoldKey, count: u32, _expiry: Expiry) {
+        self.lower(key, count);
     }
 
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {
@@ -272,10 +272,10 @@ impl Engine for Memory {
     }
 
     fn adjust(&self, resource: &Resource, change: &Change) -> Reply<Adjusted> {
-        let told = self.with(resource, |slot, now| {
+        let result = self.with(resource, |slot, now| {
             slot.counted().map(|counted| counted.adjust(&change.adjust, now)).unwrap_or_default()
         });
-        Reply::now(Adjusted::Done(told))
+        Reply::now(Adjusted::Done(result))
     }
 
     fn let_go(&self, key: &HoldKey) {
@@ -309,15 +309,15 @@ impl Engine for Memory {
     }
 
     fn wake_all(&self) {
-        let mut told = Vec::new();
+        let mut woken = Vec::new();
         for shard in &self.shards {
             let mut shard = shard.lock();
             let queues = shard.values_mut().flat_map(|slot| slot.waited().wait_queues());
-            told.extend(queues.map(|queue| (queue.first_ticket(), Vec::from_iter(queue.notify_all()))));
+            woken.extend(queues.map(|queue| (queue.first_ticket(), Vec::from_iter(queue.notify_all()))));
         }
         // The order of a hash map differs between processes.
-        told.sort_unstable_by_key(|(first, _)| *first);
-        Aftermath::waking(told.into_iter().flat_map(|(_, wakers)| wakers)).run();
+        woken.sort_unstable_by_key(|(first, _)| *first);
+        Aftermath::waking(woken.into_iter().flat_map(|(_, wakers)| wakers)).run();
     }
 
     fn leave(&self, key: &HoldKey, ticket: Ticket) {
@@ -334,10 +334,10 @@ impl Engine for Memory {
             });
         }
         after.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-        let told = after.into_iter().map(|(_, (held, aftermath))| {
+        let retired = after.into_iter().map(|(_, (held, aftermath))| {
             aftermath.run();
             held
         });
-        told.sum()
+        retired.sum()
     }
 }

@@ -67,7 +67,7 @@ impl Waited for Permits {
 
 impl Holdable for Permits {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let HoldKey { owner, amount, .. } = *claim.key;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
@@ -98,13 +98,13 @@ impl Holdable for Permits {
     }
 
     fn release(&mut self, key: &HoldKey, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
-        let mut after = self.judge(now);
+        let mut after = self.expire(now);
         let all = self.give(key, &mut after);
         (if all { Released::Left(0, None) } else { Released::NotHeld }, after)
     }
 
     fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let Some(held) = self.holds.get(&key.owner) else { return (Renewed::Gone, after) };
         let mut first = None;
         for id in PermitId::of(key.owner, key.amount) {
@@ -116,8 +116,8 @@ impl Holdable for Permits {
         (Renewed::Until(until(held.lease, first, now)), after)
     }
 
-    fn abandon(&mut self, key: &HoldKey, _count: u32, now: &Now) -> Aftermath {
-        let mut after = self.judge(now);
+    fn lower(&mut self, key: &HoldKey, _count: u32, now: &Now) -> Aftermath {
+        let mut after = self.expire(now);
         self.give(key, &mut after);
         after
     }
@@ -127,7 +127,7 @@ impl Holdable for Permits {
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
-        let mut after = self.judge(now);
+        let mut after = self.expire(now);
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
         let ours: Vec<_> = ours.map(|(owner, _)| *owner).collect();
         for owner in &ours {
@@ -145,9 +145,9 @@ impl Holdable for Permits {
 
 impl Counted for Permits {
     fn adjust(&mut self, adjust: &Adjust, now: &Now) -> (i64, Aftermath) {
-        let mut after = self.judge(now);
+        let mut after = self.expire(now);
         let free = self.free.unwrap_or(0);
-        let told = match adjust {
+        let result = match adjust {
             Adjust::TrySet { .. } if self.free.is_some() => 0,
             Adjust::TrySet { count, .. } => {
                 self.add((*count).into(), &mut after);
@@ -194,25 +194,25 @@ impl Counted for Permits {
             Adjust::LeaseOf(id) => self.lease_of(id, now),
             Adjust::Give { .. } | Adjust::Drain | Adjust::CountDown => 0,
         };
-        (told, after)
+        (result, after)
     }
 }
 
 impl Permits {
     /// Takes expired permits back. There is no timer: the next request does it.
-    fn judge(&mut self, now: &Now) -> Aftermath {
+    fn expire(&mut self, now: &Now) -> Aftermath {
         let mut after = Aftermath::default();
-        let mut lapsed = Vec::new();
+        let mut expired = Vec::new();
         self.taken.retain(|_, permit| {
             let over = permit.ends.is_some_and(|ends| ends <= now.get());
             if over {
-                lapsed.push(permit.owner);
+                expired.push(permit.owner);
             }
             !over
         });
-        if !lapsed.is_empty() {
-            self.add(i64::try_from(lapsed.len()).unwrap_or(i64::MAX), &mut after);
-            for owner in lapsed.into_iter().flatten() {
+        if !expired.is_empty() {
+            self.add(i64::try_from(expired.len()).unwrap_or(i64::MAX), &mut after);
+            for owner in expired.into_iter().flatten() {
                 self.lose(owner, Loss::Expired, &mut after, now);
             }
         }

@@ -61,7 +61,7 @@ pub(super) trait Holdable: Waited {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath);
     fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath);
     fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath);
-    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath;
+    fn lower(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath;
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;
 
     /// Deletes the holder, but not the hold. A lock is held by its guards alone, and has nothing to delete.

@@ -60,7 +60,7 @@ impl Waited for Rw {
 
 impl Holdable for Rw {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let before = self.end();
         let (attempt, more) = match self.held(claim.key) {
             Some(held) if held.count == claim.held => {
@@ -81,7 +81,7 @@ impl Holdable for Rw {
     }
 
     fn release(&mut self, key: &HoldKey, from: u32, lease: Lease, now: &Now) -> (Released, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         match self.held(key) {
             Some(held) if held.count == from => {
                 held.count -= 1;
@@ -95,13 +95,13 @@ impl Holdable for Rw {
     }
 
     fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let held = self.held(key);
         (held.map_or(Renewed::Gone, |held| Renewed::Until(held.extend(length, now))), after)
     }
 
-    fn abandon(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
-        let after = self.judge(now);
+    fn lower(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath {
+        let after = self.expire(now);
         match self.held(key) {
             Some(held) if held.count > count => {
                 held.count = count;
@@ -120,7 +120,7 @@ impl Holdable for Rw {
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
-        let mut after = self.judge(now);
+        let mut after = self.expire(now);
         let before = self.end();
         let mut retired = 0;
         let all = self.writer.iter_mut().chain(self.readers.values_mut());
@@ -135,7 +135,7 @@ impl Holdable for Rw {
 
 impl Exclusive for Rw {
     fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let held = match resource.kind {
             Kind::Write => self.writer.is_some(),
             _ => self.writer.is_none() && !self.readers.is_empty(),
@@ -148,7 +148,7 @@ impl Exclusive for Rw {
     }
 
     fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let held = match resource.kind {
             Kind::Write => self.writer.as_ref(),
             _ => owner.and_then(|owner| self.readers.get(&owner)).or_else(|| self.readers.values().next()),
@@ -164,7 +164,7 @@ impl Exclusive for Rw {
 
     #[cfg(feature = "test-util")]
     fn remove(&mut self, now: &Now) -> (bool, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         if self.is_held() {
             (true, after.and(self.free_all(Loss::Gone)).and(self.reserve_free()))
         } else {
@@ -251,7 +251,7 @@ impl Rw {
     }
 
     /// Removes expired holds. There is no timer: the next request does it.
-    fn judge(&mut self, now: &Now) -> Aftermath {
+    fn expire(&mut self, now: &Now) -> Aftermath {
         let is_over = |held: &Held| held.expires.is_some_and(|at| now.get() >= at);
         let mut after = Aftermath::default();
         if let Some(writer) = self.writer.take_if(|held| is_over(held)) {

@@ -57,7 +57,7 @@ impl Waited for Semaphore {
 
 impl Holdable for Semaphore {
     fn attempt(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let HoldKey { owner, amount, .. } = *claim.key;
         let busy = |retry_in| Attempt::Busy(Busy { retry_in, ..Busy::default() });
         if self.holds.contains_key(&owner) {
@@ -80,7 +80,7 @@ impl Holdable for Semaphore {
     }
 
     fn release(&mut self, key: &HoldKey, _from: u32, _lease: Lease, now: &Now) -> (Released, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         match self.holds.remove(&key.owner) {
             Some(held) => (Released::Left(0, None), after.and(self.add(held.amount.into()))),
             None => (Released::NotHeld, after),
@@ -88,12 +88,12 @@ impl Holdable for Semaphore {
     }
 
     fn renew(&mut self, key: &HoldKey, length: Duration, now: &Now) -> (Renewed, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let held = self.holds.contains_key(&key.owner);
         (if held { Renewed::Until(Until::Kept(length)) } else { Renewed::Gone }, after)
     }
 
-    fn abandon(&mut self, key: &HoldKey, _count: u32, now: &Now) -> Aftermath {
+    fn lower(&mut self, key: &HoldKey, _count: u32, now: &Now) -> Aftermath {
         self.release(key, 1, Lease::Kept(Duration::ZERO), now).1
     }
 
@@ -102,7 +102,7 @@ impl Holdable for Semaphore {
     }
 
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
-        let after = self.judge(now);
+        let after = self.expire(now);
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());
         let terms: Vec<_> = ours.map(|(_, held)| Arc::clone(&held.term)).collect();
         (terms.len(), after.and(Aftermath::losing(terms, Loss::Shutdown)))
@@ -116,9 +116,9 @@ impl Holdable for Semaphore {
 
 impl Counted for Semaphore {
     fn adjust(&mut self, adjust: &Adjust, now: &Now) -> (i64, Aftermath) {
-        let before = self.judge(now);
+        let before = self.expire(now);
         let (free, nothing) = (self.free, Aftermath::default());
-        let (told, after) = match *adjust {
+        let (result, after) = match *adjust {
             Adjust::TrySet { .. } if free.is_some() => (0, nothing),
             Adjust::TrySet { count, ttl } => {
                 let after = self.add(count.into());
@@ -141,13 +141,13 @@ impl Counted for Semaphore {
             Adjust::Count => (free.unwrap_or(0), nothing),
             _ => (0, nothing),
         };
-        (told, before.and(after))
+        (result, before.and(after))
     }
 }
 
 impl Semaphore {
     /// Deletes an expired count. Its permits do not belong to the next count of that name.
-    fn judge(&mut self, now: &Now) -> Aftermath {
+    fn expire(&mut self, now: &Now) -> Aftermath {
         let is_over = self.ends.is_some_and(|at| at <= now.get());
         if is_over { self.delete() } else { Aftermath::default() }
     }

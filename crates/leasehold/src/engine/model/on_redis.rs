@@ -109,7 +109,7 @@ impl OnRedis {
         for kind in [Kind::Lock, Kind::Fair] {
             let key = key(Resource::new(kind, name("taught")), 1);
             self.teach_attempt(&key, None);
-            self.clients[0].abandon(&key, 0, TAUGHT.into());
+            self.clients[0].undo(&key, 0, TAUGHT.into());
             while self.ask(0, |redis| redis.inspect(&Question::Holder(&key.resource, None))).holding.is_some()
             {
             }

@@ -41,7 +41,7 @@ pub(super) enum Op {
     GiveUp(At),
     Release(At),
     /// All of it or one count.
-    Abandon(At, bool),
+    Undo(At, bool),
     Renew(At, Length),
     Force(At),
     LetGo(At),
@@ -150,7 +150,7 @@ fn op() -> impl Strategy<Value = Op> {
         12 => (at(), how()).prop_map(|(at, how)| Op::Wait(at, how)),
         3 => at().prop_map(Op::GiveUp),
         18 => at().prop_map(Op::Release),
-        5 => (at(), any::<bool>()).prop_map(|(at, all)| Op::Abandon(at, all)),
+        5 => (at(), any::<bool>()).prop_map(|(at, all)| Op::Undo(at, all)),
         6 => (at(), length()).prop_map(|(at, length)| Op::Renew(at, length)),
         2 => at().prop_map(Op::Force),
         2 => at().prop_map(Op::LetGo),

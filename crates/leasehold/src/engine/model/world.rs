@@ -140,7 +140,7 @@ impl<'a> World<'a> {
             Op::Wait(at, how) if self.lives(at) => self.wait(at, how),
             Op::GiveUp(at) if self.lives(at) => self.give_up(at),
             Op::Release(at) if self.lives(at) => self.release(at),
-            Op::Abandon(at, all) if self.lives(at) => self.abandon(at, all),
+            Op::Undo(at, all) if self.lives(at) => self.undo(at, all),
             Op::Renew(at, length) if self.lives(at) => self.renew(at, length),
             Op::Force(at) if self.lives(at) => self.force(at),
             Op::LetGo(at) if self.lives(at) => self.let_go(at),
@@ -156,7 +156,7 @@ impl<'a> World<'a> {
         self.frees(at.name, hold.key.resource.kind);
         let told = self.both.ask(client(at), |engine| engine.release(&hold.key, hold.count, hold.lease));
         self.same(at.name, "release", told.each_ref().map(said::released))?;
-        self.lasts(
+        self.set_until(
             client(at),
             &hold.key,
             told.map(|told| if let Released::Left(_, until) = told { until } else { None }),
@@ -173,12 +173,12 @@ impl<'a> World<'a> {
         self.after(at)
     }
 
-    fn abandon(&mut self, at: At, all: bool) -> Step {
+    fn undo(&mut self, at: At, all: bool) -> Step {
         let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
         let counts = matches!(hold.key.resource.kind.family(), Family::Lock | Family::Rw | Family::Group);
         let count = if all || !counts { 0 } else { hold.count - 1 };
         self.frees(at.name, hold.key.resource.kind);
-        self.both.tell(client(at), |engine, _| engine.abandon(&hold.key, count, hold.lease.into()));
+        self.both.tell(client(at), |engine, _| engine.undo(&hold.key, count, hold.lease.into()));
         self.both.finish(client(at));
         if count == 0 {
             self.holds.remove(&seat);
@@ -204,7 +204,7 @@ impl<'a> World<'a> {
         };
         let told = self.both.ask(client(at), |engine| engine.renew(&hold.key, length));
         self.same(at.name, "renew", told.each_ref().map(said::renewed))?;
-        self.lasts(
+        self.set_until(
             client(at),
             &hold.key,
             told.map(|told| if let Renewed::Until(until) = told { Some(until) } else { None }),
@@ -220,10 +220,10 @@ impl<'a> World<'a> {
     }
 
     /// Extends the term of a hold, by the clock of each engine.
-    fn lasts(&self, client: usize, key: &HoldKey, until: [Option<Until>; 2]) {
+    fn set_until(&self, client: usize, key: &HoldKey, until: [Option<Until>; 2]) {
         self.both.tell(client, |engine, side| {
             if let (Some(term), Some(until)) = (engine.term(key), until[side as usize]) {
-                term.lasts_at_least(until);
+                term.extend_until(until);
             }
         });
     }
@@ -231,7 +231,7 @@ impl<'a> World<'a> {
     /// The owner finds a hold lost and releases the rest of it.
     fn learn_of_loss(&mut self, at: At, seat: &Seat, hold: &Hold) {
         self.frees(at.name, hold.key.resource.kind);
-        self.both.tell(client(at), |engine, _| engine.abandon(&hold.key, 0, hold.lease.into()));
+        self.both.tell(client(at), |engine, _| engine.undo(&hold.key, 0, hold.lease.into()));
         self.both.finish(client(at));
         self.holds.remove(seat);
     }

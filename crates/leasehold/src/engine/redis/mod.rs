@@ -24,7 +24,7 @@ use self::pubsub::{Subscriber, Subscriptions};
 use self::queue_heartbeat::QueueHeartbeat;
 use super::remote::Remote;
 use super::remote::store::{
-    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Tell, Topic,
+    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, LateNotice, Topic,
     Traits, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
@@ -289,7 +289,7 @@ where
         self.done.is_wanted()
     }
 
-    fn late(&mut self) -> Option<Tell> {
+    fn late(&mut self) -> Option<LateNotice> {
         self.done.late()
     }
 
@@ -416,9 +416,9 @@ mod tests {
             server.cli(&["DEL", deleted.resource.name.as_str()]);
             server.cli(&["PEXPIRE", ends_soon.resource.name.as_str(), "20000"]);
 
-            let (told, verdicts) = oneshot::channel();
+            let (sender, verdicts) = oneshot::channel();
             let holds: Vec<_> = hold_keys.iter().map(|hold_key| (hold_key, LONG)).collect();
-            let done = move |outcome: Result<Vec<Verdict>, StoreError>| drop(told.send(outcome));
+            let done = move |outcome: Result<Vec<Verdict>, StoreError>| drop(sender.send(outcome));
             redis.store().renew(Kind::Semaphore, &holds, done);
             let verdicts = verdicts.await.unwrap().unwrap();
             let [held, gone] = [Verdict::Held, Verdict::Gone];

@@ -41,9 +41,9 @@ impl<S: Store> Inner<S> {
     /// Completes the server's data about a holder with this client's, if the holder is one of its own.
     pub(super) fn complete(&self, resource: &Resource, holding: &mut Holding) {
         let owners = self.store.traits().owners;
-        let Some(told) = holding.owner else { return };
-        let is_told = |owner: OwnerId| owner == told || (owners == By::Client && owner.client == told.client);
-        let Some(hold) = self.renewal.holder(resource, is_told) else { return };
+        let Some(holder) = holding.owner else { return };
+        let is_holder = |owner: OwnerId| owner == holder || (owners == By::Client && owner.client == holder.client);
+        let Some(hold) = self.renewal.holder(resource, is_holder) else { return };
         (holding.owner, holding.count) = (Some(hold.key.owner), hold.count);
         if hold.term.has_session() {
             holding.remaining = hold.term.remaining();

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::store::{Done, StoreError, Tell};
+use super::store::{Done, StoreError, LateNotice};
 use crate::engine::Reply;
 use crate::error::Failure;
 
@@ -12,14 +12,14 @@ use crate::error::Failure;
 pub(super) struct Caller<R, F> {
     effect: F,
     /// `None` once the caller was notified that the outcome is late.
-    tell: Option<oneshot::Sender<Result<R, Failure>>>,
+    sender: Option<oneshot::Sender<Result<R, Failure>>>,
     is_step: bool,
 }
 
 /// A request whose outcome goes to the caller that has the reply.
 pub(super) fn caller<R, F>(effect: F) -> (Caller<R, F>, Reply<R>) {
-    let (tell, reply) = oneshot::channel();
-    (Caller { effect, tell: Some(tell), is_step: false }, Reply::Soon(reply))
+    let (sender, reply) = oneshot::channel();
+    (Caller { effect, sender: Some(sender), is_step: false }, Reply::Soon(reply))
 }
 
 /// The same for a step from one count of a hold to the next: when its caller is gone, its undo may be in flight.
@@ -29,9 +29,9 @@ pub(super) fn step<R, F>(effect: F) -> (Caller<R, F>, Reply<R>) {
 }
 
 impl<R, F> Caller<R, F> {
-    /// A step whose caller has the other end of `tell`.
-    pub(super) fn step(effect: F, tell: oneshot::Sender<Result<R, Failure>>) -> Self {
-        Self { effect, tell: Some(tell), is_step: true }
+    /// A step whose caller has the other end of `sender`.
+    pub(super) fn step(effect: F, sender: oneshot::Sender<Result<R, Failure>>) -> Self {
+        Self { effect, sender: Some(sender), is_step: true }
     }
 
     /// The same, and afterwards `then`.
@@ -42,13 +42,13 @@ impl<R, F> Caller<R, F> {
     where
         F: FnOnce(Result<T, StoreError>) -> Result<R, Failure> + Send,
     {
-        let Self { effect, tell, is_step } = self;
+        let Self { effect, sender, is_step } = self;
         let effect = move |outcome| {
-            let told = effect(outcome);
+            let result = effect(outcome);
             then();
-            told
+            result
         };
-        Caller { effect, tell, is_step }
+        Caller { effect, sender, is_step }
     }
 }
 
@@ -58,24 +58,24 @@ where
     F: FnOnce(Result<T, StoreError>) -> Result<R, Failure> + Send + 'static,
 {
     fn is_awaited(&self) -> bool {
-        self.tell.as_ref().is_some_and(|caller| !caller.is_closed())
+        self.sender.as_ref().is_some_and(|caller| !caller.is_closed())
     }
 
     fn is_wanted(&self) -> bool {
         !self.is_step || self.is_awaited()
     }
 
-    fn late(&mut self) -> Option<Tell> {
-        let caller = self.tell.take()?;
+    fn late(&mut self) -> Option<LateNotice> {
+        let caller = self.sender.take()?;
         // The caller may be gone.
         Some(Box::new(|failure| drop(caller.send(Err(failure)))))
     }
 
     fn done(self, outcome: Result<T, StoreError>) {
-        let told = (self.effect)(outcome);
-        if let Some(caller) = self.tell {
+        let result = (self.effect)(outcome);
+        if let Some(caller) = self.sender {
             // The caller may be gone.
-            let _ = caller.send(told);
+            let _ = caller.send(result);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::term::Term;
 #[derive(Debug)]
 pub(super) struct LocalHandover {
     // Invariant: guards are dropped when the mutex is free again, because that may hand over another hold.
-    passing: Mutex<HashMap<Resource, Guard>>,
+    in_transit: Mutex<HashMap<Resource, Guard>>,
     queues: Arc<Queues>,
     renewal: Arc<Renewal>,
     io: Io,
@@ -29,7 +29,7 @@ pub(super) struct LocalHandover {
 
 impl LocalHandover {
     pub(super) fn new(queues: Arc<Queues>, renewal: Arc<Renewal>, io: Io) -> Self {
-        Self { passing: Mutex::default(), queues, renewal, io }
+        Self { in_transit: Mutex::default(), queues, renewal, io }
     }
 
     /// Ends the hand-over of this hold at that time, even if no waiter is ever polled again.
@@ -47,7 +47,7 @@ impl LocalHandover {
 }
 
 impl Handover for LocalHandover {
-    fn pass(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>> {
+    fn hand_over(&self, hold: &Arc<Hold>, budget: &mut Budget, term: &Term) -> Option<Arc<Term>> {
         let is_first = budget.is_new();
         if hold.shared.check_open().is_err() || !budget.one_more(self.queues.local_waiters(&hold.key)) {
             return None;
@@ -60,7 +60,7 @@ impl Handover for LocalHandover {
             self.recall_at(budget.end(), hold);
         }
         let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
-        let lost = self.passing.lock().insert(hold.key.resource.clone(), guard);
+        let lost = self.in_transit.lock().insert(hold.key.resource.clone(), guard);
         // No waiter took it before it was lost. It is released now that the mutex is free.
         drop(lost);
         self.queues.wake(&hold.key);
@@ -75,31 +75,31 @@ impl Handover for LocalHandover {
     }
 
     fn take(&self, key: &HoldKey, ticket: Ticket) -> Option<Guard> {
-        let mut passing = self.passing.lock();
-        let is_held = passing.get(&key.resource).map(Guard::is_held)?;
+        let mut in_transit = self.in_transit.lock();
+        let is_held = in_transit.get(&key.resource).map(Guard::is_held)?;
         let left_queue = if is_held { self.queues.take_turn(key, ticket) } else { None };
         let is_due = !is_held || left_queue.is_some();
-        let guard = if is_due { passing.remove(&key.resource) } else { None };
-        drop(passing);
+        let guard = if is_due { in_transit.remove(&key.resource) } else { None };
+        drop(in_transit);
         // Both only now that the mutex is free: dropping a guard that was lost during the hand-over releases it.
         left_queue.into_iter().for_each(Aftermath::run);
         guard.filter(|_| is_held)
     }
 
     fn settle(&self, key: &HoldKey) {
-        let mut passing = self.passing.lock();
+        let mut in_transit = self.in_transit.lock();
         let has_next = self.queues.local_waiters(key) > 0 || mutation!("stranded-hand-over");
-        let stranded = passing.contains_key(&key.resource) && !has_next;
-        let guard = if stranded { passing.remove(&key.resource) } else { None };
-        drop(passing);
+        let stranded = in_transit.contains_key(&key.resource) && !has_next;
+        let guard = if stranded { in_transit.remove(&key.resource) } else { None };
+        drop(in_transit);
         drop(guard);
     }
 
     fn recall(&self, hold: &Arc<Hold>) {
-        let mut passing = self.passing.lock();
-        let is_here = passing.get(&hold.key.resource).is_some_and(|guard| guard.is_of(hold));
-        let guard = if is_here { passing.remove(&hold.key.resource) } else { None };
-        drop(passing);
+        let mut in_transit = self.in_transit.lock();
+        let is_here = in_transit.get(&hold.key.resource).is_some_and(|guard| guard.is_of(hold));
+        let guard = if is_here { in_transit.remove(&hold.key.resource) } else { None };
+        drop(in_transit);
         drop(guard);
     }
 }

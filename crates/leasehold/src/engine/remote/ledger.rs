@@ -405,7 +405,7 @@ mod tests {
         let key = HoldKey { resource, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
         let bounds = Bounds { lease: LEASE, limit: None };
         let hold = Entry::new(key, Shard::ONLY, Term::new(Weak::new()), bounds, begun);
-        hold.term.lasts(hold.until(begun, bounds.length(begun)));
+        hold.term.set_until(hold.until(begun, bounds.length(begun)));
         hold
     }
 

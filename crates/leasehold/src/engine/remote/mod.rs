@@ -69,7 +69,7 @@ use crate::block::block_on;
 use crate::client_id::ClientId;
 use crate::env::{self, Instant};
 use crate::error::Failure;
-use crate::lease::{Bounds, Lapse, Lease};
+use crate::lease::{Bounds, Expiry, Lease};
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::race::race;
@@ -300,7 +300,7 @@ impl Grant {
             self.hold.bind(session, self.begun);
         }
         let begun = if mutation!("grant-lasts-from-reply") { env::now() } else { self.begun };
-        self.hold.term.lasts(self.hold.until(begun, self.length));
+        self.hold.term.set_until(self.hold.until(begun, self.length));
         inner.granted(self.hold, self.steal);
     }
 }
@@ -316,7 +316,7 @@ impl<S: Store> Inner<S> {
         self: &Arc<Self>,
         grant: Grant,
         is_reentry: bool,
-        is_cleared: bool,
+        sent_undos: bool,
         taken: Result<Taken, StoreError>,
     ) -> Result<Attempt, Failure> {
         let (token, session) = match taken {
@@ -325,7 +325,7 @@ impl<S: Store> Inner<S> {
             Ok(Taken::Busy(busy)) => return Ok(Attempt::Busy(busy)),
             Ok(Taken::CountDiffers) => return Ok(Attempt::Gone),
             Ok(Taken::WouldWaitForItself) => return Ok(Attempt::Misfit),
-            Err(error @ StoreError::NotSent(_)) if !is_cleared => {
+            Err(error @ StoreError::NotSent(_)) if !sent_undos => {
                 return Ok(Attempt::NotAsked(self.explained(grant.hold.shard, error)));
             }
             Err(error) => return Err(self.failed(grant.hold.shard, &grant.hold.key, error)),
@@ -375,16 +375,16 @@ impl<S: Store> Engine for Remote<S> {
         let grant = Grant::new(claim, shard, begun);
         let take = take(claim, grant.length, turn);
         let (haunted, has_turn) = (inner.undos.asks(claim.key), turn.is_some());
-        let way = match inner.clear_way(claim.key) {
-            Ok(way) => way,
+        let permit = match inner.send_undos_first(claim.key) {
+            Ok(permit) => permit,
             Err(failure) => {
                 haunted.inspect(|key| inner.undos.answered(key));
                 return Reply::now(Attempt::NotAsked(failure));
             }
         };
-        let (is_reentry, is_cleared, effects) = (claim.held > 0, way.is_cleared(), Arc::clone(inner));
+        let (is_reentry, sent_undos, effects) = (claim.held > 0, permit.sent_undos(), Arc::clone(inner));
         let (done, reply) = step(move |taken| {
-            let attempt = effects.taken(grant, is_reentry, is_cleared, taken);
+            let attempt = effects.taken(grant, is_reentry, sent_undos, taken);
             if let Some(key) = haunted {
                 effects.undos.answered(&key);
                 if !has_turn && matches!(attempt, Ok(Attempt::Busy(_))) {
@@ -395,7 +395,7 @@ impl<S: Store> Engine for Remote<S> {
             attempt
         });
         inner.store.take(&take, done);
-        drop(way);
+        drop(permit);
         reply
     }
 
@@ -487,12 +487,12 @@ impl<S: Store> Engine for Remote<S> {
             self.inner.given_back(key);
             return reply;
         }
-        let way = match inner.clear_way(key) {
-            Ok(way) => way,
+        let permit = match inner.send_undos_first(key) {
+            Ok(permit) => permit,
             Err(failure) => return Reply::Now(Some(Err(failure))),
         };
         inner.store.give(key, from, length, done);
-        drop(way);
+        drop(permit);
         // Before the reply: when that is read, the next step of the same hold may be under way.
         inner.given_back(key);
         reply
@@ -546,7 +546,7 @@ impl<S: Store> Engine for Remote<S> {
         reply
     }
 
-    fn abandon(&self, key: &HoldKey, count: u32, lapse: Lapse) {
+    fn undo(&self, key: &HoldKey, count: u32, expiry: Expiry) {
         let traits = self.inner.store.traits();
         if count == 0 {
             self.inner.renewal.forget(key);
@@ -555,7 +555,7 @@ impl<S: Store> Engine for Remote<S> {
             self.inner.renewal.set_count(key, count);
             return;
         }
-        let until = if traits.lease == LeaseOf::Session { never() } else { lapse.at() };
+        let until = if traits.lease == LeaseOf::Session { never() } else { expiry.at() };
         self.inner.undo(key, count, until);
     }
 
@@ -605,7 +605,7 @@ impl<S: Store> Engine for Remote<S> {
         (self.inner.queues.join(key, accepts_handover, |topic| self.inner.begin_queue(topic)), true)
     }
 
-    /// Without the sweep: a test that polls a waiter slowly has not abandoned it.
+    /// Without the sweep: a test that polls a waiter slowly has not dropped it.
     #[cfg(test)]
     fn listen(&self, key: &HoldKey, accepts_handover: bool) -> Ticket {
         self.inner.queues.join_unswept(key, accepts_handover, |topic| self.inner.begin_queue(topic)).0

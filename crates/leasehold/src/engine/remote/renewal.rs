@@ -196,7 +196,7 @@ impl Renewal {
         drop(state);
         if let Some((term, until)) = renewed {
             // A renewal shortens nothing, so an extension stays.
-            term.lasts_at_least(until);
+            term.extend_until(until);
         }
     }
 }
@@ -224,7 +224,7 @@ impl<S: Store> Inner<S> {
 
     /// Applies the server's verdict on an entry. The hold may have been released meanwhile, and its place reused. `length`
     /// is the time it was renewed for, if it was.
-    fn judge(self: &Arc<Self>, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
+    fn apply_verdict(self: &Arc<Self>, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
         let loss = match verdict {
             Verdict::Held => return self.renewal.found_held(id, begun, length),
             Verdict::TakenOver => Loss::TakenOver,
@@ -296,7 +296,7 @@ impl<S: Store> Inner<S> {
                         if verdict != Verdict::Held && mutation!("bad-member-fails-batch") {
                             break;
                         }
-                        inner.judge(id, begun, length, verdict);
+                        inner.apply_verdict(id, begun, length, verdict);
                     }
                 }
                 Err(StoreError::Refused(failure @ Failure::Denied(_))) => {

@@ -135,9 +135,9 @@ impl<S: Store> Trying<S> {
             }
             let was_first = std::mem::replace(&mut is_first, false);
             let failure = match self.send().await {
-                Ok(told) => {
+                Ok(result) => {
                     // The caller may be gone. The change is done all the same.
-                    let _ = answer.send(Ok(told));
+                    let _ = answer.send(Ok(result));
                     let is_stale =
                         inner.retries.stale.load(Ordering::SeqCst) && !mutation!("result-forgotten");
                     if was_first || !is_stale {
@@ -163,7 +163,7 @@ impl<S: Store> Trying<S> {
     /// Sends it once. Its effect on this client's state is applied where the reply is read.
     async fn send(&self) -> Result<i64, StoreError> {
         let Open(inner) = &self.open;
-        let (told, tells) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (inner, resource, adjust) = (Arc::clone(inner), self.resource.clone(), self.change.adjust.clone());
         let done = {
             let inner = Arc::clone(&inner);
@@ -171,12 +171,12 @@ impl<S: Store> Trying<S> {
                 if let Ok(result) = &outcome {
                     inner.changed(&resource, &adjust, *result);
                 }
-                let _ = told.send(outcome);
+                let _ = sender.send(outcome);
             }
         };
         inner.store.change(&self.resource, &self.change, done);
         let closed = || StoreError::Unknown(Failure::Unavailable("the client is closed".into()));
-        tells.await.unwrap_or_else(|_| Err(closed()))
+        receiver.await.unwrap_or_else(|_| Err(closed()))
     }
 }
 

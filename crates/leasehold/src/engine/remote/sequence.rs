@@ -100,12 +100,12 @@ impl<S: Store> Inner<S> {
         turn: Option<Ticket>,
         shard: Shard,
     ) -> Reply<Attempt> {
-        let (tell, reply) = oneshot::channel();
+        let (sender, reply) = oneshot::channel();
         let (inner, asked) = (Arc::clone(self), Asked::new(claim));
         self.in_turn(claim.key, move |over: Over<S>| {
             if let Some(busy) = inner.in_the_way(&asked.key) {
                 // The caller may be gone.
-                let _ = tell.send(Ok(Attempt::Busy(busy)));
+                let _ = sender.send(Ok(Attempt::Busy(busy)));
                 return;
             }
             let claim = asked.claim();
@@ -117,7 +117,7 @@ impl<S: Store> Inner<S> {
                 drop(over);
                 attempt
             };
-            inner.store.take(&take, Caller::step(effect, tell));
+            inner.store.take(&take, Caller::step(effect, sender));
         });
         Reply::Soon(reply)
     }

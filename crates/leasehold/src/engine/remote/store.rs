@@ -151,7 +151,7 @@ pub(crate) trait Done<T>: Send + 'static {
 
     /// Notifies the caller that the outcome is late; to be called when no mutex is held. The outcome still takes effect when
     /// it arrives.
-    fn late(&mut self) -> Option<Tell> {
+    fn late(&mut self) -> Option<LateNotice> {
         None
     }
 
@@ -166,7 +166,7 @@ impl<T, F: FnOnce(Result<T, StoreError>) + Send + 'static> Done<T> for F {
 }
 
 /// Notifies a caller why there is no outcome yet.
-pub(crate) type Tell = Box<dyn FnOnce(Failure) + Send>;
+pub(crate) type LateNotice = Box<dyn FnOnce(Failure) + Send>;
 
 /// Why a request has no result, and whether there may be something to undo.
 #[derive(Debug, Clone)]

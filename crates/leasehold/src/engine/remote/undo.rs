@@ -176,11 +176,11 @@ impl State {
 }
 
 /// The right to send a step of a hold. If undos were sent before it, no other step is sent meanwhile.
-pub(super) struct Way<'a>(Option<MutexGuard<'a, State>>);
+pub(super) struct StepPermit<'a>(Option<MutexGuard<'a, State>>);
 
-impl Way<'_> {
+impl StepPermit<'_> {
     /// Whether undos were sent: if the step is not sent, they have to be sent again.
-    pub(super) fn is_cleared(&self) -> bool {
+    pub(super) fn sent_undos(&self) -> bool {
         self.0.is_some()
     }
 }
@@ -203,22 +203,22 @@ impl<F: FnOnce(Result<Given, StoreError>) + Send + 'static> Done<Given> for Trie
 
 impl<S: Store> Inner<S> {
     /// Sends the pending undos of the steps before one of this hold key, if there are any. The step has to be sent before the
-    /// returned way is dropped, so that no undo is sent in between.
-    pub(super) fn clear_way(self: &Arc<Self>, key: &HoldKey) -> Result<Way<'_>, Failure> {
+    /// returned permit is dropped, so that no undo is sent in between.
+    pub(super) fn send_undos_first(self: &Arc<Self>, key: &HoldKey) -> Result<StepPermit<'_>, Failure> {
         // Where steps are sent one at a time, no step is sent while another one may have to be undone.
         if self.undos.is_settled() || self.is_sequenced || mutation!("undo-behind-next-step") {
-            return Ok(Way(None));
+            return Ok(StepPermit(None));
         }
         let mut state = self.undos.state.lock();
         let before = state.take_before(key);
-        let Some(shard) = before.first().map(|pending| pending.shard) else { return Ok(Way(None)) };
+        let Some(shard) = before.first().map(|pending| pending.shard) else { return Ok(StepPermit(None)) };
         let sent = before.iter().take_while(|pending| self.send_first(pending)).count();
         let is_clear = sent == before.len();
         // The next connection sends the others. So the step must not be sent, or they would follow it.
         before.into_iter().skip(sent).for_each(|pending| state.restore(pending));
         self.undos.changed(&state);
         if is_clear {
-            return Ok(Way(Some(state)));
+            return Ok(StepPermit(Some(state)));
         }
         let unknown = || Failure::Unavailable("not connected".into());
         Err(self.shards.check(shard).err().unwrap_or_else(unknown))

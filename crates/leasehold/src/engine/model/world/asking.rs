@@ -195,7 +195,7 @@ impl World<'_> {
                 self.holds.insert(seat, Hold { key: key.clone(), count, lease: *lease, ends });
             }
             Attempt::Gone if self.count_of(wish) == 0 => {
-                self.both.tell(client(*at), |engine, _| engine.abandon(key, 0, (*lease).into()));
+                self.both.tell(client(*at), |engine, _| engine.undo(key, 0, (*lease).into()));
             }
             _ => {}
         }
@@ -257,7 +257,7 @@ impl World<'_> {
             self.both.tell(client(*at), |_, of| {
                 if of == side {
                     if let Some(until) = until {
-                        term.lasts(until);
+                        term.set_until(until);
                     }
                     term.claim(Bounds { lease: claim.lease, limit: claim.limit });
                 }

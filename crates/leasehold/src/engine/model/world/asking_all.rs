@@ -71,7 +71,7 @@ impl World<'_> {
             self.both.tell(client(all[0]), |_, of| {
                 for (claim, (until, _)) in claims.iter().zip(granted).filter(|_| of == side) {
                     if let Some(until) = until {
-                        claim.term.lasts(*until);
+                        claim.term.set_until(*until);
                     }
                     claim.term.claim(Bounds { lease: claim.lease, limit: claim.limit });
                 }

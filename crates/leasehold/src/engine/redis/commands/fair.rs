@@ -12,7 +12,7 @@ use crate::owner::{Owner, OwnerId};
 
 static ACQUIRE: Script = locks!("lock.lua" "fair_queue.lua" "fair_acquire.lua");
 static RELEASE: Script = locks!("lock.lua" "fair_queue.lua" "fair_release.lua");
-static ABANDON: Script = locks!("lock.lua" "fair_queue.lua" "fair_abandon.lua");
+static LOWER: Script = locks!("lock.lua" "fair_queue.lua" "fair_abandon.lua");
 static FORCE: Script = locks!("lock.lua" "fair_queue.lua" "fair_force.lua");
 static BEAT: Script = locks!("lock.lua" "fair_queue.lua" "fair_beat.lua");
 static QUEUE: Script = script!("queue.lua");
@@ -34,7 +34,7 @@ pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length:
 }
 
 pub(super) fn lower(HoldKey { resource, owner, .. }: &HoldKey, to: u32) -> Call {
-    on(&ABANDON, resource).arg(owner).arg(to).arg(keys::Channel(resource))
+    on(&LOWER, resource).arg(owner).arg(to).arg(keys::Channel(resource))
 }
 
 pub(super) fn force(resource: &Resource) -> Call {

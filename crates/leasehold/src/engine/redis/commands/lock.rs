@@ -13,7 +13,7 @@ use crate::owner::OwnerId;
 static ACQUIRE: Script = locks!("lock.lua" "acquire.lua");
 static ACQUIRE_ALL: Script = locks!("acquire_all.lua");
 static RELEASE: Script = locks!("lock.lua" "release.lua");
-static ABANDON: Script = locks!("lock.lua" "abandon.lua");
+static LOWER: Script = locks!("lock.lua" "abandon.lua");
 static RENEW: Script = script!("renew.lua");
 static QUERY: Script = script!("query.lua");
 static FORCE: Script = script!("announce.lua" "force.lua");
@@ -38,7 +38,7 @@ pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length:
 }
 
 pub(super) fn lower(HoldKey { resource, owner, .. }: &HoldKey, to: u32) -> Call {
-    Call::new(&ABANDON).key(resource.name.as_str()).arg(owner).arg(to).arg(keys::Channel(resource))
+    Call::new(&LOWER).key(resource.name.as_str()).arg(owner).arg(to).arg(keys::Channel(resource))
 }
 
 pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {
@@ -67,13 +67,13 @@ pub(in super::super) fn taken_all(
     locks: usize,
     fenced: bool,
 ) -> Result<TakenAll, Failure> {
-    let Value::Array(told) = reply else { return Err(unexpected(reply)) };
+    let Value::Array(parts) = reply else { return Err(unexpected(reply)) };
     let token = |token: &Value| if let Value::Int(token) = token { Some(token.unsigned_abs()) } else { None };
-    let tokens: Option<Vec<_>> = told.iter().map(token).collect();
+    let tokens: Option<Vec<_>> = parts.iter().map(token).collect();
     if let Some(tokens) = tokens.filter(|tokens| tokens.len() == locks) {
         return Ok(TakenAll::Granted(tokens.into_iter().map(|token| fenced.then_some(token)).collect()));
     }
-    let [Value::Text(_), Value::Int(number), busy @ ..] = told.as_slice() else {
+    let [Value::Text(_), Value::Int(number), busy @ ..] = parts.as_slice() else {
         return Err(unexpected(reply));
     };
     let number = usize::try_from(number - 1).unwrap_or_default().min(locks - 1);

@@ -212,8 +212,8 @@ pub(super) fn taken(reply: &Value, hold_key: &HoldKey, fenced: bool) -> Result<T
 }
 
 /// For how long a lock is held, and by which owner.
-fn busy(told: &[Value]) -> Option<Busy> {
-    let (left, holder, place) = match told {
+fn busy(parts: &[Value]) -> Option<Busy> {
+    let (left, holder, place) = match parts {
         // Of a fair lock.
         [Value::Int(left), holder, Value::Int(place)] => (*left, owner(holder), *place),
         [Value::Int(left), holder, ..] => (*left, owner(holder), 0),

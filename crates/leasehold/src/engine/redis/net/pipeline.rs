@@ -458,10 +458,10 @@ impl Inner {
                 expected.request.on_reply.is_awaited() && expected.since.elapsed() >= timeout
             };
             let first = state.expected.iter_mut().find(|expected| is_late(expected));
-            let tell = first.and_then(|expected| expected.request.on_reply.late());
+            let notify = first.and_then(|expected| expected.request.on_reply.late());
             drop(state);
-            if let Some(tell) = tell {
-                tell(late(timeout));
+            if let Some(notify) = notify {
+                notify(late(timeout));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 use tokio::sync::oneshot;
 
 use super::resp::{self, Value, Words};
-use crate::engine::remote::store::{StoreError, Tell};
+use crate::engine::remote::store::{StoreError, LateNotice};
 use crate::error::Failure;
 
 /// A script and, once it was needed, its hash.
@@ -156,8 +156,8 @@ impl Call {
     /// The commands in that line of the script which the server names.
     fn commands_at(&self, refusal: &str) -> Vec<&'static str> {
         let (What::Script(script) | What::CompareAndDelete(script)) = self.what else { return Vec::new() };
-        let told = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
-        let number: String = told.chars().take_while(char::is_ascii_digit).collect();
+        let place = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
+        let number: String = place.chars().take_while(char::is_ascii_digit).collect();
         let line = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
         let line = line.and_then(|line| script.text.lines().nth(line));
         let calls = line.unwrap_or_default().split("call('").skip(1);
@@ -178,7 +178,7 @@ pub(crate) trait OnReply: Send {
     fn is_wanted(&self) -> bool;
 
     /// Notifies the caller that the reply is late. The reply is still handled when it arrives.
-    fn late(&mut self) -> Option<Tell>;
+    fn late(&mut self) -> Option<LateNotice>;
 
     fn replied(self: Box<Self>, reply: Reply);
 }
@@ -193,7 +193,7 @@ impl OnReply for Option<oneshot::Sender<Reply>> {
         true
     }
 
-    fn late(&mut self) -> Option<Tell> {
+    fn late(&mut self) -> Option<LateNotice> {
         let task = self.take()?;
         Some(Box::new(|failure| drop(task.send(Err(StoreError::Refused(failure))))))
     }

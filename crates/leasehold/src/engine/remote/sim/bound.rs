@@ -116,7 +116,7 @@ impl BoundStore {
             }
             let begun = env::now();
             let beat = move |outcome: Result<bool, StoreError>| match outcome {
-                Ok(true) => session.lasts(deadline(begun)),
+                Ok(true) => session.set_deadline(deadline(begun)),
                 Ok(false) => session.lose(Loss::Gone),
                 Err(_) => {}
             };

@@ -156,13 +156,13 @@ enum Back {
 }
 
 /// One direction of a connection. Items that wait when it is free are carried together: latency does not limit throughput.
-struct Way<T> {
+struct Direction<T> {
     comes: UnboundedReceiver<T>,
     /// The items that are carried together, in order.
     together: VecDeque<T>,
 }
 
-impl<T> Way<T> {
+impl<T> Direction<T> {
     fn new(comes: UnboundedReceiver<T>) -> Self {
         Self { comes, together: VecDeque::new() }
     }
@@ -203,7 +203,7 @@ async fn there(
     replies: UnboundedSender<Back>,
     broken: Arc<Broken>,
 ) {
-    let mut requests = Way::new(requests);
+    let mut requests = Direction::new(requests);
     loop {
         let (mut job, is_first) = tokio::select! {
             biased;
@@ -242,7 +242,7 @@ async fn there(
 
 /// Carries replies back.
 async fn back(server: Arc<SimServer>, replies: UnboundedReceiver<Back>, broken: Arc<Broken>) {
-    let mut replies = Way::new(replies);
+    let mut replies = Direction::new(replies);
     while let Some((reply, is_first)) = replies.next(|_| 0).await {
         let (job, error) = match reply {
             Back::Reply(job) => (job, None),

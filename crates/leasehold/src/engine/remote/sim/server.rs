@@ -242,7 +242,7 @@ impl SimServer {
             self.unqueue(key);
         }
         let of = key_of(key, key.resource.kind.of_hold());
-        self.memory().abandon(&of, to, Lease::Fixed(Duration::ZERO).into());
+        self.memory().undo(&of, to, Lease::Fixed(Duration::ZERO).into());
         Given { left: None, listeners: Some(self.publish(&key.resource)) }
     }
 
@@ -297,17 +297,17 @@ impl SimServer {
         if let Some(known) = self.state().results.get(&key) {
             return Ok(*known);
         }
-        let told = match now(self.memory().adjust(resource, change))? {
-            crate::engine::Adjusted::Done(told) => told,
+        let result = match now(self.memory().adjust(resource, change))? {
+            crate::engine::Adjusted::Done(result) => result,
             crate::engine::Adjusted::NotAsked(failure) => return Err(failure),
         };
         if !change.adjust.is_question() {
-            self.state().results.insert(key, told);
-            if change.adjust.frees(told) && !matches!(change.adjust, Adjust::Drain) {
+            self.state().results.insert(key, result);
+            if change.adjust.frees(result) && !matches!(change.adjust, Adjust::Drain) {
                 self.publish(resource);
             }
         }
-        Ok(told)
+        Ok(result)
     }
 
     pub(super) fn forget_change(&self, change: &Change) {
@@ -416,10 +416,10 @@ impl SimServer {
                 && resource.kind.family() == freed.kind.family()
                 && (resource.kind != Kind::Fair || *owner == next)
         };
-        let mut told = 0;
+        let mut notified = 0;
         for client in self.clients() {
             let topics = client.watched(concerns);
-            told += usize::from(!topics.is_empty());
+            notified += usize::from(!topics.is_empty());
             for topic in topics {
                 let times = {
                     let mut faults = self.faults();
@@ -432,7 +432,7 @@ impl SimServer {
                 }
             }
         }
-        told
+        notified
     }
 }
 

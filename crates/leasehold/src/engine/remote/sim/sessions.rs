@@ -85,7 +85,7 @@ impl SimServer {
         });
         drop(state);
         for key in &live.holds {
-            self.memory().abandon(key, 0, Lease::Fixed(Duration::ZERO).into());
+            self.memory().undo(key, 0, Lease::Fixed(Duration::ZERO).into());
             self.wake_next(&key.resource);
         }
     }
@@ -152,15 +152,15 @@ impl SimServer {
         if !self.memory().remove(resource) {
             return false;
         }
-        let mut told = Vec::new();
+        let mut notified = Vec::new();
         for live in self.state().sessions.live.values_mut() {
             let before = live.holds.len();
             live.holds.retain(|key| key.resource != *resource);
             if live.holds.len() < before {
-                told.extend(live.client.upgrade());
+                notified.extend(live.client.upgrade());
             }
         }
-        for client in told {
+        for client in notified {
             client.revoke(resource);
         }
         self.wake_next(resource);

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::{Access, Budget, Entry, Hold};
 use crate::engine::{Family, HoldKey};
 use crate::env::{self, Instant};
-use crate::lease::{Lapse, Lease};
+use crate::lease::{Expiry, Lease};
 use crate::loss::Loss;
 use crate::term::Term;
 
 /// The state of a hold between two steps, protected by the step lock.
-pub(super) struct Seat {
+pub(super) struct HoldState {
     /// The engine's hold count for this owner.
     pub(super) count: u32,
     /// The term that is running, if the hold is entered.
@@ -34,7 +34,7 @@ pub(super) struct Seat {
     extended: Option<Instant>,
 }
 
-impl Seat {
+impl HoldState {
     pub(super) fn new(lease: Lease, named: bool) -> Self {
         let (term, unused, limit, budget, extended) = (None, None, None, None, None);
         Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, budget, extended }
@@ -46,8 +46,8 @@ impl Seat {
     }
 
     /// When the hold expires at the engine if a step with this lease is not undone.
-    pub(super) fn lapse(&self, lease: Lease) -> Lapse {
-        Lapse::new(lease, self.extended.filter(|_| !mutation!("undo-ends-with-first-lease")))
+    pub(super) fn expiry(&self, lease: Lease) -> Expiry {
+        Expiry::new(lease, self.extended.filter(|_| !mutation!("undo-ends-with-first-lease")))
     }
 
     /// Adds one count with these options. `begun` is set if a time is measured from it.
@@ -59,7 +59,7 @@ impl Seat {
         limit: Option<Instant>,
         term: &Arc<Term>,
     ) {
-        self.budget = begun.filter(|_| entry.access == Access::Relayed && self.count == 0).map(Budget::new);
+        self.budget = begun.filter(|_| entry.access == Access::HandOver && self.count == 0).map(Budget::new);
         self.limit = limit;
         self.count += 1;
         self.term = Some(Arc::clone(term));
@@ -70,12 +70,12 @@ impl Seat {
 }
 
 /// The locked step lock: the right to make a step.
-pub(super) struct Seated<'a> {
+pub(super) struct StepGuard<'a> {
     pub(super) hold: &'a Hold,
-    pub(super) seat: Option<tokio::sync::MutexGuard<'a, Seat>>,
+    pub(super) state: Option<tokio::sync::MutexGuard<'a, HoldState>>,
 }
 
-impl Seated<'_> {
+impl StepGuard<'_> {
     /// Why a guard of `term` does not hold the lock, if it does not.
     pub(super) fn loss_of(&self, term: &Arc<Term>) -> Option<Loss> {
         let current = self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term));
@@ -99,26 +99,26 @@ impl Seated<'_> {
     /// Ends a term that is lost. The engine may still count it for a moment, and must not when the owner enters again.
     pub(super) fn leave_lost_term(&mut self) {
         if self.term.as_ref().is_some_and(|term| term.loss().is_some()) {
-            self.hold.abandon(0, self.lapse(self.lease));
-            self.vacate();
+            self.hold.undo(0, self.expiry(self.lease));
+            self.clear();
         }
     }
 
     /// Hands the hold over to the next local waiter, if possible; then `term` has ended.
-    pub(super) fn pass_on(&mut self, term: &Arc<Term>) -> bool {
+    pub(super) fn hand_over(&mut self, term: &Arc<Term>) -> bool {
         // A caller that has the owner may still act in its name, and must not affect another task's hold.
-        if self.count != 1 || !term.is_held() || self.hold.is_owner_told() {
+        if self.count != 1 || !term.is_held() || self.hold.is_owner_known() {
             return false;
         }
         let (Some(budget), Some(hold)) = (&mut self.budget, term.hold()) else { return false };
         let Some(handover) = hold.shared.engine.handover() else { return false };
-        let Some(next) = handover.pass(&hold, budget, term) else { return false };
+        let Some(next) = handover.hand_over(&hold, budget, term) else { return false };
         self.term = Some(next);
         term.release();
         !mutation!("double-hand-over")
     }
 
-    pub(super) fn vacate(&mut self) {
+    pub(super) fn clear(&mut self) {
         self.term = None;
         self.count = 0;
         self.extended = None;
@@ -128,7 +128,7 @@ impl Seated<'_> {
         if !self.term.as_ref().is_some_and(|current| Arc::ptr_eq(current, term)) {
             return;
         }
-        if self.pass_on(term) {
+        if self.hand_over(term) {
             return;
         }
         self.count -= 1;
@@ -136,30 +136,30 @@ impl Seated<'_> {
             self.term = None;
             term.release();
         }
-        self.hold.abandon(self.count, self.lapse(self.lease));
+        self.hold.undo(self.count, self.expiry(self.lease));
         if self.count == 0 {
             self.extended = None;
         }
     }
 }
 
-impl Deref for Seated<'_> {
-    type Target = Seat;
+impl Deref for StepGuard<'_> {
+    type Target = HoldState;
 
-    fn deref(&self) -> &Seat {
-        self.seat.as_ref().expect("seated until dropped")
+    fn deref(&self) -> &HoldState {
+        self.state.as_ref().expect("locked until dropped")
     }
 }
 
-impl DerefMut for Seated<'_> {
-    fn deref_mut(&mut self) -> &mut Seat {
-        self.seat.as_mut().expect("seated until dropped")
+impl DerefMut for StepGuard<'_> {
+    fn deref_mut(&mut self) -> &mut HoldState {
+        self.state.as_mut().expect("locked until dropped")
     }
 }
 
-impl Drop for Seated<'_> {
+impl Drop for StepGuard<'_> {
     fn drop(&mut self) {
-        self.seat = None;
+        self.state = None;
         self.hold.settle();
     }
 }
@@ -168,7 +168,7 @@ impl Drop for Seated<'_> {
 pub(super) struct Undo<'a> {
     pub(super) hold: &'a Hold,
     pub(super) count: u32,
-    pub(super) lapse: Lapse,
+    pub(super) expiry: Expiry,
     /// The term that the step would begin, if it is the first.
     pub(super) begins: Option<&'a Term>,
 }
@@ -182,11 +182,11 @@ impl Undo<'_> {
 impl Drop for Undo<'_> {
     fn drop(&mut self) {
         if let Some(term) = self.begins {
-            // Before it is abandoned: a grant that arrives from now on finds its term ended, and is not kept.
+            // Before the undo: a grant that arrives from now on finds its term ended, and is not kept.
             term.release();
         }
         if !mutation!("dropped-step-not-undone") {
-            self.hold.abandon(self.count, self.lapse);
+            self.hold.undo(self.count, self.expiry);
         }
     }
 }
