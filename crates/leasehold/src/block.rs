@@ -12,8 +12,8 @@ use crate::env::{self, Instant};
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     // The thread's own, unless an outer call uses it or the thread is ending. An old waker may still wake it: then
     // the future is polled once more than needed.
-    let bell = BELL.try_with(Cell::take).ok().flatten().unwrap_or_default();
-    let waker = Waker::from(Arc::clone(&bell));
+    let thread_waker = THREAD_WAKER.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let waker = Waker::from(Arc::clone(&thread_waker));
     let mut context = Context::from_waker(&waker);
     // Inside a tokio task, the budget of that task would run out, and never be renewed while the thread blocks.
     let mut future = pin!(tokio::task::unconstrained(future));
@@ -21,17 +21,17 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
         match polled {
             Poll::Ready(output) => {
-                let _ = BELL.try_with(|kept| kept.set(Some(bell)));
+                let _ = THREAD_WAKER.try_with(|kept| kept.set(Some(thread_waker)));
                 return output;
             }
-            Poll::Pending => bell.wait(alarm),
+            Poll::Pending => thread_waker.wait(alarm),
         }
     }
 }
 
 thread_local! {
     /// The condition variable of this thread for blocking, kept for the next call.
-    static BELL: Cell<Option<Arc<Bell>>> = const { Cell::new(None) };
+    static THREAD_WAKER: Cell<Option<Arc<ThreadWaker>>> = const { Cell::new(None) };
     static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NotBlocking) };
 }
 
@@ -77,33 +77,33 @@ fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Option<Instant>) {
 
 /// The condition variable of a blocked thread. Not thread parking, whose one token per thread belongs to the user.
 #[derive(Default)]
-struct Bell {
+struct ThreadWaker {
     // Invariant: true from a wake-up until the thread has seen it.
-    rung: Mutex<bool>,
+    woken: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Bell {
+impl ThreadWaker {
     fn wait(&self, alarm: Option<Instant>) {
-        let mut rung = self.rung.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*rung {
+        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*woken {
             let Some(alarm) = alarm else {
-                rung = self.changed.wait(rung).unwrap_or_else(PoisonError::into_inner);
+                woken = self.changed.wait(woken).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = alarm.saturating_duration_since(env::now());
             if left.is_zero() {
                 break;
             }
-            rung = self.changed.wait_timeout(rung, left).unwrap_or_else(PoisonError::into_inner).0;
+            woken = self.changed.wait_timeout(woken, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        *rung = false;
+        *woken = false;
     }
 }
 
-impl Wake for Bell {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
-        *self.rung.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.changed.notify_one();
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::acquire::HandleOptions;
-use crate::apart::Apart;
+use crate::cache_padded::CachePadded;
 use crate::back_off::BackOff;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
@@ -310,7 +310,7 @@ pub(crate) struct Shared {
     pub(crate) outage_limit: Duration,
     pub(crate) holds: HoldRegistry,
     /// In its own cache lines, and so is the reference count of this struct: every guard changes both.
-    guards: Apart<AtomicUsize>,
+    guards: CachePadded<AtomicUsize>,
     closed: AtomicBool,
     /// Notified when the client closes, and when the last guard is dropped afterwards.
     changed: Notify,
@@ -338,7 +338,7 @@ impl Shared {
             watchdog,
             outage_limit,
             holds: HoldRegistry::default(),
-            guards: Apart::default(),
+            guards: CachePadded::default(),
             closed: AtomicBool::new(false),
             changed: Notify::new(),
         }

@@ -28,22 +28,22 @@ impl Counter {
             match counter.adjust(adjust?)?.await {
                 Ok(Adjusted::Done(number)) => Ok(map(number)),
                 Err(failure @ Failure::Unavailable(_)) => Err(ChangeError::Unknown(failure)),
-                Ok(Adjusted::NotAsked(failure)) | Err(failure) => Err(ChangeError::Failure(failure)),
+                Ok(Adjusted::NotSent(failure)) | Err(failure) => Err(ChangeError::Failure(failure)),
             }
         })
     }
 
     /// Queries a number.
-    pub(crate) fn ask<T>(
+    pub(crate) fn query<T>(
         &self,
-        question: Adjust,
+        query: Adjust,
         map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
         let counter = self.clone();
         Operation::new(async move {
-            match counter.adjust(question)?.await? {
+            match counter.adjust(query)?.await? {
                 Adjusted::Done(number) => Ok(map(number)),
-                Adjusted::NotAsked(failure) => Err(failure.into()),
+                Adjusted::NotSent(failure) => Err(failure.into()),
             }
         })
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::deref::derefs_to;
-use crate::engine::Question;
+use crate::engine::Query;
 use crate::error::QueryError;
 use crate::lock::Lock;
 use crate::operation::Operation;
@@ -57,7 +57,7 @@ impl FairLock {
     /// As for [`Lock::holder`].
     pub fn queue(&self) -> Operation<Result<Vec<Owner>, QueryError>> {
         let (shared, resource) = (Arc::clone(&self.lock.shared), self.lock.resource.clone());
-        Operation::new(async move { Ok(shared.engine.inspect(&Question::Queue(&resource?)).await?.queue) })
+        Operation::new(async move { Ok(shared.engine.inspect(&Query::Queue(&resource?)).await?.queue) })
     }
 }
 

@@ -173,9 +173,9 @@ impl Hold {
                     state.unused = Some(term).filter(|term| state.count == 0 && term.is_held());
                     return Ok(Tried::Busy(busy));
                 }
-                Attempt::Misfit if entry.rw.upgrade => return Err(Loss::Gone.into()),
-                Attempt::Misfit => return Err(Invalid::OnlyReads.into()),
-                Attempt::NotAsked(failure) => return Err(failure.into()),
+                Attempt::WouldDeadlock if entry.rw.upgrade => return Err(Loss::Gone.into()),
+                Attempt::WouldDeadlock => return Err(Invalid::OnlyReads.into()),
+                Attempt::NotSent(failure) => return Err(failure.into()),
                 Attempt::OwnerSpent => {
                     self.spent.store(true, Ordering::Relaxed);
                     return Ok(Tried::Busy(Busy::default()));
@@ -212,8 +212,8 @@ impl Hold {
         let entry = Entry { fenced: state.fenced, ..Entry::new(lease) };
         match self.step_in(&mut state, term, &entry, None).await? {
             Attempt::Granted(_, token) => Ok(Guard::new(Arc::clone(self), Arc::clone(term), token)),
-            Attempt::NotAsked(failure) => Err(failure.into()),
-            Attempt::Gone | Attempt::Misfit | Attempt::Busy(_) | Attempt::OwnerSpent => {
+            Attempt::NotSent(failure) => Err(failure.into()),
+            Attempt::Gone | Attempt::WouldDeadlock | Attempt::Busy(_) | Attempt::OwnerSpent => {
                 term.lose(Loss::Gone);
                 state.leave_lost_term();
                 Err(term.loss().unwrap_or(Loss::Gone).into())
@@ -254,7 +254,7 @@ impl Hold {
         let (count, expiry) = (state.count, state.expiry(lease));
         let undo = Undo { hold: self, count, expiry, begins: Some(&**term).filter(|_| count == 0) };
         // In its own block: the claim is not stored in the future during the wait.
-        let asked = {
+        let reply = {
             let claim = Claim {
                 key: &self.key,
                 held: state.count,
@@ -269,7 +269,7 @@ impl Hold {
             };
             self.shared.engine.attempt(&claim, turn)
         };
-        let attempt = asked.await?;
+        let attempt = reply.await?;
         if let Attempt::Granted(until, _) = attempt {
             match (until, lease) {
                 // Renewals may have moved the deadline on since the reply was read.

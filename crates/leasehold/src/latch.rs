@@ -86,7 +86,7 @@ impl Latch {
     ///
     /// A query changes nothing.
     pub fn count(&self) -> Operation<Result<u64, QueryError>> {
-        self.counter.ask(Adjust::Count, |count| u64::try_from(count).unwrap_or(0))
+        self.counter.query(Adjust::Count, |count| u64::try_from(count).unwrap_or(0))
     }
 
     /// Waits until it is open. See [`LatchWait`].
@@ -182,7 +182,7 @@ impl Awaited for Opening<'_> {
     }
 
     async fn attempt(&self, _turn: Option<Ticket>) -> Result<Tried<()>, AcquireError> {
-        match self.counter.ask(Adjust::Count, |count| count <= 0).await {
+        match self.counter.query(Adjust::Count, |count| count <= 0).await {
             Ok(true) => Ok(Tried::Granted(())),
             Ok(false) => Ok(Tried::Busy(Busy::default())),
             Err(QueryError::Failure(failure)) => Err(failure.into()),

@@ -116,7 +116,7 @@ impl LeasedSemaphore {
     ///
     /// A query changes nothing.
     pub fn available(&self) -> Operation<Result<i64, QueryError>> {
-        self.counter.ask(Adjust::Count, |free| free)
+        self.counter.query(Adjust::Count, |free| free)
     }
 
     /// How many permits are acquired.
@@ -125,7 +125,7 @@ impl LeasedSemaphore {
     ///
     /// As for [`available`](LeasedSemaphore::available).
     pub fn acquired(&self) -> Operation<Result<i64, QueryError>> {
-        self.counter.ask(Adjust::Taken, |taken| taken)
+        self.counter.query(Adjust::Taken, |taken| taken)
     }
 
     /// How many permits there are, free and acquired ones; zero if there is no such semaphore.
@@ -134,7 +134,7 @@ impl LeasedSemaphore {
     ///
     /// As for [`available`](LeasedSemaphore::available).
     pub fn permits(&self) -> Operation<Result<i64, QueryError>> {
-        self.counter.ask(Adjust::Total, |total| total)
+        self.counter.query(Adjust::Total, |total| total)
     }
 
     /// Releases permits by their ids, whichever client acquired them: all of them, or none.
@@ -195,7 +195,7 @@ impl LeasedSemaphore {
     ///
     /// As for [`available`](LeasedSemaphore::available).
     pub fn lease_of(&self, id: PermitId) -> Operation<Result<Option<Duration>, QueryError>> {
-        self.counter.ask(Adjust::LeaseOf(id), |left| match left {
+        self.counter.query(Adjust::LeaseOf(id), |left| match left {
             -1 => Some(Duration::MAX),
             left => u64::try_from(left).ok().map(Duration::from_millis),
         })

@@ -10,9 +10,9 @@
 mod mutation;
 
 mod acquire;
-mod apart;
 mod back_off;
 mod block;
+mod cache_padded;
 mod client;
 mod client_id;
 mod connect;

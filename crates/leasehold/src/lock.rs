@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::acquire::{Acquire, TryAcquire, HandleOptions};
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Feature, Holding, Question, HoldKey, Resource};
+use crate::engine::{Feature, Holding, Query, HoldKey, Resource};
 use crate::error::{Invalid, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
@@ -129,7 +129,7 @@ impl Lock {
         let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
             let resource = resource?;
-            let holding = shared.engine.inspect(&Question::Holder(&resource, None)).await?.holding;
+            let holding = shared.engine.inspect(&Query::Holder(&resource, None)).await?.holding;
             if let Some(owner) = holding.and_then(|holding| holding.owner) {
                 shared.expose_owner(&resource, owner);
             }
@@ -143,7 +143,7 @@ impl Lock {
     ///
     /// As for [`holder`](Lock::holder).
     pub fn is_locked(&self) -> Operation<Result<bool, QueryError>> {
-        self.ask(None, |holding| holding.is_some())
+        self.query_holder(None, |holding| holding.is_some())
     }
 
     /// Whether `owner` holds the lock. Redisson's `isHeldByThread`.
@@ -153,7 +153,7 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn is_held_by(&self, owner: &Owner) -> Operation<Result<bool, QueryError>> {
         let owner = owner.at(self.shared.id);
-        self.ask(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
+        self.query_holder(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
     }
 
     /// The hold count of `owner`: zero if it does not hold the lock.
@@ -163,7 +163,7 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn hold_count(&self, owner: &Owner) -> Operation<Result<u32, QueryError>> {
         let owner = owner.at(self.shared.id);
-        self.ask(Some(owner), move |holding| {
+        self.query_holder(Some(owner), move |holding| {
             holding.filter(|holding| holding.owner == Some(owner)).map_or(0, |holding| holding.count)
         })
     }
@@ -174,7 +174,7 @@ impl Lock {
     ///
     /// As for [`holder`](Lock::holder).
     pub fn remain_time_to_live(&self) -> Operation<Result<Option<Duration>, QueryError>> {
-        self.ask(None, |holding| holding.map(|holding| holding.remaining))
+        self.query_holder(None, |holding| holding.map(|holding| holding.remaining))
     }
 
     /// The last fencing token that was issued for this name, to any client; zero if none was.
@@ -187,7 +187,7 @@ impl Lock {
         Operation::new(async move {
             let resource = resource?;
             shared.check(Feature::Fenced)?;
-            Ok(shared.engine.inspect(&Question::Token(&resource)).await?.token)
+            Ok(shared.engine.inspect(&Query::Token(&resource)).await?.token)
         })
     }
 
@@ -212,14 +212,14 @@ impl Lock {
         })
     }
 
-    fn ask<T>(
+    fn query_holder<T>(
         &self,
         owner: Option<OwnerId>,
-        answer: impl FnOnce(Option<Holding>) -> T + Send + 'static,
+        map: impl FnOnce(Option<Holding>) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
         let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
-            Ok(answer(shared.engine.inspect(&Question::Holder(&resource?, owner)).await?.holding))
+            Ok(map(shared.engine.inspect(&Query::Holder(&resource?, owner)).await?.holding))
         })
     }
 }

@@ -138,7 +138,7 @@ impl Semaphore {
     ///
     /// A query changes nothing.
     pub fn available(&self) -> Operation<Result<i64, QueryError>> {
-        self.counter.ask(Adjust::Count, |free| free)
+        self.counter.query(Adjust::Count, |free| free)
     }
 
     /// Removes the semaphore; false if there was none. Permits that are still held are not released any more.

@@ -156,7 +156,7 @@ pub(crate) fn wait<'a, A: Awaited>(
         awaited.shared().check_open()?;
         let mut turn: Option<Turn<'_>> = None;
         let mut failures = 0;
-        let mut rest = Rest::default();
+        let mut spin_guard = SpinGuard::default();
         loop {
             let ticket = turn.as_ref().map(|turn| turn.ticket);
             let busy = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
@@ -191,7 +191,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                 Err(error) => return Err(error),
             };
             if let Some(back_off) = &handle.spin {
-                rest.of(Box::pin(wait.pause(back_off.pause(failures)))).await?;
+                spin_guard.pause(Box::pin(wait.pause(back_off.pause(failures)))).await?;
                 failures = failures.saturating_add(1);
                 continue;
             }
@@ -200,13 +200,13 @@ pub(crate) fn wait<'a, A: Awaited>(
                 None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, context))).await,
             };
             let place = turn.insert(place);
-            if next == Next::Look && !mutation!("no-look-after-joining") {
-                rest.of(Box::pin(wait.listening(place))).await?;
+            if next == Next::Retry && !mutation!("no-look-after-joining") {
+                spin_guard.pause(Box::pin(wait.until_subscribed(place))).await?;
             } else {
                 let longest = awaited.shared().engine.longest_sleep(place.key, place.ticket);
                 let length = [busy.retry_in, longest].into_iter().flatten().min();
                 // The wake-up is polled first: if it is there, the clock is not read.
-                let awoken = rest.of(race(place.wake_up(next), wait.timer(length))).await;
+                let awoken = spin_guard.pause(race(place.wake_up(next), wait.timer(length))).await;
                 wait.awake(&awoken)?;
             }
         }
@@ -216,37 +216,37 @@ pub(crate) fn wait<'a, A: Awaited>(
 /// The pause of a waiter between two tries. Every iteration of its loop passes through here, so no defect elsewhere can
 /// make it spin: a waiter whose pauses end at once still yields to the other tasks of its thread.
 #[derive(Default)]
-struct Rest {
+struct SpinGuard {
     /// How many pauses in a row ended at once.
-    restless: u8,
+    immediate: u8,
 }
 
 /// So many tries without a pause are ordinary: a wake-up that has arrived already, a retry before the first sleep.
-const RESTLESS: u8 = 4;
+const MAX_IMMEDIATE: u8 = 4;
 
-impl Rest {
-    fn of<F: Future<Output: Unpin> + Unpin>(
+impl SpinGuard {
+    fn pause<F: Future<Output: Unpin> + Unpin>(
         &mut self,
-        mut rest: F,
+        mut pause: F,
     ) -> impl Future<Output = F::Output> + Unpin {
-        let (mut has_rested, mut over) = (false, None);
+        let (mut has_paused, mut over) = (false, None);
         poll_fn(move |context| {
             let output = match over.take() {
                 Some(output) => output,
-                None => match Pin::new(&mut rest).poll(context) {
+                None => match Pin::new(&mut pause).poll(context) {
                     Poll::Ready(output) => output,
                     Poll::Pending => {
-                        has_rested = true;
+                        has_paused = true;
                         return Poll::Pending;
                     }
                 },
             };
-            self.restless = if has_rested { 0 } else { self.restless.saturating_add(1) };
-            if self.restless <= RESTLESS {
+            self.immediate = if has_paused { 0 } else { self.immediate.saturating_add(1) };
+            if self.immediate <= MAX_IMMEDIATE {
                 return Poll::Ready(output);
             }
             // Only after the pause: a waiter that has just joined the queue must be polled at once.
-            (has_rested, over) = (true, Some(output));
+            (has_paused, over) = (true, Some(output));
             context.waker().wake_by_ref();
             Poll::Pending
         })
@@ -296,10 +296,10 @@ impl<'a> Wait<'a> {
 
     /// Runs one try, but not past the deadline: a server that has not replied for a while by then is unavailable.
     async fn bounded<T>(&self, work: impl Future<Output = T> + Unpin) -> Result<T, AcquireError> {
-        let asked = self.deadline.map(|_| env::now());
+        let begun = self.deadline.map(|_| env::now());
         match race(work, env::sleep_until_or_forever(self.deadline)).await {
             First::Left(done) => Ok(done),
-            First::Right(()) if since(asked) < SLOW => Err(self.timed_out()),
+            First::Right(()) if since(begun) < SLOW => Err(self.timed_out()),
             First::Right(()) => {
                 Err(Failure::Unavailable(format!("no answer within the wait of {:?}", self.waited())).into())
             }
@@ -345,10 +345,10 @@ impl<'a> Wait<'a> {
     }
 
     /// Waits until wake-ups can arrive, so that none is missed between the next try and the sleep after it.
-    async fn listening(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
+    async fn until_subscribed(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
         let closed = pin!(self.shared.closed());
         let over = race(closed, env::sleep_until_or_forever(self.deadline));
-        match race(self.shared.engine.listening(turn.key), over).await {
+        match race(self.shared.engine.subscribed(turn.key), over).await {
             First::Left(_) => Ok(()),
             First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
             First::Right(First::Right(())) => Err(self.timed_out()),
@@ -416,7 +416,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
     /// Retry once before the first sleep.
-    Look,
+    Retry,
     Sleep,
     /// Sleep in the same poll in which the waiter joined the queue: its waker is registered already.
     SleepAtOnce,
@@ -433,8 +433,8 @@ impl<'a> Turn<'a> {
     /// Joins the queue after a try that found the lock busy.
     fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> (Self, Next) {
         let (shared, key) = (awaited.shared(), awaited.key());
-        let (ticket, looks) = shared.engine.join(key, awaited.accepts_handover(), context);
-        (Self { shared, key, ticket }, if looks { Next::Look } else { Next::SleepAtOnce })
+        let (ticket, must_retry) = shared.engine.join(key, awaited.accepts_handover(), context);
+        (Self { shared, key, ticket }, if must_retry { Next::Retry } else { Next::SleepAtOnce })
     }
 
     /// Resolves when it may be this waiter's turn, and when the client closes, which wakes all queued waiters.

@@ -60,7 +60,7 @@ impl Adjust {
 
     /// Whether it only reads, so that repeating it does no harm.
     #[cfg(feature = "remote")]
-    pub(crate) fn is_question(&self) -> bool {
+    pub(crate) fn is_query(&self) -> bool {
         matches!(self, Self::Count | Self::Taken | Self::Total | Self::LeaseOf(_))
     }
 }
@@ -70,5 +70,5 @@ impl Adjust {
 pub(crate) enum Adjusted {
     Done(i64),
     /// The request could not be sent, so nothing has changed.
-    NotAsked(Failure),
+    NotSent(Failure),
 }

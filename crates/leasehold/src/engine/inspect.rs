@@ -7,7 +7,7 @@ use crate::owner::{Owner, OwnerId};
 
 /// The query.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Question<'a> {
+pub(crate) enum Query<'a> {
     /// The holder of a resource: of several, this owner if it is one of them.
     Holder(&'a Resource, Option<OwnerId>),
     /// The last token that was minted for a resource.
@@ -19,7 +19,7 @@ pub(crate) enum Question<'a> {
 }
 
 #[cfg(feature = "remote")]
-impl<'a> Question<'a> {
+impl<'a> Query<'a> {
     /// Its resource, if it is about one.
     pub(crate) fn resource(&self) -> Option<&'a Resource> {
         match *self {
@@ -31,7 +31,7 @@ impl<'a> Question<'a> {
 
 /// The result. Only the queried fields are set.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
+pub(crate) struct QueryResult {
     pub(crate) holding: Option<Holding>,
     /// Zero if none was minted.
     pub(crate) token: u64,

@@ -34,7 +34,7 @@ use std::time::Duration;
 pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 #[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
-pub(crate) use self::inspect::{Facts, Question};
+pub(crate) use self::inspect::{QueryResult, Query};
 pub(crate) use self::profile::{Feature, Profile};
 pub(crate) use self::resource::{Family, Kind, HoldKey, Resource};
 #[cfg(feature = "remote")]
@@ -83,7 +83,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;
 
     /// Answers a query without changing anything.
-    fn inspect(&self, question: &Question<'_>) -> Reply<Facts>;
+    fn inspect(&self, query: &Query<'_>) -> Reply<QueryResult>;
 
     /// Writes a value of the user's own, or returns the stored token if that is greater.
     fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Reply<Option<u64>> {
@@ -104,12 +104,12 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Joins the wait queue without an attempt before it.
     #[cfg(test)]
-    fn listen(&self, key: &HoldKey, accepts_handover: bool) -> Ticket {
+    fn enqueue(&self, key: &HoldKey, accepts_handover: bool) -> Ticket {
         self.join(key, accepts_handover, &mut Context::from_waker(std::task::Waker::noop())).0
     }
 
     /// Resolves when wake-ups for this resource can arrive, or cannot for now: no later change is missed.
-    fn listening(&self, key: &HoldKey) -> Reply<()>;
+    fn subscribed(&self, key: &HoldKey) -> Reply<()>;
 
     /// Ready when the waiter with this ticket should retry.
     fn poll_wake_up(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()>;
@@ -166,7 +166,7 @@ pub(crate) struct RwOptions {
 }
 
 /// How long a waiting writer blocks new readers after its last attempt. It retries three times as often.
-pub(crate) const BARRED: Duration = Duration::from_secs(2);
+pub(crate) const WRITER_PREFERENCE: Duration = Duration::from_secs(2);
 
 /// The parameters of an attempt.
 #[derive(Debug)]
@@ -200,9 +200,9 @@ pub(crate) enum Attempt {
     /// The engine's count for this owner differs from the claim's: the hold to re-enter is gone.
     Gone,
     /// The owner reads the lock that it wants to write; or it wants to upgrade and does not read.
-    Misfit,
+    WouldDeadlock,
     /// The request could not be sent, so there is nothing to undo.
-    NotAsked(Failure),
+    NotSent(Failure),
     /// No request was sent: an earlier request of this fresh owner may still be carried out, and would end its next hold.
     OwnerSpent,
 }
@@ -214,7 +214,7 @@ pub(crate) enum AttemptAll {
     /// None is granted, because of this one.
     Busy(usize, Busy),
     /// The request could not be sent, so there is nothing to undo.
-    NotAsked(Failure),
+    NotSent(Failure),
 }
 
 /// How to join the queue of a fair lock.
@@ -238,8 +238,8 @@ pub(crate) struct Busy {
 
 impl Busy {
     /// Makes a waiting writer retry in time to keep blocking new readers.
-    pub(crate) fn go_on_barring(&mut self) {
-        let again = BARRED / 3;
+    pub(crate) fn keep_blocking_readers(&mut self) {
+        let again = WRITER_PREFERENCE / 3;
         self.retry_in = Some(self.retry_in.map_or(again, |wait| wait.min(again)));
     }
 }
@@ -277,13 +277,13 @@ pub(crate) enum Reply<T> {
 }
 
 impl<T> Reply<T> {
-    pub(crate) fn now(answer: T) -> Self {
-        Self::Now(Some(Ok(answer)))
+    pub(crate) fn now(value: T) -> Self {
+        Self::Now(Some(Ok(value)))
     }
 
     #[cfg(feature = "remote")]
-    pub(crate) fn later(answer: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self {
-        Self::Later(Box::pin(answer))
+    pub(crate) fn later(reply: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self {
+        Self::Later(Box::pin(reply))
     }
 }
 
@@ -292,17 +292,17 @@ impl<T: Unpin> Future for Reply<T> {
 
     #[cfg_attr(
         not(feature = "remote"),
-        expect(unused_variables, reason = "inside a process nothing answers later")
+        expect(unused_variables, reason = "inside a process nothing replies later")
     )]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {
-            Self::Now(answer) => Poll::Ready(answer.take().expect("a reply is taken once")),
+            Self::Now(reply) => Poll::Ready(reply.take().expect("a reply is taken once")),
             #[cfg(feature = "remote")]
-            Self::Soon(answer) => Pin::new(answer).poll(context).map(|answer| {
-                answer.unwrap_or_else(|_| Err(Failure::Unavailable("the client is closed".into())))
+            Self::Soon(reply) => Pin::new(reply).poll(context).map(|reply| {
+                reply.unwrap_or_else(|_| Err(Failure::Unavailable("the client is closed".into())))
             }),
             #[cfg(feature = "remote")]
-            Self::Later(answer) => answer.as_mut().poll(context),
+            Self::Later(reply) => reply.as_mut().poll(context),
         }
     }
 }

@@ -96,8 +96,8 @@ impl WaitQueue {
 
     /// The position of this ticket, from one.
     pub(crate) fn position(&self, ticket: Ticket) -> Option<usize> {
-        let place = self.place(ticket)?;
-        Some(self.waiters.range(..=place).filter(|waiter| !waiter.has_left()).count())
+        let index = self.index_of(ticket)?;
+        Some(self.waiters.range(..=index).filter(|waiter| !waiter.has_left()).count())
     }
 
     pub(crate) fn join(&mut self, ticket: Ticket) {
@@ -287,31 +287,31 @@ impl WaitQueue {
         self.waiters.iter().find(|waiter| waiter.is_present())
     }
 
-    fn place(&self, ticket: Ticket) -> Option<usize> {
+    fn index_of(&self, ticket: Ticket) -> Option<usize> {
         // Most lookups are for the first or the newest waiter.
-        let is_at = |place: usize| self.waiters.get(place).is_some_and(|waiter| waiter.ticket == ticket);
+        let is_at = |index: usize| self.waiters.get(index).is_some_and(|waiter| waiter.ticket == ticket);
         let last = self.waiters.len().wrapping_sub(1);
-        let place = match [0, last].into_iter().find(|place| is_at(*place)) {
-            Some(place) => place,
+        let index = match [0, last].into_iter().find(|index| is_at(*index)) {
+            Some(index) => index,
             None => self.waiters.binary_search_by_key(&ticket, |waiter| waiter.ticket).ok()?,
         };
-        (!self.waiters[place].has_left()).then_some(place)
+        (!self.waiters[index].has_left()).then_some(index)
     }
 
     fn get_mut(&mut self, ticket: Ticket) -> Option<&mut Waiter> {
-        let place = self.place(ticket)?;
-        self.waiters.get_mut(place)
+        let index = self.index_of(ticket)?;
+        self.waiters.get_mut(index)
     }
 
     fn insert(&mut self, waiter: Waiter) {
         // Tickets are drawn before the queue is locked: another waiter may have joined in between.
-        let place = match self.waiters.back() {
+        let index = match self.waiters.back() {
             Some(last) if last.ticket > waiter.ticket && !mutation!("line-out-of-order") => {
                 self.waiters.partition_point(|other| other.ticket < waiter.ticket)
             }
             _ => self.waiters.len(),
         };
-        self.waiters.insert(place, waiter);
+        self.waiters.insert(index, waiter);
     }
 
     fn remove(&mut self, ticket: Ticket) -> Option<Waker> {
@@ -515,9 +515,9 @@ mod tests {
                 if there.insert(ticket) {
                     queue.join(ticket);
                 }
-            } else if let Some(place) = ((random >> 20) as usize).checked_rem(there.len()) {
-                let ticket = *there.iter().nth(place).unwrap();
-                assert_eq!(queue.position(ticket), Some(place + 1));
+            } else if let Some(index) = ((random >> 20) as usize).checked_rem(there.len()) {
+                let ticket = *there.iter().nth(index).unwrap();
+                assert_eq!(queue.position(ticket), Some(index + 1));
                 there.remove(&ticket);
                 queue.leave(ticket, false).run();
                 assert_eq!(queue.position(ticket), None);

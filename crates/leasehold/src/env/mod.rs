@@ -10,10 +10,10 @@
 
 /// Returns the value of the simulated host instead, if a task of one is being polled.
 macro_rules! in_simulation {
-    ($ask:expr) => {
+    ($read:expr) => {
         #[cfg(feature = "test-util")]
-        if let Some(answer) = crate::env::sim::here($ask) {
-            return answer;
+        if let Some(value) = crate::env::sim::here($read) {
+            return value;
         }
     };
 }
@@ -35,7 +35,7 @@ use tokio::runtime::{Builder, Handle};
 
 pub(crate) use self::sleep::{Sleep, sleep_for, sleep_until, sleep_until_or_forever};
 use self::suspend::suspended;
-use crate::apart::Apart;
+use crate::cache_padded::CachePadded;
 #[cfg(feature = "remote")]
 use crate::race::{First, race};
 
@@ -102,8 +102,8 @@ pub(crate) fn random_bytes() -> [u8; 16] {
 
 /// The first of some numbers never generated before in this process, and above every number of 32 bits.
 pub(crate) fn unique_numbers(numbers: u32) -> u64 {
-    // Apart: every read of the clock also reads neighbouring values, which would cost a sixth of all locks in memory.
-    static NEXT: Apart<AtomicU64> = Apart(AtomicU64::new(1 << 32));
+    // Padded: every read of the clock also reads neighbouring values, which would cost a sixth of all locks in memory.
+    static NEXT: CachePadded<AtomicU64> = CachePadded(AtomicU64::new(1 << 32));
     in_simulation!(|host| host.unique_numbers(numbers));
     NEXT.0.fetch_add(numbers.into(), Ordering::Relaxed)
 }
@@ -124,7 +124,7 @@ impl Tasks {
     }
 
     /// The timer thread, or in a simulation no host.
-    fn apart() -> Self {
+    fn detached() -> Self {
         in_simulation!(|host| Self::Host(host.schedule().outside()));
         Self::Runtime(BORROWED_TIMER.clone())
     }
@@ -144,8 +144,8 @@ pub(crate) fn spawn(work: impl Future<Output = ()> + Send + 'static) {
 }
 
 /// The same on the timer thread, independent of the current runtime.
-pub(crate) fn spawn_apart(work: impl Future<Output = ()> + Send + 'static) {
-    Tasks::apart().spawn(work);
+pub(crate) fn spawn_detached(work: impl Future<Output = ()> + Send + 'static) {
+    Tasks::detached().spawn(work);
 }
 
 /// Starts a thread.

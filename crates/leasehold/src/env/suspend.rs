@@ -35,9 +35,9 @@ pub(super) fn suspended() -> Duration {
     if wall.abs_diff(SEEN.load(Ordering::Relaxed)) > CLOSE {
         let at_first = *AT_FIRST;
         // In this order, a pause between the two makes the difference smaller: it is never too large.
-        let apart = read(ClockId::Boottime);
-        let apart = apart.saturating_sub(read(ClockId::Monotonic)).saturating_sub(at_first);
-        SO_FAR.fetch_max(u64::try_from(apart).unwrap_or_default(), Ordering::Relaxed);
+        let difference = read(ClockId::Boottime);
+        let difference = difference.saturating_sub(read(ClockId::Monotonic)).saturating_sub(at_first);
+        SO_FAR.fetch_max(u64::try_from(difference).unwrap_or_default(), Ordering::Relaxed);
         SEEN.store(wall, Ordering::Relaxed);
     }
     Duration::from_nanos(SO_FAR.load(Ordering::Relaxed))

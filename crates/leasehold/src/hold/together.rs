@@ -30,7 +30,7 @@ impl Hold {
         let undo = |hold, term| Undo { hold, count: 0, expiry: entry.lease.into(), begins: Some(term) };
         let undos: Vec<_> = holds.iter().zip(&terms).map(|(hold, term)| undo(hold.as_ref(), term)).collect();
         // In its own block: the claims are not stored in the future during the wait.
-        let asked = {
+        let reply = {
             let claims = holds.iter().zip(&terms).map(|(hold, term)| Claim {
                 key: &hold.key,
                 held: 0,
@@ -45,17 +45,17 @@ impl Hold {
             });
             shared.engine.attempt_all(&claims.collect::<Vec<_>>(), turn)
         };
-        let Some(asked) = asked else {
+        let Some(reply) = reply else {
             undos.into_iter().for_each(Undo::disarm);
             return Ok(None);
         };
-        let granted = match asked.await? {
+        let granted = match reply.await? {
             AttemptAll::Granted(granted) => granted,
             AttemptAll::Busy(number, busy) => {
                 undos.into_iter().for_each(Undo::disarm);
                 return Ok(Some(Err((number, busy))));
             }
-            AttemptAll::NotAsked(failure) => {
+            AttemptAll::NotSent(failure) => {
                 undos.into_iter().for_each(Undo::disarm);
                 return Err(failure.into());
             }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::QuorumLock;
-use super::members::{Answer, End, Members};
+use super::members::{MemberReply, End, Members};
 use crate::env;
 use crate::error::{ExtendError, ReleaseError};
 use crate::guard::Guard;
@@ -40,11 +40,11 @@ impl QuorumGuard {
         owner: Owner,
         lease: Option<Duration>,
         guards: Vec<Option<Guard>>,
-        asked: Vec<Operation<Answer>>,
+        pending: Vec<Operation<MemberReply>>,
     ) -> Self {
         let shortest = lock.members.iter().map(|member| member.shared.watchdog).min().unwrap_or_default();
         let every = lease.is_none().then_some(shortest / 3);
-        let members = Members::new(lock, owner, guards, asked);
+        let members = Members::new(lock, owner, guards, pending);
         env::spawn(Arc::clone(&members).heal(every));
         Self { members }
     }

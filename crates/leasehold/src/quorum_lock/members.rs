@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::QuorumLock;
-use super::round::ask;
+use super::round::request_vote;
 use crate::env::{self, Instant};
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
 use crate::guard::Guard;
@@ -47,13 +47,13 @@ struct State {
 /// Pending requests, and grants that do not count yet. Dropping it rolls back the former and releases the latter.
 #[derive(Debug, Default)]
 struct Pending {
-    questions: Vec<Operation<Answer>>,
-    answers: Vec<Answer>,
+    requests: Vec<Operation<MemberReply>>,
+    replies: Vec<MemberReply>,
 }
 
 /// The reply of a server.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(super) enum MemberReply {
     /// A missing vote was granted.
     Granted(usize, Guard),
     /// A vote is still held.
@@ -65,10 +65,10 @@ pub(super) enum Answer {
 /// A request for the vote of a server.
 pub(super) fn missing_vote(
     number: usize,
-    question: Operation<Result<Option<Guard>, AcquireError>>,
-) -> Operation<Answer> {
+    request: Operation<Result<Option<Guard>, AcquireError>>,
+) -> Operation<MemberReply> {
     Operation::new(async move {
-        question.await.ok().flatten().map_or(Answer::Nothing, |guard| Answer::Granted(number, guard))
+        request.await.ok().flatten().map_or(MemberReply::Nothing, |guard| MemberReply::Granted(number, guard))
     })
 }
 
@@ -135,18 +135,18 @@ impl Members {
         lock: QuorumLock,
         owner: Owner,
         guards: Vec<Option<Guard>>,
-        questions: Vec<Operation<Answer>>,
+        requests: Vec<Operation<MemberReply>>,
     ) -> Arc<Self> {
         // The guarantee begins here, and all of these are granted.
         let now = env::now();
         let member = |guard| Member { guard, since: now, seen: now };
         let members = guards.into_iter().map(|guard| guard.map(member)).collect();
-        let pending = Pending { questions, answers: Vec::new() };
+        let pending = Pending { requests, replies: Vec::new() };
         let state = Mutex::new(State { members, pending, end: None });
         Arc::new(Self { lock, owner, state, changed: Notify::new() })
     }
 
-    /// Updates the state by the clock and the losses of the members, then calls `look`.
+    /// Updates the state by the clock and the losses of the members, then calls `read`.
     fn checked<T>(&self, read: impl FnOnce(&mut State) -> T) -> T {
         let mut state = self.state.lock();
         let had_ended = state.end.is_some();
@@ -214,10 +214,10 @@ impl Members {
             let (times, guards): (Vec<_>, Vec<_>) =
                 members.into_iter().map(|member| ((member.since, member.seen), member.guard)).unzip();
             let (mut held_since, mut ended, mut released, mut failed) = (Vec::new(), Vec::new(), 0, None);
-            for ((since, seen), answer) in
+            for ((since, seen), reply) in
                 times.into_iter().zip(all(guards.into_iter().map(Guard::release)).await)
             {
-                match answer {
+                match reply {
                     Err(ReleaseError::NotHeld(loss)) => ended.push((seen, loss)),
                     // Without a reply it is held as far as is known.
                     Err(error) => {
@@ -264,14 +264,14 @@ impl Members {
     pub(super) async fn heal(self: Arc<Self>, every: Option<Duration>) {
         let healing = async {
             loop {
-                self.answers().await;
+                self.wait_for_replies().await;
                 self.join().await;
                 env::sleep_until_or_forever(every.and_then(env::after)).await;
                 self.checked(|state| {
                     let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
-                    let vote = |(number, _)| missing_vote(number, ask(&self.lock, number, &self.owner, None));
+                    let vote = |(number, _)| missing_vote(number, request_vote(&self.lock, number, &self.owner, None));
                     if state.end.is_none() {
-                        state.pending.questions = missing.map(vote).collect();
+                        state.pending.requests = missing.map(vote).collect();
                     }
                 });
             }
@@ -280,26 +280,26 @@ impl Members {
     }
 
     /// Waits until all requests have a reply.
-    fn answers(&self) -> impl Future<Output = ()> {
+    fn wait_for_replies(&self) -> impl Future<Output = ()> {
         poll_fn(|context| {
             // Not under the mutex: a request wakes other tasks.
-            let mut questions = std::mem::take(&mut self.state.lock().pending.questions);
-            let mut answers = Vec::new();
-            questions.retain_mut(|question| match Pin::new(question).poll(context) {
-                Poll::Ready(answer) => {
-                    answers.push(answer);
+            let mut requests = std::mem::take(&mut self.state.lock().pending.requests);
+            let mut replies = Vec::new();
+            requests.retain_mut(|request| match Pin::new(request).poll(context) {
+                Poll::Ready(reply) => {
+                    replies.push(reply);
                     false
                 }
                 Poll::Pending => true,
             });
-            let is_done = questions.is_empty();
+            let is_done = requests.is_empty();
             let late = {
                 let mut state = self.state.lock();
                 if state.end.is_some() {
-                    Some((questions, answers))
+                    Some((requests, replies))
                 } else {
-                    state.pending.questions = questions;
-                    state.pending.answers.extend(answers);
+                    state.pending.requests = requests;
+                    state.pending.replies.extend(replies);
                     None
                 }
             };
@@ -318,25 +318,25 @@ impl Members {
             let members =
                 || state.members.iter().enumerate().filter_map(|(at, slot)| Some((at, slot.as_ref()?)));
             let latest = members().map(|(_, member)| member.since).max();
-            let is_granted = |answer: &Answer| matches!(answer, Answer::Granted(..));
-            let latest = if state.pending.answers.iter().any(is_granted) { Some(now) } else { latest };
+            let is_granted = |reply: &MemberReply| matches!(reply, MemberReply::Granted(..));
+            let latest = if state.pending.replies.iter().any(is_granted) { Some(now) } else { latest };
             let unproven = members().filter(|(_, member)| Some(member.seen) < latest);
             let proofs = unproven.map(|(number, member)| self.prove(number, &member.guard)).collect();
-            state.pending.questions = proofs;
+            state.pending.requests = proofs;
         });
-        self.answers().await;
+        self.wait_for_replies().await;
         self.checked(|state| {
-            for answer in std::mem::take(&mut state.pending.answers) {
-                match answer {
-                    Answer::Granted(number, guard) => {
+            for reply in std::mem::take(&mut state.pending.replies) {
+                match reply {
+                    MemberReply::Granted(number, guard) => {
                         state.members[number] = Some(Member { guard, since: now, seen: now });
                     }
-                    Answer::Held(number) => {
+                    MemberReply::Held(number) => {
                         if let Some(member) = &mut state.members[number] {
                             member.seen = now;
                         }
                     }
-                    Answer::Nothing => {}
+                    MemberReply::Nothing => {}
                 }
             }
         });
@@ -344,14 +344,14 @@ impl Members {
     }
 
     /// Checks with the server whether a member is held. If not, its guard is lost.
-    fn prove(&self, number: usize, guard: &Guard) -> Operation<Answer> {
+    fn prove(&self, number: usize, guard: &Guard) -> Operation<MemberReply> {
         // Extends nothing, unless the lease is almost over.
-        let asked = guard.extend(Invalid::SHORTEST_LEASE);
+        let extension = guard.extend(Invalid::SHORTEST_LEASE);
         let limit = env::after(self.lock.limit);
         Operation::new(async move {
-            match race(asked, env::sleep_until_or_forever(limit)).await {
-                First::Left(Ok(_)) => Answer::Held(number),
-                First::Left(Err(_)) | First::Right(()) => Answer::Nothing,
+            match race(extension, env::sleep_until_or_forever(limit)).await {
+                First::Left(Ok(_)) => MemberReply::Held(number),
+                First::Left(Err(_)) | First::Right(()) => MemberReply::Nothing,
             }
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::members::missing_vote;
 use super::{QuorumGuard, QuorumLock};
-use crate::engine::Question;
+use crate::engine::Query;
 use crate::env;
 use crate::error::{AcquireError, Failure};
 use crate::guard::Guard;
@@ -26,13 +26,13 @@ pub(super) struct Round {
 
 /// The vote of one server.
 enum Vote {
-    Asked(Operation<Result<Option<Guard>, AcquireError>>),
+    Pending(Operation<Result<Option<Guard>, AcquireError>>),
     Yes(Guard),
     No(AcquireError),
 }
 
 /// Requests the vote of one server, and fails if no reply arrives within the limit: a later grant is rolled back.
-pub(super) fn ask(
+pub(super) fn request_vote(
     lock: &QuorumLock,
     number: usize,
     owner: &Owner,
@@ -51,7 +51,7 @@ pub(super) fn ask(
             Ok(guard)
         };
         match race(Box::pin(vote), late).await {
-            First::Left(answer) => answer,
+            First::Left(reply) => reply,
             First::Right(()) => Err(Failure::Unavailable(format!("no answer within {limit:?}")).into()),
         }
     })
@@ -60,7 +60,7 @@ pub(super) fn ask(
 /// Whether a server has been up for so long that no owner can still hold a vote that it has lost.
 async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), AcquireError> {
     let Some(delay) = delay else { return Ok(()) };
-    match member.shared.engine.inspect(&Question::Uptime).await?.uptime {
+    match member.shared.engine.inspect(&Query::Uptime).await?.uptime {
         // The server counts whole seconds, and may have begun to count in the middle of one.
         Some(uptime) if uptime <= delay => {
             let text = format!("the server has been up for {uptime:?} only, and may have forgotten its vote");
@@ -73,7 +73,7 @@ async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), Acq
 impl Round {
     pub(super) fn begin(lock: &QuorumLock, lease: Option<Duration>) -> Self {
         let owner = Owner::unique();
-        let votes = (0..lock.members.len()).map(|number| Vote::Asked(ask(lock, number, &owner, lease)));
+        let votes = (0..lock.members.len()).map(|number| Vote::Pending(request_vote(lock, number, &owner, lease)));
         Self { votes: votes.collect(), lock: lock.clone(), owner, lease }
     }
 
@@ -81,18 +81,18 @@ impl Round {
     pub(super) async fn run(mut self) -> Result<QuorumGuard, AcquireError> {
         poll_fn(|context| self.poll(context)).await?;
         let Self { lock, owner, lease, votes } = self;
-        let (mut guards, mut asked) = (Vec::new(), Vec::new());
+        let (mut guards, mut pending) = (Vec::new(), Vec::new());
         for (number, vote) in votes.into_iter().enumerate() {
             guards.push(match vote {
                 Vote::Yes(guard) => Some(guard),
-                Vote::Asked(question) => {
-                    asked.push(missing_vote(number, question));
+                Vote::Pending(request) => {
+                    pending.push(missing_vote(number, request));
                     None
                 }
                 Vote::No(_) => None,
             });
         }
-        let guard = QuorumGuard::new(lock, owner, lease, guards, asked);
+        let guard = QuorumGuard::new(lock, owner, lease, guards, pending);
         if guard.is_held() {
             return Ok(guard);
         }
@@ -101,10 +101,10 @@ impl Round {
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireError>> {
         for vote in &mut self.votes {
-            if let Vote::Asked(question) = vote
-                && let Poll::Ready(answer) = Pin::new(question).poll(context)
+            if let Vote::Pending(request) = vote
+                && let Poll::Ready(reply) = Pin::new(request).poll(context)
             {
-                *vote = match answer {
+                *vote = match reply {
                     Ok(Some(guard)) => Vote::Yes(guard),
                     Ok(None) => Vote::No(AcquireError::Timeout { waited: Duration::ZERO, holder: None }),
                     Err(error) => Vote::No(error),

@@ -46,7 +46,7 @@ impl Waited for Lock {
         self.fair.iter_mut().map(|fair| &mut fair.wait_queue).chain([&mut self.wait_queue]).collect()
     }
 
-    fn listen(&mut self, key: &HoldKey, ticket: Ticket) {
+    fn enqueue(&mut self, key: &HoldKey, ticket: Ticket) {
         match key.resource.kind {
             Kind::Fair => self.fair().join(key, ticket),
             _ => self.wait_queue.join(ticket),
@@ -54,7 +54,7 @@ impl Waited for Lock {
     }
 
     fn join(&mut self, key: &HoldKey, ticket: Ticket) -> bool {
-        self.listen(key, ticket);
+        self.enqueue(key, ticket);
         let is_as_told = match &self.held {
             Some(held) => held.expires.is_none(),
             // A waiter with a later ticket may have joined first and have been woken.
@@ -303,9 +303,9 @@ mod tests {
     fn the_next_in_a_queue_hears_when_a_hold_ends_also_if_others_watch_the_queue() {
         let (mut lock, holder) = taken(Lease::Kept(SECOND));
         let (head, next, watcher) = (key(Kind::Fair), key(Kind::Fair), key(Kind::Fair));
-        let [awake_next, awake_watcher] = [0, 1].map(|_| Arc::new(Rung::default()));
+        let [awake_next, awake_watcher] = [0, 1].map(|_| Arc::new(WokenFlag::default()));
         for (key, ticket, watched) in [(&head, 1, false), (&next, 2, false), (&watcher, 3, true)] {
-            lock.listen(key, ticket);
+            lock.enqueue(key, ticket);
             let queue = Some(Queueing { wait: SECOND, watched });
             lock.attempt(
                 &Claim { queue, ..claim(key, Lease::Fixed(SECOND), &Term::new(Weak::new())) },
@@ -315,15 +315,15 @@ mod tests {
             .1
             .run();
         }
-        let sleep = |lock: &mut Lock, key: &HoldKey, ticket, rung: &Arc<Rung>| {
-            let waker = Waker::from(Arc::clone(rung));
+        let sleep = |lock: &mut Lock, key: &HoldKey, ticket, flag: &Arc<WokenFlag>| {
+            let waker = Waker::from(Arc::clone(flag));
             let mut is_woken = || {
                 let (polled, after) = lock.poll_wake_up(key, ticket, &mut Context::from_waker(&waker));
                 after.run();
                 polled.is_ready()
             };
             assert!(!is_woken() || !is_woken(), "a wake-up is there once");
-            rung.0.store(false, Ordering::Relaxed);
+            flag.0.store(false, Ordering::Relaxed);
         };
         sleep(&mut lock, &next, 2, &awake_next);
         sleep(&mut lock, &watcher, 3, &awake_watcher);
@@ -343,9 +343,9 @@ mod tests {
     }
 
     #[derive(Default)]
-    struct Rung(AtomicBool);
+    struct WokenFlag(AtomicBool);
 
-    impl Wake for Rung {
+    impl Wake for WokenFlag {
         fn wake(self: Arc<Self>) {
             self.0.store(true, Ordering::Relaxed);
         }
@@ -367,15 +367,15 @@ mod tests {
         let term = Term::new(Weak::new());
         let try_for = |key: &HoldKey, turn| engine.try_for(&claim(key, Lease::Kept(SECOND), &term), turn);
         assert!(matches!(try_for(&first, None), Attempt::Granted(..)));
-        let ticket = engine.listen(&waiter, false);
-        let is_called =
+        let ticket = engine.enqueue(&waiter, false);
+        let is_woken =
             || engine.poll_wake_up(&waiter, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
-        assert!(!is_called());
+        assert!(!is_woken());
         engine.lower(&first, 0);
-        assert!(is_called());
+        assert!(is_woken());
         assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock does not heed the wait queue");
         assert!(matches!(try_for(&waiter, Some(ticket)), Attempt::Busy(_)));
         engine.lower(&second, 0);
-        assert!(is_called());
+        assert!(is_woken());
     }
 }

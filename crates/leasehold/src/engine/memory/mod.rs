@@ -35,7 +35,7 @@ use self::slot::Slot;
 use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Facts, Feature, Profile, Question, Released,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, QueryResult, Feature, Profile, Query, Released,
     Renewed, Reply, HoldKey, Resource, Ticket,
 };
 use crate::client_id::ClientId;
@@ -254,21 +254,21 @@ impl Engine for Memory {
         self.with_held(&key.resource, None, |held, _| (held.term(key), Aftermath::default()))
     }
 
-    fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
-        let mut facts = Facts::default();
-        match *question {
-            Question::Holder(resource, owner) => {
-                facts.holding = self.with_exclusive(resource, |held, now| held.query(resource, owner, now));
+    fn inspect(&self, query: &Query<'_>) -> Reply<QueryResult> {
+        let mut result = QueryResult::default();
+        match *query {
+            Query::Holder(resource, owner) => {
+                result.holding = self.with_exclusive(resource, |held, now| held.query(resource, owner, now));
             }
-            Question::Token(resource) => {
-                facts.token = self.with_exclusive(resource, |held, _| (held.token(), Aftermath::default()));
+            Query::Token(resource) => {
+                result.token = self.with_exclusive(resource, |held, _| (held.token(), Aftermath::default()));
             }
-            Question::Queue(resource) => {
-                facts.queue = self.with_exclusive(resource, |held, _| (held.queue(), Aftermath::default()));
+            Query::Queue(resource) => {
+                result.queue = self.with_exclusive(resource, |held, _| (held.queue(), Aftermath::default()));
             }
-            Question::Uptime => {}
+            Query::Uptime => {}
         }
-        Reply::now(facts)
+        Reply::now(result)
     }
 
     fn adjust(&self, resource: &Resource, change: &Change) -> Reply<Adjusted> {
@@ -283,9 +283,9 @@ impl Engine for Memory {
     }
 
     #[cfg(test)]
-    fn listen(&self, key: &HoldKey, _accepts_handover: bool) -> Ticket {
+    fn enqueue(&self, key: &HoldKey, _accepts_handover: bool) -> Ticket {
         self.join_and(key, |waited, ticket| {
-            waited.listen(key, ticket);
+            waited.enqueue(key, ticket);
             (ticket, Aftermath::default())
         })
     }
@@ -300,7 +300,7 @@ impl Engine for Memory {
         })
     }
 
-    fn listening(&self, _key: &HoldKey) -> Reply<()> {
+    fn subscribed(&self, _key: &HoldKey) -> Reply<()> {
         Reply::now(())
     }
 

@@ -34,13 +34,13 @@ pub(super) trait Waited {
     /// All wait queues that may have waiters.
     fn wait_queues(&mut self) -> Vec<&mut WaitQueue>;
 
-    fn listen(&mut self, key: &HoldKey, ticket: Ticket) {
+    fn enqueue(&mut self, key: &HoldKey, ticket: Ticket) {
         self.wait_queue(&key.resource).join(ticket);
     }
 
     /// Joins the wait queue, and returns whether the result of an earlier attempt may be outdated.
     fn join(&mut self, key: &HoldKey, ticket: Ticket) -> bool {
-        self.listen(key, ticket);
+        self.enqueue(key, ticket);
         true
     }
 

@@ -10,7 +10,7 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Attempt, BARRED, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
+use crate::engine::{Attempt, WRITER_PREFERENCE, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -26,7 +26,7 @@ pub(super) struct Rw {
     reads: WaitQueue,
     writes: WaitQueue,
     /// Queued writers that block new readers, and when each last retried.
-    barring: BTreeMap<Ticket, Instant>,
+    blocking_writers: BTreeMap<Ticket, Instant>,
     tokens: Tokens,
 }
 
@@ -52,8 +52,8 @@ impl Waited for Rw {
         // The end that the next waiter saw, if it saw one, was that of earlier holds.
         let wake_next = self.end().is_some();
         let left = self.wait_queue(&key.resource).leave(ticket, wake_next);
-        let last_bar = self.barring.remove(&ticket).is_some() && self.barring.is_empty();
-        let wake = if last_bar && self.writer.is_none() { self.reads.reserve() } else { None };
+        let was_last = self.blocking_writers.remove(&ticket).is_some() && self.blocking_writers.is_empty();
+        let wake = if was_last && self.writer.is_none() { self.reads.reserve() } else { None };
         left.and(Aftermath::waking(wake)).and(self.reserve_free())
     }
 }
@@ -182,9 +182,9 @@ impl Rw {
             Some(_) if claim.steal => after = self.free_all(Loss::TakenOver),
             Some(writer) => return (Attempt::Busy(busy(writer.expires, writer.owner, now)), after),
             None if claim.steal => {}
-            None if self.is_barred(now) => {
+            None if self.readers_are_blocked(now) => {
                 if claim.rw.prefer_writers {
-                    return (Attempt::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }), after);
+                    return (Attempt::Busy(Busy { retry_in: Some(WRITER_PREFERENCE), ..Busy::default() }), after);
                 }
                 // A reader that ignores waiting writers does not wait behind readers that respect them.
             }
@@ -202,7 +202,7 @@ impl Rw {
     fn write(&mut self, claim: &Claim, turn: Option<Ticket>, now: &Now) -> (Attempt, Aftermath) {
         let mut after = Aftermath::default();
         if self.readers.contains_key(&claim.key.owner) != claim.rw.upgrade {
-            return (Attempt::Misfit, after);
+            return (Attempt::WouldDeadlock, after);
         }
         let other = self.all().find(|held| held.owner != claim.key.owner).map(|held| held.owner);
         match other {
@@ -210,8 +210,8 @@ impl Rw {
             Some(other) => {
                 let mut busy = busy(self.end(), other, now);
                 if let (true, Some(turn)) = (claim.rw.prefer_writers, turn) {
-                    self.barring.insert(turn, now.get());
-                    busy.go_on_barring();
+                    self.blocking_writers.insert(turn, now.get());
+                    busy.keep_blocking_readers();
                 }
                 return (Attempt::Busy(busy), after);
             }
@@ -226,8 +226,8 @@ impl Rw {
     }
 
     /// Whether a waiting writer blocks new readers. A writer whose future is not polled any more does not.
-    fn is_barred(&self, now: &Now) -> bool {
-        self.barring.values().any(|heard| now.get().saturating_duration_since(*heard) < BARRED)
+    fn readers_are_blocked(&self, now: &Now) -> bool {
+        self.blocking_writers.values().any(|retried| now.get().saturating_duration_since(*retried) < WRITER_PREFERENCE)
     }
 
     fn is_held(&self) -> bool {

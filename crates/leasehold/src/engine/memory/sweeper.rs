@@ -71,7 +71,7 @@ impl Task {
     fn spawn(engine: &Weak<Memory>) {
         let task = Self { engine: Weak::clone(engine), over: false };
         // Not on the runtime of a waiter: a runtime that is not driven any more would not drive the sweep either.
-        env::spawn_apart(task.run());
+        env::spawn_detached(task.run());
     }
 
     async fn run(mut self) {
@@ -122,7 +122,7 @@ mod tests {
     #[test]
     fn a_line_is_swept_as_long_as_it_has_waiters() {
         for kind in [Kind::Lock, Kind::Fair, Kind::Read, Kind::Group, Kind::Permits, Kind::Latch] {
-            for join in [join, |engine: &Memory, key: &HoldKey| engine.listen(key, false)] {
+            for join in [join, |engine: &Memory, key: &HoldKey| engine.enqueue(key, false)] {
                 let (engine, key) = engine(kind);
                 assert!(!engine.sweeper.sweep(&engine), "{kind:?}: no waiter");
                 let first = join(&engine, &key);

@@ -9,14 +9,14 @@
 //!
 //! It is about the engines alone. Guards are not used.
 
-mod both;
+mod engine_pair;
 #[cfg(feature = "redis")]
 mod on_redis;
 #[cfg(feature = "test-util")]
 mod on_sim;
 mod op;
-mod said;
-mod world;
+mod observed;
+mod case_state;
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -28,15 +28,15 @@ use std::time::Duration;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
-use self::both::{Both, Other};
+use self::engine_pair::{EnginePair, ServerEngine};
 use self::op::Case;
-use self::world::{Tally, World};
+use self::case_state::{Stats, CaseState};
 
 /// How many cases are run at once, each with a server of its own.
 const WORKERS: usize = 2;
 
 /// Compares the memory engine with one that `start` makes, for so many steps or the number in the environment.
-fn compare(operations: u64, start: impl Fn() -> Box<dyn Other> + Sync) {
+fn compare(operations: u64, start: impl Fn() -> Box<dyn ServerEngine> + Sync) {
     let number = |name: &str| std::env::var(name).ok().map(|text| text.parse().expect("a number"));
     let seed = match std::env::var("LEASEHOLD_MODEL_SEED").as_deref() {
         Ok("random") => crate::env::random_below(u64::MAX),
@@ -46,18 +46,18 @@ fn compare(operations: u64, start: impl Fn() -> Box<dyn Other> + Sync) {
     };
     let wanted = number("LEASEHOLD_MODEL_OPERATIONS").unwrap_or(operations);
     let begun = tokio::time::Instant::now();
-    let work = Work { wanted, next: AtomicU64::new(seed), tally: Mutex::default(), failed: Mutex::default() };
+    let work = Work { wanted, next: AtomicU64::new(seed), stats: Mutex::default(), failed: Mutex::default() };
     std::thread::scope(|scope| {
         for _ in 0..WORKERS {
-            scope.spawn(|| work.run(Both::new(start())));
+            scope.spawn(|| work.run(EnginePair::new(start())));
         }
     });
-    let tally = work.tally.into_inner().expect("nobody panicked");
-    println!("{tally:?} in {:.1?}, from seed {seed}", begun.elapsed());
+    let stats = work.stats.into_inner().expect("nobody panicked");
+    println!("{stats:?} in {:.1?}, from seed {seed}", begun.elapsed());
     if let Some(failure) = work.failed.into_inner().expect("nobody panicked") {
         panic!("{failure}");
     }
-    assert!(tally.operations >= wanted);
+    assert!(stats.operations >= wanted);
 }
 
 /// The work to do, and the work done so far.
@@ -65,14 +65,14 @@ struct Work {
     wanted: u64,
     /// The seed of the next case.
     next: AtomicU64,
-    tally: Mutex<Tally>,
+    stats: Mutex<Stats>,
     failed: Mutex<Option<String>>,
 }
 
 impl Work {
     /// Runs one case after the other until there were enough of them, or one has failed.
-    fn run(&self, both: Both) {
-        let both = RefCell::new(both);
+    fn run(&self, engines: EnginePair) {
+        let engines = RefCell::new(engines);
         let cases = op::case();
         while self.goes_on() {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
@@ -82,15 +82,15 @@ impl Work {
                 max_shrink_time: u32::try_from(SHRINKING.as_millis()).expect("not long"),
                 ..Config::default()
             };
-            let mut runner = TestRunner::new_with_rng(config, dice(seed));
+            let mut runner = TestRunner::new_with_rng(config, random(seed));
             let case = cases.new_tree(&mut runner).expect("nothing is refused");
             let outcome = runner.run_one(case, |case| {
-                let (tally, outcome) = run(&mut both.borrow_mut(), &case);
-                self.tally().add(&tally);
+                let (stats, outcome) = run(&mut engines.borrow_mut(), &case);
+                self.stats().add(&stats);
                 outcome.map_err(TestCaseError::fail)
             });
             if let Err(TestError::Fail(reason, case)) = outcome {
-                let name = both.borrow().other();
+                let name = engines.borrow().server_name();
                 let failure =
                     format!("memory and {name}: {reason}\n{}LEASEHOLD_MODEL_SEED={seed}", show(&case));
                 *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(failure);
@@ -100,16 +100,16 @@ impl Work {
 
     fn goes_on(&self) -> bool {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner).is_none()
-            && self.tally().operations < self.wanted
+            && self.stats().operations < self.wanted
     }
 
-    fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
-        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    fn stats(&self) -> std::sync::MutexGuard<'_, Stats> {
+        self.stats.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// A fast random generator, independent of that of the next seed.
-fn dice(seed: u64) -> TestRng {
+fn random(seed: u64) -> TestRng {
     let mut bytes = [0; 16];
     for (place, part) in bytes.chunks_exact_mut(8).enumerate() {
         let mut hasher = DefaultHasher::new();
@@ -129,18 +129,18 @@ fn show(Case { families, ops }: &Case) -> String {
     })
 }
 
-fn run(both: &mut Both, case: &Case) -> (Tally, Result<(), String>) {
-    let mut world = World::new(both, case.families);
+fn run(engines: &mut EnginePair, case: &Case) -> (Stats, Result<(), String>) {
+    let mut state = CaseState::new(engines, case.families);
     for (number, op) in case.ops.iter().enumerate() {
-        let outcome = world.step(op);
-        if world.is_late() {
+        let outcome = state.step(op);
+        if state.is_late() {
             // The results came too near to the end of a lease to be compared.
-            return (world.end(true), Ok(()));
+            return (state.end(true), Ok(()));
         }
         if let Err(difference) = outcome {
             let difference = format!("step {} of {}, {op:?}: {difference}", number + 1, case.ops.len());
-            return (world.end(false), Err(difference));
+            return (state.end(false), Err(difference));
         }
     }
-    (world.end(false), Ok(()))
+    (state.end(false), Ok(()))
 }

@@ -7,12 +7,12 @@ use leasehold_servers::resp::Connection;
 use leasehold_servers::server::{Flavour, Server};
 use tokio::runtime::{Builder, Runtime};
 
-use super::both::{Other, name};
+use super::engine_pair::{Other, name};
 use super::op::CLIENTS;
 use crate::client_id::ClientId;
 use crate::engine::redis::{Address, Redis};
 use crate::engine::schemes::Options;
-use crate::engine::{Attempt, Claim, Engine, Kind, Question, Reply, RwOptions, HoldKey, Resource, Ticket};
+use crate::engine::{Attempt, Claim, Engine, Kind, Query, Reply, RwOptions, HoldKey, Resource, Ticket};
 use crate::env::{self, Instant};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
@@ -88,48 +88,48 @@ impl OnRedis {
         let fences = std::array::from_fn(|client| {
             // All waiters for a latch are woken at once, so none of them is late when it does nothing.
             let fence = key(Resource::new(Kind::Latch, name(&format!("fence {client}"))), 1);
-            let ticket = clients[client].listen(&fence, false);
-            live.block_on(clients[client].listening(&fence)).expect("the server lets us subscribe");
+            let ticket = clients[client].enqueue(&fence, false);
+            live.block_on(clients[client].subscribed(&fence)).expect("the server lets us subscribe");
             (fence, ticket)
         });
         let begun = live.block_on(async { env::now() });
         let redis = Self { connection: server.connect(), live, clients, fences, begun, _server: server };
-        redis.teach();
+        redis.load_scripts();
         redis
     }
 
     /// Loads the scripts that no caller waits for into the server: an unknown script runs later than it should.
-    fn teach(&self) {
+    fn load_scripts(&self) {
         for kind in [Kind::SetNx, Kind::Write, Kind::Semaphore, Kind::Permits] {
             let key = key(Resource::new(kind, name("taught")), 1);
-            self.ask(0, |redis| redis.release(&key, 1, TAUGHT));
+            self.call(0, |redis| redis.release(&key, 1, LOADING_LEASE));
         }
         let group = key(Resource::group(name("taught"), ["a"]).expect("a good group"), 1);
-        self.ask(0, |redis| redis.release(&group, 1, TAUGHT));
+        self.call(0, |redis| redis.release(&group, 1, LOADING_LEASE));
         for kind in [Kind::Lock, Kind::Fair] {
             let key = key(Resource::new(kind, name("taught")), 1);
-            self.teach_attempt(&key, None);
-            self.clients[0].undo(&key, 0, TAUGHT.into());
-            while self.ask(0, |redis| redis.inspect(&Question::Holder(&key.resource, None))).holding.is_some()
+            self.load_by_attempt(&key, None);
+            self.clients[0].undo(&key, 0, LOADING_LEASE.into());
+            while self.call(0, |redis| redis.inspect(&Query::Holder(&key.resource, None))).holding.is_some()
             {
             }
         }
         // A writer that waits, blocks readers, and leaves.
         let resource = |kind| Resource::new(kind, name("taught two"));
         let (reader, writer, late) = (key(resource(Kind::Read), 1), key(resource(Kind::Write), 2), 3);
-        self.teach_attempt(&reader, None);
-        let ticket = self.clients[0].listen(&writer, false);
-        self.teach_attempt(&writer, Some(ticket));
+        self.load_by_attempt(&reader, None);
+        let ticket = self.clients[0].enqueue(&writer, false);
+        self.load_by_attempt(&writer, Some(ticket));
         self.clients[0].leave(&writer, ticket);
         let late = HoldKey { owner: OwnerId { number: late, ..reader.owner }, ..reader };
-        while !matches!(self.teach_attempt(&late, None), Attempt::Granted(..)) {}
+        while !matches!(self.load_by_attempt(&late, None), Attempt::Granted(..)) {}
     }
 
-    fn teach_attempt(&self, key: &HoldKey, turn: Option<Ticket>) -> Attempt {
+    fn load_by_attempt(&self, key: &HoldKey, turn: Option<Ticket>) -> Attempt {
         let claim = Claim {
             key,
             held: 0,
-            lease: TAUGHT,
+            lease: LOADING_LEASE,
             limit: None,
             steal: false,
             fenced: false,
@@ -138,15 +138,15 @@ impl OnRedis {
             fresh: false,
             term: &Term::new(std::sync::Weak::new()),
         };
-        self.ask(0, |redis| redis.attempt(&claim, turn))
+        self.call(0, |redis| redis.attempt(&claim, turn))
     }
 
-    fn ask<T: Unpin>(&self, client: usize, verb: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
-        self.live.block_on(async { verb(&self.clients[client]).await }).expect("the server answers")
+    fn call<T: Unpin>(&self, client: usize, operation: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
+        self.live.block_on(async { operation(&self.clients[client]).await }).expect("the server answers")
     }
 }
 
-impl Other for OnRedis {
+impl ServerEngine for OnRedis {
     fn name(&self) -> &'static str {
         "Redis"
     }
@@ -179,7 +179,7 @@ impl Other for OnRedis {
     }
 
     fn finish(&self, client: usize) {
-        self.ask(client, |redis| redis.inspect(&Question::Token(&self.fences[client].0.resource)));
+        self.call(client, |redis| redis.inspect(&Query::Token(&self.fences[client].0.resource)));
     }
 
     fn settle(&mut self, clients: &[usize]) {
@@ -198,7 +198,7 @@ impl Other for OnRedis {
 }
 
 /// The lease of the holds that load the scripts.
-const TAUGHT: Lease = Lease::Fixed(Duration::from_secs(30));
+const LOADING_LEASE: Lease = Lease::Fixed(Duration::from_secs(30));
 
 fn key(resource: Resource, number: u64) -> HoldKey {
     HoldKey { resource, owner: OwnerId { client: ClientId::random(), number }, amount: 1 }

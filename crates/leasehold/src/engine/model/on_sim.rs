@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::runtime::{Builder, Runtime};
 
-use super::both::Other;
+use super::engine_pair::ServerEngine;
 use super::op::CLIENTS;
 use crate::engine::Engine;
 use crate::engine::remote::Remote;
@@ -48,7 +48,7 @@ impl OnSim {
     }
 }
 
-impl Other for OnSim {
+impl ServerEngine for OnSim {
     fn name(&self) -> &'static str {
         "the simulated server"
     }
@@ -100,26 +100,26 @@ struct Idle(Arc<Mutex<Option<Waker>>>);
 impl Idle {
     /// The runtime has none, and is about to wait.
     fn reached(&self) {
-        let asked = self.asked().take();
-        asked.into_iter().for_each(Waker::wake);
+        let waker = self.waker().take();
+        waker.into_iter().for_each(Waker::wake);
     }
 
     /// Resolves when it has none. No time passes.
     async fn wait(&self) {
-        let mut has_asked = false;
+        let mut has_registered = false;
         poll_fn(|context| {
-            let mut asked = self.asked();
-            if has_asked && asked.is_none() {
+            let mut waker = self.waker();
+            if has_registered && waker.is_none() {
                 return Poll::Ready(());
             }
-            has_asked = true;
-            *asked = Some(context.waker().clone());
+            has_registered = true;
+            *waker = Some(context.waker().clone());
             Poll::Pending
         })
         .await;
     }
 
-    fn asked(&self) -> MutexGuard<'_, Option<Waker>> {
+    fn waker(&self) -> MutexGuard<'_, Option<Waker>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

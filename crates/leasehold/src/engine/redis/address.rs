@@ -8,14 +8,14 @@ use crate::url::UrlError;
 /// The contents of a `redis:` or `valkey:` URL.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
-    pub(super) place: Place,
+    pub(super) endpoint: Endpoint,
     pub(super) user: Option<String>,
     pub(super) password: Option<String>,
     pub(super) database: u32,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Endpoint {
     Tcp(String, u16),
     Unix(PathBuf),
 }
@@ -61,12 +61,12 @@ impl Address {
             return None;
         }
         let port = if port.is_empty() { PORT } else { port.strip_prefix(':')?.parse().ok()? };
-        Some(Self { place: Place::Tcp(host.to_owned(), port), user, password, database: number(database)? })
+        Some(Self { endpoint: Endpoint::Tcp(host.to_owned(), port), user, password, database: number(database)? })
     }
 
     fn unix(path: &str) -> Option<Self> {
-        let place = Place::Unix(given(decoded(path)?)?.into());
-        Some(Self { place, user: None, password: None, database: 0 })
+        let endpoint = Endpoint::Unix(given(decoded(path)?)?.into());
+        Some(Self { endpoint, user: None, password: None, database: 0 })
     }
 
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
@@ -124,7 +124,7 @@ fn decoded(part: &str) -> Option<String> {
 impl fmt::Debug for Address {
     /// Without the password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Address").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("Address").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
@@ -133,13 +133,13 @@ mod tests {
     use super::*;
 
     fn tcp(host: &str, port: u16) -> Address {
-        Address { place: Place::Tcp(host.into(), port), user: None, password: None, database: 0 }
+        Address { endpoint: Endpoint::Tcp(host.into(), port), user: None, password: None, database: 0 }
     }
 
     #[test]
     fn addresses_that_are_good() {
         let (user, password) = (Some("me".to_owned()), Some("p@ss/w:rd".to_owned()));
-        let unix = Place::Unix("/run/a b.sock".into());
+        let unix = Endpoint::Unix("/run/a b.sock".into());
         for (url, expected) in [
             ("redis://localhost", tcp("localhost", 6379)),
             ("valkey://10.0.0.7:7000/", tcp("10.0.0.7", 7000)),
@@ -154,7 +154,7 @@ mod tests {
             ),
             (
                 "redis+unix:///run/a%20b.sock?db=2&user=me&pass=p%40ss/w:rd",
-                Address { place: unix, user, password, database: 2 },
+                Address { endpoint: unix, user, password, database: 2 },
             ),
         ] {
             assert_eq!(Address::parse(url), Ok(expected), "{url}");

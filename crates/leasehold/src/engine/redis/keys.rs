@@ -58,7 +58,7 @@ pub(super) fn fence(key: &Name) -> String {
 }
 
 /// The key of the flag that a writer waits and new readers should not enter. Redisson has none.
-pub(super) fn mark(resource: &Resource) -> String {
+pub(super) fn writer_flag(resource: &Resource) -> String {
     format!("leasehold_rwlock_waiting:{}", Tagged(&resource.name))
 }
 

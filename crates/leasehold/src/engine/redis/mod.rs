@@ -28,7 +28,7 @@ use super::remote::store::{
     Traits, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
-use super::{Change, Engine, Facts, Kind, Profile, Question, Queueing, HoldKey, Resource};
+use super::{Change, Engine, QueryResult, Kind, Profile, Query, Queueing, HoldKey, Resource};
 use crate::error::Failure;
 use crate::mutex::Mutex;
 use crate::name::Name;
@@ -59,7 +59,7 @@ impl Redis {
 }
 
 /// How long a waiter for a fair lock stays in the queue without a heartbeat.
-const PLACE: Duration = Duration::from_secs(3);
+const POSITION_TTL: Duration = Duration::from_secs(3);
 
 /// The locks of one client on Redis or Valkey.
 pub(crate) struct RedisStore {
@@ -198,22 +198,22 @@ impl Store for RedisStore {
         self.send(resource, commands::force(resource), done, commands::forced);
     }
 
-    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
-        match *question {
-            Question::Holder(resource, owner) => {
+    fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
+        match *query {
+            Query::Holder(resource, owner) => {
                 let foreign = resource.kind == Kind::SetNx;
-                let decode = move |reply: Value| commands::facts_of_holder(&reply, foreign);
+                let decode = move |reply: Value| commands::decode_holder(&reply, foreign);
                 self.send(resource, commands::query(resource, owner), done, decode);
             }
-            Question::Token(resource) => self.send(resource, commands::token(resource), done, |reply| {
-                Ok(Facts { token: commands::last_token(reply)?, ..Facts::default() })
+            Query::Token(resource) => self.send(resource, commands::token(resource), done, |reply| {
+                Ok(QueryResult { token: commands::last_token(reply)?, ..QueryResult::default() })
             }),
-            Question::Queue(resource) => self.send(resource, commands::queue(resource), done, |reply| {
-                Ok(Facts { queue: commands::owners(&reply)?, ..Facts::default() })
+            Query::Queue(resource) => self.send(resource, commands::queue(resource), done, |reply| {
+                Ok(QueryResult { queue: commands::owners(&reply)?, ..QueryResult::default() })
             }),
-            Question::Uptime => {
+            Query::Uptime => {
                 let decode = |reply: Value| {
-                    Ok(Facts { uptime: Some(commands::seconds_up(&reply)?), ..Facts::default() })
+                    Ok(QueryResult { uptime: Some(commands::seconds_up(&reply)?), ..QueryResult::default() })
                 };
                 self.parts.topology.any().send(commands::uptime(), decoded(done, decode));
             }
@@ -246,7 +246,7 @@ impl Store for RedisStore {
             // Without it the flag expires by itself, a little later.
             self.parts.topology.node(&hold_key.resource).post(commands::unflag(hold_key));
         }
-        (hold_key.resource.kind == Kind::Fair && self.parts.heartbeat.remove(hold_key)).then_some(PLACE)
+        (hold_key.resource.kind == Kind::Fair && self.parts.heartbeat.remove(hold_key)).then_some(POSITION_TTL)
     }
 
     fn detach(&self, hold_key: &HoldKey, done: impl Done<()>) {
@@ -324,7 +324,7 @@ struct Taking {
     /// Whether a waiting-writer flag is set.
     flags: bool,
     /// `SET … NX` does not return the holder when it is refused: only then a second request queries it.
-    asks_holder: bool,
+    queries_holder: bool,
     parts: Arc<Parts>,
 }
 
@@ -336,7 +336,7 @@ impl Taking {
             parts.flagged().insert(take.hold_key.clone());
         }
         let (hold_key, fenced, queue, parts) = (take.hold_key.clone(), take.fenced, take.queue, Arc::clone(parts));
-        Self { hold_key, fenced, queue, flags, asks_holder: kind == Kind::SetNx, parts }
+        Self { hold_key, fenced, queue, flags, queries_holder: kind == Kind::SetNx, parts }
     }
 
     /// Notes the state that the request has left on the server.
@@ -352,10 +352,10 @@ impl Taking {
                     self.parts.heartbeat.add(&self.hold_key, queue, position);
                 }
                 if self.flags {
-                    busy.go_on_barring();
+                    busy.keep_blocking_readers();
                 }
             }
-            Taken::Granted(_) | Taken::Bound(..) | Taken::CountDiffers | Taken::WouldWaitForItself => {}
+            Taken::Granted(_) | Taken::Bound(..) | Taken::CountDiffers | Taken::WouldDeadlock => {}
         }
     }
 
@@ -365,8 +365,8 @@ impl Taking {
     }
 
     fn replied(mut self, done: impl Done<Taken>, reply: Reply) {
-        if let (true, Ok(Value::Nil)) = (self.asks_holder && done.is_awaited(), &reply) {
-            self.asks_holder = false;
+        if let (true, Ok(Value::Nil)) = (self.queries_holder && done.is_awaited(), &reply) {
+            self.queries_holder = false;
             let (parts, resource) = (Arc::clone(&self.parts), self.hold_key.resource.clone());
             let call = commands::query(&resource, None);
             return parts.topology.node(&resource).send(call, self.completing(done));

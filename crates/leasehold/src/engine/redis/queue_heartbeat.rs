@@ -29,7 +29,7 @@ pub(super) struct QueueHeartbeat {
 struct Waiter {
     queueing: Queueing,
     /// Its position in the queue in the server's last reply.
-    place: usize,
+    position: usize,
 }
 
 /// At most this long between two heartbeats, and at least half of it. A position lasts for 3 s without one: one may be lost.
@@ -42,8 +42,8 @@ type Group = (Resource, Vec<(OwnerId, Duration)>);
 
 impl QueueHeartbeat {
     /// A waiter is in the queue now, at this position.
-    pub(super) fn add(&self, hold_key: &HoldKey, queueing: Queueing, place: usize) {
-        let before = self.waiters.lock().insert(hold_key.clone(), Waiter { queueing, place });
+    pub(super) fn add(&self, hold_key: &HoldKey, queueing: Queueing, position: usize) {
+        let before = self.waiters.lock().insert(hold_key.clone(), Waiter { queueing, position });
         if before.is_none() {
             self.changed.notify_one();
         }
@@ -64,7 +64,7 @@ impl QueueHeartbeat {
             }
             tokio::time::sleep(jittered(PERIOD)).await;
             for batch in self.batches() {
-                beat(batch, parts);
+                send_heartbeat(batch, parts);
             }
         }
     }
@@ -94,40 +94,40 @@ impl QueueHeartbeat {
     /// Stores a position, and returns whether its waiter has to be woken: it is not queued any more, or watches its position and
     /// that has changed. A waiter that is not queued gets no more heartbeats: it may have left before the reply to its try was
     /// read. Otherwise its next try queues it again.
-    fn moved(&self, hold_key: &HoldKey, place: usize) -> bool {
+    fn moved(&self, hold_key: &HoldKey, position: usize) -> bool {
         let mut waiters = self.waiters.lock();
-        if place == 0 {
+        if position == 0 {
             return waiters.remove(hold_key).is_some();
         }
         let Some(waiter) = waiters.get_mut(hold_key) else { return false };
-        let before = std::mem::replace(&mut waiter.place, place);
-        waiter.queueing.watched && place != before
+        let before = std::mem::replace(&mut waiter.position, position);
+        waiter.queueing.watched && position != before
     }
 }
 
 /// Sends one heartbeat. Waiters whose position has changed are woken where the reply is read.
-fn beat(batch: Vec<Group>, parts: &Arc<Parts>) {
+fn send_heartbeat(batch: Vec<Group>, parts: &Arc<Parts>) {
     let call = commands::heartbeat(&batch);
     let Some((resource, _)) = batch.first() else { return };
     let (node, effects) = (parts.topology.node(resource), Arc::clone(parts));
-    let done = move |places: Result<Vec<Value>, StoreError>| {
-        let places = match places {
-            Ok(places) => places,
+    let done = move |positions: Result<Vec<Value>, StoreError>| {
+        let positions = match positions {
+            Ok(positions) => positions,
             Err(error) => return tracing::debug!(?error, "a heartbeat without a reply"),
         };
         let hold_keys = batch.into_iter().flat_map(|(resource, waiters)| {
             waiters.into_iter().map(move |(owner, _)| HoldKey { resource: resource.clone(), owner, amount: 1 })
         });
-        for (hold_key, place) in hold_keys.zip(places) {
-            let Value::Int(place) = place else { continue };
-            let place = usize::try_from(place).unwrap_or_default();
-            if effects.heartbeat.moved(&hold_key, place)
+        for (hold_key, position) in hold_keys.zip(positions) {
+            let Value::Int(position) = position else { continue };
+            let position = usize::try_from(position).unwrap_or_default();
+            if effects.heartbeat.moved(&hold_key, position)
                 && let Some(events) = effects.events.upgrade()
             {
-                events.look(&hold_key);
+                events.wake_waiter(&hold_key);
             }
         }
     };
-    let decode = |reply| if let Value::Array(places) = reply { Ok(places) } else { Ok(Vec::new()) };
+    let decode = |reply| if let Value::Array(positions) = reply { Ok(positions) } else { Ok(Vec::new()) };
     node.send(call, decoded(done, decode));
 }

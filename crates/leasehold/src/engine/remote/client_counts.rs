@@ -22,7 +22,7 @@ impl<S: Store> Inner<S> {
         let hold = Entry::new(hold.key, hold.shard, hold.term, bounds, begun);
         if self.store.traits().lease == LeaseOf::Session {
             self.renewal.ends_at(claim.key, hold.end(begun, length));
-            return Reply::now(Attempt::Granted(Some(hold.asked_until(begun, length)), token));
+            return Reply::now(Attempt::Granted(Some(hold.requested_until(begun, length)), token));
         }
         let (effects, key, before) = (Arc::clone(self), claim.key.clone(), claim.held);
         let (done, reply) = step(move |verdicts: Result<Vec<Verdict>, StoreError>| {
@@ -32,7 +32,7 @@ impl<S: Store> Inner<S> {
                 return Ok(Attempt::Gone);
             }
             effects.renewal.reschedule(&key, length);
-            Ok(Attempt::Granted(Some(hold.asked_until(begun, length)), token))
+            Ok(Attempt::Granted(Some(hold.requested_until(begun, length)), token))
         });
         self.store.renew(claim.key.resource.kind, &[(claim.key, length)], done);
         reply

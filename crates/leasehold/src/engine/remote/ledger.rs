@@ -46,7 +46,7 @@ impl Entry {
     }
 
     /// Until when it may be trusted under the bounds requested now; [`until`](Self::until) uses those requested last.
-    pub(super) fn asked_until(&self, begun: Instant, length: Duration) -> Until {
+    pub(super) fn requested_until(&self, begun: Instant, length: Duration) -> Until {
         self.until_by(self.bounds, begun, length)
     }
 
@@ -56,7 +56,7 @@ impl Entry {
     }
 
     /// How long it may last by the bounds that were requested when it was granted.
-    pub(super) fn asked(&self) -> Bounds {
+    pub(super) fn requested(&self) -> Bounds {
         self.bounds
     }
 
@@ -144,14 +144,14 @@ pub(super) fn until(kind: Kind, bounds: Bounds, begun: Instant, length: Duration
     if kind == Kind::Semaphore { Until::Kept(length) } else { bounds.until(begun, length) }
 }
 
-/// All holds of a client, each in a place of its own. A hundred thousand of them should cost little, so a single hold
-/// allocates nothing, and all indexes refer to it by its place number.
+/// All holds of a client, each in a slot of its own. A hundred thousand of them should cost little, so a single hold
+/// allocates nothing, and all indexes refer to it by its slot number.
 #[derive(Debug, Default)]
 pub(super) struct Ledger {
-    places: Vec<Place>,
-    /// The empty places.
+    slots: Vec<Slot>,
+    /// The empty slots.
     free: Vec<u32>,
-    /// The place of the last hold under a name, of any kind. Mostly there is one.
+    /// The slot of the last hold under a name, of any kind. Mostly there is one.
     names: HashMap<Name, u32, ByName>,
     /// Holds that can share a request, in the order in which they are due.
     due: BTreeMap<(Shard, Kind), BTreeSet<(Instant, u32)>>,
@@ -160,17 +160,17 @@ pub(super) struct Ledger {
 }
 
 #[derive(Debug)]
-struct Place {
+struct Slot {
     hold: Option<Entry>,
-    /// The place of the hold before it under the same name.
+    /// The slot of the hold before it under the same name.
     before: Option<u32>,
     entry: u32,
 }
 
-/// One entry in the ledger. When its place is used again, that is another entry.
+/// One entry in the ledger. When its slot is used again, that is another entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Id {
-    place: u32,
+    slot: u32,
     entry: u32,
 }
 
@@ -200,13 +200,13 @@ impl Ledger {
             return gone;
         }
         self.entries = self.entries.wrapping_add(1);
-        let place = self.free.pop().unwrap_or_else(|| {
-            self.places.push(Place { hold: None, before: None, entry: 0 });
-            u32::try_from(self.places.len() - 1).expect("fewer holds than there are numbers")
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.slots.push(Slot { hold: None, before: None, entry: 0 });
+            u32::try_from(self.slots.len() - 1).expect("fewer holds than there are numbers")
         });
-        self.due.entry(hold.batch()).or_default().insert((hold.due, place));
-        let before = self.names.insert(hold.key.resource.name.clone(), place);
-        self.places[index(place)] = Place { hold: Some(hold), before, entry: self.entries };
+        self.due.entry(hold.batch()).or_default().insert((hold.due, slot));
+        let before = self.names.insert(hold.key.resource.name.clone(), slot);
+        self.slots[index(slot)] = Slot { hold: Some(hold), before, entry: self.entries };
         gone
     }
 
@@ -221,12 +221,12 @@ impl Ledger {
 
     /// Makes this term receive the loss of a hold, instead of the one before; false if the hold is not there.
     pub(super) fn rebind(&mut self, key: &HoldKey, term: &Arc<Term>) -> bool {
-        let hold = self.place_of(key).and_then(|place| self.places[index(place)].hold.as_mut());
+        let hold = self.slot_of(key).and_then(|slot| self.slots[index(slot)].hold.as_mut());
         hold.map(|hold| hold.term = Arc::clone(term)).is_some()
     }
 
     pub(super) fn remove(&mut self, key: &HoldKey) -> Option<Entry> {
-        self.place_of(key).and_then(|place| self.clear(place))
+        self.slot_of(key).and_then(|slot| self.clear(slot))
     }
 
     pub(super) fn remove_all(&mut self, resource: &Resource) -> Vec<Entry> {
@@ -236,64 +236,64 @@ impl Ledger {
     /// Removes one entry, if it is still there.
     pub(super) fn remove_entry(&mut self, id: Id) -> Option<Entry> {
         self.entry(id)?;
-        self.clear(id.place)
+        self.clear(id.slot)
     }
 
     /// One entry, if it is still there.
     pub(super) fn entry(&self, id: Id) -> Option<&Entry> {
-        let is_it = |place: &&Place| place.entry == id.entry || mutation!("entry-is-its-place");
-        self.places.get(index(id.place)).filter(is_it)?.hold.as_ref()
+        let is_it = |slot: &&Slot| slot.entry == id.entry || mutation!("entry-is-its-place");
+        self.slots.get(index(id.slot)).filter(is_it)?.hold.as_ref()
     }
 
     /// Schedules a re-entered hold in time for a new lease of `length`; returns when it is due.
     pub(super) fn reschedule(&mut self, key: &HoldKey, length: Duration, now: Instant) -> Option<Instant> {
-        let (place, hold) = self.under(&key.resource.name).find(|(_, hold)| hold.is_of(key))?;
+        let (slot, hold) = self.under(&key.resource.name).find(|(_, hold)| hold.is_of(key))?;
         let due = hold.due.min(now + length.min(hold.term.remaining()) / 3);
-        self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
+        self.schedule(Id { slot, entry: self.slots[index(slot)].entry }, due);
         Some(due)
     }
 
     /// Schedules a hold for this time.
     pub(super) fn set_due(&mut self, key: &HoldKey, due: Instant) {
-        if let Some(place) = self.place_of(key) {
-            self.put_off(Id { place, entry: self.places[index(place)].entry }, due);
+        if let Some(slot) = self.slot_of(key) {
+            self.schedule(Id { slot, entry: self.slots[index(slot)].entry }, due);
         }
     }
 
     /// Sets the count of a hold, if it is there.
     pub(super) fn set_count(&mut self, key: &HoldKey, count: u32) -> Option<&Entry> {
-        let place = self.place_of(key)?;
-        let hold = self.places[index(place)].hold.as_mut()?;
+        let slot = self.slot_of(key)?;
+        let hold = self.slots[index(slot)].hold.as_mut()?;
         hold.count = count;
         Some(hold)
     }
 
     /// Removes all holds of a session.
     pub(super) fn remove_session(&mut self, session: &Arc<Session>) -> Vec<Entry> {
-        let is_bound = |place: &Place| place.hold.as_ref().is_some_and(|hold| hold.term.is_bound_to(session));
-        let places: Vec<_> =
-            (0..).zip(&self.places).filter(|(_, place)| is_bound(place)).map(|(at, _)| at).collect();
-        places.into_iter().filter_map(|place| self.clear(place)).collect()
+        let is_bound = |slot: &Slot| slot.hold.as_ref().is_some_and(|hold| hold.term.is_bound_to(session));
+        let slots: Vec<_> =
+            (0..).zip(&self.slots).filter(|(_, slot)| is_bound(slot)).map(|(at, _)| at).collect();
+        slots.into_iter().filter_map(|slot| self.clear(slot)).collect()
     }
 
     /// Schedules an entry for this time.
-    pub(super) fn put_off(&mut self, id: Id, due: Instant) {
-        let place = self.places.get_mut(index(id.place)).filter(|place| place.entry == id.entry);
-        let Some(hold) = place.and_then(|place| place.hold.as_mut()) else { return };
+    pub(super) fn schedule(&mut self, id: Id, due: Instant) {
+        let slot = self.slots.get_mut(index(id.slot)).filter(|slot| slot.entry == id.entry);
+        let Some(hold) = slot.and_then(|slot| slot.hold.as_mut()) else { return };
         if let Some(order) = self.due.get_mut(&hold.batch()) {
-            order.remove(&(hold.due, id.place));
-            order.insert((due, id.place));
+            order.remove(&(hold.due, id.slot));
+            order.insert((due, id.slot));
         }
         hold.due = due;
     }
 
     /// Schedules all holds on a shard for this time.
-    pub(super) fn put_all_off(&mut self, shard: Shard, due: Instant) {
+    pub(super) fn schedule_all(&mut self, shard: Shard, due: Instant) {
         self.due.retain(|(of, _), _| *of != shard);
-        for (place, hold) in (0..).zip(self.places.iter_mut().map(|place| place.hold.as_mut())) {
+        for (slot, hold) in (0..).zip(self.slots.iter_mut().map(|slot| slot.hold.as_mut())) {
             let Some(hold) = hold.filter(|hold| hold.shard == shard) else { continue };
             hold.due = due;
-            self.due.entry(hold.batch()).or_default().insert((due, place));
+            self.due.entry(hold.batch()).or_default().insert((due, slot));
         }
     }
 
@@ -311,17 +311,17 @@ impl Ledger {
         let mut batch = Batch::default();
         let Some((_, batch_key)) = self.first_due() else { return batch };
         let mut size = 0;
-        while let Some((due, place)) = self.due.get(&batch_key).and_then(BTreeSet::first).copied() {
-            let Place { hold: Some(hold), entry, .. } = &self.places[index(place)] else { break };
+        while let Some((due, slot)) = self.due.get(&batch_key).and_then(BTreeSet::first).copied() {
+            let Slot { hold: Some(hold), entry, .. } = &self.slots[index(slot)] else { break };
             let left = hold.term.remaining();
             if left.is_zero() {
-                batch.ended.extend(self.clear(place));
+                batch.ended.extend(self.clear(slot));
                 continue;
             }
             if hold.term.has_session() && due <= now {
                 // Its end was moved, and the reply was not processed yet.
-                let id = Id { place, entry: *entry };
-                self.put_off(id, now + left + margin(left));
+                let id = Id { slot, entry: *entry };
+                self.schedule(id, now + left + margin(left));
                 continue;
             }
             size += hold.size();
@@ -331,9 +331,9 @@ impl Ledger {
             }
             // The less time is left, the sooner the retry.
             let again = (left / 4).clamp(Duration::from_millis(5), hold.bounds().lease.length() / 3);
-            let id = Id { place, entry: *entry };
+            let id = Id { slot, entry: *entry };
             batch.holds.push((id, hold.clone()));
-            self.put_off(id, now + again);
+            self.schedule(id, now + again);
         }
         batch
     }
@@ -341,52 +341,52 @@ impl Ledger {
     /// Empties the ledger.
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Entry> + use<> {
         (self.free, self.names, self.due) = Default::default();
-        std::mem::take(&mut self.places).into_iter().filter_map(|place| place.hold)
+        std::mem::take(&mut self.slots).into_iter().filter_map(|slot| slot.hold)
     }
 
-    /// The holds under a name and their places.
+    /// The holds under a name and their slots.
     fn under(&self, name: &Name) -> impl Iterator<Item = (u32, &Entry)> {
         let last = self.names.get(name).copied();
-        successors(last, |place| self.places[index(*place)].before)
-            .filter_map(|place| Some((place, self.places[index(place)].hold.as_ref()?)))
+        successors(last, |slot| self.slots[index(*slot)].before)
+            .filter_map(|slot| Some((slot, self.slots[index(slot)].hold.as_ref()?)))
     }
 
-    /// The place of a hold.
-    fn place_of(&self, key: &HoldKey) -> Option<u32> {
-        self.under(&key.resource.name).find(|(_, hold)| hold.is_of(key)).map(|(place, _)| place)
+    /// The slot of a hold.
+    fn slot_of(&self, key: &HoldKey) -> Option<u32> {
+        self.under(&key.resource.name).find(|(_, hold)| hold.is_of(key)).map(|(slot, _)| slot)
     }
 
     fn remove_where(&mut self, name: &Name, wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
-        let places: Vec<_> =
-            self.under(name).filter(|(_, hold)| wanted(hold)).map(|(place, _)| place).collect();
-        places.into_iter().filter_map(|place| self.clear(place)).collect()
+        let slots: Vec<_> =
+            self.under(name).filter(|(_, hold)| wanted(hold)).map(|(slot, _)| slot).collect();
+        slots.into_iter().filter_map(|slot| self.clear(slot)).collect()
     }
 
-    /// Empties a place.
-    fn clear(&mut self, place: u32) -> Option<Entry> {
-        let Place { hold, before, .. } = &mut self.places[index(place)];
+    /// Empties a slot.
+    fn clear(&mut self, slot: u32) -> Option<Entry> {
+        let Slot { hold, before, .. } = &mut self.slots[index(slot)];
         let (hold, before) = (hold.take()?, before.take());
         let name = &hold.key.resource.name;
         if let Some(order) = self.due.get_mut(&hold.batch()) {
-            order.remove(&(hold.due, place));
+            order.remove(&(hold.due, slot));
         }
         let last = self.names.get_mut(name)?;
         match before {
-            _ if *last != place => {
-                let mut after = successors(Some(*last), |after| self.places[index(*after)].before);
-                let after = after.find(|after| self.places[index(*after)].before == Some(place))?;
-                self.places[index(after)].before = before;
+            _ if *last != slot => {
+                let mut after = successors(Some(*last), |after| self.slots[index(*after)].before);
+                let after = after.find(|after| self.slots[index(*after)].before == Some(slot))?;
+                self.slots[index(after)].before = before;
             }
             Some(before) => *last = before,
             None => drop(self.names.remove(name)),
         }
-        self.free.push(place);
+        self.free.push(slot);
         Some(hold)
     }
 }
 
-fn index(place: u32) -> usize {
-    usize::try_from(place).expect("a place that there is")
+fn index(slot: u32) -> usize {
+    usize::try_from(slot).expect("a slot that there is")
 }
 
 #[cfg(test)]
@@ -410,10 +410,10 @@ mod tests {
     }
 
     /// Renews until no hold is due; returns the sizes of the requests.
-    fn requests(book: &mut Ledger, now: Instant) -> Vec<usize> {
+    fn requests(ledger: &mut Ledger, now: Instant) -> Vec<usize> {
         let mut sizes = Vec::new();
-        while book.next_due().is_some_and(|due| due <= now) {
-            let Batch { holds, ended } = book.take_due(now);
+        while ledger.next_due().is_some_and(|due| due <= now) {
+            let Batch { holds, ended } = ledger.take_due(now);
             assert!(ended.is_empty());
             assert!(holds.iter().all(|(_, hold)| hold.key.resource.kind == holds[0].1.key.resource.kind));
             sizes.push(holds.len());
@@ -425,68 +425,68 @@ mod tests {
     async fn holds_under_one_name_go_in_any_order() {
         let readers: Vec<_> = (0..4).map(|_| hold(Kind::Read, "n", env::now())).collect();
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
-            let mut book = Ledger::default();
+            let mut ledger = Ledger::default();
             for reader in &readers {
-                assert!(book.insert(reader.clone()).is_empty());
+                assert!(ledger.insert(reader.clone()).is_empty());
             }
             for (gone, next) in order.into_iter().enumerate() {
-                assert!(book.remove(&readers[next].key).is_some());
-                assert!(book.remove(&readers[next].key).is_none());
-                let left = readers.iter().filter(|reader| book.get(&reader.key).is_some()).count();
+                assert!(ledger.remove(&readers[next].key).is_some());
+                assert!(ledger.remove(&readers[next].key).is_none());
+                let left = readers.iter().filter(|reader| ledger.get(&reader.key).is_some()).count();
                 assert_eq!(left, 3 - gone);
             }
-            assert!(book.names.is_empty() && book.next_due().is_none());
-            assert_eq!(book.free.len(), book.places.len());
+            assert!(ledger.names.is_empty() && ledger.next_due().is_none());
+            assert_eq!(ledger.free.len(), ledger.slots.len());
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_comes_excludes_those_who_cannot_be_there() {
-        let mut book = Ledger::default();
+        let mut ledger = Ledger::default();
         let (reader, writer) = (hold(Kind::Read, "n", env::now()), hold(Kind::Write, "n", env::now()));
         let lock = hold(Kind::Lock, "n", env::now());
-        book.insert(reader.clone());
-        book.insert(lock.clone());
-        let gone = book.insert(writer.clone());
+        ledger.insert(reader.clone());
+        ledger.insert(lock.clone());
+        let gone = ledger.insert(writer.clone());
         assert!(gone.len() == 1 && gone[0].key == reader.key);
         // Entering the same hold again is no loss.
-        assert!(book.insert(writer.clone()).is_empty());
-        assert!(book.get(&lock.key).is_some() && book.get(&reader.key).is_none());
-        assert_eq!(book.take_all().count(), 2);
-        assert!(book.get(&lock.key).is_none() && book.next_due().is_none());
+        assert!(ledger.insert(writer.clone()).is_empty());
+        assert!(ledger.get(&lock.key).is_some() && ledger.get(&reader.key).is_none());
+        assert_eq!(ledger.take_all().count(), 2);
+        assert!(ledger.get(&lock.key).is_none() && ledger.next_due().is_none());
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_that_is_used_again_is_another_entry() {
-        let mut book = Ledger::default();
+        let mut ledger = Ledger::default();
         let (first, begun) = (hold(Kind::Lock, "n", env::now()), env::now());
-        book.insert(first.clone());
-        let id = book.take_due(begun + LEASE.length() / 3).holds[0].0;
-        assert!(book.entry(id).is_some());
-        book.insert(first.clone());
-        assert!(book.entry(id).is_none() && book.remove_entry(id).is_none());
-        book.put_off(id, begun);
-        assert_eq!(book.next_due(), Some(first.due()));
-        assert_eq!(book.places.len(), 1);
+        ledger.insert(first.clone());
+        let id = ledger.take_due(begun + LEASE.length() / 3).holds[0].0;
+        assert!(ledger.entry(id).is_some());
+        ledger.insert(first.clone());
+        assert!(ledger.entry(id).is_none() && ledger.remove_entry(id).is_none());
+        ledger.schedule(id, begun);
+        assert_eq!(ledger.next_due(), Some(first.due()));
+        assert_eq!(ledger.slots.len(), 1);
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_request_is_about_one_kind_and_not_too_many() {
-        let mut book = Ledger::default();
+        let mut ledger = Ledger::default();
         for number in 0..BATCH * 2 {
-            book.insert(hold(Kind::Lock, &format!("lock {number}"), env::now()));
-            book.insert(hold(Kind::SetNx, &format!("setnx {number}"), env::now()));
+            ledger.insert(hold(Kind::Lock, &format!("lock {number}"), env::now()));
+            ledger.insert(hold(Kind::SetNx, &format!("setnx {number}"), env::now()));
         }
-        assert_eq!(requests(&mut book, env::now()), [0; 0]);
+        assert_eq!(requests(&mut ledger, env::now()), [0; 0]);
         tokio::time::advance(LEASE.length() / 3).await;
-        assert_eq!(requests(&mut book, env::now()), [BATCH; 4]);
+        assert_eq!(requests(&mut ledger, env::now()), [BATCH; 4]);
         // There was no reply. The less time is left, the sooner the retry, but not at once.
         tokio::time::advance(LEASE.length() / 2).await;
-        assert_eq!(requests(&mut book, env::now()), [BATCH; 4]);
+        assert_eq!(requests(&mut ledger, env::now()), [BATCH; 4]);
         tokio::time::advance(LEASE.length() / 6).await;
-        let Batch { holds, ended } = book.take_due(env::now());
+        let Batch { holds, ended } = ledger.take_due(env::now());
         assert!(holds.is_empty() && ended.len() == BATCH * 2);
-        assert_eq!(book.take_due(env::now()).ended.len(), BATCH * 2);
-        assert!(book.next_due().is_none());
+        assert_eq!(ledger.take_due(env::now()).ended.len(), BATCH * 2);
+        assert!(ledger.next_due().is_none());
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  callers ── Engine ──▶ Remote<S>                        I/O thread
-//!                          queues    only the front waiter of a queue asks        ◀── freed, watching ──┐
+//!                          queues    only the front waiter of a queue sends       ◀── freed, watching ──┐
 //!                          undo      a step that no caller knows is taken back    ◀── up, down ─────────┤
 //!                          renewal   holds in batches by shard and kind; losses                         │
 //!                          retry     counter changes until they are answered                            │
@@ -62,7 +62,7 @@ use self::store::{
 };
 use self::undo::{Undos, never};
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Facts, Family, Handover, Kind, Profile, Question,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, QueryResult, Family, Handover, Kind, Profile, Query,
     Released, Renewed, Reply, HoldKey, Resource, Ticket, wait_queue,
 };
 use crate::block::block_on;
@@ -218,7 +218,7 @@ impl<S: Store> fmt::Debug for Remote<S> {
 
 impl<S: Store> Inner<S> {
     /// Whether a request can be sent.
-    fn can_ask(&self, shard: Shard) -> Result<(), Failure> {
+    fn can_send(&self, shard: Shard) -> Result<(), Failure> {
         self.check_process()?;
         self.shards.check(shard)
     }
@@ -248,7 +248,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// A request that changes nothing here.
-    fn answered<T: 'static, R: Send + 'static>(
+    fn read_only<T: 'static, R: Send + 'static>(
         self: &Arc<Self>,
         shard: Shard,
         map: impl FnOnce(T) -> R + Send + 'static,
@@ -324,23 +324,23 @@ impl<S: Store> Inner<S> {
             Ok(Taken::Bound(token, session)) => (token, Some(session)),
             Ok(Taken::Busy(busy)) => return Ok(Attempt::Busy(busy)),
             Ok(Taken::CountDiffers) => return Ok(Attempt::Gone),
-            Ok(Taken::WouldWaitForItself) => return Ok(Attempt::Misfit),
+            Ok(Taken::WouldDeadlock) => return Ok(Attempt::WouldDeadlock),
             Err(error @ StoreError::NotSent(_)) if !sent_undos => {
-                return Ok(Attempt::NotAsked(self.explained(grant.hold.shard, error)));
+                return Ok(Attempt::NotSent(self.explained(grant.hold.shard, error)));
             }
             Err(error) => return Err(self.failed(grant.hold.shard, &grant.hold.key, error)),
         };
         if is_reentry {
             // The hold is in the ledger, and stays there as it is until the caller takes the new guard.
             self.renewal.reschedule(&grant.hold.key, grant.length);
-            let (kind, bounds) = (grant.hold.key.resource.kind, grant.hold.asked());
+            let (kind, bounds) = (grant.hold.key.resource.kind, grant.hold.requested());
             return Ok(Attempt::Granted(Some(until(kind, bounds, grant.begun, grant.length)), token));
         }
         let freed = grant.steal && grant.hold.key.resource.kind == Kind::Read;
         let freed = freed.then(|| grant.hold.key.resource.clone());
         grant.enter(self, token, session);
         // After a takeover by a reader other owners can read, too, and may not have been notified.
-        freed.inspect(|resource| self.queues.unheard(resource));
+        freed.inspect(|resource| self.queues.freed_without_message(resource));
         Ok(Attempt::Granted(None, token))
     }
 }
@@ -357,15 +357,15 @@ impl<S: Store> Engine for Remote<S> {
             return inner.reenter(claim);
         }
         let shard = inner.store.shard(&claim.key.resource);
-        if let Err(failure) = inner.can_ask(shard) {
-            return Reply::now(Attempt::NotAsked(failure));
+        if let Err(failure) = inner.can_send(shard) {
+            return Reply::now(Attempt::NotSent(failure));
         }
-        if claim.fresh && claim.held == 0 && inner.undos.haunts(claim.key) && !mutation!("spent-owner-used")
+        if claim.fresh && claim.held == 0 && inner.undos.may_still_execute(claim.key) && !mutation!("spent-owner-used")
         {
             return Reply::now(Attempt::OwnerSpent);
         }
         if inner.queues_up(claim)
-            && let Err(busy) = inner.queues.may_ask(claim.key, turn, begun)
+            && let Err(busy) = inner.queues.may_send(claim.key, turn, begun)
         {
             return Reply::now(Attempt::Busy(busy));
         }
@@ -374,19 +374,19 @@ impl<S: Store> Engine for Remote<S> {
         }
         let grant = Grant::new(claim, shard, begun);
         let take = take(claim, grant.length, turn);
-        let (haunted, has_turn) = (inner.undos.asks(claim.key), turn.is_some());
+        let (stale, has_turn) = (inner.undos.begin_request(claim.key), turn.is_some());
         let permit = match inner.send_undos_first(claim.key) {
             Ok(permit) => permit,
             Err(failure) => {
-                haunted.inspect(|key| inner.undos.answered(key));
-                return Reply::now(Attempt::NotAsked(failure));
+                stale.inspect(|key| inner.undos.end_request(key));
+                return Reply::now(Attempt::NotSent(failure));
             }
         };
         let (is_reentry, sent_undos, effects) = (claim.held > 0, permit.sent_undos(), Arc::clone(inner));
         let (done, reply) = step(move |taken| {
             let attempt = effects.taken(grant, is_reentry, sent_undos, taken);
-            if let Some(key) = haunted {
-                effects.undos.answered(&key);
+            if let Some(key) = stale {
+                effects.undos.end_request(&key);
                 if !has_turn && matches!(attempt, Ok(Attempt::Busy(_))) {
                     // It has sent the undo of an earlier step before itself, and there may be no next step.
                     effects.given_back(&key);
@@ -407,8 +407,8 @@ impl<S: Store> Engine for Remote<S> {
         if !inner.store.traits().takes_all || claims.iter().any(is_elsewhere) {
             return None;
         }
-        if let Err(failure) = inner.can_ask(shard) {
-            return Some(Reply::now(AttemptAll::NotAsked(failure)));
+        if let Err(failure) = inner.can_send(shard) {
+            return Some(Reply::now(AttemptAll::NotSent(failure)));
         }
         for (number, claim) in claims.iter().enumerate() {
             // A caller that has waited for its turn at one of them does not wait in other queues.
@@ -417,7 +417,7 @@ impl<S: Store> Engine for Remote<S> {
                 Some(_) => continue,
                 None => None,
             };
-            if let Err(busy) = inner.queues.may_ask(claim.key, ticket, begun) {
+            if let Err(busy) = inner.queues.may_send(claim.key, ticket, begun) {
                 return Some(Reply::now(AttemptAll::Busy(number, busy)));
             }
         }
@@ -433,7 +433,7 @@ impl<S: Store> Engine for Remote<S> {
                 Ok(AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect()))
             }
             Ok(TakenAll::Busy(number, busy)) => Ok(AttemptAll::Busy(number, busy)),
-            Err(error @ StoreError::NotSent(_)) => Ok(AttemptAll::NotAsked(effects.explained(shard, error))),
+            Err(error @ StoreError::NotSent(_)) => Ok(AttemptAll::NotSent(effects.explained(shard, error))),
             Err(error) => {
                 let keys = grants.iter().map(|grant| &grant.hold.key);
                 keys.for_each(|key| drop(effects.failed(shard, key, error.clone())));
@@ -467,8 +467,8 @@ impl<S: Store> Engine for Remote<S> {
         let length = bounds.length(begun);
         let (effects, of, shard) = (Arc::clone(inner), key.clone(), inner.store.shard(&key.resource));
         let (done, reply) = step(move |given: Result<Given, StoreError>| {
-            let listeners = given.as_ref().ok().and_then(|given| given.listeners);
-            effects.queues.released(&of, listeners, begun);
+            let subscribers = given.as_ref().ok().and_then(|given| given.subscribers);
+            effects.queues.released(&of, subscribers, begun);
             match given {
                 Ok(Given { left: Some(left), .. }) => {
                     let until = hold.filter(|_| left > 0).map(|hold| hold.until(begun, length));
@@ -502,11 +502,11 @@ impl<S: Store> Engine for Remote<S> {
         let (effects, freed, shard) =
             (Arc::clone(&self.inner), resource.clone(), self.inner.store.shard(resource));
         let (done, reply) = caller(move |forced: Result<Forced, StoreError>| {
-            let Forced { was_held, listeners } = forced.map_err(|error| effects.explained(shard, error))?;
+            let Forced { was_held, subscribers } = forced.map_err(|error| effects.explained(shard, error))?;
             if was_held {
                 effects.lose(&freed, Loss::ForceUnlocked);
-                if listeners == Some(0) {
-                    effects.queues.unheard(&freed);
+                if subscribers == Some(0) {
+                    effects.queues.freed_without_message(&freed);
                 }
             }
             Ok(was_held)
@@ -563,32 +563,32 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.renewal.term(key)
     }
 
-    fn inspect(&self, question: &Question<'_>) -> Reply<Facts> {
-        let shard = question.resource().map_or(Shard::ONLY, |resource| self.inner.store.shard(resource));
-        let of = question.resource().filter(|_| self.inner.store.traits().counts == By::Client).cloned();
+    fn inspect(&self, query: &Query<'_>) -> Reply<QueryResult> {
+        let shard = query.resource().map_or(Shard::ONLY, |resource| self.inner.store.shard(resource));
+        let of = query.resource().filter(|_| self.inner.store.traits().counts == By::Client).cloned();
         let effects = Arc::clone(&self.inner);
-        let (done, reply) = self.inner.answered(shard, move |mut facts: Facts| {
-            if let (Some(resource), Some(holding)) = (of, &mut facts.holding) {
+        let (done, reply) = self.inner.read_only(shard, move |mut result: QueryResult| {
+            if let (Some(resource), Some(holding)) = (of, &mut result.holding) {
                 effects.complete(&resource, holding);
             }
-            facts
+            result
         });
-        self.inner.store.inspect(question, done);
+        self.inner.store.inspect(query, done);
         reply
     }
 
     fn fenced_write(&self, key: &Name, token: u64, value: &[u8]) -> Reply<Option<u64>> {
-        let (done, reply) = self.inner.answered(Shard::ONLY, |greater| greater);
+        let (done, reply) = self.inner.read_only(Shard::ONLY, |greater| greater);
         self.inner.store.write_fenced(key, token, value, done);
         reply
     }
 
     fn adjust(&self, resource: &Resource, change: &Change) -> Reply<Adjusted> {
         if let Err(failure) = self.inner.check_process() {
-            return Reply::now(Adjusted::NotAsked(failure));
+            return Reply::now(Adjusted::NotSent(failure));
         }
-        if change.adjust.is_question() {
-            let (done, reply) = self.inner.answered(self.inner.store.shard(resource), Adjusted::Done);
+        if change.adjust.is_query() {
+            let (done, reply) = self.inner.read_only(self.inner.store.shard(resource), Adjusted::Done);
             self.inner.store.change(resource, change, done);
             return reply;
         }
@@ -607,11 +607,11 @@ impl<S: Store> Engine for Remote<S> {
 
     /// Without the sweep: a test that polls a waiter slowly has not dropped it.
     #[cfg(test)]
-    fn listen(&self, key: &HoldKey, accepts_handover: bool) -> Ticket {
+    fn enqueue(&self, key: &HoldKey, accepts_handover: bool) -> Ticket {
         self.inner.queues.join_unswept(key, accepts_handover, |topic| self.inner.begin_queue(topic)).0
     }
 
-    fn listening(&self, key: &HoldKey) -> Reply<()> {
+    fn subscribed(&self, key: &HoldKey) -> Reply<()> {
         let (queues, key) = (Arc::clone(&self.inner.queues), key.clone());
         Reply::later(async move {
             queues.watched(&key).await;
@@ -682,7 +682,7 @@ impl<S: Store> Events for Inner<S> {
         self.queues.set_denied(denied);
     }
 
-    fn look(&self, key: &HoldKey) {
+    fn wake_waiter(&self, key: &HoldKey) {
         self.queues.wake(key);
     }
 

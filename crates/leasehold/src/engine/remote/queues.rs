@@ -71,8 +71,8 @@ struct Queue {
 
 impl Queue {
     /// A message has arrived. Adds the wakers to call.
-    fn hear(&mut self, kind: Kind, now: Instant, wakers: &mut Vec<Waker>) {
-        if self.fairness.as_mut().is_some_and(|fairness| !fairness.hear(now)) {
+    fn on_message(&mut self, kind: Kind, now: Instant, wakers: &mut Vec<Waker>) {
+        if self.fairness.as_mut().is_some_and(|fairness| !fairness.on_message(now)) {
             self.fairness = None;
         }
         self.wake(kind, wakers);
@@ -94,7 +94,7 @@ fn wake(wakers: impl IntoIterator<Item = Waker>) {
     }
 }
 
-fn ring(awaited: impl IntoIterator<Item = Arc<Notify>>) {
+fn notify_all(awaited: impl IntoIterator<Item = Arc<Notify>>) {
     for awaited in awaited {
         awaited.notify_waiters();
     }
@@ -150,15 +150,15 @@ impl Queues {
     /// Resolves when messages for this hold key arrive, or when it is clear that they cannot arrive now.
     pub(super) async fn watched(&self, key: &HoldKey) {
         loop {
-            let (awaited, rings);
+            let (awaited, notified);
             {
                 let mut state = self.state.lock();
                 let queue = state.queue(key).filter(|queue| queue.watch == Watch::Pending);
                 let Some(queue) = queue.filter(|_| !self.is_denied()) else { return };
                 awaited = Arc::clone(queue.awaited.get_or_insert_default());
-                rings = awaited.notified();
+                notified = awaited.notified();
             }
-            rings.await;
+            notified.await;
         }
     }
 
@@ -190,7 +190,7 @@ impl Queues {
     }
 
     /// Whether a request may be sent now, or the result for the caller instead.
-    pub(super) fn may_ask(&self, key: &HoldKey, ticket: Option<Ticket>, now: Instant) -> Result<(), Busy> {
+    pub(super) fn may_send(&self, key: &HoldKey, ticket: Option<Ticket>, now: Instant) -> Result<(), Busy> {
         if self.is_empty() {
             return Ok(());
         }
@@ -269,18 +269,18 @@ impl Queues {
     }
 
     /// A lock is being released here. If this client has waiters for it, they retry only when it is known which other
-    /// clients listen.
+    /// clients are subscribed.
     pub(super) fn releasing(&self, key: &HoldKey) {
         if self.is_empty() || !matches!(key.resource.kind, Kind::Lock | Kind::SetNx) {
             return;
         }
         if let Some(queue) = self.state.lock().queue(key) {
-            queue.fairness = Some(Box::new(Fairness::until_answered(env::now())));
+            queue.fairness = Some(Box::new(Fairness::until_reply(env::now())));
         }
     }
 
-    /// A release that was `begun` then is over. If it published that the lock is free, so many clients listen.
-    pub(super) fn released(&self, key: &HoldKey, listeners: Option<usize>, begun: Instant) {
+    /// A release that was `begun` then is over. If it published that the lock is free, so many clients are subscribed.
+    pub(super) fn released(&self, key: &HoldKey, subscribers: Option<usize>, begun: Instant) {
         if self.is_empty() {
             return;
         }
@@ -288,22 +288,22 @@ impl Queues {
         let paused = state.queue(key).and_then(|queue| Some((queue.fairness.take()?, queue)));
         let Some((fairness, queue)) = paused else {
             drop(state);
-            if listeners == Some(0) {
-                self.unheard(&key.resource);
+            if subscribers == Some(0) {
+                self.freed_without_message(&key.resource);
             }
             return;
         };
         let now = env::now();
         let took = now.saturating_duration_since(begun);
         let ours = usize::from(queue.watch == Watch::Active);
-        queue.fairness = fairness.answered(listeners.unwrap_or_default(), ours, took, now).map(Box::new);
+        queue.fairness = fairness.replied(subscribers.unwrap_or_default(), ours, took, now).map(Box::new);
         let waker = queue.waiters.reserve();
         drop(state);
         wake(waker);
     }
 
     /// A lock is free, and no message notifies this client: publishing may be denied. Its waiters retry as after a message.
-    pub(super) fn unheard(&self, resource: &Resource) {
+    pub(super) fn freed_without_message(&self, resource: &Resource) {
         if self.is_empty() {
             return;
         }
@@ -340,7 +340,7 @@ impl Queues {
     pub(super) fn freed(&self, topic: &Topic) {
         let mut wakers = Vec::new();
         if let Some(queue) = self.state.lock().queues.get_mut(topic).filter(|_| !mutation!("lost-wake-up")) {
-            queue.hear(topic.0.kind, env::now(), &mut wakers);
+            queue.on_message(topic.0.kind, env::now(), &mut wakers);
         }
         wake(wakers);
     }
@@ -380,7 +380,7 @@ impl Queues {
             }
         }
         drop(state);
-        ring(awaited);
+        notify_all(awaited);
     }
 
     /// No messages arrive for now.
@@ -389,7 +389,7 @@ impl Queues {
         state.queues.values_mut().for_each(|queue| queue.watch = Watch::Unavailable);
         let awaited = state.awaited();
         drop(state);
-        ring(awaited);
+        notify_all(awaited);
     }
 
     /// The server does not allow watching, or may do so again.
@@ -404,7 +404,7 @@ impl Queues {
         self.denied.store(denied, Ordering::Relaxed);
         if denied {
             let awaited = self.state.lock().awaited();
-            ring(awaited);
+            notify_all(awaited);
         }
     }
 
@@ -489,19 +489,19 @@ mod tests {
         let [front, next] = [0, 1].map(|_| queues.join(&key, false, begin));
         let is_woken =
             |ticket| queues.poll_wake_up(&key, ticket, &mut Context::from_waker(Waker::noop())).is_ready();
-        let may_ask = |ticket| queues.may_ask(&key, Some(ticket), env::now()).is_ok();
+        let may_send = |ticket| queues.may_send(&key, Some(ticket), env::now()).is_ok();
         let sweep = |times| (0..times).for_each(|_| queues.sweep(|_| true));
         assert!(!is_woken(front) && !is_woken(next));
         sweep(5);
-        assert!(may_ask(front) && !may_ask(next), "a front waiter that sleeps is not late");
+        assert!(may_send(front) && !may_send(next), "a front waiter that sleeps is not late");
         queues.wake(&key);
         assert!(is_woken(front));
         queues.releasing(&key);
-        assert!(!may_ask(front) && !is_woken(front), "it was told to leave the lock to other clients");
+        assert!(!may_send(front) && !is_woken(front), "it was told to leave the lock to other clients");
         sweep(5);
         assert!(is_woken(next), "it did not come again");
         std::thread::sleep(Duration::from_millis(60));
-        assert!(may_ask(next) && is_woken(front) && may_ask(front), "skipped, not forgotten");
+        assert!(may_send(next) && is_woken(front) && may_send(front), "skipped, not forgotten");
     }
 
     /// Records the order in which it is woken.
@@ -538,7 +538,7 @@ mod tests {
         assert!(!is_woken(front) && !is_woken(next));
         queues.wake(&key);
         (0..5).for_each(|_| queues.sweep(|_| false));
-        assert!(!is_woken(next), "no waiter can ask, so none is late");
+        assert!(!is_woken(next), "no waiter can send a request, so none is late");
         (0..5).for_each(|_| queues.sweep(|_| true));
         assert!(is_woken(next));
     }

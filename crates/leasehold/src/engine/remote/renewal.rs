@@ -46,7 +46,7 @@ const AT_ONCE: usize = 8;
 /// A renewal that takes longer than this does not delay the others.
 const SLOW: Duration = Duration::from_millis(100);
 /// While anything is held, the clock is read at least this often: the machine may have been suspended.
-const GLANCE: Duration = Duration::from_secs(1);
+const CLOCK_CHECK: Duration = Duration::from_secs(1);
 /// A server may be busy for less than this without losing its connections, however short a lease is.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(500);
 
@@ -160,7 +160,7 @@ impl Renewal {
     /// After an outage the state of the holds on a shard is unknown: check them now.
     pub(super) fn check_all(&self, shard: Shard) {
         if !mutation!("no-check-after-outage") {
-            self.state.lock().ledger.put_all_off(shard, env::now());
+            self.state.lock().ledger.schedule_all(shard, env::now());
             self.changed.notify_one();
         }
     }
@@ -180,7 +180,7 @@ impl Renewal {
     fn next_due(&self, now: Instant) -> Option<Instant> {
         let mut state = self.state.lock();
         let due = state.ledger.next_due();
-        state.alarm = due.map(|due| due.min(now + GLANCE));
+        state.alarm = due.map(|due| due.min(now + CLOCK_CHECK));
         due
     }
 
@@ -192,7 +192,7 @@ impl Renewal {
         let begun = if mutation!("renewal-lasts-from-reply") { env::now() } else { begun };
         let renewed = is_renewed.then(|| (Arc::clone(&hold.term), hold.until(begun, length)));
         let pause = hold.pause(is_renewed);
-        state.ledger.put_off(id, begun + pause);
+        state.ledger.schedule(id, begun + pause);
         drop(state);
         if let Some((term, until)) = renewed {
             // A renewal shortens nothing, so an extension stays.
@@ -222,7 +222,7 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Applies the server's verdict on an entry. The hold may have been released meanwhile, and its place reused. `length`
+    /// Applies the server's verdict on an entry. The hold may have been released meanwhile, and its slot reused. `length`
     /// is the time it was renewed for, if it was.
     fn apply_verdict(self: &Arc<Self>, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
         let loss = match verdict {
@@ -248,8 +248,8 @@ impl<S: Store> Inner<S> {
             match self.renewal.next_due(now) {
                 None => changed.await,
                 Some(due) if due > now => {
-                    let nap = (due - now).min(GLANCE);
-                    tokio::select! { biased; () = changed => {}, () = env::sleep_for(nap) => {} }
+                    let pause = (due - now).min(CLOCK_CHECK);
+                    tokio::select! { biased; () = changed => {}, () = env::sleep_for(pause) => {} }
                 }
                 Some(_) => {
                     let Ok(room) = Arc::clone(&self.renewal.room).acquire_owned().await else { return };

@@ -74,7 +74,7 @@ impl<S: Store> Inner<S> {
     pub(super) fn change(self: &Arc<Self>, resource: &Resource, change: &Change) -> Reply<Adjusted> {
         let until = env::after(change.patience);
         let progress = Arc::new(Progress::default());
-        let (answer, answered) = oneshot::channel();
+        let (sender, replied) = oneshot::channel();
         let trying = Trying {
             open: Open::new(self),
             resource: resource.clone(),
@@ -82,23 +82,23 @@ impl<S: Store> Inner<S> {
             until,
             progress: Arc::clone(&progress),
         };
-        self.io.spawn(trying.run(answer));
+        self.io.spawn(trying.run(sender));
         let (inner, shard) = (Arc::clone(self), self.store.shard(resource));
         Reply::later(async move {
-            if let First::Left(Ok(answer)) = race(answered, env::sleep_until_or_forever(until)).await {
-                return answer.map(Adjusted::Done);
+            if let First::Left(Ok(result)) = race(replied, env::sleep_until_or_forever(until)).await {
+                return result.map(Adjusted::Done);
             }
             if *progress.sent.get_or_init(|| false) {
                 let refusal = progress.refusal.lock().take();
-                let unanswered =
+                let no_reply =
                     || Failure::Unavailable("no answer for as long as an outage may last".into());
-                return Err(refusal.unwrap_or_else(unanswered));
+                return Err(refusal.unwrap_or_else(no_reply));
             }
             // The last reason is more useful than a time-out.
             let reason = inner.shards.check(shard).err().unwrap_or_else(|| {
                 Failure::Unavailable("not connected for as long as an outage may last".into())
             });
-            Ok(Adjusted::NotAsked(reason))
+            Ok(Adjusted::NotSent(reason))
         })
     }
 }
@@ -114,7 +114,7 @@ struct Trying<S: Store> {
 
 impl<S: Store> Trying<S> {
     /// Retries until there is a reply or the time is over. Runs on the I/O thread.
-    async fn run(self, answer: oneshot::Sender<Result<i64, Failure>>) {
+    async fn run(self, sender: oneshot::Sender<Result<i64, Failure>>) {
         let Open(inner) = &self.open;
         let shard = inner.store.shard(&self.resource);
         let mut is_first = true;
@@ -137,7 +137,7 @@ impl<S: Store> Trying<S> {
             let failure = match self.send().await {
                 Ok(result) => {
                     // The caller may be gone. The change is done all the same.
-                    let _ = answer.send(Ok(result));
+                    let _ = sender.send(Ok(result));
                     let is_stale =
                         inner.retries.stale.load(Ordering::SeqCst) && !mutation!("result-forgotten");
                     if was_first || !is_stale {
@@ -147,7 +147,7 @@ impl<S: Store> Trying<S> {
                     return;
                 }
                 Err(StoreError::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => {
-                    let _ = answer.send(Err(refusal));
+                    let _ = sender.send(Err(refusal));
                     return;
                 }
                 Err(StoreError::Refused(refusal)) => Some(refusal),
@@ -188,7 +188,7 @@ impl<S: Store> Inner<S> {
         }
         if adjust.frees(result) {
             // The result does not show whether a message has notified the waiters.
-            self.queues.unheard(resource);
+            self.queues.freed_without_message(resource);
         }
     }
 }

@@ -101,14 +101,14 @@ impl<S: Store> Inner<S> {
         shard: Shard,
     ) -> Reply<Attempt> {
         let (sender, reply) = oneshot::channel();
-        let (inner, asked) = (Arc::clone(self), Asked::new(claim));
+        let (inner, pending) = (Arc::clone(self), PendingClaim::new(claim));
         self.in_turn(claim.key, move |over: Over<S>| {
-            if let Some(busy) = inner.in_the_way(&asked.key) {
+            if let Some(busy) = inner.in_the_way(&pending.key) {
                 // The caller may be gone.
                 let _ = sender.send(Ok(Attempt::Busy(busy)));
                 return;
             }
-            let claim = asked.claim();
+            let claim = pending.claim();
             let grant = Grant::new(&claim, shard, env::now());
             let take = take(&claim, grant.length, turn);
             let effects = Arc::clone(&inner);
@@ -138,7 +138,7 @@ impl<S: Store> Inner<S> {
 }
 
 /// A claim that waits for its turn.
-struct Asked {
+struct PendingClaim {
     key: HoldKey,
     lease: Lease,
     limit: Option<Instant>,
@@ -149,7 +149,7 @@ struct Asked {
     term: Arc<Term>,
 }
 
-impl Asked {
+impl PendingClaim {
     fn new(claim: &Claim) -> Self {
         let Claim { key, lease, limit, steal, fenced, queue, rw, term, .. } = *claim;
         Self { key: key.clone(), lease, limit, steal, fenced, queue, rw, term: Arc::clone(term) }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::{Busy, Change, Facts, Kind, Profile, Question, Queueing, RwOptions, HoldKey, Resource};
+use crate::engine::{Busy, Change, QueryResult, Kind, Profile, Query, Queueing, RwOptions, HoldKey, Resource};
 use crate::error::Failure;
 use crate::loss::Loss;
 use crate::name::Name;
@@ -67,7 +67,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     fn force(&self, _resource: &Resource, _done: impl Done<Forced>) {}
 
     /// Answers a query about a resource, without changing it.
-    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>);
+    fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>);
 
     /// Changes or reads a counter. A change that is sent again is recognised by its number and counts once.
     fn change(&self, _resource: &Resource, _change: &Change, _done: impl Done<i64>) {}
@@ -246,7 +246,7 @@ pub(crate) enum Taken {
     /// The server's count for this owner differs from the request's.
     CountDiffers,
     /// The owner reads the lock that it wants to write; or it wants to upgrade and does not read.
-    WouldWaitForItself,
+    WouldDeadlock,
 }
 
 #[derive(Debug, Clone)]
@@ -263,14 +263,14 @@ pub(crate) struct Given {
     /// How many counts are left; `None` if there were none.
     pub(crate) left: Option<u32>,
     /// How many clients were notified that the lock is free; `None` if nothing was published.
-    pub(crate) listeners: Option<usize>,
+    pub(crate) subscribers: Option<usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Forced {
     pub(crate) was_held: bool,
     /// As in [`Given`].
-    pub(crate) listeners: Option<usize>,
+    pub(crate) subscribers: Option<usize>,
 }
 
 /// The server's verdict on a hold.
@@ -299,7 +299,7 @@ pub(crate) trait Events: Send + Sync {
     fn watch_denied(&self, denied: bool);
 
     /// A waiter of this hold key should retry: its own state has changed.
-    fn look(&self, key: &HoldKey);
+    fn wake_waiter(&self, key: &HoldKey);
 
     /// A hold was taken away, for this reason.
     fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss);

@@ -27,7 +27,7 @@ pub(super) struct Undos {
     /// sees the undo of the one before.
     count: AtomicUsize,
     /// Whether a stale connection may still change any hold, readable likewise.
-    is_haunted: AtomicBool,
+    has_stale_holds: AtomicBool,
     /// Notifies when there is none any more.
     pub(super) settled: Notify,
 }
@@ -40,17 +40,17 @@ pub(super) struct State {
     /// Steps with an unknown outcome, since the last connection to their shard.
     doubtful: Vec<(Shard, HoldKey)>,
     /// Holds that may still be changed by a stale connection: a step had no reply and its connection could not be ended.
-    haunted: HashMap<HoldKey, Haunted>,
+    stale_holds: HashMap<HoldKey, StaleHold>,
     /// How many undos there were.
     numbers: u64,
 }
 
 /// A hold that may still be changed by a stale connection.
 #[derive(Debug, Clone, Copy)]
-struct Haunted {
+struct StaleHold {
     until: Instant,
     /// How many requests for it are in flight: an undo that is sent after them would undo them.
-    asked: u32,
+    in_flight: u32,
 }
 
 /// An undo that is in flight or waits for its next attempt.
@@ -112,30 +112,30 @@ impl Undos {
     }
 
     /// Whether an earlier request about this hold may still be carried out.
-    pub(super) fn haunts(&self, key: &HoldKey) -> bool {
-        self.is_haunted.load(Ordering::SeqCst)
+    pub(super) fn may_still_execute(&self, key: &HoldKey) -> bool {
+        self.has_stale_holds.load(Ordering::SeqCst)
             && self
                 .state
                 .lock()
-                .haunted
+                .stale_holds
                 .get(&key.of_hold())
-                .is_some_and(|haunted| haunted.until > env::now())
+                .is_some_and(|stale| stale.until > env::now())
     }
 
-    /// A request of this hold key is about to be sent. Returns the hold key if a stale connection may still change its hold: then
-    /// [`answered`](Self::answered) has to be called when the outcome has taken effect.
-    pub(super) fn asks(&self, key: &HoldKey) -> Option<HoldKey> {
-        if !self.is_haunted.load(Ordering::SeqCst) {
+    /// A request of this hold key is about to be sent. Returns the hold key if a stale connection may still change its hold:
+    /// then [`end_request`](Self::end_request) has to be called when the outcome has taken effect.
+    pub(super) fn begin_request(&self, key: &HoldKey) -> Option<HoldKey> {
+        if !self.has_stale_holds.load(Ordering::SeqCst) {
             return None;
         }
-        self.state.lock().haunted.get_mut(&key.of_hold())?.asked += 1;
+        self.state.lock().stale_holds.get_mut(&key.of_hold())?.in_flight += 1;
         Some(key.clone())
     }
 
     /// The outcome of such a request has taken effect.
-    pub(super) fn answered(&self, key: &HoldKey) {
-        if let Some(haunted) = self.state.lock().haunted.get_mut(&key.of_hold()) {
-            haunted.asked = haunted.asked.saturating_sub(1);
+    pub(super) fn end_request(&self, key: &HoldKey) {
+        if let Some(stale) = self.state.lock().stale_holds.get_mut(&key.of_hold()) {
+            stale.in_flight = stale.in_flight.saturating_sub(1);
         }
     }
 
@@ -250,7 +250,7 @@ impl<S: Store> Inner<S> {
             shard: self.store.shard(&key.resource),
             to,
             until,
-            repeat: state.haunted.get(&hold).map(|of| of.until).filter(|_| !mutation!("undo-made-once")),
+            repeat: state.stale_holds.get(&hold).map(|of| of.until).filter(|_| !mutation!("undo-made-once")),
             waits: false,
             is_current: Arc::new(AtomicBool::new(true)),
         };
@@ -272,22 +272,22 @@ impl<S: Store> Inner<S> {
 
     /// A caller has released a hold, or has given up waiting for it. Earlier steps that may still be carried out are undone.
     pub(super) fn given_back(self: &Arc<Self>, key: &HoldKey) {
-        self.undo_haunted(key, || self.renewal.term(key).is_none());
+        self.undo_stale(key, || self.renewal.term(key).is_none());
     }
 
     /// A hold is lost, and its term is not notified yet. Earlier steps that may still be carried out are undone now, not
     /// only when the guard is dropped. If the term has ended by itself, the next step may be in flight.
     pub(super) fn lost(self: &Arc<Self>, hold: &Entry) {
-        self.undo_haunted(&hold.key, || hold.term.is_held());
+        self.undo_stale(&hold.key, || hold.term.is_held());
     }
 
-    fn undo_haunted(self: &Arc<Self>, key: &HoldKey, is_due: impl FnOnce() -> bool) {
-        if !self.undos.is_haunted.load(Ordering::SeqCst) {
+    fn undo_stale(self: &Arc<Self>, key: &HoldKey, is_due: impl FnOnce() -> bool) {
+        if !self.undos.has_stale_holds.load(Ordering::SeqCst) {
             return;
         }
         let mut state = self.undos.state.lock();
-        let haunted = state.haunted.get(&key.of_hold()).filter(|haunted| haunted.asked == 0).copied();
-        if let Some(Haunted { until, .. }) = haunted.filter(|_| is_due()) {
+        let stale = state.stale_holds.get(&key.of_hold()).filter(|stale| stale.in_flight == 0).copied();
+        if let Some(StaleHold { until, .. }) = stale.filter(|_| is_due()) {
             self.undo_in(&mut state, key, 0, until);
         }
     }
@@ -298,12 +298,12 @@ impl<S: Store> Inner<S> {
         let now = env::now();
         let at_last = now + LONGEST_STALE;
         let mut state = self.undos.state.lock();
-        let State { pending, doubtful, haunted, .. } = &mut *state;
-        haunted.retain(|_, haunted| haunted.until > now);
+        let State { pending, doubtful, stale_holds, .. } = &mut *state;
+        stale_holds.retain(|_, hold| hold.until > now);
         for (_, key) in doubtful.extract_if(.., |(of, _)| *of == shard).filter(|_| stale) {
-            haunted.entry(key.of_hold()).or_insert(Haunted { until: at_last, asked: 0 }).until = at_last;
+            stale_holds.entry(key.of_hold()).or_insert(StaleHold { until: at_last, in_flight: 0 }).until = at_last;
         }
-        self.undos.is_haunted.store(!haunted.is_empty(), Ordering::SeqCst);
+        self.undos.has_stale_holds.store(!stale_holds.is_empty(), Ordering::SeqCst);
         pending.retain(|_, pending| {
             if pending.shard == shard {
                 // Also of those whose outcome is not read yet.
@@ -344,7 +344,7 @@ impl<S: Store> Inner<S> {
             if is_anothers {
                 // To the server it is the same hold, which another owner of this client has by now. Completed later, because
                 // this may be called under the mutex of the undos.
-                inner.io.spawn(async move { done.done(Ok(Given { left: None, listeners: None })) });
+                inner.io.spawn(async move { done.done(Ok(Given { left: None, subscribers: None })) });
             } else {
                 inner.store.lower(&of, to, done);
             }
@@ -359,8 +359,8 @@ impl<S: Store> Inner<S> {
         outcome: &Result<Given, StoreError>,
     ) {
         let (pause, is_lost) = match outcome {
-            Ok(Given { listeners, .. }) => {
-                self.queues.released(key, *listeners, begun);
+            Ok(Given { subscribers, .. }) => {
+                self.queues.released(key, *subscribers, begun);
                 (None, false)
             }
             Err(StoreError::Refused(Failure::NotALock)) => (None, false),

@@ -21,11 +21,11 @@ thread_local! {
     static HERE: RefCell<Option<Host>> = const { RefCell::new(None) };
 }
 
-/// Calls `ask` with the host whose task this thread polls; `None` outside of a simulation.
-pub(crate) fn here<T>(ask: impl FnOnce(&Host) -> T) -> Option<T> {
+/// Calls `read` with the host whose task this thread polls; `None` outside of a simulation.
+pub(crate) fn here<T>(read: impl FnOnce(&Host) -> T) -> Option<T> {
     // A thread that ends may drop guards after this was destroyed.
     let host = HERE.try_with(|host| host.borrow().clone()).ok()??;
-    Some(ask(&host))
+    Some(read(&host))
 }
 
 /// This thread runs on behalf of a host, until this is dropped.

@@ -217,8 +217,8 @@ impl Schedule {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn on<T>(&self, host: HostId, ask: impl FnOnce(&mut Machine) -> T) -> T {
-        ask(&mut self.state().machines[host.0])
+    pub(super) fn on<T>(&self, host: HostId, change: impl FnOnce(&mut Machine) -> T) -> T {
+        change(&mut self.state().machines[host.0])
     }
 
     pub(super) fn unique_numbers(&self, numbers: u32) -> u64 {
@@ -230,7 +230,7 @@ impl Schedule {
 
     pub(super) fn set_stopped(&self, host: HostId, is_stopped: bool) {
         self.on(host, |machine| machine.is_stopped = is_stopped);
-        self.look();
+        self.wake_executor();
     }
 
     pub(super) fn set_clock_rate(&self, host: HostId, rate: f64) {
@@ -240,7 +240,7 @@ impl Schedule {
         // Sleeps must set their timers again.
         ready.extend(tasks.iter().filter(|(_, slot)| slot.host == host).map(|(task, _)| *task));
         drop(state);
-        self.look();
+        self.wake_executor();
     }
 
     pub(super) fn add(&self, host: HostId, work: impl Future<Output = ()> + Send + 'static) -> TaskId {
@@ -273,12 +273,12 @@ impl Schedule {
         if task == MAIN || state.tasks.contains_key(&task) {
             state.ready.insert(task);
             drop(state);
-            self.look();
+            self.wake_executor();
         }
     }
 
     /// Wakes the executor if it is idle: a task may be ready.
-    fn look(&self) {
+    fn wake_executor(&self) {
         let idle = self.state().idle.take();
         if let Some(waker) = idle {
             waker.wake();

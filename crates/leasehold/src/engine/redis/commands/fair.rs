@@ -14,7 +14,7 @@ static ACQUIRE: Script = locks!("lock.lua" "fair_queue.lua" "fair_acquire.lua");
 static RELEASE: Script = locks!("lock.lua" "fair_queue.lua" "fair_release.lua");
 static LOWER: Script = locks!("lock.lua" "fair_queue.lua" "fair_abandon.lua");
 static FORCE: Script = locks!("lock.lua" "fair_queue.lua" "fair_force.lua");
-static BEAT: Script = locks!("lock.lua" "fair_queue.lua" "fair_beat.lua");
+static HEARTBEAT: Script = locks!("lock.lua" "fair_queue.lua" "fair_beat.lua");
 static QUEUE: Script = script!("queue.lua");
 
 /// A script about a fair lock.
@@ -43,7 +43,7 @@ pub(super) fn force(resource: &Resource) -> Call {
 
 /// Reports waiters, grouped by their locks, as alive.
 pub(in super::super) fn heartbeat(waiters: &[(Resource, Vec<(OwnerId, Duration)>)]) -> Call {
-    waiters.iter().fold(Call::new(&BEAT), |call, (resource, waiters)| {
+    waiters.iter().fold(Call::new(&HEARTBEAT), |call, (resource, waiters)| {
         let call = keys::queue(resource).iter().fold(call.key(resource.name.as_str()), |call, key| call.key(key));
         let call = call.arg(keys::Channel(resource)).arg(waiters.len());
         waiters.iter().fold(call, |call, (owner, wait)| call.arg(owner).arg(wait.as_millis()))

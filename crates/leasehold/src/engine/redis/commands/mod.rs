@@ -33,7 +33,7 @@ pub(super) use self::semaphore::forget_permits;
 use super::keys;
 use super::net::{Call, Script, Value};
 use crate::engine::remote::store::{Forced, Given, Take, Taken, Verdict};
-use crate::engine::{Adjust, Busy, Change, Facts, Holding, Kind, HoldKey, Resource};
+use crate::engine::{Adjust, Busy, Change, QueryResult, Holding, Kind, HoldKey, Resource};
 use crate::error::Failure;
 use crate::lease::COUNTED;
 use crate::owner::{Owner, OwnerId};
@@ -121,7 +121,7 @@ pub(super) fn force(resource: &Resource) -> Call {
 
 /// Changes or queries a count.
 pub(super) fn change(resource: &Resource, change: &Change) -> Call {
-    let question =
+    let count =
         || if resource.kind == Kind::Permits { leased::count(resource) } else { semaphore::count(resource) };
     let call = match resource.kind {
         Kind::Semaphore => semaphore::change(resource),
@@ -142,10 +142,10 @@ pub(super) fn change(resource: &Resource, change: &Change) -> Call {
         Adjust::Drain => call.arg("drain"),
         Adjust::CountDown => call.arg("count down"),
         Adjust::Delete => call.arg("delete"),
-        Adjust::Count => question().arg("free"),
-        Adjust::Taken => question().arg("taken"),
-        Adjust::Total => question().arg("total"),
-        Adjust::LeaseOf(id) => question().arg("lease").arg(id),
+        Adjust::Count => count().arg("free"),
+        Adjust::Taken => count().arg("taken"),
+        Adjust::Total => count().arg("total"),
+        Adjust::LeaseOf(id) => count().arg("lease").arg(id),
     }
 }
 
@@ -198,7 +198,7 @@ fn owner(field: &Value) -> Option<OwnerId> {
 pub(super) fn taken(reply: &Value, hold_key: &HoldKey, fenced: bool) -> Result<Taken, Failure> {
     Ok(match reply {
         Value::Int(0) => Taken::CountDiffers,
-        Value::Int(-1) => Taken::WouldWaitForItself,
+        Value::Int(-1) => Taken::WouldDeadlock,
         Value::Int(token @ 1..) => Taken::Granted(fenced.then_some(token.unsigned_abs())),
         Value::Okay => Taken::Granted(None),
         // Free again since it was refused.
@@ -213,14 +213,14 @@ pub(super) fn taken(reply: &Value, hold_key: &HoldKey, fenced: bool) -> Result<T
 
 /// For how long a lock is held, and by which owner.
 fn busy(parts: &[Value]) -> Option<Busy> {
-    let (left, holder, place) = match parts {
+    let (left, holder, position) = match parts {
         // Of a fair lock.
-        [Value::Int(left), holder, Value::Int(place)] => (*left, owner(holder), *place),
+        [Value::Int(left), holder, Value::Int(position)] => (*left, owner(holder), *position),
         [Value::Int(left), holder, ..] => (*left, owner(holder), 0),
         [Value::Int(left), ..] => (*left, None, 0),
         _ => return None,
     };
-    let position = usize::try_from(place).ok().filter(|place| *place > 0);
+    let position = usize::try_from(position).ok().filter(|position| *position > 0);
     // One more, because the server rounds down. In a queue only the front waiter has to retry then.
     let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
     let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
@@ -231,12 +231,12 @@ fn busy(parts: &[Value]) -> Option<Busy> {
 const FREED: i64 = -2;
 
 /// The reply that a script would have sent for a release, where a separate command published it.
-pub(super) fn freed(listeners: i64) -> Value {
-    Value::Int(FREED - listeners)
+pub(super) fn freed(subscribers: i64) -> Value {
+    Value::Int(FREED - subscribers)
 }
 
-fn listeners(reply: i64) -> Option<usize> {
-    FREED.checked_sub(reply).and_then(|listeners| listeners.try_into().ok())
+fn subscribers(reply: i64) -> Option<usize> {
+    FREED.checked_sub(reply).and_then(|subscribers| subscribers.try_into().ok())
 }
 
 /// The outcome of a release.
@@ -250,13 +250,13 @@ pub(super) fn given(reply: Value, kind: Kind) -> Result<Given, Failure> {
     };
     // The rest of a broken hold is freed without a message.
     let was_broken = matches!(kind, Kind::Group | Kind::Permits) && reply == -1;
-    Ok(Given { left, listeners: listeners(reply).or(was_broken.then_some(0)) })
+    Ok(Given { left, subscribers: subscribers(reply).or(was_broken.then_some(0)) })
 }
 
 /// The outcome of freeing by force.
 pub(super) fn forced(reply: Value) -> Result<Forced, Failure> {
     let reply = number(reply)?;
-    Ok(Forced { was_held: reply != 0, listeners: listeners(reply) })
+    Ok(Forced { was_held: reply != 0, subscribers: subscribers(reply) })
 }
 
 /// The server's verdicts on holds that were to be renewed.
@@ -271,9 +271,9 @@ pub(super) fn verdicts(reply: Value) -> Result<Vec<Verdict>, Failure> {
 }
 
 /// The holder of a lock; for a lock that other libraries may hold, too, perhaps an unknown one.
-pub(super) fn facts_of_holder(reply: &Value, foreign: bool) -> Result<Facts, Failure> {
+pub(super) fn decode_holder(reply: &Value, foreign: bool) -> Result<QueryResult, Failure> {
     if *reply == Value::Nil {
-        return Ok(Facts::default());
+        return Ok(QueryResult::default());
     }
     let Value::Array(parts) = reply else { return Err(unexpected(reply)) };
     let [Value::Int(left), holder, Value::Text(count)] = parts.as_slice() else {
@@ -283,7 +283,7 @@ pub(super) fn facts_of_holder(reply: &Value, foreign: bool) -> Result<Facts, Fai
     match (owner(holder), count) {
         (owner, Some(count)) if owner.is_some() || foreign => {
             let remaining = milliseconds(*left).unwrap_or(Duration::MAX);
-            Ok(Facts { holding: Some(Holding { owner, count, remaining }), ..Facts::default() })
+            Ok(QueryResult { holding: Some(Holding { owner, count, remaining }), ..QueryResult::default() })
         }
         _ => Err(Failure::NotALock),
     }

@@ -6,7 +6,7 @@ use super::{fenced, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
-use crate::engine::{BARRED, Kind, HoldKey, Resource};
+use crate::engine::{WRITER_PREFERENCE, Kind, HoldKey, Resource};
 use crate::owner::OwnerId;
 
 static READ: Script = locks!("rw/common.lua" "rw/read.lua");
@@ -15,12 +15,12 @@ static LEAVE: Script = locks!("rw/common.lua" "rw/leave.lua");
 static RENEW: Script = locks!("rw/common.lua" "rw/renew.lua");
 static QUERY: Script = locks!("rw/common.lua" "rw/query.lua");
 static FORCE: Script = locks!("rw/common.lua" "rw/force.lua");
-static UNMARK: Script = script!("announce.lua" "rw/unmark.lua");
+static UNFLAG: Script = script!("announce.lua" "rw/unmark.lua");
 
 pub(super) fn read(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let call = on(&READ, resource);
-    let call = if take.rw.prefer_writers { call.key(&keys::mark(resource)) } else { call };
+    let call = if take.rw.prefer_writers { call.key(&keys::writer_flag(resource)) } else { call };
     let steal = if take.steal { keys::Channel(resource).to_string() } else { String::new() };
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(steal)
 }
@@ -29,14 +29,14 @@ pub(super) fn write(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let flags = flags_writer(take);
     let call = on(&WRITE, resource);
-    let call = if flags { call.key(&keys::mark(resource)) } else { call };
+    let call = if flags { call.key(&keys::writer_flag(resource)) } else { call };
     let call = fenced(call, take);
     let how = match (take.rw.upgrade, take.steal) {
         (true, _) => "upgrade",
         (false, true) => "steal",
         (false, false) => "",
     };
-    let flag = if flags { BARRED.as_millis() } else { 0 };
+    let flag = if flags { WRITER_PREFERENCE.as_millis() } else { 0 };
     call.arg(owner).arg(whole(take.length)).arg(take.held).arg(how).arg(flag)
 }
 
@@ -72,7 +72,7 @@ pub(super) fn force(resource: &Resource) -> Call {
 
 /// Removes the flag of a writer that no longer waits.
 pub(in super::super) fn unflag(HoldKey { resource, owner, .. }: &HoldKey) -> Call {
-    Call::new(&UNMARK).key(&keys::mark(resource)).arg(owner).arg(keys::Channel(resource))
+    Call::new(&UNFLAG).key(&keys::writer_flag(resource)).arg(owner).arg(keys::Channel(resource))
 }
 
 /// Whether an attempt sets a waiting-writer flag if it is not granted.

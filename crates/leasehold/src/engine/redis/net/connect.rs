@@ -11,7 +11,7 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use super::super::Options;
-use super::super::address::{Address, Place};
+use super::super::address::{Address, Endpoint};
 use super::pipeline::{Pipeline, PushHandler};
 use super::request::{Call, Delete};
 use super::resp::{Stream, Value, unavailable};
@@ -37,14 +37,14 @@ impl Settings {
     }
 
     async fn connect(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
-        let stream = match &self.address.place {
-            Place::Tcp(host, port) => {
+        let stream = match &self.address.endpoint {
+            Endpoint::Tcp(host, port) => {
                 connect_tcp(host, *port, self.options.connect_timeout).await.map(Stream::Tcp)
             }
             #[cfg(unix)]
-            Place::Unix(path) => tokio::net::UnixStream::connect(path).await.map(Stream::Unix),
+            Endpoint::Unix(path) => tokio::net::UnixStream::connect(path).await.map(Stream::Unix),
             #[cfg(not(unix))]
-            Place::Unix(_) => Err(io::Error::other("this system has no such sockets")),
+            Endpoint::Unix(_) => Err(io::Error::other("this system has no such sockets")),
         };
         let (alive, ended) = oneshot::channel();
         let stream = stream.map_err(|error| unavailable(&error))?;
@@ -174,7 +174,7 @@ mod tests {
     use crate::engine::redis::net::resp::{Frame, take};
 
     fn read(sent: &str) -> Value {
-        let Ok(Frame::Answer(reply)) = take(&mut sent.as_bytes()) else { panic!("{sent:?}") };
+        let Ok(Frame::Reply(reply)) = take(&mut sent.as_bytes()) else { panic!("{sent:?}") };
         reply
     }
 

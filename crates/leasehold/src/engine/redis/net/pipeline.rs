@@ -32,14 +32,14 @@ struct Inner {
     settings: Settings,
     state: Mutex<State>,
     /// Notifies the task that writes.
-    bell: Notify,
+    write_requested: Notify,
     /// Notifies the task that checks time-outs when a first request is in flight.
     begun: Notify,
     /// Notifies the same task when the connection is doubted.
     doubted: Notify,
     closed: Notify,
     inbox: Mutex<Inbox>,
-    home: CallerReader,
+    caller_reader: CallerReader,
     /// Receives the server's pushes.
     on_push: PushHandler,
     /// The process that made it. A fork has a copy of it, but must not write to it.
@@ -52,12 +52,12 @@ struct Inner {
 #[derive(Default)]
 struct Inbox {
     reader: Reader,
-    answers: Vec<(Request, Answer)>,
+    replies: Vec<(Request, MaybeReply)>,
     pushes: Vec<Push>,
 }
 
 /// A reply; none if the server does not have the script.
-type Answer = Option<Reply>;
+type MaybeReply = Option<Reply>;
 
 /// A push of the server, which is not the reply to a request.
 pub(crate) type Push = Vec<Value>;
@@ -75,9 +75,9 @@ struct State {
     /// The command that replaces a script, if the server has one that we may use.
     delete: Option<Delete>,
     /// The first reply to the first of `expected`, if it has two.
-    deleted: Option<Answer>,
+    deleted: Option<MaybeReply>,
     /// When the server's output last made progress.
-    heard: Option<Instant>,
+    last_received: Option<Instant>,
     /// After how long a silence a caller wants the connection to end, if before the response time-out.
     doubt: Option<Duration>,
     ended: bool,
@@ -89,11 +89,11 @@ struct State {
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 enum Writer {
     #[default]
-    Nobody,
+    Idle,
     /// A task on some runtime will write, or a caller before it.
     Deferred,
     /// The task on the I/O thread was notified, because the socket was full.
-    Called,
+    Notified,
     /// A task is writing, and checks for more before it stops.
     Writing,
 }
@@ -124,12 +124,12 @@ impl Pipeline {
             stream,
             settings,
             state: Mutex::default(),
-            bell: Notify::new(),
+            write_requested: Notify::new(),
             begun: Notify::new(),
             doubted: Notify::new(),
             closed: Notify::new(),
             inbox: Mutex::default(),
-            home: CallerReader::default(),
+            caller_reader: CallerReader::default(),
             on_push,
             process: std::process::id(),
         });
@@ -161,7 +161,7 @@ impl Pipeline {
     /// Ensures that all requests that were put are sent.
     pub(crate) fn flush(&self) {
         let mut state = self.0.state.lock();
-        if state.out.is_empty() || state.writer != Writer::Nobody {
+        if state.out.is_empty() || state.writer != Writer::Idle {
             return;
         }
         let is_idle = state.expected.len() == state.unsent;
@@ -184,17 +184,17 @@ impl Pipeline {
 
     /// Sends a command at once; the reply can be awaited or dropped.
     pub(crate) fn send(&self, call: Call) -> impl Future<Output = Reply> + Send + use<> {
-        self.ask(call, 0)
+        self.send_confirmed(call, 0)
     }
 
     /// Subscribes to channels, or unsubscribes, and waits for the confirmation.
-    pub(crate) async fn listen(&self, on: bool, channels: &[Arc<str>]) -> Result<(), StoreError> {
+    pub(crate) async fn subscribe(&self, on: bool, channels: &[Arc<str>]) -> Result<(), StoreError> {
         let call = Call::command(if on { "SUBSCRIBE" } else { "UNSUBSCRIBE" });
-        self.ask(channels.iter().fold(call, Call::arg), channels.len()).await.map(drop)
+        self.send_confirmed(channels.iter().fold(call, Call::arg), channels.len()).await.map(drop)
     }
 
     /// Sends a command that so many pushes confirm, if it is confirmed by pushes.
-    fn ask(&self, call: Call, confirmations: usize) -> impl Future<Output = Reply> + Send + use<> {
+    fn send_confirmed(&self, call: Call, confirmations: usize) -> impl Future<Output = Reply> + Send + use<> {
         let (task, reply) = oneshot::channel();
         let request = Request { call, encoding: Encoding::Sha, on_reply: Box::new(Some(task)) };
         // If the connection has ended, the sender is dropped, and the task sees that there is no connection.
@@ -256,7 +256,7 @@ impl Inner {
         }
         request.write(&mut state.out);
         let is_first = state.expected.is_empty();
-        let is_unwritten = state.writer == Writer::Nobody;
+        let is_unwritten = state.writer == Writer::Idle;
         state.expected.push_back(Expected { request, since: now(), confirmations });
         state.unsent += 1;
         drop(state);
@@ -269,7 +269,7 @@ impl Inner {
     /// Writes the pending bytes, unless another task does. The task writes the rest if the socket is full.
     fn write_now(&self) {
         let mut state = self.state.lock();
-        if state.out.is_empty() || !matches!(state.writer, Writer::Nobody | Writer::Deferred) {
+        if state.out.is_empty() || !matches!(state.writer, Writer::Idle | Writer::Deferred) {
             return;
         }
         if self.process != std::process::id() {
@@ -285,9 +285,9 @@ impl Inner {
             if !batch.is_empty() {
                 batch.append(&mut state.out);
                 state.out = batch;
-                state.writer = Writer::Called;
+                state.writer = Writer::Notified;
                 drop(state);
-                self.bell.notify_one();
+                self.write_requested.notify_one();
                 return;
             }
         }
@@ -297,7 +297,7 @@ impl Inner {
     async fn write(&self) -> Failure {
         let mut batch = Vec::new();
         loop {
-            self.bell.notified().await;
+            self.write_requested.notified().await;
             while self.state.lock().take(&mut batch) {
                 let mut rest = batch.as_slice();
                 while !rest.is_empty() {
@@ -321,7 +321,7 @@ impl Inner {
             if let Err(error) = self.stream.readable().await {
                 return unavailable(&error);
             }
-            self.home.head_start(|| self.state.lock().expected.len()).await;
+            self.caller_reader.grace_period(|| self.state.lock().expected.len()).await;
             loop {
                 match self.take_in(&self.stream) {
                     Ok(true) => {}
@@ -340,15 +340,15 @@ impl Inner {
             return Ok(false);
         }
         let failure = self.assign(&mut inbox);
-        for (request, answer) in inbox.answers.drain(..) {
-            if let Some(again) = request.replied(answer)
+        for (request, reply) in inbox.replies.drain(..) {
+            if let Some(again) = request.replied(reply)
                 && let Err(request) = self.put(again, 0)
             {
                 request.replied(Some(Err(StoreError::NotSent(closed()))));
             }
         }
         // One read may contain many replies; the capacity for so many is not kept for ever.
-        inbox.answers.shrink_to(LARGE / size_of::<(Request, Answer)>());
+        inbox.replies.shrink_to(LARGE / size_of::<(Request, MaybeReply)>());
         for push in inbox.pushes.drain(..) {
             (self.on_push)(&push);
         }
@@ -359,15 +359,15 @@ impl Inner {
 
     /// Finds the request of each frame, and whether the connection has to end after that.
     fn assign(&self, inbox: &mut Inbox) -> Option<Failure> {
-        let Inbox { reader, answers, pushes } = inbox;
+        let Inbox { reader, replies, pushes } = inbox;
         let mut failure = None;
         let mut state = self.state.lock();
         if reader.progress {
-            state.heard = Some(now());
+            state.last_received = Some(now());
         }
         for frame in reader.frames.drain(..) {
-            let mut answer = match frame {
-                Frame::Answer(Value::Error(text)) => {
+            let mut reply = match frame {
+                Frame::Reply(Value::Error(text)) => {
                     let is_from_replica = matches!(code(&text), "READONLY" | "MASTERDOWN");
                     // The code is read from the full text: without the password the error means the same.
                     let refusal = refusal(&text, self.settings.address.without_password(&text));
@@ -376,7 +376,7 @@ impl Inner {
                     }
                     refusal.map(|refusal| Err(StoreError::Refused(refusal)))
                 }
-                Frame::Answer(value) => Some(Ok(value)),
+                Frame::Reply(value) => Some(Ok(value)),
                 Frame::Push(parts) => {
                     if !confirms(&parts) {
                         pushes.push(parts);
@@ -395,15 +395,15 @@ impl Inner {
             };
             if state.expected.front().is_some_and(|first| first.request.has_two_replies()) {
                 let Some(deleted) = state.deleted.take() else {
-                    if let Some(Err(StoreError::Refused(Failure::Denied(_)))) = answer {
+                    if let Some(Err(StoreError::Refused(Failure::Denied(_)))) = reply {
                         state.delete = None;
                     }
-                    state.deleted = Some(answer);
+                    state.deleted = Some(reply);
                     continue;
                 };
-                answer = match (deleted, answer) {
-                    (Some(Ok(Value::Int(1))), Some(Ok(Value::Int(listeners)))) => {
-                        Some(Ok(commands::freed(listeners)))
+                reply = match (deleted, reply) {
+                    (Some(Ok(Value::Int(1))), Some(Ok(Value::Int(subscribers)))) => {
+                        Some(Ok(commands::freed(subscribers)))
                     }
                     (deleted, _) => deleted,
                 };
@@ -411,7 +411,7 @@ impl Inner {
             let Some(expected) = state.expected.pop_front() else {
                 return Some(Failure::Denied("the server gave an answer that nobody had asked for".into()));
             };
-            answers.push((expected.request, answer));
+            replies.push((expected.request, reply));
         }
         if state.expected.is_empty() {
             state.expected.shrink_to(LARGE / size_of::<Expected>());
@@ -492,10 +492,10 @@ impl Inner {
 
 /// Reads on the runtime of the callers where that is useful, as long as the connection lasts.
 async fn read_on_callers_runtime(inner: Weak<Inner>) {
-    let Some(stream) = inner.upgrade().and_then(|inner| inner.stream.twin()) else { return };
+    let Some(stream) = inner.upgrade().and_then(|inner| inner.stream.duplicate()) else { return };
     while stream.readable().await.is_ok() {
         let Some(inner) = inner.upgrade() else { return };
-        if !inner.home.visit(|| inner.state.lock().expected.len()) {
+        if !inner.caller_reader.poll(|| inner.state.lock().expected.len()) {
             stream.wait_for_more();
         } else if let Err(failure) = inner.take_in(&stream) {
             inner.state.lock().failure.get_or_insert(failure);
@@ -508,7 +508,7 @@ async fn read_on_callers_runtime(inner: Weak<Inner>) {
 impl State {
     /// Since when a reply is due and nothing was received.
     fn silent_since(&self) -> Option<Instant> {
-        self.expected.front().and_then(|first| self.heard.max(Some(first.since)))
+        self.expected.front().and_then(|first| self.last_received.max(Some(first.since)))
     }
 
     /// Takes the bytes to write; false if there are none, and then no task is the writer any more.
@@ -518,7 +518,7 @@ impl State {
         batch.shrink_to(LARGE);
         std::mem::swap(&mut self.out, batch);
         self.unsent = 0;
-        self.writer = if batch.is_empty() { Writer::Nobody } else { Writer::Writing };
+        self.writer = if batch.is_empty() { Writer::Idle } else { Writer::Writing };
         !batch.is_empty()
     }
 }
@@ -536,7 +536,7 @@ fn now() -> Instant {
 
 /// How long the I/O thread leaves readable data to the runtime of the callers. If that runtime is blocked for longer, the I/O
 /// thread reads.
-const HEAD_START: Duration = Duration::from_millis(5);
+const GRACE: Duration = Duration::from_millis(5);
 
 /// With more replies due than this, waking the I/O thread is worth its cost.
 const FEW: usize = 4;
@@ -545,37 +545,37 @@ const FEW: usize = 4;
 ///
 /// The I/O thread can do everything alone, and does so under load. But a caller that it notifies sleeps on another thread, and
 /// waking that thread takes longer than everything else about a hand-over. So with few replies due the runtime on which a client
-/// was made reads, and its tasks get their replies without a wake-up of another thread. The I/O thread gives that runtime a head
-/// start, and none if the runtime was late the last time.
+/// was made reads, and its tasks get their replies without a wake-up of another thread. The I/O thread gives that runtime a grace
+/// period, and none if the runtime was late the last time.
 #[derive(Debug, Default)]
 struct CallerReader {
     /// It was in time when there was last something to read.
-    punctual: AtomicBool,
+    responsive: AtomicBool,
     /// The I/O thread waits for it.
     awaited: AtomicBool,
-    visits: AtomicU64,
+    polls: AtomicU64,
 }
 
 impl CallerReader {
     /// It is about to read; returns whether it should, with so many replies due.
-    fn visit(&self, expected: impl FnOnce() -> usize) -> bool {
-        self.visits.fetch_add(1, Ordering::SeqCst);
-        self.punctual.store(true, Ordering::SeqCst);
+    fn poll(&self, expected: impl FnOnce() -> usize) -> bool {
+        self.polls.fetch_add(1, Ordering::SeqCst);
+        self.responsive.store(true, Ordering::SeqCst);
         expected() <= FEW || self.awaited.load(Ordering::SeqCst)
     }
 
     /// Waits for it, if it was in time before. To be called on the I/O thread when the socket is readable.
-    async fn head_start(&self, expected: impl FnOnce() -> usize) {
-        if !self.punctual.load(Ordering::SeqCst) {
+    async fn grace_period(&self, expected: impl FnOnce() -> usize) {
+        if !self.responsive.load(Ordering::SeqCst) {
             return;
         }
         // Set before the wait begins: at least one of both reads, however many requests are sent meanwhile.
         self.awaited.store(true, Ordering::SeqCst);
         if expected() <= FEW {
-            let before = self.visits.load(Ordering::SeqCst);
-            tokio::time::sleep(HEAD_START).await;
-            if self.visits.load(Ordering::SeqCst) == before {
-                self.punctual.store(false, Ordering::SeqCst);
+            let before = self.polls.load(Ordering::SeqCst);
+            tokio::time::sleep(GRACE).await;
+            if self.polls.load(Ordering::SeqCst) == before {
+                self.responsive.store(false, Ordering::SeqCst);
             }
         }
         self.awaited.store(false, Ordering::SeqCst);
@@ -588,39 +588,39 @@ mod tests {
     use crate::env;
 
     /// How long the I/O thread waits.
-    async fn waits(home: &CallerReader, expected: usize) -> Duration {
+    async fn waits(caller_reader: &CallerReader, expected: usize) -> Duration {
         let begun = env::now();
-        home.head_start(|| expected).await;
+        caller_reader.grace_period(|| expected).await;
         env::now() - begun
     }
 
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_for_a_runtime_that_is_not_there() {
-        let home = CallerReader::default();
-        assert_eq!(waits(&home, 0).await, Duration::ZERO);
-        assert!(home.visit(|| FEW));
-        assert_eq!(waits(&home, FEW).await, HEAD_START);
-        assert_eq!(waits(&home, FEW).await, Duration::ZERO, "it was not there in time");
-        home.visit(|| 0);
-        assert_eq!(waits(&home, 0).await, HEAD_START, "it has been heard of again");
+        let caller_reader = CallerReader::default();
+        assert_eq!(waits(&caller_reader, 0).await, Duration::ZERO);
+        assert!(caller_reader.poll(|| FEW));
+        assert_eq!(waits(&caller_reader, FEW).await, GRACE);
+        assert_eq!(waits(&caller_reader, FEW).await, Duration::ZERO, "it was not there in time");
+        caller_reader.poll(|| 0);
+        assert_eq!(waits(&caller_reader, 0).await, GRACE, "it has been heard of again");
     }
 
     #[tokio::test(start_paused = true)]
     async fn whoever_comes_in_time_is_waited_for_again() {
-        let home = CallerReader::default();
-        home.visit(|| 0);
+        let caller_reader = CallerReader::default();
+        caller_reader.poll(|| 0);
         for _ in 0..3 {
-            let (waited, wanted) = tokio::join!(waits(&home, 1), async { home.visit(|| 1) });
-            assert_eq!((waited, wanted), (HEAD_START, true));
+            let (waited, wanted) = tokio::join!(waits(&caller_reader, 1), async { caller_reader.poll(|| 1) });
+            assert_eq!((waited, wanted), (GRACE, true));
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn where_there_is_much_to_do_one_of_both_does_it() {
-        let home = CallerReader::default();
-        assert!(!home.visit(|| FEW + 1), "the thread of the sockets does");
-        assert_eq!(waits(&home, FEW + 1).await, Duration::ZERO);
-        let (waited, wanted) = tokio::join!(waits(&home, FEW), async { home.visit(|| FEW + 1) });
-        assert_eq!((waited, wanted), (HEAD_START, true), "the other has been left to wait for it");
+        let caller_reader = CallerReader::default();
+        assert!(!caller_reader.poll(|| FEW + 1), "the thread of the sockets does");
+        assert_eq!(waits(&caller_reader, FEW + 1).await, Duration::ZERO);
+        let (waited, wanted) = tokio::join!(waits(&caller_reader, FEW), async { caller_reader.poll(|| FEW + 1) });
+        assert_eq!((waited, wanted), (GRACE, true), "the other has been left to wait for it");
     }
 }

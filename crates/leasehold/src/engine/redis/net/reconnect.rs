@@ -41,12 +41,12 @@ impl Reconnect {
         self.reason = None;
     }
 
-    /// The connection for `what` could not be opened. Each new reason is logged as a warning once.
-    pub(crate) fn failed(&mut self, what: &str, failure: &Failure) {
+    /// The connection for this `purpose` could not be opened. Each new reason is logged as a warning once.
+    pub(crate) fn failed(&mut self, purpose: &str, failure: &Failure) {
         if self.reason.as_ref() == Some(failure) {
-            tracing::debug!(%failure, what, "still no connection");
+            tracing::debug!(%failure, purpose, "still no connection");
         } else {
-            tracing::warn!(%failure, what, "no connection, trying again");
+            tracing::warn!(%failure, purpose, "no connection, trying again");
             self.reason = Some(failure.clone());
         }
     }

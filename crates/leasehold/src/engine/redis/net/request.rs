@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use tokio::sync::oneshot;
 
-use super::resp::{self, Value, Words};
+use super::resp::{self, Value, BulkStrings};
 use crate::engine::remote::store::{StoreError, LateNotice};
 use crate::error::Failure;
 
@@ -29,18 +29,18 @@ impl Script {
 /// The script or command to run, with its keys and arguments. Names and values are arguments, never script text.
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    what: What,
-    keys: Words,
-    arguments: Words,
+    command: Command,
+    keys: BulkStrings,
+    arguments: BulkStrings,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum What {
+enum Command {
     Script(&'static Script),
     /// The same, where two commands can replace it: [`Encoding::Native`].
     CompareAndDelete(&'static Script),
     /// A built-in command of the server, which needs no script.
-    Command(&'static str),
+    Builtin(&'static str),
 }
 
 /// How a script is identified in a request.
@@ -66,21 +66,21 @@ pub(crate) enum Delete {
 
 impl Call {
     pub(crate) fn new(script: &'static Script) -> Self {
-        Self::of(What::Script(script))
+        Self::of(Command::Script(script))
     }
 
     /// A script that deletes its key if it has the value of the first argument, and publishes that on the channel of the second.
     pub(crate) fn compare_and_delete(script: &'static Script) -> Self {
-        Self::of(What::CompareAndDelete(script))
+        Self::of(Command::CompareAndDelete(script))
     }
 
     /// A plain command: its key comes first, then its arguments.
     pub(crate) fn command(name: &'static str) -> Self {
-        Self::of(What::Command(name))
+        Self::of(Command::Builtin(name))
     }
 
-    fn of(what: What) -> Self {
-        Self { what, keys: Words::default(), arguments: Words::default() }
+    fn of(command: Command) -> Self {
+        Self { command, keys: BulkStrings::default(), arguments: BulkStrings::default() }
     }
 
     pub(crate) fn key(mut self, key: &str) -> Self {
@@ -100,21 +100,21 @@ impl Call {
 
     /// Encodes the call.
     fn write(&self, encoding: Encoding, out: &mut Vec<u8>) {
-        let words = self.keys.len() + self.arguments.len();
-        match (self.what, encoding) {
-            (What::Command(name), _) => {
-                resp::begin(out, 1 + words);
-                resp::word(out, name.as_bytes());
+        let strings = self.keys.len() + self.arguments.len();
+        match (self.command, encoding) {
+            (Command::Builtin(name), _) => {
+                resp::begin(out, 1 + strings);
+                resp::bulk_string(out, name.as_bytes());
             }
             (_, Encoding::Native(delete)) => return self.write_native(delete, out),
-            (What::Script(script) | What::CompareAndDelete(script), _) => {
-                resp::begin(out, 3 + words);
+            (Command::Script(script) | Command::CompareAndDelete(script), _) => {
+                resp::begin(out, 3 + strings);
                 let (name, script) = match encoding {
                     Encoding::Source => ("EVAL", script.text),
                     _ => ("EVALSHA", script.hash()),
                 };
-                resp::word(out, name.as_bytes());
-                resp::word(out, script.as_bytes());
+                resp::bulk_string(out, name.as_bytes());
+                resp::bulk_string(out, script.as_bytes());
                 resp::number(out, self.keys.len());
             }
         }
@@ -130,13 +130,13 @@ impl Call {
         let mut arguments = self.arguments.iter();
         let mut next = || arguments.next().unwrap_or_default();
         resp::begin(out, 3 + operator.iter().len());
-        resp::word(out, name.as_bytes());
+        resp::bulk_string(out, name.as_bytes());
         self.keys.write(out);
-        operator.inspect(|operator| resp::word(out, operator.as_bytes()));
-        resp::word(out, &next());
+        operator.inspect(|operator| resp::bulk_string(out, operator.as_bytes()));
+        resp::bulk_string(out, &next());
         resp::begin(out, 3);
-        for word in [&b"PUBLISH"[..], &next(), b"0"] {
-            resp::word(out, word);
+        for string in [&b"PUBLISH"[..], &next(), b"0"] {
+            resp::bulk_string(out, string);
         }
     }
 
@@ -155,7 +155,7 @@ impl Call {
 
     /// The commands in that line of the script which the server names.
     fn commands_at(&self, refusal: &str) -> Vec<&'static str> {
-        let (What::Script(script) | What::CompareAndDelete(script)) = self.what else { return Vec::new() };
+        let (Command::Script(script) | Command::CompareAndDelete(script)) = self.command else { return Vec::new() };
         let place = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
         let number: String = place.chars().take_while(char::is_ascii_digit).collect();
         let line = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
@@ -218,7 +218,7 @@ impl Request {
 
     /// Replaces a script by a command of the server, where there is one for it.
     pub(super) fn use_native(&mut self, delete: Delete) {
-        if let (What::CompareAndDelete(_), Encoding::Sha) = (self.call.what, self.encoding) {
+        if let (Command::CompareAndDelete(_), Encoding::Sha) = (self.call.command, self.encoding) {
             self.encoding = Encoding::Native(delete);
         }
     }
@@ -290,7 +290,7 @@ mod tests {
             call.write(encoding, &mut out);
             let mut rest = out.as_slice();
             let commands = std::iter::from_fn(|| match take(&mut rest) {
-                Ok(Frame::Answer(Value::Array(words))) => Some(words),
+                Ok(Frame::Reply(Value::Array(words))) => Some(words),
                 _ => None,
             });
             let text = |word| match word {

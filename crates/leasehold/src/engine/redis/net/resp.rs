@@ -28,7 +28,7 @@ pub(crate) enum Value {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Frame {
     /// The reply to the oldest command that has none.
-    Answer(Value),
+    Reply(Value),
     /// A push, which is no reply.
     Push(Vec<Value>),
 }
@@ -59,7 +59,7 @@ pub(crate) fn take(bytes: &mut &[u8]) -> Result<Frame, Stop> {
     let frame = match value(&mut rest, DEEPEST)? {
         Value::Array(parts) if is_push => Frame::Push(parts),
         _ if is_push => return Err(Stop::Garbled),
-        value => Frame::Answer(value),
+        value => Frame::Reply(value),
     };
     *bytes = rest;
     Ok(frame)
@@ -204,31 +204,31 @@ impl Reader {
     }
 }
 
-/// Some words of a command, written as they are sent.
+/// Some arguments of a command, written as they are sent.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Words {
+pub(crate) struct BulkStrings {
     bytes: Vec<u8>,
     count: usize,
 }
 
-impl Words {
-    pub(crate) fn push(&mut self, word: impl Display) {
+impl BulkStrings {
+    pub(crate) fn push(&mut self, argument: impl Display) {
         // Its length is not known before it is written. Most are numbers and owners.
         let mut short = [0; 64];
         let mut room = &mut short[..];
-        let (written, left) = (write!(room, "{word}"), room.len());
+        let (written, left) = (write!(room, "{argument}"), room.len());
         match written {
             Ok(()) => self.push_bytes(&short[..short.len() - left]),
-            Err(_) => self.push_bytes(word.to_string().as_bytes()),
+            Err(_) => self.push_bytes(argument.to_string().as_bytes()),
         }
     }
 
     pub(crate) fn push_bytes(&mut self, bytes: &[u8]) {
         if self.count == 0 {
             // Mostly enough for all that follow.
-            self.bytes.reserve(bytes.len() + USUAL);
+            self.bytes.reserve(bytes.len() + INITIAL_CAPACITY);
         }
-        word(&mut self.bytes, bytes);
+        bulk_string(&mut self.bytes, bytes);
         self.count += 1;
     }
 
@@ -241,37 +241,37 @@ impl Words {
         out.extend_from_slice(&self.bytes);
     }
 
-    /// The words themselves, for the few callers that need them one by one.
+    /// The strings themselves, for the few callers that need them one by one.
     pub(crate) fn iter(&self) -> impl Iterator<Item = Vec<u8>> {
         let mut rest = self.bytes.as_slice();
         std::iter::from_fn(move || match take(&mut rest) {
-            Ok(Frame::Answer(Value::Text(word))) => Some(word),
+            Ok(Frame::Reply(Value::Text(string))) => Some(string),
             _ => None,
         })
     }
 }
 
-/// The initial capacity for words.
-const USUAL: usize = 128;
+/// The initial capacity for strings.
+const INITIAL_CAPACITY: usize = 128;
 
-/// Writes the header of a command of so many words …
-pub(crate) fn begin(out: &mut Vec<u8>, words: usize) {
-    out.extend_from_slice(Header::new(b'*', words).bytes());
+/// Writes the header of a command of so many strings …
+pub(crate) fn begin(out: &mut Vec<u8>, strings: usize) {
+    out.extend_from_slice(Header::new(b'*', strings).bytes());
 }
 
 /// … and one of them.
-pub(crate) fn word(out: &mut Vec<u8>, word: &[u8]) {
-    out.extend_from_slice(Header::new(b'$', word.len()).bytes());
-    out.extend_from_slice(word);
+pub(crate) fn bulk_string(out: &mut Vec<u8>, string: &[u8]) {
+    out.extend_from_slice(Header::new(b'$', string.len()).bytes());
+    out.extend_from_slice(string);
     out.extend_from_slice(b"\r\n");
 }
 
 /// The same for a number.
 pub(crate) fn number(out: &mut Vec<u8>, number: usize) {
-    word(out, Header::new(b'$', number).number());
+    bulk_string(out, Header::new(b'$', number).number());
 }
 
-/// The header of a length. There is one for every word, and formatting them would take most of the time.
+/// The header of a length. There is one for every string, and formatting them would take most of the time.
 struct Header {
     digits: [u8; 23],
     first: usize,
@@ -326,7 +326,7 @@ macro_rules! either {
 
 impl Stream {
     /// A duplicate of the same socket on the current runtime, where there can be one.
-    pub(crate) fn twin(&self) -> Option<Self> {
+    pub(crate) fn duplicate(&self) -> Option<Self> {
         let socket = either!(self, socket => SockRef::from(socket).try_clone());
         let socket = socket.ok().filter(|_| cfg!(unix))?;
         match self {
@@ -380,22 +380,22 @@ mod tests {
     #[test]
     fn every_value_is_understood_once_all_of_it_has_come() {
         let frames = [
-            ("+OK\r\n", Frame::Answer(Value::Okay)),
-            ("+PONG\r\n", Frame::Answer(text("PONG"))),
-            (":-2\r\n", Frame::Answer(Value::Int(-2))),
-            ("$5\r\na\r\nb \r\n", Frame::Answer(text("a\r\nb "))),
-            ("$0\r\n\r\n", Frame::Answer(text(""))),
-            ("$-1\r\n", Frame::Answer(Value::Nil)),
-            ("*-1\r\n", Frame::Answer(Value::Nil)),
-            ("_\r\n", Frame::Answer(Value::Nil)),
-            ("#t\r\n", Frame::Answer(Value::Int(1))),
-            ("=7\r\ntxt:a b\r\n", Frame::Answer(text("a b"))),
-            ("-NOPERM not you\r\n", Frame::Answer(Value::Error("NOPERM not you".into()))),
-            ("!4\r\nERR \r\n", Frame::Answer(Value::Error("ERR ".into()))),
+            ("+OK\r\n", Frame::Reply(Value::Okay)),
+            ("+PONG\r\n", Frame::Reply(text("PONG"))),
+            (":-2\r\n", Frame::Reply(Value::Int(-2))),
+            ("$5\r\na\r\nb \r\n", Frame::Reply(text("a\r\nb "))),
+            ("$0\r\n\r\n", Frame::Reply(text(""))),
+            ("$-1\r\n", Frame::Reply(Value::Nil)),
+            ("*-1\r\n", Frame::Reply(Value::Nil)),
+            ("_\r\n", Frame::Reply(Value::Nil)),
+            ("#t\r\n", Frame::Reply(Value::Int(1))),
+            ("=7\r\ntxt:a b\r\n", Frame::Reply(text("a b"))),
+            ("-NOPERM not you\r\n", Frame::Reply(Value::Error("NOPERM not you".into()))),
+            ("!4\r\nERR \r\n", Frame::Reply(Value::Error("ERR ".into()))),
             ("*2\r\n:1\r\n*1\r\n_\r\n", {
-                Frame::Answer(Value::Array(vec![Value::Int(1), Value::Array(vec![Value::Nil])]))
+                Frame::Reply(Value::Array(vec![Value::Int(1), Value::Array(vec![Value::Nil])]))
             }),
-            ("%1\r\n+a\r\n:1\r\n", Frame::Answer(Value::Array(vec![text("a"), Value::Int(1)]))),
+            ("%1\r\n+a\r\n:1\r\n", Frame::Reply(Value::Array(vec![text("a"), Value::Int(1)]))),
             (">2\r\n$7\r\nmessage\r\n$1\r\n0\r\n", Frame::Push(vec![text("message"), text("0")])),
         ];
         for (sent, expected) in frames {
@@ -408,7 +408,7 @@ mod tests {
             let both = format!("{sent}:7\r\n");
             let mut rest = both.as_bytes();
             assert_eq!(take(&mut rest), Ok(expected), "{sent:?}");
-            assert_eq!(take(&mut rest), Ok(Frame::Answer(Value::Int(7))), "behind {sent:?}");
+            assert_eq!(take(&mut rest), Ok(Frame::Reply(Value::Int(7))), "behind {sent:?}");
         }
     }
 
@@ -432,17 +432,17 @@ mod tests {
 
     #[test]
     fn words_go_out_with_their_lengths() {
-        let mut words = Words::default();
-        words.push("lock");
-        words.push(30_000);
-        words.push_bytes(b"\r\n\0");
-        words.push("");
-        words.push("long ".repeat(20));
+        let mut strings = BulkStrings::default();
+        strings.push("lock");
+        strings.push(30_000);
+        strings.push_bytes(b"\r\n\0");
+        strings.push("");
+        strings.push("long ".repeat(20));
         let mut out = Vec::new();
-        begin(&mut out, words.len());
-        words.write(&mut out);
+        begin(&mut out, strings.len());
+        strings.write(&mut out);
         assert_eq!(
-            words.iter().collect::<Vec<_>>(),
+            strings.iter().collect::<Vec<_>>(),
             [&b"lock"[..], b"30000", b"\r\n\0", b"", "long ".repeat(20).as_bytes()]
         );
         assert!(

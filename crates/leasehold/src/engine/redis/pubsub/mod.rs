@@ -84,14 +84,14 @@ impl Subscriber {
                 return Ok(());
             }
             for channels in unsubscribe.chunks(CHUNK) {
-                match connection.listen(false, channels).await {
+                match connection.subscribe(false, channels).await {
                     // Messages that are not wanted do no harm.
                     Ok(()) | Err(StoreError::Refused(_)) => {}
                     Err(error) => return Err(error),
                 }
             }
             for channels in subscribe.chunks(CHUNK) {
-                match connection.listen(true, channels).await {
+                match connection.subscribe(true, channels).await {
                     Ok(()) => {
                         let topics = self.subscriptions.subscribed(channels);
                         report(&self.events, |events| events.watching(&topics));

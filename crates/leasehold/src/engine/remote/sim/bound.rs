@@ -14,7 +14,7 @@ use crate::engine::remote::store::{
     report,
 };
 use crate::engine::schemes::{Opening, Options};
-use crate::engine::{Engine, Facts, Feature, Kind, Profile, Question, HoldKey, Resource};
+use crate::engine::{Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::lease::margin;
@@ -142,7 +142,7 @@ impl BoundStore {
         let to = if self.service == Service::Connections { 0 } else { to };
         let Some((id, _)) = self.session(self.shard(&key.resource)) else {
             // The hold has ended with its session.
-            let nothing = Given { left: None, listeners: None };
+            let nothing = Given { left: None, subscribers: None };
             return self.base.server.spawn(async move { done.done(Ok(nothing)) });
         };
         let of = key.clone();
@@ -184,7 +184,7 @@ impl Store for BoundStore {
         };
         let take = OwnedTake::new(take);
         if take.waits {
-            self.base.client.add_place(&take.hold_key);
+            self.base.client.add_position(&take.hold_key);
         }
         let resource = take.hold_key.resource.clone();
         let client = Arc::clone(&self.base.client);
@@ -192,7 +192,7 @@ impl Store for BoundStore {
             let taken = server.take_bound(&take, id, session)?;
             if let Taken::Bound(..) = taken {
                 // It has left the queue.
-                client.remove_place(&take.hold_key);
+                client.remove_position(&take.hold_key);
             }
             Ok(taken)
         });
@@ -206,8 +206,8 @@ impl Store for BoundStore {
         self.lowered(key, to, done);
     }
 
-    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
-        self.base.inspect(question, done);
+    fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
+        self.base.inspect(query, done);
     }
 
     fn watch(&self, topic: &Topic) -> Watch {
@@ -219,7 +219,7 @@ impl Store for BoundStore {
     }
 
     fn left(&self, key: &HoldKey) -> Option<std::time::Duration> {
-        self.base.client.remove_place(key).then_some(TTL)
+        self.base.client.remove_position(key).then_some(TTL)
     }
 
     async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {

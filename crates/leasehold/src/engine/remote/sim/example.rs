@@ -15,7 +15,7 @@ use crate::engine::remote::store::{
     By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Traits, Wake,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Busy, Engine, Facts, Holding, Kind, Profile, Question, HoldKey};
+use crate::engine::{Busy, Engine, QueryResult, Holding, Kind, Profile, Query, HoldKey};
 use crate::env;
 use crate::error::{Failure, Invalid};
 use crate::owner::OwnerId;
@@ -77,8 +77,8 @@ impl Example {
     }
 
     /// Completes a request, but not inside the call that has issued it.
-    fn answer<T: Send + 'static>(done: impl Done<T>, answer: T) {
-        env::spawn(async move { done.done(Ok::<_, StoreError>(answer)) });
+    fn reply<T: Send + 'static>(done: impl Done<T>, value: T) {
+        env::spawn(async move { done.done(Ok::<_, StoreError>(value)) });
     }
 }
 
@@ -94,7 +94,7 @@ impl Store for Example {
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let HoldKey { resource, owner, .. } = take.hold_key;
         let holder = *self.table().entry(resource.name.to_string()).or_insert(*owner);
-        Self::answer(
+        Self::reply(
             done,
             if holder.client == owner.client {
                 Taken::Bound(None, Arc::clone(&self.session))
@@ -116,13 +116,13 @@ impl Store for Example {
             table.remove(name);
         }
         // The table notifies no client, so this client has to wake its own waiters.
-        Self::answer(done, Given { left: is_held.then_some(0), listeners: Some(0) });
+        Self::reply(done, Given { left: is_held.then_some(0), subscribers: Some(0) });
     }
 
-    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
-        let holder = question.resource().and_then(|resource| self.table().get(resource.name.as_str()).copied());
+    fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
+        let holder = query.resource().and_then(|resource| self.table().get(resource.name.as_str()).copied());
         let holding = holder.map(|owner| Holding { owner: Some(owner), count: 1, remaining: Duration::ZERO });
-        Self::answer(done, Facts { holding, ..Facts::default() });
+        Self::reply(done, QueryResult { holding, ..QueryResult::default() });
     }
 
     async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {

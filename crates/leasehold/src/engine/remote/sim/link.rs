@@ -187,12 +187,12 @@ fn next_request(server: &SimServer, requests: &VecDeque<Box<dyn Job>>) -> usize 
     }
     let may_overtake = |at: &usize| {
         let mut before = requests.iter().take(*at);
-        before.all(|before| are_apart(before.names(), requests[*at].names()))
+        before.all(|before| are_disjoint(before.names(), requests[*at].names()))
     };
     (0..requests.len()).rev().find(may_overtake).unwrap_or(0)
 }
 
-fn are_apart(some: &[Name], others: &[Name]) -> bool {
+fn are_disjoint(some: &[Name], others: &[Name]) -> bool {
     !some.is_empty() && !others.is_empty() && !some.iter().any(|name| others.contains(name))
 }
 

@@ -10,7 +10,7 @@ use super::store::Listener;
 use crate::engine::memory::Memory;
 use crate::engine::remote::store::{Forced, Given, Shard, Take, Taken, TakenAll, Topic, Verdict};
 use crate::engine::{
-    Adjust, Attempt, AttemptAll, BARRED, Busy, Change, Claim, Engine, Facts, Family, Kind, Question,
+    Adjust, Attempt, AttemptAll, WRITER_PREFERENCE, Busy, Change, Claim, Engine, QueryResult, Family, Kind, Query,
     Released, Renewed, Reply, RwOptions, HoldKey, Resource,
 };
 use crate::env::sim::Host;
@@ -132,7 +132,7 @@ impl SimServer {
         let state = self.state();
         let queued =
             state.queues.iter().filter(|(_, all)| all.iter().any(|(_, seen)| is_alive(seen, SILENT)));
-        let flagged = state.flags.iter().filter(|(_, seen)| is_alive(seen, BARRED));
+        let flagged = state.flags.iter().filter(|(_, seen)| is_alive(seen, WRITER_PREFERENCE));
         let waited: BTreeSet<_> =
             queued.map(|(resource, _)| resource).chain(flagged.map(|(key, _)| &key.resource)).collect();
         let memory = &state.memory;
@@ -174,7 +174,7 @@ impl SimServer {
         note("take", &key.resource, Some(key.owner));
         if key.resource.kind != Kind::Fair {
             if take.heeds_flags() && self.is_flagged(key) {
-                return Ok(Taken::Busy(Busy { retry_in: Some(BARRED), ..Busy::default() }));
+                return Ok(Taken::Busy(Busy { retry_in: Some(WRITER_PREFERENCE), ..Busy::default() }));
             }
             let mut taken = taken(&now(self.memory().attempt(&take.claim(key), None))?);
             if take.flags() {
@@ -191,7 +191,7 @@ impl SimServer {
             && !take.steal
             && self.first_of(&key.resource).is_some_and(|first| first != key.owner)
         {
-            let holder = now(self.memory().inspect(&Question::Holder(&lock.resource, None)))?.holding;
+            let holder = now(self.memory().inspect(&Query::Holder(&lock.resource, None)))?.holding;
             let retry_in = holder.map(|holding| holding.remaining);
             let holder = holder.and_then(|holding| holding.owner);
             return Ok(Taken::Busy(self.queued(take, Busy { retry_in, holder, ..Busy::default() })));
@@ -219,7 +219,7 @@ impl SimServer {
                 TakenAll::Granted(granted.into_iter().map(|(_, token)| token).collect())
             }
             AttemptAll::Busy(number, busy) => TakenAll::Busy(number, busy),
-            AttemptAll::NotAsked(failure) => return Err(failure),
+            AttemptAll::NotSent(failure) => return Err(failure),
         })
     }
 
@@ -232,8 +232,8 @@ impl SimServer {
         };
         // In a group, the remaining values of an owner are freed, although it did not have all of them.
         let is_some_freed = left.is_none() && key.resource.kind == Kind::Group;
-        let listeners = (left == Some(0) || is_some_freed).then(|| self.publish(&key.resource));
-        Ok(Given { left, listeners })
+        let subscribers = (left == Some(0) || is_some_freed).then(|| self.publish(&key.resource));
+        Ok(Given { left, subscribers })
     }
 
     pub(super) fn lower(&self, key: &HoldKey, to: u32) -> Given {
@@ -243,7 +243,7 @@ impl SimServer {
         }
         let of = key_of(key, key.resource.kind.of_hold());
         self.memory().undo(&of, to, Lease::Fixed(Duration::ZERO).into());
-        Given { left: None, listeners: Some(self.publish(&key.resource)) }
+        Given { left: None, subscribers: Some(self.publish(&key.resource)) }
     }
 
     pub(super) fn renew(&self, key: &HoldKey, length: Duration) -> Result<Verdict, Failure> {
@@ -262,7 +262,7 @@ impl SimServer {
         };
         for kind in halves {
             let resource = of.resource.of_kind(*kind);
-            if now(self.memory().inspect(&Question::Holder(&resource, None)))?.holding.is_some() {
+            if now(self.memory().inspect(&Query::Holder(&resource, None)))?.holding.is_some() {
                 return Ok(Verdict::TakenOver);
             }
         }
@@ -272,22 +272,22 @@ impl SimServer {
     pub(super) fn force(&self, resource: &Resource) -> Result<Forced, Failure> {
         note("force", resource, None);
         let was_held = now(self.memory().force(&resource.of_kind(resource.kind.of_hold())))?;
-        Ok(Forced { was_held, listeners: was_held.then(|| self.publish(resource)) })
+        Ok(Forced { was_held, subscribers: was_held.then(|| self.publish(resource)) })
     }
 
-    pub(super) fn holder(&self, resource: &Resource, owner: Option<OwnerId>) -> Result<Facts, Failure> {
-        now(self.memory().inspect(&Question::Holder(&resource.of_kind(resource.kind.of_hold()), owner)))
+    pub(super) fn holder(&self, resource: &Resource, owner: Option<OwnerId>) -> Result<QueryResult, Failure> {
+        now(self.memory().inspect(&Query::Holder(&resource.of_kind(resource.kind.of_hold()), owner)))
     }
 
-    pub(super) fn token(&self, resource: &Resource) -> Result<Facts, Failure> {
-        now(self.memory().inspect(&Question::Token(&resource.of_kind(resource.kind.of_hold()))))
+    pub(super) fn token(&self, resource: &Resource) -> Result<QueryResult, Failure> {
+        now(self.memory().inspect(&Query::Token(&resource.of_kind(resource.kind.of_hold()))))
     }
 
-    pub(super) fn queue(&self, resource: &Resource) -> Facts {
+    pub(super) fn queue(&self, resource: &Resource) -> QueryResult {
         let state = self.state();
         let queue =
             state.queues.get(resource).into_iter().flatten().map(|(owner, _)| (*owner).into()).collect();
-        Facts { queue, ..Facts::default() }
+        QueryResult { queue, ..QueryResult::default() }
     }
 
     pub(super) fn change(&self, resource: &Resource, change: &Change) -> Result<i64, Failure> {
@@ -299,9 +299,9 @@ impl SimServer {
         }
         let result = match now(self.memory().adjust(resource, change))? {
             crate::engine::Adjusted::Done(result) => result,
-            crate::engine::Adjusted::NotAsked(failure) => return Err(failure),
+            crate::engine::Adjusted::NotSent(failure) => return Err(failure),
         };
-        if !change.adjust.is_question() {
+        if !change.adjust.is_query() {
             self.state().results.insert(key, result);
             if change.adjust.frees(result) && !matches!(change.adjust, Adjust::Drain) {
                 self.publish(resource);
@@ -321,7 +321,7 @@ impl SimServer {
     }
 
     /// Records heartbeats of waiters for fair locks. Returns their positions in the queues, from one, if they still have one.
-    pub(super) fn beat(&self, keys: Vec<HoldKey>) -> Vec<(HoldKey, Option<usize>)> {
+    pub(super) fn heartbeat(&self, keys: Vec<HoldKey>) -> Vec<(HoldKey, Option<usize>)> {
         let now = env::now();
         let mut state = self.state();
         let mut place = |key: &HoldKey| {
@@ -340,11 +340,11 @@ impl SimServer {
     fn is_flagged(&self, key: &HoldKey) -> bool {
         let now = env::now();
         let writer = self.holder(&key.resource.of_kind(Kind::Write), None);
-        if writer.is_ok_and(|facts| facts.holding.is_some()) {
+        if writer.is_ok_and(|result| result.holding.is_some()) {
             return false;
         }
         let mut state = self.state();
-        state.flags.retain(|_, seen| now.saturating_duration_since(*seen) < BARRED);
+        state.flags.retain(|_, seen| now.saturating_duration_since(*seen) < WRITER_PREFERENCE);
         state.flags.keys().any(|writer| writer.resource.name == key.resource.name && writer.owner != key.owner)
     }
 
@@ -353,7 +353,7 @@ impl SimServer {
         match taken {
             Taken::Busy(busy) => {
                 self.state().flags.insert(key.clone(), env::now());
-                busy.go_on_barring();
+                busy.keep_blocking_readers();
             }
             _ => drop(self.state().flags.remove(key)),
         }
@@ -524,8 +524,8 @@ fn taken(attempt: &Attempt) -> Taken {
     match *attempt {
         Attempt::Granted(_, token) => Taken::Granted(token),
         Attempt::Busy(busy) => Taken::Busy(busy),
-        Attempt::Gone | Attempt::NotAsked(_) | Attempt::OwnerSpent => Taken::CountDiffers,
-        Attempt::Misfit => Taken::WouldWaitForItself,
+        Attempt::Gone | Attempt::NotSent(_) | Attempt::OwnerSpent => Taken::CountDiffers,
+        Attempt::WouldDeadlock => Taken::WouldDeadlock,
     }
 }
 

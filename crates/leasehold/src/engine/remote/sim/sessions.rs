@@ -35,13 +35,13 @@ pub(super) struct Sessions {
     begun: u64,
     live: BTreeMap<u64, Live>,
     /// Waiters in FIFO order, each by its session and its owner.
-    places: BTreeMap<Resource, VecDeque<(u64, OwnerId)>>,
+    queues: BTreeMap<Resource, VecDeque<(u64, OwnerId)>>,
 }
 
 #[derive(Debug)]
 struct Live {
     service: Service,
-    heard: Instant,
+    last_heartbeat: Instant,
     holds: BTreeSet<HoldKey>,
     client: Weak<Listener>,
 }
@@ -52,13 +52,13 @@ impl SimServer {
         let mut state = self.state();
         let sessions = &mut state.sessions;
         sessions.begun += 1;
-        let (id, heard) = (sessions.begun, env::now());
+        let (id, last_heartbeat) = (sessions.begun, env::now());
         let client = Arc::downgrade(client);
-        sessions.live.insert(id, Live { service, heard, holds: BTreeSet::new(), client });
+        sessions.live.insert(id, Live { service, last_heartbeat, holds: BTreeSet::new(), client });
         drop(state);
         let server = Arc::clone(self);
         self.spawn(async move {
-            let end = || server.state().sessions.live.get(&id).map(|live| live.heard + TTL);
+            let end = || server.state().sessions.live.get(&id).map(|live| live.last_heartbeat + TTL);
             while let Some(end) = end() {
                 if env::now() >= end {
                     return server.end_session(id);
@@ -72,16 +72,16 @@ impl SimServer {
     /// Whether the session is alive; if so, it is for another [`TTL`].
     pub(super) fn heartbeat(&self, id: u64) -> bool {
         let mut state = self.state();
-        state.sessions.live.get_mut(&id).map(|live| live.heard = env::now()).is_some()
+        state.sessions.live.get_mut(&id).map(|live| live.last_heartbeat = env::now()).is_some()
     }
 
     /// Frees all holds of a session.
     pub(super) fn end_session(&self, id: u64) {
         let mut state = self.state();
         let Some(live) = state.sessions.live.remove(&id) else { return };
-        state.sessions.places.retain(|_, places| {
-            places.retain(|(of, _)| *of != id);
-            !places.is_empty()
+        state.sessions.queues.retain(|_, queue| {
+            queue.retain(|(of, _)| *of != id);
+            !queue.is_empty()
         });
         drop(state);
         for key in &live.holds {
@@ -98,28 +98,28 @@ impl SimServer {
         session: Arc<Session>,
     ) -> Result<Taken, Failure> {
         let Some(key) = self.bound_key(&take.hold_key, id) else { return Err(no_session()) };
-        let place = (id, take.hold_key.owner);
-        let first = self.state().sessions.places.get(&key.resource).and_then(|places| places.front().copied());
+        let waiter = (id, take.hold_key.owner);
+        let first = self.state().sessions.queues.get(&key.resource).and_then(|queue| queue.front().copied());
         if self.state().sessions.live.get(&id).is_some_and(|live| live.holds.contains(&key)) {
             // The blocked call has returned with the lock.
             return Ok(Taken::Bound(None, session));
         }
         let attempt = match first {
-            Some(first) if first != place => Attempt::Busy(Busy::default()),
+            Some(first) if first != waiter => Attempt::Busy(Busy::default()),
             _ => now(self.memory().attempt(&take.unbounded_claim(&key), None))?,
         };
         Ok(match attempt {
             Attempt::Granted(_, token) => {
-                self.unplace(&key.resource, place);
+                self.unqueue_bound(&key.resource, waiter);
                 self.note(id, key);
                 Taken::Bound(token, session)
             }
             Attempt::Busy(busy) => {
                 if take.waits {
                     let mut state = self.state();
-                    let places = state.sessions.places.entry(key.resource.clone()).or_default();
-                    if !places.contains(&place) {
-                        places.push_back(place);
+                    let queue = state.sessions.queues.entry(key.resource.clone()).or_default();
+                    if !queue.contains(&waiter) {
+                        queue.push_back(waiter);
                     }
                 }
                 let holder = busy.holder.filter(|_| key.owner == take.hold_key.owner);
@@ -132,9 +132,9 @@ impl SimServer {
     /// Releases a lock, or only a position in the queue (`to` is not zero).
     pub(super) fn give_bound(&self, key: &HoldKey, id: u64, to: u32) -> Result<Given, Failure> {
         let Some(bound) = self.bound_key(key, id) else {
-            return Ok(Given { left: None, listeners: None });
+            return Ok(Given { left: None, subscribers: None });
         };
-        self.unplace(&bound.resource, (id, key.owner));
+        self.unqueue_bound(&bound.resource, (id, key.owner));
         let mut left = None;
         if to == 0 {
             if let Some(live) = self.state().sessions.live.get_mut(&id) {
@@ -144,7 +144,7 @@ impl SimServer {
             left = if let Released::Left(left, _) = released { Some(left) } else { None };
         }
         self.wake_next(&bound.resource);
-        Ok(Given { left, listeners: Some(0) })
+        Ok(Given { left, subscribers: Some(0) })
     }
 
     /// Removes the hold of a resource without a release by its holder; false if there is none.
@@ -181,22 +181,22 @@ impl SimServer {
         }
     }
 
-    fn unplace(&self, resource: &Resource, place: (u64, OwnerId)) {
+    fn unqueue_bound(&self, resource: &Resource, waiter: (u64, OwnerId)) {
         let mut state = self.state();
-        if let Some(places) = state.sessions.places.get_mut(resource) {
-            places.retain(|other| *other != place);
-            if places.is_empty() {
-                state.sessions.places.remove(resource);
+        if let Some(queue) = state.sessions.queues.get_mut(resource) {
+            queue.retain(|other| *other != waiter);
+            if queue.is_empty() {
+                state.sessions.queues.remove(resource);
             }
         }
     }
 
     /// A lock may be free: its front waiter is notified, or granted the lock if it is a blocked call.
     fn wake_next(&self, resource: &Resource) {
-        let (place, service, client) = {
+        let (waiter, service, client) = {
             let state = self.state();
-            let place = state.sessions.places.get(resource).and_then(|places| places.front().copied());
-            let Some((id, owner)) = place else { return };
+            let waiter = state.sessions.queues.get(resource).and_then(|queue| queue.front().copied());
+            let Some((id, owner)) = waiter else { return };
             let Some(live) = state.sessions.live.get(&id) else { return };
             let Some(client) = live.client.upgrade() else { return };
             ((id, owner), live.service, client)
@@ -205,11 +205,11 @@ impl SimServer {
         if service == Service::Sessions {
             return client.send(topic);
         }
-        let (id, owner) = place;
+        let (id, owner) = waiter;
         let key = HoldKey { resource: resource.clone(), owner: OwnerId { number: id, ..owner }, amount: 1 };
         let claim = OwnedTake::bound(&key);
         if let Ok(Attempt::Granted(..)) = now(self.memory().attempt(&claim.unbounded_claim(&key), None)) {
-            self.unplace(resource, place);
+            self.unqueue_bound(resource, waiter);
             self.note(id, key);
             client.send(topic);
         }

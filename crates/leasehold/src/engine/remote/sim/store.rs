@@ -19,7 +19,7 @@ use crate::engine::remote::store::{
     Verdict, Wake, Watch, report,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Change, Engine, Facts, Feature, Kind, Profile, Question, HoldKey, Resource};
+use crate::engine::{Change, Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
 use crate::env;
 use crate::error::Failure;
 use crate::loss::Loss;
@@ -43,7 +43,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(20);
 /// How often the waiters for fair locks send a heartbeat.
 const HEARTBEAT: Duration = Duration::from_secs(1);
 /// How long a waiter for a fair lock stays in the queue without one.
-const PLACE: Duration = Duration::from_secs(3);
+const POSITION_TTL: Duration = Duration::from_secs(3);
 
 /// The locks of one client on a simulated server.
 pub(crate) struct SimStore {
@@ -77,16 +77,16 @@ struct Listening {
     is_deaf: bool,
     /// Waiters that may have left state on the server: a position in the queue of a fair lock, or a waiting-writer flag. With the
     /// last known position of those that watch it.
-    places: BTreeMap<HoldKey, Option<usize>>,
+    positions: BTreeMap<HoldKey, Option<usize>>,
 }
 
 impl Listening {
     /// Stores the position of a waiter, and returns whether it has to be woken: it is not queued any more, or watches its
     /// position and that has changed. A waiter that is not queued is queued again by its next try.
-    fn moved(&mut self, key: &HoldKey, place: Option<usize>) -> bool {
-        let Some(place) = place else { return self.places.remove(key).is_some() };
-        let Some(Some(known)) = self.places.get_mut(key) else { return false };
-        std::mem::replace(known, place) != place
+    fn moved(&mut self, key: &HoldKey, position: Option<usize>) -> bool {
+        let Some(position) = position else { return self.positions.remove(key).is_some() };
+        let Some(Some(known)) = self.positions.get_mut(key) else { return false };
+        std::mem::replace(known, position) != position
     }
 }
 
@@ -116,12 +116,12 @@ impl Listener {
         let _ = self.messages.send(Message::Revoked(resource.clone()));
     }
 
-    pub(super) fn add_place(&self, key: &HoldKey) {
-        self.state().places.insert(key.clone(), None);
+    pub(super) fn add_position(&self, key: &HoldKey) {
+        self.state().positions.insert(key.clone(), None);
     }
 
-    pub(super) fn remove_place(&self, key: &HoldKey) -> bool {
-        self.state().places.remove(key).is_some()
+    pub(super) fn remove_position(&self, key: &HoldKey) -> bool {
+        self.state().positions.remove(key).is_some()
     }
 
     pub(super) fn link(&self, shard: Shard) -> Option<Link> {
@@ -215,7 +215,7 @@ impl SimStore {
         let (of, client) = (key.clone(), Arc::clone(&self.client));
         move |given: Result<Given, StoreError>| {
             if given.is_ok() && of.resource.kind == Kind::Fair {
-                client.state().places.remove(&of);
+                client.state().positions.remove(&of);
             }
             done.done(given);
         }
@@ -316,24 +316,24 @@ impl SimStore {
     async fn beat(&self) {
         loop {
             env::sleep_for(HEARTBEAT).await;
-            let places: Vec<_> = self.client.state().places.keys().cloned().collect();
+            let positions: Vec<_> = self.client.state().positions.keys().cloned().collect();
             for shard in all_shards() {
                 let is_here =
                     |key: &&HoldKey| key.resource.kind == Kind::Fair && self.shard(&key.resource) == shard;
-                let keys: Vec<_> = places.iter().filter(is_here).cloned().collect();
+                let keys: Vec<_> = positions.iter().filter(is_here).cloned().collect();
                 if keys.is_empty() {
                     continue;
                 }
                 let names = keys.iter().map(|key| key.resource.name.clone()).collect();
                 let (client, events) = (Arc::clone(&self.client), Weak::clone(&self.events));
-                let done = move |beaten: Result<Vec<(HoldKey, Option<usize>)>, StoreError>| {
-                    for (key, place) in beaten.unwrap_or_default() {
-                        if client.state().moved(&key, place) {
-                            report(&events, |events| events.look(&key));
+                let done = move |positions: Result<Vec<(HoldKey, Option<usize>)>, StoreError>| {
+                    for (key, position) in positions.unwrap_or_default() {
+                        if client.state().moved(&key, position) {
+                            report(&events, |events| events.wake_waiter(&key));
                         }
                     }
                 };
-                self.request_to(shard, names, done, move |server| Ok(server.beat(keys)));
+                self.request_to(shard, names, done, move |server| Ok(server.heartbeat(keys)));
             }
         }
     }
@@ -399,14 +399,14 @@ impl Store for SimStore {
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
         let take = OwnedTake::new(take);
         if take.flags() {
-            self.client.state().places.insert(take.hold_key.clone(), None);
+            self.client.state().positions.insert(take.hold_key.clone(), None);
         }
         let (key, client) = (take.hold_key.clone(), Arc::clone(&self.client));
-        let (queues, place) = (take.queues(), take.is_watched().then_some(0));
+        let (queues, position) = (take.queues(), take.is_watched().then_some(0));
         let noted = move |taken: Result<Taken, StoreError>| {
             match &taken {
-                Ok(Taken::Granted(_)) => drop(client.state().places.remove(&key)),
-                Ok(Taken::Busy(_)) if queues => drop(client.state().places.entry(key).or_insert(place)),
+                Ok(Taken::Granted(_)) => drop(client.state().positions.remove(&key)),
+                Ok(Taken::Busy(_)) if queues => drop(client.state().positions.entry(key).or_insert(position)),
                 _ => {}
             }
             done.done(taken);
@@ -459,22 +459,22 @@ impl Store for SimStore {
         self.request(resource, done, move |server| server.force(&of));
     }
 
-    fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>) {
-        match *question {
-            Question::Holder(resource, owner) => {
+    fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
+        match *query {
+            Query::Holder(resource, owner) => {
                 let of = resource.clone();
                 self.request(resource, done, move |server| server.holder(&of, owner));
             }
-            Question::Token(resource) => {
+            Query::Token(resource) => {
                 let of = resource.clone();
                 self.request(resource, done, move |server| server.token(&of));
             }
-            Question::Queue(resource) => {
+            Query::Queue(resource) => {
                 let of = resource.clone();
                 self.request(resource, done, move |server| Ok(server.queue(&of)));
             }
             // Always old enough.
-            Question::Uptime => drop(done),
+            Query::Uptime => drop(done),
         }
     }
 
@@ -507,7 +507,7 @@ impl Store for SimStore {
 
     fn left(&self, key: &HoldKey) -> Option<Duration> {
         let is_left = matches!(key.resource.kind, Kind::Fair | Kind::Write)
-            && self.client.state().places.remove(key).is_some();
+            && self.client.state().positions.remove(key).is_some();
         if is_left && key.resource.kind == Kind::Write {
             // Without it the flag expires by itself, a little later.
             let of = key.clone();
@@ -521,7 +521,7 @@ impl Store for SimStore {
             );
             return None;
         }
-        is_left.then_some(PLACE)
+        is_left.then_some(POSITION_TTL)
     }
 
     fn detach(&self, key: &HoldKey, done: impl Done<()>) {

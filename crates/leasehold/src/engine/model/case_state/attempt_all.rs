@@ -1,45 +1,45 @@
 //! Attempts to acquire several plain locks at once.
 
-use super::super::both::{Side, terms};
+use super::super::engine_pair::{Side, terms};
 use super::super::op::{At, How, NAMES};
-use super::super::said::{self, Said};
-use super::waking::Cause;
-use super::{Hold, Step, World, client};
+use super::super::observed::{self, Observed};
+use super::wake_ups::Cause;
+use super::{Hold, Step, CaseState, client};
 use crate::engine::{Attempt, AttemptAll, Claim, Family, Kind, RwOptions, HoldKey};
 use crate::lease::Bounds;
 
-impl World<'_> {
+impl CaseState<'_> {
     pub(super) fn try_all(&mut self, at: At, how: How) -> Step {
         let all: Vec<_> = (0..NAMES).map(|name| At { name, pick: 0, ..at }).collect();
         // The library tries several only where it holds none of them. A client does not repeat the request of its own
         // waiters.
-        let is_asked = |at: &At| {
+        let is_excluded = |at: &At| {
             let lock = HoldKey { resource: self.resource(*at), ..self.key(*at) };
             self.families[at.name] != Family::Lock
                 || self.held(*at).is_some()
                 || self.waits(*at)
                 || self.waiters.iter().any(|waiter| waiter.key().resource == lock.resource)
         };
-        if all.iter().any(is_asked) {
+        if all.iter().any(is_excluded) {
             return Ok(false);
         }
         self.cause = Cause::Nothing;
         let begun = self.now();
         let lease = how.length.lease();
-        let told = [Side::Memory, Side::Server].map(|side| self.ask_all_side(&all, how, side));
+        let attempts = [Side::Memory, Side::Server].map(|side| self.attempt_all_on(&all, how, side));
         let first = self.key(all[0]);
-        let (numbers, said) = match &told {
+        let (numbers, observed) = match &attempts {
             [AttemptAll::Busy(memory, one), AttemptAll::Busy(server, other)] => {
-                ([*memory, *server], said::attempts(&[Attempt::Busy(*one), Attempt::Busy(*other)], &first))
+                ([*memory, *server], observed::attempts(&[Attempt::Busy(*one), Attempt::Busy(*other)], &first))
             }
-            told => ([0, 0], told.each_ref().map(tokens)),
+            attempts => ([0, 0], attempts.each_ref().map(tokens)),
         };
-        self.same(at.name, "attempt of all", said)?;
-        self.same(at.name, "which is busy", numbers.map(|number| Said::words(number.to_string())))?;
-        if let [AttemptAll::Granted(_), _] = told {
+        self.same(at.name, "attempt of all", observed)?;
+        self.same(at.name, "which is busy", numbers.map(|number| Observed::text(number.to_string())))?;
+        if let [AttemptAll::Granted(_), _] = attempts {
             for at in &all {
                 let hold = Hold { key: self.key(*at), count: 1, lease, ends: begun + lease.length() };
-                self.holds.insert(self.seat(*at), hold);
+                self.holds.insert(self.hold_id(*at), hold);
             }
         }
         for name in 0..NAMES {
@@ -48,7 +48,7 @@ impl World<'_> {
         Ok(true)
     }
 
-    fn ask_all_side(&self, all: &[At], how: How, side: Side) -> AttemptAll {
+    fn attempt_all_on(&self, all: &[At], how: How, side: Side) -> AttemptAll {
         let wanted: Vec<_> = all.iter().map(|at| (self.key(*at), terms())).collect();
         let claims = wanted.iter().map(|(key, terms)| Claim {
             key,
@@ -64,11 +64,11 @@ impl World<'_> {
         });
         let claims: Vec<_> = claims.collect();
         debug_assert!(claims.iter().all(|claim| claim.key.resource.kind == Kind::Lock));
-        let told = self.both.ask_side(side, client(all[0]), |engine| {
+        let attempt = self.engines.call_side(side, client(all[0]), |engine| {
             engine.attempt_all(&claims, None).expect("both engines take all in one step")
         });
-        if let AttemptAll::Granted(granted) = &told {
-            self.both.tell(client(all[0]), |_, of| {
+        if let AttemptAll::Granted(granted) = &attempt {
+            self.engines.call_without_reply(client(all[0]), |_, of| {
                 for (claim, (until, _)) in claims.iter().zip(granted).filter(|_| of == side) {
                     if let Some(until) = until {
                         claim.term.set_until(*until);
@@ -77,17 +77,17 @@ impl World<'_> {
                 }
             });
         }
-        told
+        attempt
     }
 }
 
-fn tokens(told: &AttemptAll) -> Said {
-    match told {
+fn tokens(attempt: &AttemptAll) -> Observed {
+    match attempt {
         AttemptAll::Granted(granted) => {
             let tokens: Vec<_> = granted.iter().map(|(_, token)| token).collect();
-            Said::words(format!("granted, tokens {tokens:?}"))
+            Observed::text(format!("granted, tokens {tokens:?}"))
         }
-        AttemptAll::Busy(number, _) => Said::words(format!("number {number} is busy")),
-        AttemptAll::NotAsked(failure) => Said::words(format!("not asked: {failure}")),
+        AttemptAll::Busy(number, _) => Observed::text(format!("number {number} is busy")),
+        AttemptAll::NotSent(failure) => Observed::text(format!("not sent: {failure}")),
     }
 }

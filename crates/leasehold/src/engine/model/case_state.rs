@@ -1,18 +1,18 @@
 //! One case: holders and waiters by the replies of both engines, and the steps.
 
-mod asking;
-mod asking_all;
-mod counting;
-mod looking;
-mod waking;
+mod attempts;
+mod attempt_all;
+mod counters;
+mod inspection;
+mod wake_ups;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use self::waking::{Cause, Waiter};
-use super::both::{Both, name};
+use self::wake_ups::{Cause, Waiter};
+use super::engine_pair::{EnginePair, name};
 use super::op::{At, CLIENTS, KEPT, Length, NAMES, Op, SETS, kinds};
-use super::said::{self, Said};
+use super::observed::{self, Observed};
 use crate::client_id::ClientId;
 use crate::engine::{Family, Kind, Released, Renewed, HoldKey, Resource};
 use crate::lease::Lease;
@@ -29,12 +29,12 @@ const SLOW: Duration = Duration::from_millis(40);
 /// milliseconds.
 const AND_A_LITTLE: Duration = Duration::from_millis(2);
 
-pub(super) struct World<'a> {
-    both: &'a mut Both,
+pub(super) struct CaseState<'a> {
+    engines: &'a mut EnginePair,
     families: [Family; NAMES],
     clients: [ClientId; CLIENTS],
     dead: [bool; CLIENTS],
-    holds: BTreeMap<Seat, Hold>,
+    holds: BTreeMap<HoldId, Hold>,
     /// Permits that belong to no hold, and their name.
     loose: Vec<(usize, PermitId)>,
     /// In the order in which they arrived.
@@ -47,12 +47,12 @@ pub(super) struct World<'a> {
     drawn: u64,
     cause: Cause,
     is_late: bool,
-    tally: Tally,
+    stats: Stats,
 }
 
 /// What was done so far.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct Stats {
     pub(super) operations: u64,
     cases: u64,
     /// Cases that took too long to compare.
@@ -63,7 +63,7 @@ pub(super) struct Tally {
     in_vain: [u64; 2],
 }
 
-impl Tally {
+impl Stats {
     pub(super) fn add(&mut self, more: &Self) {
         self.operations += more.operations;
         self.cases += more.cases;
@@ -74,7 +74,7 @@ impl Tally {
 }
 
 /// The identity of one hold: an owner, a name, and the resource.
-type Seat = (usize, usize, Resource);
+type HoldId = (usize, usize, Resource);
 
 /// A hold, as far as its owner knows.
 #[derive(Debug, Clone)]
@@ -90,11 +90,11 @@ struct Hold {
 /// Whether a step was done, or there was nothing to do.
 type Step = Result<bool, String>;
 
-impl<'a> World<'a> {
-    pub(super) fn new(both: &'a mut Both, families: [Family; NAMES]) -> Self {
-        both.begin();
+impl<'a> CaseState<'a> {
+    pub(super) fn new(engines: &'a mut EnginePair, families: [Family; NAMES]) -> Self {
+        engines.begin();
         Self {
-            both,
+            engines,
             families,
             clients: std::array::from_fn(|_| ClientId::random()),
             dead: [false; CLIENTS],
@@ -106,7 +106,7 @@ impl<'a> World<'a> {
             drawn: 100,
             cause: Cause::Other,
             is_late: false,
-            tally: Tally { cases: 1, ..Tally::default() },
+            stats: Stats { cases: 1, ..Stats::default() },
         }
     }
 
@@ -115,21 +115,21 @@ impl<'a> World<'a> {
     }
 
     /// Ends the case.
-    pub(super) fn end(mut self, cut_short: bool) -> Tally {
+    pub(super) fn end(mut self, cut_short: bool) -> Stats {
         for waiter in std::mem::take(&mut self.waiters) {
             self.leave(&waiter);
         }
-        self.tally.cut_short = cut_short.into();
-        self.tally
+        self.stats.cut_short = cut_short.into();
+        self.stats
     }
 
     pub(super) fn step(&mut self, op: &Op) -> Result<(), String> {
         let begun = tokio::time::Instant::now();
-        self.both.tick();
+        self.engines.tick();
         self.cause = Cause::Other;
         let done = self.act(op);
-        self.is_late |= self.both.elapsed() > LATE || begun.elapsed() > SLOW;
-        self.tally.operations += u64::from(done == Ok(true) && !self.is_late);
+        self.is_late |= self.engines.elapsed() > LATE || begun.elapsed() > SLOW;
+        self.stats.operations += u64::from(done == Ok(true) && !self.is_late);
         done.map(drop)
     }
 
@@ -152,47 +152,47 @@ impl<'a> World<'a> {
     }
 
     fn release(&mut self, at: At) -> Step {
-        let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
+        let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
         self.frees(at.name, hold.key.resource.kind);
-        let told = self.both.ask(client(at), |engine| engine.release(&hold.key, hold.count, hold.lease));
-        self.same(at.name, "release", told.each_ref().map(said::released))?;
+        let results = self.engines.call(client(at), |engine| engine.release(&hold.key, hold.count, hold.lease));
+        self.same(at.name, "release", results.each_ref().map(observed::released))?;
         self.set_until(
             client(at),
             &hold.key,
-            told.map(|told| if let Released::Left(_, until) = told { until } else { None }),
+            results.map(|result| if let Released::Left(_, until) = result { until } else { None }),
         );
-        match told[0] {
-            Released::Left(0, _) => drop(self.holds.remove(&seat)),
+        match results[0] {
+            Released::Left(0, _) => drop(self.holds.remove(&hold_id)),
             Released::Left(left, _) => {
                 self.cause = Cause::Nothing;
                 let ends = hold.ends.max(self.now() + hold.lease.length());
-                self.holds.insert(seat, Hold { count: left, ends, ..hold });
+                self.holds.insert(hold_id, Hold { count: left, ends, ..hold });
             }
-            Released::NotHeld => self.learn_of_loss(at, &seat, &hold),
+            Released::NotHeld => self.learn_of_loss(at, &hold_id, &hold),
         }
         self.after(at)
     }
 
     fn undo(&mut self, at: At, all: bool) -> Step {
-        let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
+        let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
         let counts = matches!(hold.key.resource.kind.family(), Family::Lock | Family::Rw | Family::Group);
         let count = if all || !counts { 0 } else { hold.count - 1 };
         self.frees(at.name, hold.key.resource.kind);
-        self.both.tell(client(at), |engine, _| engine.undo(&hold.key, count, hold.lease.into()));
-        self.both.finish(client(at));
+        self.engines.call_without_reply(client(at), |engine, _| engine.undo(&hold.key, count, hold.lease.into()));
+        self.engines.finish(client(at));
         if count == 0 {
-            self.holds.remove(&seat);
+            self.holds.remove(&hold_id);
         } else {
-            self.holds.insert(seat, Hold { count, ..hold });
+            self.holds.insert(hold_id, Hold { count, ..hold });
         }
         self.after(at)
     }
 
     fn renew(&mut self, at: At, length: Length) -> Step {
-        let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
+        let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
         let [_, is_held] = self
             .both
-            .tell(client(at), |engine, _| engine.term(&hold.key).is_some_and(|term| term.is_held()));
+            .call_without_reply(client(at), |engine, _| engine.term(&hold.key).is_some_and(|term| term.is_held()));
         let length = match (hold.lease, length) {
             (Lease::Kept(kept), _) => kept,
             // Its lease may have been extended by its id, and its holder is not notified: by its own clock it is lost.
@@ -202,26 +202,26 @@ impl<'a> World<'a> {
             (_, Length::Kept) => Length::Long.time(),
             (_, length) => length.time(),
         };
-        let told = self.both.ask(client(at), |engine| engine.renew(&hold.key, length));
-        self.same(at.name, "renew", told.each_ref().map(said::renewed))?;
+        let results = self.engines.call(client(at), |engine| engine.renew(&hold.key, length));
+        self.same(at.name, "renew", results.each_ref().map(observed::renewed))?;
         self.set_until(
             client(at),
             &hold.key,
-            told.map(|told| if let Renewed::Until(until) = told { Some(until) } else { None }),
+            results.map(|result| if let Renewed::Until(until) = result { Some(until) } else { None }),
         );
-        if let Renewed::Gone = told[0] {
-            self.learn_of_loss(at, &seat, &hold);
+        if let Renewed::Gone = results[0] {
+            self.learn_of_loss(at, &hold_id, &hold);
         } else {
             self.cause = Cause::Nothing;
             let ends = hold.ends.max(self.now() + length);
-            self.holds.insert(seat, Hold { ends, ..hold });
+            self.holds.insert(hold_id, Hold { ends, ..hold });
         }
         self.after(at)
     }
 
     /// Extends the term of a hold, by the clock of each engine.
     fn set_until(&self, client: usize, key: &HoldKey, until: [Option<Until>; 2]) {
-        self.both.tell(client, |engine, side| {
+        self.engines.call_without_reply(client, |engine, side| {
             if let (Some(term), Some(until)) = (engine.term(key), until[side as usize]) {
                 term.extend_until(until);
             }
@@ -229,11 +229,11 @@ impl<'a> World<'a> {
     }
 
     /// The owner finds a hold lost and releases the rest of it.
-    fn learn_of_loss(&mut self, at: At, seat: &Seat, hold: &Hold) {
+    fn learn_of_loss(&mut self, at: At, hold_id: &HoldId, hold: &Hold) {
         self.frees(at.name, hold.key.resource.kind);
-        self.both.tell(client(at), |engine, _| engine.undo(&hold.key, 0, hold.lease.into()));
-        self.both.finish(client(at));
-        self.holds.remove(seat);
+        self.engines.call_without_reply(client(at), |engine, _| engine.undo(&hold.key, 0, hold.lease.into()));
+        self.engines.finish(client(at));
+        self.holds.remove(hold_id);
     }
 
     fn force(&mut self, at: At) -> Step {
@@ -244,25 +244,25 @@ impl<'a> World<'a> {
         // The rest of a broken set ends as if it had been renewed just now.
         self.keep();
         self.frees(at.name, resource.kind);
-        let told = self.both.ask(client(at), |engine| engine.force(&resource));
-        self.same(at.name, "force", told.map(|freed| Said::words(freed.to_string())))?;
+        let results = self.engines.call(client(at), |engine| engine.force(&resource));
+        self.same(at.name, "force", results.map(|freed| Observed::text(freed.to_string())))?;
         self.after(at)
     }
 
     fn let_go(&mut self, at: At) -> Step {
-        let Some((at, seat, hold)) = self.some_hold(at) else { return Ok(false) };
+        let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
         if !matches!(hold.key.resource.kind, Kind::Semaphore | Kind::Permits) {
             return Ok(false);
         }
         self.keep();
-        self.both.tell(client(at), |engine, _| engine.let_go(&hold.key));
+        self.engines.call_without_reply(client(at), |engine, _| engine.let_go(&hold.key));
         self.loosen(at.name, &hold);
-        self.holds.remove(&seat);
+        self.holds.remove(&hold_id);
         self.after(at)
     }
 
     fn advance(&mut self, length: Duration) -> Step {
-        self.both.advance(length);
+        self.engines.advance(length);
         self.advanced += length;
         self.cause = Cause::Time;
         self.keep();
@@ -280,16 +280,16 @@ impl<'a> World<'a> {
         for waiter in &leave {
             self.leave(waiter);
         }
-        self.both.tell(dying, |engine, _| engine.retire(self.clients[dying]));
+        self.engines.call_without_reply(dying, |engine, _| engine.retire(self.clients[dying]));
         self.dead[dying] = true;
         let (gone, stay) =
             std::mem::take(&mut self.holds).into_iter().partition(|((who, ..), _)| who % CLIENTS == dying);
         self.holds = stay;
-        let gone: BTreeMap<Seat, Hold> = gone;
+        let gone: BTreeMap<HoldId, Hold> = gone;
         for ((_, name, _), hold) in &gone {
             self.loosen(*name, hold);
         }
-        self.both.finish(dying);
+        self.engines.finish(dying);
         for name in 0..NAMES {
             self.check(name, dying)?;
         }
@@ -299,8 +299,8 @@ impl<'a> World<'a> {
     /// Renews the kept holds on the server, as a client does all the time. Memory does not need that.
     fn keep(&mut self) {
         let kept = self.holds.iter().filter(|(_, hold)| hold.lease == Lease::Kept(KEPT));
-        self.both.renew(kept.map(|((who, ..), hold)| (who % CLIENTS, &hold.key)), KEPT);
-        self.kept = self.both.elapsed();
+        self.engines.renew(kept.map(|((who, ..), hold)| (who % CLIENTS, &hold.key)), KEPT);
+        self.kept = self.engines.elapsed();
     }
 
     /// The end of every step.
@@ -311,11 +311,11 @@ impl<'a> World<'a> {
 
     /// Compares the state of a name, and the wake-ups of its waiters. `client` is the client that did the step.
     fn check(&mut self, name: usize, client: usize) -> Result<(), String> {
-        self.hear(name)?;
-        self.look(name, client)?;
+        self.record_wake_ups(name)?;
+        self.compare_state(name, client)?;
         self.wake(name)?;
         // Reading the state removes expired holds, which may wake waiters. Such wake-ups do not count.
-        if self.cause == Cause::Time { self.hear(name) } else { Ok(()) }
+        if self.cause == Cause::Time { self.record_wake_ups(name) } else { Ok(()) }
     }
 
     /// Compares the replies of both engines.
@@ -323,20 +323,20 @@ impl<'a> World<'a> {
         &self,
         name: usize,
         what: impl std::fmt::Debug,
-        [memory, server]: [Said; 2],
+        [memory, server]: [Observed; 2],
     ) -> Result<(), String> {
-        let kept = || self.both.elapsed().saturating_sub(self.kept);
+        let kept = || self.engines.elapsed().saturating_sub(self.kept);
         if memory.agrees(&server, Duration::ZERO)
             || self.something_is_kept(name) && memory.agrees(&server, kept())
         {
             return Ok(());
         }
-        Err(format!("{what:?}: {memory:?} in memory, {server:?} on {}", self.both.other()))
+        Err(format!("{what:?}: {memory:?} in memory, {server:?} on {}", self.engines.server_name()))
     }
 
     fn something_is_kept(&self, at: usize) -> bool {
         self.holds.iter().any(|((who, name, _), hold)| {
-            let is_held = || self.both.tell(who % CLIENTS, |engine, _| engine.term(&hold.key).is_some())[0];
+            let is_held = || self.engines.call_without_reply(who % CLIENTS, |engine, _| engine.term(&hold.key).is_some())[0];
             *name == at && hold.lease == Lease::Kept(KEPT) && is_held()
         })
     }
@@ -349,18 +349,18 @@ impl<'a> World<'a> {
     }
 
     /// A hold of a living client: the one at `at` if there is one, or another, so that few steps have nothing to do.
-    fn some_hold(&self, at: At) -> Option<(At, Seat, Hold)> {
-        if let Some((seat, hold)) = self.held(at) {
-            return Some((at, seat, hold));
+    fn some_hold(&self, at: At) -> Option<(At, HoldId, Hold)> {
+        if let Some((hold_id, hold)) = self.held(at) {
+            return Some((at, hold_id, hold));
         }
         let holds: Vec<_> = self.holds.iter().filter(|((_, name, _), _)| *name == at.name).collect();
-        let (seat, hold) = holds.get((at.who + at.pick) % holds.len().max(1))?;
-        Some((At { who: seat.0, ..at }, (*seat).clone(), (*hold).clone()))
+        let (hold_id, hold) = holds.get((at.who + at.pick) % holds.len().max(1))?;
+        Some((At { who: hold_id.0, ..at }, (*hold_id).clone(), (*hold).clone()))
     }
 
-    fn held(&self, at: At) -> Option<(Seat, Hold)> {
-        let seat = self.seat(at);
-        self.holds.get(&seat).map(|hold| (seat, hold.clone()))
+    fn held(&self, at: At) -> Option<(HoldId, Hold)> {
+        let hold_id = self.hold_id(at);
+        self.holds.get(&hold_id).map(|hold| (hold_id, hold.clone()))
     }
 
     /// The same owner's hold of the other half of a read-write lock.
@@ -373,14 +373,14 @@ impl<'a> World<'a> {
         self.holds.get(&(at.who, at.name, self.of_kind(at.name, other)))
     }
 
-    fn seat(&self, at: At) -> Seat {
+    fn hold_id(&self, at: At) -> HoldId {
         (at.who, at.name, self.key(at).of_hold().resource)
     }
 
     fn resource(&self, at: At) -> Resource {
         let family = self.families[at.name];
         if family == Family::Group {
-            return Resource::group(word(at.name), SETS[at.pick % SETS.len()]).expect("a good group");
+            return Resource::group(lock_name(at.name), SETS[at.pick % SETS.len()]).expect("a good group");
         }
         let kinds = kinds(family);
         self.of_kind(at.name, kinds[at.pick % kinds.len()])
@@ -388,7 +388,7 @@ impl<'a> World<'a> {
 
     fn of_kind(&self, name: usize, kind: Kind) -> Resource {
         debug_assert_eq!(kind.family(), self.families[name]);
-        Resource::new(kind, word(name))
+        Resource::new(kind, lock_name(name))
     }
 
     fn key(&self, at: At) -> HoldKey {
@@ -403,11 +403,11 @@ impl<'a> World<'a> {
 
     /// The time since the case began, by the clock of the model.
     fn now(&self) -> Duration {
-        self.both.elapsed() + self.advanced
+        self.engines.elapsed() + self.advanced
     }
 }
 
-fn word(number: usize) -> crate::name::Name {
+fn lock_name(number: usize) -> crate::name::Name {
     name(["one", "two"][number])
 }
 

@@ -5,31 +5,31 @@
 
 use std::time::Duration;
 
-use super::super::both::Side;
+use super::super::engine_pair::Side;
 use super::super::op::{At, CLIENTS, How, NAMES};
-use super::super::said::{self, NEARLY};
-use super::asking::Wish;
-use super::{Step, World, word};
-use crate::engine::{Adjust, Attempt, BARRED, Busy, Family, Kind, Question, HoldKey};
+use super::super::observed::{self, NEARLY};
+use super::attempts::Request;
+use super::{Step, CaseState, lock_name};
+use crate::engine::{Adjust, Attempt, WRITER_PREFERENCE, Busy, Family, Kind, Query, HoldKey};
 
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
-    pub(super) wish: Wish,
+    pub(super) request: Request,
     /// Whether it has to retry, in memory and on the server.
-    told: [bool; 2],
+    must_retry: [bool; 2],
     /// When it retries by itself.
-    looks: [Duration; 2],
+    retries_at: [Duration; 2],
     /// The end that it saw on the server may have become earlier since.
     nearer: bool,
     /// When it last announced that it blocks readers.
-    barred: Option<Duration>,
+    blocks_since: Option<Duration>,
 }
 
 /// The longest sleep of a waiter without a wake-up, in memory and on the server. In memory every waiter has to be woken: the
 /// sweep that wakes all of them every 30 s is for defects, and no case lasts that long.
 const SAFETY_CAP: [Duration; 2] = [Duration::from_secs(1_000_000), Duration::from_secs(30)];
 /// The queue heartbeat of a client wakes the front waiter of a fair lock that is free.
-const BEAT: Duration = Duration::from_millis(1500);
+const HEARTBEAT: Duration = Duration::from_millis(1500);
 
 /// Why waiters may have to be woken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,49 +45,49 @@ pub(super) enum Cause {
 
 impl Waiter {
     /// A waiter that retries at once.
-    pub(super) fn new(wish: Wish, now: Duration) -> Self {
-        Self { wish, told: [true; 2], looks: SAFETY_CAP.map(|cap| now + cap), nearer: false, barred: None }
+    pub(super) fn new(request: Request, now: Duration) -> Self {
+        Self { request, must_retry: [true; 2], retries_at: SAFETY_CAP.map(|cap| now + cap), nearer: false, blocks_since: None }
     }
 
     pub(super) fn key(&self) -> &HoldKey {
-        &self.wish.key
+        &self.request.key
     }
 
     pub(super) fn client(&self) -> usize {
-        self.wish.at.who % CLIENTS
+        self.request.at.who % CLIENTS
     }
 
     /// Whether a server does not notify it that a lock of this kind is free: the plain, the spin and the fair lock of one
     /// name have different channels, as they have in Redisson.
-    fn listens_elsewhere(&self, kind: Kind) -> bool {
+    fn has_other_channel(&self, kind: Kind) -> bool {
         kind.family() == Family::Lock && self.key().resource.kind != kind
     }
 
-    fn bars(&self) -> bool {
-        self.key().resource.kind == Kind::Write && self.wish.how.prefer_writers
+    fn blocks_readers(&self) -> bool {
+        self.key().resource.kind == Kind::Write && self.request.how.prefer_writers
     }
 }
 
-impl World<'_> {
+impl CaseState<'_> {
     pub(super) fn give_up(&mut self, at: At) -> Step {
         let places: Vec<_> =
-            (0..self.waiters.len()).filter(|place| self.waiters[*place].wish.at.name == at.name).collect();
+            (0..self.waiters.len()).filter(|place| self.waiters[*place].request.at.name == at.name).collect();
         let Some(place) = places.get((at.who + at.pick) % places.len().max(1)) else { return Ok(false) };
         let waiter = self.waiters.remove(*place);
         self.leave(&waiter);
-        self.both.finish(waiter.client());
-        self.after(waiter.wish.at)
+        self.engines.finish(waiter.client());
+        self.after(waiter.request.at)
     }
 
     pub(super) fn leave(&self, waiter: &Waiter) {
-        let tickets = waiter.wish.tickets.expect("it is queued");
-        self.both.tell(waiter.client(), |engine, side| engine.leave(waiter.key(), tickets[side as usize]));
+        let tickets = waiter.request.tickets.expect("it is queued");
+        self.engines.call_without_reply(waiter.client(), |engine, side| engine.leave(waiter.key(), tickets[side as usize]));
     }
 
     /// The next operation may make the end earlier that waiters have seen. A server does not publish that, because Redisson
     /// has no message for it. The waiters retry at the end that they saw, at the latest after 30 s.
     pub(super) fn comes_nearer(&mut self, name: usize) {
-        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.request.at.name == name) {
             waiter.nearer = true;
         }
     }
@@ -95,31 +95,31 @@ impl World<'_> {
     /// A hold of this kind is about to be released.
     pub(super) fn frees(&mut self, name: usize, kind: Kind) {
         self.cause = Cause::Freed(kind);
-        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.request.at.name == name) {
             // A reader that leaves other readers behind wakes no waiter. They may end sooner than it would have.
             let behind_readers = kind == Kind::Read && waiter.key().resource.kind == Kind::Write;
-            waiter.nearer |= behind_readers || waiter.listens_elsewhere(kind);
+            waiter.nearer |= behind_readers || waiter.has_other_channel(kind);
         }
     }
 
     /// Records which waiters were woken, or retry by themselves.
-    pub(super) fn hear(&mut self, name: usize) -> Result<(), String> {
+    pub(super) fn record_wake_ups(&mut self, name: usize) -> Result<(), String> {
         let mut clients: Vec<_> =
-            self.waiters.iter().filter(|waiter| waiter.wish.at.name == name).map(Waiter::client).collect();
+            self.waiters.iter().filter(|waiter| waiter.request.at.name == name).map(Waiter::client).collect();
         clients.sort_unstable();
         clients.dedup();
-        self.both.settle(&clients);
+        self.engines.settle(&clients);
         let now = self.now();
-        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
-            let tickets = waiter.wish.tickets.expect("it is queued");
-            let woken = self.both.woken(waiter.client(), waiter.key(), tickets);
+        for waiter in self.waiters.iter_mut().filter(|waiter| waiter.request.at.name == name) {
+            let tickets = waiter.request.tickets.expect("it is queued");
+            let woken = self.engines.woken(waiter.client(), waiter.key(), tickets);
             // The queue heartbeat runs at any time, and wakes the front waiter if the lock is free just then.
-            let beaten = waiter.key().resource.kind == Kind::Fair;
-            if self.cause == Cause::Nothing && (woken[0] || woken[1] && !beaten) {
-                return Err(format!("{waiter:?} was told for nothing: {woken:?}"));
+            let may_be_heartbeat = waiter.key().resource.kind == Kind::Fair;
+            if self.cause == Cause::Nothing && (woken[0] || woken[1] && !may_be_heartbeat) {
+                return Err(format!("{waiter:?} was woken for nothing: {woken:?}"));
             }
             for (side, woken) in woken.into_iter().enumerate() {
-                waiter.told[side] |= woken || waiter.looks[side] <= now;
+                waiter.must_retry[side] |= woken || waiter.retries_at[side] <= now;
             }
         }
         Ok(())
@@ -127,18 +127,18 @@ impl World<'_> {
 
     /// Lets woken waiters retry, and those succeed that can.
     pub(super) fn wake(&mut self, name: usize) -> Result<(), String> {
-        self.all_told(name)?;
+        self.check_wake_ups(name)?;
         let mut place = 0;
         while place < self.waiters.len() {
             let waiter = &self.waiters[place];
-            if waiter.wish.at.name != name {
+            if waiter.request.at.name != name {
                 place += 1;
-            } else if !self.is_free_for(waiter.key(), waiter.wish.how) {
-                self.look_in_vain(place)?;
+            } else if !self.is_free_for(waiter.key(), waiter.request.how) {
+                self.retry_in_vain(place)?;
                 place += 1;
             } else if self.is_first(place) {
-                self.go_on(place)?;
-                self.all_told(name)?;
+                self.succeed(place)?;
+                self.check_wake_ups(name)?;
                 place = 0;
             } else {
                 // On a server it may overtake waiters of other clients. Here it does not.
@@ -149,20 +149,20 @@ impl World<'_> {
     }
 
     /// Whether the waiters that can succeed are woken: in memory the front waiter, on a server the first of each client.
-    fn all_told(&self, name: usize) -> Result<(), String> {
+    fn check_wake_ups(&self, name: usize) -> Result<(), String> {
         for (place, waiter) in
-            self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.wish.at.name == name)
+            self.waiters.iter().enumerate().filter(|(_, waiter)| waiter.request.at.name == name)
         {
             let excused = match self.cause {
                 Cause::Time => waiter.nearer,
-                Cause::Freed(kind) => waiter.listens_elsewhere(kind),
+                Cause::Freed(kind) => waiter.has_other_channel(kind),
                 Cause::Nothing | Cause::Other => false,
             };
-            let [memory, server] = waiter.told;
+            let [memory, server] = waiter.must_retry;
             let fine = (memory || !self.is_first(place)) && (server || excused || !self.leads(place));
-            if !fine && self.is_free_for(waiter.key(), waiter.wish.how) {
-                let told = format!("told: {memory} in memory, {server} on {}", self.both.other());
-                return Err(format!("{waiter:?} could go on at {:?}, and was {told}", self.now()));
+            if !fine && self.is_free_for(waiter.key(), waiter.request.how) {
+                let woken = format!("woken: {memory} in memory, {server} on {}", self.engines.server_name());
+                return Err(format!("{waiter:?} could go on at {:?}, and was {woken}", self.now()));
             }
         }
         Ok(())
@@ -183,71 +183,71 @@ impl World<'_> {
         matches!(resource.kind, Kind::Latch | Kind::Fair) || !before.any(|other| other.key().resource == *resource)
     }
 
-    fn go_on(&mut self, place: usize) -> Result<(), String> {
+    fn succeed(&mut self, place: usize) -> Result<(), String> {
         let waiter = self.waiters.remove(place);
-        let name = waiter.wish.at.name;
-        if !waiter.told[Side::Server as usize] {
+        let name = waiter.request.at.name;
+        if !waiter.must_retry[Side::Server as usize] {
             // It would have retried later, and the waiters behind it are not notified of it.
             self.comes_nearer(name);
         }
         if waiter.key().resource.kind != Kind::Latch {
-            let told = self.ask(&waiter.wish)?;
-            if let Attempt::Busy(_) = told {
-                return Err(format!("{waiter:?} could go on, and does not: {told:?}"));
+            let attempt = self.attempt(&waiter.request)?;
+            if let Attempt::Busy(_) = attempt {
+                return Err(format!("{waiter:?} could go on, and does not: {attempt:?}"));
             }
         }
         self.leave(&waiter);
-        self.both.finish(waiter.client());
-        self.tally.wakeups += 1;
+        self.engines.finish(waiter.client());
+        self.stats.wakeups += 1;
         // A waiter that leaves may wake the next one.
-        self.hear(name)?;
-        self.look(name, waiter.client())
+        self.record_wake_ups(name)?;
+        self.compare_state(name, waiter.client())
     }
 
     /// Lets a waiter retry without success, on the engines that woke it.
-    fn look_in_vain(&mut self, place: usize) -> Result<(), String> {
+    fn retry_in_vain(&mut self, place: usize) -> Result<(), String> {
         let waiter = self.waiters[place].clone();
         // A writer that blocks readers has to retry on both.
-        let told = if waiter.bars() { [waiter.told[0] || waiter.told[1]; 2] } else { waiter.told };
+        let must_retry = if waiter.blocks_readers() { [waiter.must_retry[0] || waiter.must_retry[1]; 2] } else { waiter.must_retry };
         if waiter.key().resource.kind == Kind::Latch {
             for (side, cap) in SAFETY_CAP.into_iter().enumerate() {
-                if std::mem::take(&mut self.waiters[place].told[side]) {
-                    self.waiters[place].looks[side] = self.now() + cap;
+                if std::mem::take(&mut self.waiters[place].must_retry[side]) {
+                    self.waiters[place].retries_at[side] = self.now() + cap;
                 }
             }
             return Ok(());
         }
         let now = self.now();
-        let memory = told[0].then(|| self.ask_side(&waiter.wish, Side::Memory));
-        let server = told[1].then(|| match &memory {
-            Some(memory) => self.ask_politely(&waiter.wish, memory),
-            None => self.ask_side(&waiter.wish, Side::Server),
+        let memory = must_retry[0].then(|| self.attempt_on(&waiter.request, Side::Memory));
+        let server = must_retry[1].then(|| match &memory {
+            Some(memory) => self.attempt_after_pause(&waiter.request, memory),
+            None => self.attempt_on(&waiter.request, Side::Server),
         });
-        let answers = [memory, server];
-        let mut looked = Waiter { told: [false; 2], ..waiter };
-        for (side, answer) in answers.iter().enumerate() {
-            let Some(answer) = answer else { continue };
-            let Attempt::Busy(Busy { retry_in, .. }) = answer else {
-                return Err(format!("{looked:?} cannot go on, but does on engine {side}: {answer:?}"));
+        let attempts = [memory, server];
+        let mut retried = Waiter { must_retry: [false; 2], ..waiter };
+        for (side, attempt) in attempts.iter().enumerate() {
+            let Some(attempt) = attempt else { continue };
+            let Attempt::Busy(Busy { retry_in, .. }) = attempt else {
+                return Err(format!("{retried:?} cannot go on, but does on engine {side}: {attempt:?}"));
             };
             let mut sleep = retry_in.unwrap_or(SAFETY_CAP[side]).min(SAFETY_CAP[side]);
             if side == 1 {
-                looked.nearer = false;
-                if looked.key().resource.kind == Kind::Fair {
-                    sleep = sleep.min(BEAT);
+                retried.nearer = false;
+                if retried.key().resource.kind == Kind::Fair {
+                    sleep = sleep.min(HEARTBEAT);
                 }
             }
-            looked.looks[side] = now + sleep;
-            self.tally.in_vain[side] += 1;
+            retried.retries_at[side] = now + sleep;
+            self.stats.in_vain[side] += 1;
         }
-        if looked.bars() && told[0] {
-            looked.barred = Some(now);
+        if retried.blocks_readers() && must_retry[0] {
+            retried.blocks_since = Some(now);
         }
-        let key = looked.key().clone();
-        self.waiters[place] = looked;
+        let key = retried.key().clone();
+        self.waiters[place] = retried;
         // A client does not repeat the request of its own waiters.
-        if let ([Some(memory), Some(server)], true) = (answers, self.leads(place)) {
-            self.same(self.waiters[place].wish.at.name, "look", said::attempts(&[memory, server], &key))?;
+        if let ([Some(memory), Some(server)], true) = (attempts, self.leads(place)) {
+            self.same(self.waiters[place].request.at.name, "retry", observed::attempts(&[memory, server], &key))?;
         }
         Ok(())
     }
@@ -256,24 +256,24 @@ impl World<'_> {
     pub(super) fn is_free_for(&self, key: &HoldKey, how: How) -> bool {
         let HoldKey { resource, owner, amount } = key;
         let holder =
-            |resource| self.both.ask_memory(|memory| memory.inspect(&Question::Holder(resource, None))).holding;
+            |resource| self.engines.call_memory(|memory| memory.inspect(&Query::Holder(resource, None))).holding;
         let name = || name_of(key);
         match resource.kind {
             Kind::Lock | Kind::Spin | Kind::SetNx | Kind::Group => holder(resource).is_none(),
             Kind::Fair => {
-                let queue = self.both.ask_memory(|memory| memory.inspect(&Question::Queue(resource))).queue;
+                let queue = self.engines.call_memory(|memory| memory.inspect(&Query::Queue(resource))).queue;
                 holder(resource).is_none() && queue.first().is_none_or(|first| first.full() == Some(*owner))
             }
             Kind::Read => {
                 let writer = holder(&self.of_kind(name(), Kind::Write));
-                let barred = || how.prefer_writers && self.is_barred(name());
-                writer.map_or_else(|| !barred(), |writer| writer.owner == Some(*owner))
+                let is_blocked = || how.prefer_writers && self.readers_are_blocked(name());
+                writer.map_or_else(|| !is_blocked(), |writer| writer.owner == Some(*owner))
             }
             Kind::Write => {
                 let read = self.of_kind(name(), Kind::Read);
                 let reader = self
                     .both
-                    .ask_memory(|memory| memory.inspect(&Question::Holder(&read, Some(*owner))))
+                    .call_memory(|memory| memory.inspect(&Query::Holder(&read, Some(*owner))))
                     .holding;
                 // An owner that reads gets its refusal at once.
                 let reads = reader.is_some_and(|reader| reader.owner == Some(*owner));
@@ -284,20 +284,20 @@ impl World<'_> {
         }
     }
 
-    fn is_barred(&self, name: usize) -> bool {
+    fn readers_are_blocked(&self, name: usize) -> bool {
         let now = self.now();
         self.waiters.iter().any(|waiter| {
-            waiter.wish.at.name == name && waiter.barred.is_some_and(|since| now + NEARLY < since + BARRED)
+            waiter.request.at.name == name && waiter.blocks_since.is_some_and(|since| now + NEARLY < since + WRITER_PREFERENCE)
         })
     }
 
     fn count(&self, resource: &crate::engine::Resource) -> i64 {
-        let change = self.question(Adjust::Count);
-        super::looking::number(&self.both.ask_memory(|memory| memory.adjust(resource, &change)))
+        let change = self.counter_query(Adjust::Count);
+        super::inspection::number(&self.engines.call_memory(|memory| memory.adjust(resource, &change)))
     }
 }
 
 /// The index of the hold key's name.
 fn name_of(key: &HoldKey) -> usize {
-    (0..NAMES).find(|name| word(*name) == key.resource.name).expect("one of them")
+    (0..NAMES).find(|name| lock_name(*name) == key.resource.name).expect("one of them")
 }

@@ -14,16 +14,16 @@ use crate::term::Term;
 
 /// Both engines. The memory engine uses a clock that stands still until it is advanced by the time that has passed for the
 /// other one.
-pub(super) struct Both {
+pub(super) struct EnginePair {
     paused: Runtime,
     memory: Arc<Memory>,
-    other: Box<dyn Other>,
+    server: Box<dyn ServerEngine>,
     /// By how much of the time since the case began the still clock has been advanced.
-    told: Duration,
+    advanced: Duration,
 }
 
 /// An engine on a server that is compared with the memory engine: several clients, and how their time passes.
-pub(super) trait Other {
+pub(super) trait ServerEngine {
     /// Its name in a failure.
     fn name(&self) -> &'static str;
 
@@ -55,145 +55,145 @@ pub(super) enum Side {
 }
 
 /// The reply of an engine.
-pub(super) type Answer<T> = Pin<Box<dyn Future<Output = T>>>;
+pub(super) type ReplyFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
-impl Both {
-    pub(super) fn new(other: Box<dyn Other>) -> Self {
+impl EnginePair {
+    pub(super) fn new(server: Box<dyn ServerEngine>) -> Self {
         let paused = Builder::new_current_thread().enable_all().start_paused(true).build();
-        Self { paused: paused.expect("a runtime"), memory: Memory::new(), other, told: Duration::ZERO }
+        Self { paused: paused.expect("a runtime"), memory: Memory::new(), server, advanced: Duration::ZERO }
     }
 
     /// Begins a case: nothing is held anywhere.
     pub(super) fn begin(&mut self) {
-        self.other.begin();
+        self.server.begin();
         self.memory = Memory::new();
-        self.told = Duration::ZERO;
+        self.advanced = Duration::ZERO;
     }
 
-    /// The name of the other engine.
-    pub(super) fn other(&self) -> &'static str {
-        self.other.name()
+    /// The name of the server.
+    pub(super) fn server_name(&self) -> &'static str {
+        self.server.name()
     }
 
     /// How long the case has taken.
     pub(super) fn elapsed(&self) -> Duration {
-        self.other.elapsed()
+        self.server.elapsed()
     }
 
     /// Advances the still clock by the time that the case has taken.
     pub(super) fn tick(&mut self) {
         let elapsed = self.elapsed();
-        let more = elapsed.saturating_sub(self.told);
-        self.told = elapsed;
+        let more = elapsed.saturating_sub(self.advanced);
+        self.advanced = elapsed;
         self.paused.block_on(tokio::time::advance(more));
     }
 
     pub(super) fn advance(&mut self, length: Duration) {
         self.tick();
         self.paused.block_on(tokio::time::advance(length));
-        self.other.advance(length);
+        self.server.advance(length);
     }
 
     /// Calls both engines: first the memory engine, then the one of `client`.
-    pub(super) fn ask<T: Unpin>(
+    pub(super) fn call<T: Unpin>(
         &self,
         client: usize,
-        mut verb: impl FnMut(&dyn Engine) -> Reply<T>,
+        mut operation: impl FnMut(&dyn Engine) -> Reply<T>,
     ) -> [T; 2] {
-        [self.ask_memory(&mut verb), self.ask_server(client, verb)]
+        [self.call_memory(&mut operation), self.call_server(client, operation)]
     }
 
-    pub(super) fn ask_side<T: Unpin>(
+    pub(super) fn call_side<T: Unpin>(
         &self,
         side: Side,
         client: usize,
-        verb: impl FnOnce(&dyn Engine) -> Reply<T>,
+        operation: impl FnOnce(&dyn Engine) -> Reply<T>,
     ) -> T {
         match side {
-            Side::Memory => self.ask_memory(verb),
-            Side::Server => self.ask_server(client, verb),
+            Side::Memory => self.call_memory(operation),
+            Side::Server => self.call_server(client, operation),
         }
     }
 
-    pub(super) fn ask_memory<T: Unpin>(&self, verb: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
-        let answer = self.paused.block_on(async { verb(self.memory.as_ref()).await });
-        answer.expect("the memory engine always answers")
+    pub(super) fn call_memory<T: Unpin>(&self, operation: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
+        let reply = self.paused.block_on(async { operation(self.memory.as_ref()).await });
+        reply.expect("the memory engine always replies")
     }
 
-    pub(super) fn ask_server<T: Unpin>(
+    pub(super) fn call_server<T: Unpin>(
         &self,
         client: usize,
-        verb: impl FnOnce(&dyn Engine) -> Reply<T>,
+        operation: impl FnOnce(&dyn Engine) -> Reply<T>,
     ) -> T {
-        self.other
+        self.server
             .runtime()
-            .block_on(async { verb(self.other.engine(client)).await })
-            .expect("the server answers")
+            .block_on(async { operation(self.server.engine(client)).await })
+            .expect("the server replies")
     }
 
     /// Makes all these calls on both engines, in one round trip to the server.
-    pub(super) fn ask_all<T>(
+    pub(super) fn call_all<T>(
         &self,
         client: usize,
-        questions: impl Fn(&dyn Engine) -> Vec<Answer<T>>,
+        calls: impl Fn(&dyn Engine) -> Vec<ReplyFuture<T>>,
     ) -> [Vec<T>; 2] {
         let all = async |engine: &dyn Engine| {
-            let mut answers = Vec::new();
-            for answer in questions(engine) {
-                answers.push(answer.await);
+            let mut replies = Vec::new();
+            for answer in calls(engine) {
+                replies.push(reply.await);
             }
-            answers
+            replies
         };
         [
             self.paused.block_on(all(self.memory.as_ref())),
-            self.other.runtime().block_on(all(self.other.engine(client))),
+            self.server.runtime().block_on(all(self.server.engine(client))),
         ]
     }
 
     /// Renews all of these on the server, where each client has some.
     pub(super) fn renew<'a>(&self, holds: impl IntoIterator<Item = (usize, &'a HoldKey)>, length: Duration) {
-        self.other.runtime().block_on(async {
+        self.server.runtime().block_on(async {
             let renewals: Vec<_> = holds
                 .into_iter()
-                .map(|(client, key)| self.other.engine(client).renew(key, length))
+                .map(|(client, key)| self.server.engine(client).renew(key, length))
                 .collect();
             for renewal in renewals {
-                renewal.await.expect("the server answers");
+                renewal.await.expect("the server replies");
             }
         });
     }
 
     /// Calls both engines without waiting for a reply.
-    pub(super) fn tell<T>(&self, client: usize, mut verb: impl FnMut(&dyn Engine, Side) -> T) -> [T; 2] {
+    pub(super) fn call_without_reply<T>(&self, client: usize, mut operation: impl FnMut(&dyn Engine, Side) -> T) -> [T; 2] {
         let memory = {
             let _entered = self.paused.enter();
-            verb(self.memory.as_ref(), Side::Memory)
+            operation(self.memory.as_ref(), Side::Memory)
         };
-        let _entered = self.other.runtime().enter();
-        [memory, verb(self.other.engine(client), Side::Server)]
+        let _entered = self.server.runtime().enter();
+        [memory, operation(self.server.engine(client), Side::Server)]
     }
 
     /// Which of both has woken the waiter.
     pub(super) fn woken(&self, client: usize, key: &HoldKey, tickets: [Ticket; 2]) -> [bool; 2] {
         let mut context = Context::from_waker(Waker::noop());
-        self.tell(client, |engine, side| {
+        self.call_without_reply(client, |engine, side| {
             engine.poll_wake_up(key, tickets[side as usize], &mut context).is_ready()
         })
     }
 
     /// Lets so much time pass for the other engine.
     pub(super) fn pause(&self, length: Duration) {
-        self.other.runtime().block_on(async { tokio::time::sleep(length).await });
+        self.server.runtime().block_on(async { tokio::time::sleep(length).await });
     }
 
     /// Waits until all requests of `client` are done.
     pub(super) fn finish(&self, client: usize) {
-        self.other.finish(client);
+        self.server.finish(client);
     }
 
     /// Waits until these clients have received every published message.
     pub(super) fn settle(&mut self, clients: &[usize]) {
-        self.other.settle(clients);
+        self.server.settle(clients);
     }
 }
 

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use std::sync::Arc;
 
-use super::super::both::{Side, terms};
+use super::super::engine_pair::{Side, terms};
 use super::super::op::{At, How, KEPT};
-use super::super::said;
-use super::waking::{Cause, Waiter};
-use super::{Hold, Step, World, client};
-use crate::engine::{Attempt, Busy, Claim, Family, Kind, Question, Queueing, RwOptions, HoldKey, Ticket};
+use super::super::observed;
+use super::wake_ups::{Cause, Waiter};
+use super::{Hold, Step, CaseState, client};
+use crate::engine::{Attempt, Busy, Claim, Family, Kind, Query, Queueing, RwOptions, HoldKey, Ticket};
 use crate::lease::{Bounds, COUNTED, Lease};
 use crate::owner::OwnerId;
 
@@ -17,11 +17,11 @@ use crate::owner::OwnerId;
 const WAIT: Duration = Duration::from_secs(5);
 
 /// The longest fairness pause of a client.
-const COURTESY: Duration = Duration::from_millis(50);
+const FAIRNESS_PAUSE: Duration = Duration::from_millis(50);
 
 /// The parameters of an attempt, of a waiter or of a caller that does not wait.
 #[derive(Debug, Clone)]
-pub(super) struct Wish {
+pub(super) struct Request {
     pub(super) at: At,
     pub(super) how: How,
     pub(super) key: HoldKey,
@@ -30,14 +30,14 @@ pub(super) struct Wish {
     pub(super) tickets: Option<[Ticket; 2]>,
 }
 
-impl World<'_> {
+impl CaseState<'_> {
     pub(super) fn try_once(&mut self, at: At, how: How) -> Step {
         let Some((key, lease)) = self.want(at, how) else { return Ok(false) };
         let inside = self.held(at).is_some();
         let kind = key.resource.kind;
         // An upgrade takes nothing over from another owner, and permits are never taken over.
-        let asks = matches!(kind, Kind::Semaphore | Kind::Permits) || how.upgrade && kind == Kind::Write;
-        let how = How { steal: how.steal && !asks, ..how };
+        let never_steals = matches!(kind, Kind::Semaphore | Kind::Permits) || how.upgrade && kind == Kind::Write;
+        let how = How { steal: how.steal && !never_steals, ..how };
         if !inside && !how.steal && !self.may_try(at, how, &key) {
             return Ok(false);
         }
@@ -50,9 +50,9 @@ impl World<'_> {
         } else if !inside {
             self.cause = Cause::Nothing;
         }
-        let told = self.ask(&Wish { at, how, key, lease, tickets: None })?;
-        if let (Attempt::Gone, Some((seat, hold))) = (told, self.held(at)) {
-            self.learn_of_loss(at, &seat, &hold);
+        let attempt = self.attempt(&Request { at, how, key, lease, tickets: None })?;
+        if let (Attempt::Gone, Some((hold_id, hold))) = (attempt, self.held(at)) {
+            self.learn_of_loss(at, &hold_id, &hold);
         }
         self.after(at)
     }
@@ -61,9 +61,9 @@ impl World<'_> {
         let kind = self.resource(at).kind;
         // No owner waits for an upgrade. On a server the first writer of a client blocks readers, and the waiting-writer
         // flag has room for one of them; memory tracks all. So here only a writer that is the first of all does.
-        let bars =
+        let blocks_readers =
             kind != Kind::Write || !self.waiters.iter().any(|waiter| waiter.key().resource == self.resource(at));
-        let how = How { steal: false, upgrade: false, prefer_writers: how.prefer_writers && bars, ..how };
+        let how = How { steal: false, upgrade: false, prefer_writers: how.prefer_writers && blocks_readers, ..how };
         if self.held(at).is_some() || kind == Kind::Spin {
             return Ok(false);
         }
@@ -73,10 +73,10 @@ impl World<'_> {
             _ => self.want(at, how),
         };
         let Some((key, lease)) = wanted else { return Ok(false) };
-        let tickets = self.both.tell(client(at), |engine, _| engine.listen(&key, false));
-        self.both.ask_server(client(at), |engine| engine.listening(&key));
-        let wish = Wish { at, how, key, lease, tickets: Some(tickets) };
-        self.waiters.push(Waiter::new(wish, self.now()));
+        let tickets = self.engines.call_without_reply(client(at), |engine, _| engine.enqueue(&key, false));
+        self.engines.call_server(client(at), |engine| engine.subscribed(&key));
+        let request = Request { at, how, key, lease, tickets: Some(tickets) };
+        self.waiters.push(Waiter::new(request, self.now()));
         // Every waiter retries once after it has joined, and only then joins the queue of a fair lock.
         self.wake(at.name)?;
         self.after(at)
@@ -103,13 +103,13 @@ impl World<'_> {
     fn is_still_held(&self, key: &HoldKey) -> bool {
         let holder = self
             .both
-            .ask_memory(|memory| memory.inspect(&Question::Holder(&key.resource, Some(key.owner))))
+            .call_memory(|memory| memory.inspect(&Query::Holder(&key.resource, Some(key.owner))))
             .holding;
         holder.is_some_and(|holder| holder.owner == Some(key.owner))
     }
 
     pub(super) fn waits(&self, at: At) -> bool {
-        self.waiters.iter().any(|waiter| waiter.wish.at.who == at.who && waiter.wish.at.name == at.name)
+        self.waiters.iter().any(|waiter| waiter.request.at.who == at.who && waiter.request.at.name == at.name)
     }
 
     /// The owner and the lease of an attempt; none where the library would make none.
@@ -165,12 +165,12 @@ impl World<'_> {
     fn rw_lease(&self, at: At, how: How) -> Option<Lease> {
         let kind = self.resource(at).kind;
         let (held, lease) = (self.held(at), self.lease(at, how));
-        let only_looks = kind == Kind::Write && !how.upgrade && held.is_none();
+        let is_refused = kind == Kind::Write && !how.upgrade && held.is_none();
         match self.other_half(at, kind) {
             None => Some(lease),
             Some(Hold { lease: kept @ Lease::Kept(_), .. }) => Some(*kept),
             // Refused, because it reads.
-            Some(_) if only_looks => Some(lease),
+            Some(_) if is_refused => Some(lease),
             Some(Hold { count: 1, ends, .. }) if held.is_none() => {
                 let left = ends.saturating_sub(self.now());
                 (left > Duration::from_millis(200)).then_some(Lease::Fixed(left))
@@ -180,59 +180,59 @@ impl World<'_> {
     }
 
     /// Tries on both engines, compares the results, and records the new hold.
-    pub(super) fn ask(&mut self, wish: &Wish) -> Result<Attempt, String> {
-        let Wish { at, key, lease, .. } = wish;
+    pub(super) fn attempt(&mut self, request: &Request) -> Result<Attempt, String> {
+        let Request { at, key, lease, .. } = request;
         let begun = self.now();
-        let memory = self.ask_side(wish, Side::Memory);
-        let told = [memory.clone(), self.ask_politely(wish, &memory)];
-        self.same(at.name, "attempt", said::attempts(&told, key))?;
-        let [told, _] = told;
-        let seat = self.seat(*at);
-        match told {
+        let memory = self.attempt_on(request, Side::Memory);
+        let attempts = [memory.clone(), self.attempt_after_pause(request, &memory)];
+        self.same(at.name, "attempt", observed::attempts(&attempts, key))?;
+        let [attempt, _] = attempts;
+        let hold_id = self.hold_id(*at);
+        match attempt {
             Attempt::Granted(..) => {
-                let count = self.count_of(wish) + 1;
+                let count = self.count_of(request) + 1;
                 let ends = begun + lease.length();
-                self.holds.insert(seat, Hold { key: key.clone(), count, lease: *lease, ends });
+                self.holds.insert(hold_id, Hold { key: key.clone(), count, lease: *lease, ends });
             }
-            Attempt::Gone if self.count_of(wish) == 0 => {
-                self.both.tell(client(*at), |engine, _| engine.undo(key, 0, (*lease).into()));
+            Attempt::Gone if self.count_of(request) == 0 => {
+                self.engines.call_without_reply(client(*at), |engine, _| engine.undo(key, 0, (*lease).into()));
             }
             _ => {}
         }
-        Ok(told)
+        Ok(attempt)
     }
 
     /// Tries on the server after memory.
     ///
     /// A client that has just released a lock makes a fairness pause if waiters of other clients wait. Here waiters acquire
     /// in the order of memory, so this waits until the pause is over.
-    pub(super) fn ask_politely(&self, wish: &Wish, memory: &Attempt) -> Attempt {
-        let mut told = self.ask_side(wish, Side::Server);
+    pub(super) fn attempt_after_pause(&self, request: &Request, memory: &Attempt) -> Attempt {
+        let mut attempt = self.attempt_on(request, Side::Server);
         for _ in 0..3 {
-            match (memory, &told) {
+            match (memory, &attempt) {
                 (Attempt::Busy(Busy { holder: None, .. }), _) => break,
                 (_, Attempt::Busy(Busy { retry_in: Some(pause), holder: None, .. }))
-                    if *pause <= COURTESY =>
+                    if *pause <= FAIRNESS_PAUSE =>
                 {
-                    self.both.pause(*pause);
+                    self.engines.pause(*pause);
                 }
                 _ => break,
             }
-            told = self.ask_side(wish, Side::Server);
+            attempt = self.attempt_on(request, Side::Server);
         }
-        told
+        attempt
     }
 
     /// Tries on one engine.
-    pub(super) fn ask_side(&self, wish: &Wish, side: Side) -> Attempt {
-        let Wish { at, how, key, lease, tickets } = wish;
+    pub(super) fn attempt_on(&self, request: &Request, side: Side) -> Attempt {
+        let Request { at, how, key, lease, tickets } = request;
         let kind = key.resource.kind;
-        let held = self.count_of(wish);
+        let held = self.count_of(request);
         let has_tokens =
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
         // A re-entered hold goes on under its term.
         let [memory, server] =
-            self.both.tell(client(*at), |engine, _| engine.term(key).filter(|_| held > 0));
+            self.engines.call_without_reply(client(*at), |engine, _| engine.term(key).filter(|_| held > 0));
         let running = if side == Side::Memory { memory } else { server };
         let term = &running.unwrap_or_else(|| Arc::clone(&terms()[side as usize]));
         let claim = Claim {
@@ -252,9 +252,9 @@ impl World<'_> {
             term,
         };
         let turn = tickets.map(|tickets| tickets[side as usize]);
-        let told = self.both.ask_side(side, client(*at), |engine| engine.attempt(&claim, turn));
-        if let Attempt::Granted(until, _) = told {
-            self.both.tell(client(*at), |_, of| {
+        let attempt = self.engines.call_side(side, client(*at), |engine| engine.attempt(&claim, turn));
+        if let Attempt::Granted(until, _) = attempt {
+            self.engines.call_without_reply(client(*at), |_, of| {
                 if of == side {
                     if let Some(until) = until {
                         term.set_until(until);
@@ -263,11 +263,11 @@ impl World<'_> {
                 }
             });
         }
-        told
+        attempt
     }
 
-    fn count_of(&self, wish: &Wish) -> u32 {
-        let held = self.held(wish.at).map(|(_, hold)| hold);
-        held.filter(|hold| hold.key.owner == wish.key.owner).map_or(0, |hold| hold.count)
+    fn count_of(&self, request: &Request) -> u32 {
+        let held = self.held(request.at).map(|(_, hold)| hold);
+        held.filter(|hold| hold.key.owner == request.key.owner).map_or(0, |hold| hold.count)
     }
 }

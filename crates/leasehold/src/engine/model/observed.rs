@@ -7,17 +7,17 @@ use crate::owner::OwnerId;
 
 /// A reply: text that has to be the same, and a time that has to be nearly the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Said {
-    words: String,
+pub(super) struct Observed {
+    text: String,
     time: Option<Duration>,
 }
 
 /// How far two times may be apart.
 pub(super) const NEARLY: Duration = Duration::from_millis(50);
 
-impl Said {
-    pub(super) fn words(words: impl Into<String>) -> Self {
-        Self { words: words.into(), time: None }
+impl Observed {
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), time: None }
     }
 
     /// Whether both replies are the same. In memory a renewed hold always has its whole lease left; on a server its last
@@ -27,24 +27,24 @@ impl Said {
             (Some(memory), Some(server)) => memory <= server + kept + NEARLY && server <= memory + NEARLY,
             (memory, server) => memory == server,
         };
-        self.words == server.words && near
+        self.text == server.text && near
     }
 }
 
 /// The result of an attempt on both engines.
-pub(super) fn attempts([memory, server]: &[Attempt; 2], key: &HoldKey) -> [Said; 2] {
-    let untold = is_untold(memory, key.resource.kind);
+pub(super) fn attempts([memory, server]: &[Attempt; 2], key: &HoldKey) -> [Observed; 2] {
+    let differs = retry_times_differ(memory, key.resource.kind);
     [memory, server].map(|attempt| match attempt {
-        Attempt::Granted(_, token) => Said::words(format!("granted, token {token:?}")),
+        Attempt::Granted(_, token) => Observed::text(format!("granted, token {token:?}")),
         Attempt::Busy(busy) => {
             let holder = busy.holder.filter(|_| !has_many_holders(key.resource.kind));
-            let words = format!("busy, held by {holder:?}, position {:?}", busy.position);
-            Said { words, time: busy.retry_in.filter(|_| !untold) }
+            let text = format!("busy, held by {holder:?}, position {:?}", busy.position);
+            Observed { text, time: busy.retry_in.filter(|_| !differs) }
         }
-        Attempt::Gone => Said::words("gone"),
-        Attempt::Misfit => Said::words("misfit"),
-        Attempt::OwnerSpent => Said::words("owner spent"),
-        Attempt::NotAsked(failure) => Said::words(format!("not asked: {failure}")),
+        Attempt::Gone => Observed::text("gone"),
+        Attempt::WouldDeadlock => Observed::text("would deadlock"),
+        Attempt::OwnerSpent => Observed::text("owner spent"),
+        Attempt::NotSent(failure) => Observed::text(format!("not sent: {failure}")),
     })
 }
 
@@ -58,7 +58,7 @@ fn has_many_holders(kind: Kind) -> bool {
 /// - Other libraries do not publish that a lock of one string is free: on a server waiters poll.
 /// - In memory every waiter for a fair lock checks for a late front waiter; on a server the queue heartbeat does.
 /// - How long a waiting writer blocks readers: a server returns the current time, memory the maximum.
-fn is_untold(memory: &Attempt, kind: Kind) -> bool {
+fn retry_times_differ(memory: &Attempt, kind: Kind) -> bool {
     let Attempt::Busy(Busy { retry_in, holder, position }) = memory else { return false };
     retry_in.is_none()
         || kind == Kind::SetNx
@@ -66,34 +66,34 @@ fn is_untold(memory: &Attempt, kind: Kind) -> bool {
         || kind == Kind::Read && holder.is_none()
 }
 
-pub(super) fn released(released: &Released) -> Said {
-    Said::words(match released {
+pub(super) fn released(released: &Released) -> Observed {
+    Observed::text(match released {
         Released::Left(left, _) => format!("{left} left"),
         Released::NotHeld => "not held".into(),
     })
 }
 
-pub(super) fn renewed(renewed: &Renewed) -> Said {
-    Said::words(match renewed {
+pub(super) fn renewed(renewed: &Renewed) -> Observed {
+    Observed::text(match renewed {
         Renewed::Until(_) => "renewed",
         Renewed::Gone => "gone",
     })
 }
 
 /// The holder. Of several readers each engine reports any, unless the queried owner is among them.
-pub(super) fn holding(holding: Option<&Holding>, asked: Option<OwnerId>) -> Said {
-    let Some(Holding { owner, count, remaining }) = holding else { return Said::words("free") };
-    let words = match asked {
-        Some(asked) if *owner != Some(asked) => "held by others".into(),
+pub(super) fn holding(holding: Option<&Holding>, queried: Option<OwnerId>) -> Observed {
+    let Some(Holding { owner, count, remaining }) = holding else { return Observed::text("free") };
+    let text = match queried {
+        Some(queried) if *owner != Some(queried) => "held by others".into(),
         _ => format!("held by {owner:?}, {count} times"),
     };
-    Said { words, time: Some(*remaining) }
+    Observed { text, time: Some(*remaining) }
 }
 
 /// A number that is a time.
-pub(super) fn lease(ms: i64) -> Said {
+pub(super) fn lease(ms: i64) -> Observed {
     match u64::try_from(ms) {
-        Ok(ms) => Said { words: "lease".into(), time: Some(Duration::from_millis(ms)) },
-        Err(_) => Said::words(format!("lease {ms}")),
+        Ok(ms) => Observed { text: "lease".into(), time: Some(Duration::from_millis(ms)) },
+        Err(_) => Observed::text(format!("lease {ms}")),
     }
 }

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use super::super::op::{At, Count, Length};
-use super::super::said::Said;
-use super::looking::number;
-use super::{Step, World, client};
+use super::super::observed::Observed;
+use super::inspection::number;
+use super::{Step, CaseState, client};
 use crate::engine::{Adjust, Change, Family};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
 
-impl World<'_> {
+impl CaseState<'_> {
     pub(super) fn adjust(&mut self, at: At, count: Count) -> Step {
         let Some(adjust) = self.change(at, count) else { return Ok(false) };
         if let Adjust::GiveIds(_) | Adjust::Delete = adjust {
@@ -25,11 +25,11 @@ impl World<'_> {
         let request = OwnerId { client: self.clients[client(at)], number: self.drawn };
         let change = Change { request, adjust, patience: Duration::from_secs(5) };
         let resource = self.resource(at);
-        let told = self.both.ask(client(at), |engine| engine.adjust(&resource, &change));
-        let told = told.map(|told| Said::words(number(&told).to_string()));
+        let results = self.engines.call(client(at), |engine| engine.adjust(&resource, &change));
+        let observed = results.map(|result| Observed::text(number(&result).to_string()));
         // Setting a number has no result to compare.
         if !matches!(change.adjust, Adjust::Set(_)) {
-            self.same(at.name, &change.adjust, told)?;
+            self.same(at.name, &change.adjust, observed)?;
         }
         self.after(at)
     }

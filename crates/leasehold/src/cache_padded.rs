@@ -3,4 +3,4 @@
 /// A value in its own cache lines. A thread that reads a neighbouring value does not wait for threads that change this one.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-pub(crate) struct Apart<T>(pub(crate) T);
+pub(crate) struct CachePadded<T>(pub(crate) T);
