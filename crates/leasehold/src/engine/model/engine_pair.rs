@@ -139,7 +139,7 @@ impl EnginePair {
     ) -> [Vec<T>; 2] {
         let all = async |engine: &dyn Engine| {
             let mut replies = Vec::new();
-            for answer in calls(engine) {
+            for reply in calls(engine) {
                 replies.push(reply.await);
             }
             replies

@@ -7,7 +7,7 @@ use leasehold_servers::resp::Connection;
 use leasehold_servers::server::{Flavour, Server};
 use tokio::runtime::{Builder, Runtime};
 
-use super::engine_pair::{Other, name};
+use super::engine_pair::{ServerEngine, name};
 use super::op::CLIENTS;
 use crate::client_id::ClientId;
 use crate::engine::redis::{Address, Redis};
