@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Guard, LeasedPermits, Lock, Permits, ReleaseError};
+use leasehold::{AcquireError, Client, Guard, LeasedPermits, Lock, SemaphorePermits, ReleaseError};
 
 /// The primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub enum Held {
     /// The guard of a lock.
     Lock(Guard),
     /// Permits that are only counted.
-    Permits(Permits),
+    Permits(SemaphorePermits),
     /// Permits with a lease.
     Leased(LeasedPermits),
 }

@@ -11,7 +11,7 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, BackOff, ChangeError, Client, Connect, ConnectError, ExtendError, Guard, Invalid,
+    AcquireError, BackOff, ChangeError, Client, ConnectOptions, ConnectError, ExtendError, Guard, InvalidRequestError,
     MultiLock, QuorumLock,
 };
 use leasehold_testkit::server::{Flavour, Server};
@@ -59,7 +59,7 @@ async fn waits<T: Send + 'static>(
 
 fn too_long<T>(acquired: Result<T, AcquireError>) {
     let error = acquired.err();
-    assert!(matches!(error, Some(AcquireError::Invalid(Invalid::TooLong { .. }))), "{error:?}");
+    assert!(matches!(error, Some(AcquireError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{error:?}");
 }
 
 /// Waits for a held lock, by a task and by a thread, until it is free.
@@ -82,7 +82,7 @@ async fn locks(client: &Client, long: Duration) {
     too_long(lock.acquire().max_hold(long).await);
     too_long(lock.try_acquire().lease(long).await);
     let refused = guard.extend(long).await;
-    assert!(matches!(refused, Err(ExtendError::Invalid(Invalid::TooLong { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(ExtendError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{refused:?}");
     assert!(lock.acquire().wait(NANOSECOND).await.unwrap_err().is_contended());
     wait_by_all_means("lock", client, guard, long).await;
 
@@ -105,7 +105,7 @@ async fn locks(client: &Client, long: Duration) {
 }
 
 /// Endless pauses are ended by the wait limit, and by a shutdown.
-async fn spins(connect: &Connect, long: Duration) {
+async fn spins(connect: &ConnectOptions, long: Duration) {
     let client = connect.clone().await.unwrap();
     let guard = client.lock("spin").acquire().await.unwrap();
     let pauses = [
@@ -129,7 +129,7 @@ async fn spins(connect: &Connect, long: Duration) {
     let shutdown = waits("a shutdown", client.shutdown(long)).await;
     for spinning in [task, thread] {
         let ended = soon("it hears of the shutdown", spinning).await.unwrap();
-        assert!(matches!(ended, Err(AcquireError::Invalid(Invalid::ShutDown))), "{ended:?}");
+        assert!(matches!(ended, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })), "{ended:?}");
     }
     guard.release().await.unwrap();
     assert_eq!(soon("the shutdown ends with the last guard", shutdown).await.unwrap().left_to_expire, 0);
@@ -142,28 +142,28 @@ async fn several(client: &Client, long: Duration) {
         too_long(multi.acquire().lease(long).await);
         too_long(multi.acquire().max_hold(long).await);
         let guard = multi.acquire().wait(long).await.unwrap();
-        assert!(matches!(guard.extend(long).await, Err(ExtendError::Invalid(_))));
+        assert!(matches!(guard.extend(long).await, Err(ExtendError::Invalid { .. })));
         let waiter = waits("for several", multi.acquire().wait(long).into_future()).await;
         guard.release().await.unwrap();
         drop(soon("several locks", waiter).await.unwrap().unwrap());
     }
 
-    let quorum = QuorumLock::new([client], "quorum").member_limit(long);
+    let quorum = QuorumLock::new([client], "quorum").server_timeout(long);
     too_long(quorum.acquire().lease(long).await);
     let guard = soon("a majority", quorum.acquire().wait(long)).await.unwrap();
-    assert!(matches!(guard.extend(long).await, Err(ExtendError::Invalid(_))));
+    assert!(matches!(guard.extend(long).await, Err(ExtendError::Invalid { .. })));
     let waiter = waits("for a majority", quorum.acquire().wait(long).into_future()).await;
     guard.release().await.unwrap();
     drop(soon("a majority", waiter).await.unwrap().unwrap());
     let young = soon("an answer", quorum.clone().rejoin_delay(long).try_acquire()).await;
     assert!(young.is_ok() || young.is_err_and(|error| error.is_unavailable()));
-    drop(soon("an answer", quorum.member_limit(NANOSECOND).try_acquire()).await);
+    drop(soon("an answer", quorum.server_timeout(NANOSECOND).try_acquire()).await);
 }
 
 async fn counters(client: &Client, long: Duration) {
     let semaphore = client.semaphore("semaphore");
     let refused = semaphore.try_set_permits(1).ttl(long).await;
-    assert!(matches!(refused, Err(ChangeError::Invalid(Invalid::TooLong { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(ChangeError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{refused:?}");
     semaphore.try_set_permits(1).await.unwrap();
     let permit = semaphore.acquire(1).wait(long).await.unwrap();
     let waiter = waits("for a permit", semaphore.acquire(1).wait(long).into_future()).await;
@@ -176,7 +176,7 @@ async fn counters(client: &Client, long: Duration) {
     too_long(leased.acquire(1).lease(long).await);
     let permit = leased.acquire(1).wait(long).await.unwrap();
     let refused = leased.update_lease(permit.ids()[0], long).await;
-    assert!(matches!(refused, Err(ChangeError::Invalid(Invalid::TooLong { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(ChangeError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{refused:?}");
     let waiter = waits("for a leased permit", leased.acquire(1).wait(long).into_future()).await;
     permit.release().await.unwrap();
     soon("a leased permit", waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -186,17 +186,17 @@ async fn counters(client: &Client, long: Duration) {
 
     let latch = client.latch("latch");
     latch.try_set_count(1).await.unwrap();
-    assert!(latch.wait().within(NANOSECOND).await.is_err());
-    let waiter = waits("for a latch", latch.wait().within(long).into_future()).await;
+    assert!(latch.opened().wait(NANOSECOND).await.is_err());
+    let waiter = waits("for a latch", latch.opened().wait(long).into_future()).await;
     latch.count_down().await.unwrap();
     soon("the latch", waiter).await.unwrap().unwrap();
 }
 
-async fn every_length(connect: Connect) {
+async fn every_length(connect: ConnectOptions) {
     watch_panics();
     for long in LONG {
         let refused = connect.clone().watchdog(long).await;
-        assert!(matches!(refused, Err(ConnectError::Invalid(Invalid::TooLong { .. }))), "{refused:?}");
+        assert!(matches!(refused, Err(ConnectError::Invalid(InvalidRequestError::TooLong { .. }))), "{refused:?}");
         let connect =
             connect.clone().outage_limit(long).connect_timeout(long).response_timeout(long).linger(long);
         let client = connect.clone().await.unwrap();

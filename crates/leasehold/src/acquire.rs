@@ -9,8 +9,8 @@ use std::time::Duration;
 use crate::back_off::BackOff;
 use crate::client::Shared;
 use crate::engine::{Feature, Kind, Queueing, RwOptions, HoldKey, Resource};
-use crate::error::{AcquireError, Invalid, unless_busy};
-use crate::fair::{self, Queued, Watcher};
+use crate::error::{AcquireError, InvalidRequestError, unless_busy};
+use crate::fair::{self, QueuePosition, Watcher};
 use crate::fenced::FencedGuard;
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
@@ -24,7 +24,7 @@ use crate::waiting::{Entering, Patience, wait};
 #[derive(Debug, Clone)]
 struct Request {
     shared: Arc<Shared>,
-    resource: Result<Resource, Invalid>,
+    resource: Result<Resource, InvalidRequestError>,
     options: Options,
 }
 
@@ -74,9 +74,9 @@ impl Options {
     fn prepare(
         &self,
         shared: Arc<Shared>,
-        resource: Result<Resource, Invalid>,
+        resource: Result<Resource, InvalidRequestError>,
         wait: Option<Duration>,
-    ) -> Result<Entering, Invalid> {
+    ) -> Result<Entering, InvalidRequestError> {
         let resource = resource?;
         if self.steal {
             shared.check(Feature::Steal)?;
@@ -155,7 +155,7 @@ impl Granted for Guard {
 /// # Errors
 ///
 /// [`AcquireError::Timeout`] if the lock stayed busy for the whole [`wait`](Acquire::wait);
-/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name
+/// [`AcquireError::Server`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name
 /// is invalid, or the client is shut down.
 ///
 /// # Cancel safety
@@ -166,7 +166,7 @@ impl Granted for Guard {
 /// # When the server is unreachable
 ///
 /// The first attempt fails at once. A waiter that has seen the lock busy retries through an outage until its wait
-/// is over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
+/// is over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -204,7 +204,7 @@ impl Acquire<WriteGuard> {
 }
 
 impl<G> Acquire<G> {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, handle: HandleOptions) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>, handle: HandleOptions) -> Self {
         let (lease, max_hold, owner) = (None, None, None);
         let options = Options { lease, max_hold, owner, steal: false, fenced: false, handle };
         Self { request: Request { shared, resource, options }, wait: None, gives: PhantomData }
@@ -243,7 +243,7 @@ impl<G> Acquire<G> {
     /// have no such queue, and never call it.
     ///
     /// It is called where the acquire is awaited, so it should be quick.
-    pub fn on_queue(mut self, watcher: impl Fn(Queued) + Send + Sync + 'static) -> Self {
+    pub fn on_position(mut self, watcher: impl Fn(QueuePosition) + Send + Sync + 'static) -> Self {
         self.request.options.handle.watcher = Some(Arc::new(watcher));
         self
     }
@@ -337,7 +337,7 @@ impl<G> fmt::Debug for Acquire<G> {
 ///
 /// # Errors
 ///
-/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name
+/// [`AcquireError::Server`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name
 /// is invalid, or the client is shut down.
 ///
 /// # Cancel safety

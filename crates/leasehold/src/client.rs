@@ -12,12 +12,12 @@ use crate::acquire::HandleOptions;
 use crate::cache_padded::CachePadded;
 use crate::back_off::BackOff;
 use crate::client_id::ClientId;
-use crate::connect::Connect;
+use crate::connect::ConnectOptions;
 use crate::engine::{Engine, Feature, Kind, HoldKey, Resource};
 use crate::env;
-use crate::error::{AcquireError, Invalid, WriteError};
+use crate::error::{AcquireError, InvalidRequestError, WriteError};
 use crate::fair::FairLock;
-use crate::fence::Stale;
+use crate::fence::StaleTokenError;
 use crate::fenced::FencedLock;
 use crate::hold::Hold;
 use crate::holds::HoldRegistry;
@@ -49,7 +49,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the engine that `url` names. Options are set on the returned [`Connect`], before `.await` or `.block()`.
+    /// Connects to the engine that `url` names. Options are set on the returned [`ConnectOptions`], before `.await` or `.block()`.
     ///
     /// | URL | Engine |
     /// |---|---|
@@ -59,8 +59,8 @@ impl Client {
     /// | `redis+unix:///path[?db=…&user=…&pass=…]` | the same, by its socket on this machine (feature `redis`) |
     ///
     /// The server must support RESP3 and be a primary: Redis from 6.0.6 on, or Valkey, outside of a cluster.
-    pub fn connect(url: impl Into<String>) -> Connect {
-        Connect::new(url.into())
+    pub fn connect(url: impl Into<String>) -> ConnectOptions {
+        ConnectOptions::new(url.into())
     }
 
     pub(crate) fn new(shared: Shared) -> Self {
@@ -118,11 +118,11 @@ impl Client {
     /// - Waiters for the same set are served in FIFO order. Among different sets there is no order: a waiter for many values
     ///   may wait long while other owners hold some of them in turn.
     /// - Sets that one [owner](crate::Acquire::as_owner) holds are the same or have nothing in common; anything else is
-    ///   [`Invalid::SetsOverlap`].
+    ///   [`InvalidRequestError::SetsOverlap`].
     /// - Re-entering never shortens the lease: the longer one stays.
     /// - Tokens count the whole group.
     ///
-    /// The order of the values does not matter. An empty set, more than [`Invalid::MOST_VALUES`] values, and a value given
+    /// The order of the values does not matter. An empty set, more than [`limits::MOST_VALUES`] values, and a value given
     /// twice are refused by the first operation, like an invalid name. For Redisson to see the same values, its codec must be
     /// the `StringCodec`.
     ///
@@ -152,11 +152,11 @@ impl Client {
     /// such a key. It is the cheapest lock: one plain command to acquire it, one to release it. Its limits:
     ///
     /// - It is not re-entrant: the key has no count. A second acquire by the same owner, and
-    ///   [`Guard::reenter`](crate::Guard::reenter), fail with [`Invalid::NotReentrant`].
+    ///   [`Guard::reenter`](crate::Guard::reenter), fail with [`InvalidRequestError::NotReentrant`].
     /// - Other libraries publish nothing when they release it. Our own releases wake our waiters; besides that the front waiter
     ///   of a client polls five to ten times a second, and when the time to live that it saw is over.
     /// - It is another lock than [`lock`](Client::lock) of that name: on a server both use the same key, and the second
-    ///   request fails with [`Failure::NotALock`](crate::Failure::NotALock).
+    ///   request fails with [`ServerError::NotALock`](crate::ServerError::NotALock).
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -181,8 +181,8 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`WriteError::Stale`] with both tokens: nothing was written. [`WriteError::Failure`] if there was no reply; it is
-    /// safe to write again with the same token. [`Invalid::Unsupported`] on an engine that stores no values: in memory, use
+    /// [`WriteError::Stale`] with both tokens: nothing was written. [`WriteError::Server`] if there was no reply; it is
+    /// safe to write again with the same token. [`InvalidRequestError::Unsupported`] on an engine that stores no values: in memory, use
     /// a [`Fence`](crate::Fence).
     ///
     /// # Cancel safety
@@ -212,7 +212,7 @@ impl Client {
             shared.check(Feature::FencedWrite)?;
             match shared.engine.fenced_write(&key, token, &value).await? {
                 None => Ok(()),
-                Some(highest) => Err(Stale::new(token, highest).into()),
+                Some(highest) => Err(StaleTokenError::new(token, highest).into()),
             }
         })
     }
@@ -231,7 +231,7 @@ impl Client {
     /// The semaphore of this name whose permits have a lease: Redisson's `RPermitExpirableSemaphore`. Prefer it to
     /// [`semaphore`](Client::semaphore).
     pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
-        LeasedSemaphore::new(Arc::clone(&self.shared), self.resource(Kind::Permits, name.as_ref()))
+        LeasedSemaphore::new(Arc::clone(&self.shared), self.resource(Kind::LeasedSemaphore, name.as_ref()))
     }
 
     /// The count-down latch of this name, Redisson's `RCountDownLatch`.
@@ -243,12 +243,12 @@ impl Client {
         Lock::new(Arc::clone(&self.shared), self.resource(kind, name), options)
     }
 
-    fn resource(&self, kind: Kind, name: &str) -> Result<Resource, Invalid> {
+    fn resource(&self, kind: Kind, name: &str) -> Result<Resource, InvalidRequestError> {
         self.named(kind, name).map(|name| Resource::new(kind, name))
     }
 
     /// The full name, if the engine supports this kind.
-    fn named(&self, kind: Kind, name: &str) -> Result<Name, Invalid> {
+    fn named(&self, kind: Kind, name: &str) -> Result<Name, InvalidRequestError> {
         self.shared.check(Feature::Kind(kind))?;
         Name::new(&self.shared.namespace, name)
     }
@@ -259,7 +259,7 @@ impl Client {
         self.shared.id.to_string()
     }
 
-    /// The label given at [`connect`](Connect::label), or an empty text.
+    /// The label given at [`connect`](ConnectOptions::label), or an empty text.
     #[must_use]
     pub fn label(&self) -> &str {
         &self.shared.label
@@ -268,7 +268,7 @@ impl Client {
     /// Shuts the client down: refuses new locks, waits up to `grace` for the live guards, then stops.
     ///
     /// Waiters fail at once. Guards that end within `grace` are released as usual. The locks of other guards are never
-    /// released under running work: the guards are lost with [`Loss::Shutdown`](crate::Loss::Shutdown) and no longer
+    /// released under running work: the guards are lost with [`Loss::ShutdownReport`](crate::Loss::ShutdownReport) and no longer
     /// renewed, and their locks expire, or are released if the work ends first.
     ///
     /// Operations that acquire nothing still work: queries such as [`is_locked`](Lock::is_locked), which shows when a lock
@@ -277,7 +277,7 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future stops the waiting; the client stays closed to new locks. Call it again to finish.
-    pub fn shutdown(&self, grace: Duration) -> Operation<Shutdown> {
+    pub fn shutdown(&self, grace: Duration) -> Operation<ShutdownReport> {
         let shared = Arc::clone(&self.shared);
         Operation::new(async move { shared.shutdown(grace).await })
     }
@@ -295,7 +295,7 @@ impl fmt::Debug for Client {
 /// How a [`Client::shutdown`] went.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Shutdown {
+pub struct ShutdownReport {
     /// How many locks were still held at the end of the grace period, and now expire by themselves.
     pub left_to_expire: usize,
 }
@@ -366,25 +366,25 @@ impl Shared {
     }
 
     /// The hold of an owner, if the owner may have one there.
-    pub(crate) fn hold_of(self: &Arc<Self>, key: HoldKey) -> Result<Arc<Hold>, Invalid> {
+    pub(crate) fn hold_of(self: &Arc<Self>, key: HoldKey) -> Result<Arc<Hold>, InvalidRequestError> {
         // The holds of groups are all in the registry.
         let drawn = if key.resource.kind == Kind::Group { None } else { self.drawn_hold(&key) };
         drawn.map_or_else(|| self.holds.hold(self, key), Ok)
     }
 
     /// The owner in its engine form, if it belongs to this client.
-    pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, Invalid> {
+    pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, InvalidRequestError> {
         let owner = owner.at(self.id);
-        if owner.client == self.id { Ok(owner) } else { Err(Invalid::ForeignOwner(owner.into())) }
+        if owner.client == self.id { Ok(owner) } else { Err(InvalidRequestError::ForeignOwner(owner.into())) }
     }
 
     /// Checks that the engine has this feature.
-    pub(crate) fn check(&self, feature: Feature) -> Result<(), Invalid> {
+    pub(crate) fn check(&self, feature: Feature) -> Result<(), InvalidRequestError> {
         self.engine.profile().check(feature)
     }
 
-    pub(crate) fn check_open(&self) -> Result<(), Invalid> {
-        if self.closed.load(Ordering::SeqCst) { Err(Invalid::ShutDown) } else { Ok(()) }
+    pub(crate) fn check_open(&self) -> Result<(), InvalidRequestError> {
+        if self.closed.load(Ordering::SeqCst) { Err(InvalidRequestError::ShutDown) } else { Ok(()) }
     }
 
     /// Resolves when a shutdown has begun.
@@ -408,7 +408,7 @@ impl Shared {
         }
     }
 
-    async fn shutdown(&self, grace: Duration) -> Shutdown {
+    async fn shutdown(&self, grace: Duration) -> ShutdownReport {
         let deadline = env::after(grace);
         self.closed.store(true, Ordering::SeqCst);
         self.changed.notify_waiters();
@@ -425,6 +425,6 @@ impl Shared {
         }
         let left_to_expire = self.engine.retire(self.id);
         tracing::debug!(client = %self.id, label = self.label, left_to_expire, "client shut down");
-        Shutdown { left_to_expire }
+        ShutdownReport { left_to_expire }
     }
 }

@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::client::{Client, Shared};
 use crate::engine::{Engine, schemes};
-use crate::error::{ConnectError, Invalid};
+use crate::error::{ConnectError, InvalidRequestError};
 use crate::lease;
 use crate::operation::Operation;
 
-/// A client to be connected: options first, then `.await` or [`block`](Connect::block).
+/// A client to be connected: options first, then `.await` or [`block`](ConnectOptions::block).
 ///
 /// A server client that is created on a tokio runtime reads its sockets there as long as that runtime has the time, which
 /// saves waking another thread. So the runtime needs the I/O driver, too: `enable_all`, as `#[tokio::main]` does. On a
@@ -37,7 +37,7 @@ use crate::operation::Operation;
 #[derive(Clone)]
 #[must_use = "a connection is made when this is awaited or `.block()` is called"]
 #[expect(clippy::struct_field_names, reason = "the time-out of the connecting is called that everywhere")]
-pub struct Connect {
+pub struct ConnectOptions {
     url: String,
     namespace: String,
     label: String,
@@ -48,7 +48,7 @@ pub struct Connect {
     linger: Duration,
 }
 
-impl Connect {
+impl ConnectOptions {
     pub(crate) fn new(url: String) -> Self {
         Self {
             url,
@@ -110,7 +110,7 @@ impl Connect {
     }
 
     /// The client on an open engine.
-    pub(crate) fn client(self, engine: Arc<dyn Engine>) -> Result<Client, Invalid> {
+    pub(crate) fn client(self, engine: Arc<dyn Engine>) -> Result<Client, InvalidRequestError> {
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         Ok(Client::new(Shared::new(engine, self.namespace, self.label, watchdog, self.outage_limit)))
     }
@@ -125,10 +125,10 @@ impl Connect {
     }
 }
 
-impl fmt::Debug for Connect {
+impl fmt::Debug for ConnectOptions {
     /// Without the URL, which may have a password in it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Connect")
+        f.debug_struct("ConnectOptions")
             .field("namespace", &self.namespace)
             .field("label", &self.label)
             .field("watchdog", &self.watchdog)
@@ -137,7 +137,7 @@ impl fmt::Debug for Connect {
     }
 }
 
-impl IntoFuture for Connect {
+impl IntoFuture for ConnectOptions {
     type Output = Result<Client, ConnectError>;
     type IntoFuture = Operation<Self::Output>;
 

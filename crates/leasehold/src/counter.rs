@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::client::Shared;
 use crate::engine::{Adjust, Adjusted, Change, Resource};
-use crate::error::{ChangeError, Failure, Invalid, QueryError};
+use crate::error::{ChangeError, ServerError, InvalidRequestError, QueryError};
 use crate::operation::Operation;
 use crate::owner::OwnerId;
 
@@ -13,22 +13,22 @@ use crate::owner::OwnerId;
 #[derive(Clone)]
 pub(crate) struct Counter {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) resource: Result<Resource, Invalid>,
+    pub(crate) resource: Result<Resource, InvalidRequestError>,
 }
 
 impl Counter {
     /// Changes the count exactly once, however often the request must be sent.
     pub(crate) fn change<T>(
         &self,
-        adjust: Result<Adjust, Invalid>,
+        adjust: Result<Adjust, InvalidRequestError>,
         map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, ChangeError>> {
         let counter = self.clone();
         Operation::new(async move {
             match counter.adjust(adjust?)?.await {
                 Ok(Adjusted::Done(number)) => Ok(map(number)),
-                Err(failure @ Failure::Unavailable(_)) => Err(ChangeError::Unknown(failure)),
-                Ok(Adjusted::NotSent(failure)) | Err(failure) => Err(ChangeError::Failure(failure)),
+                Err(failure @ ServerError::Unavailable(_)) => Err(ChangeError::Unknown { cause: failure, .. }),
+                Ok(Adjusted::NotSent(failure)) | Err(failure) => Err(ChangeError::Server { cause: failure, .. }),
             }
         })
     }
@@ -48,7 +48,7 @@ impl Counter {
         })
     }
 
-    fn adjust(&self, adjust: Adjust) -> Result<crate::engine::Reply<Adjusted>, Invalid> {
+    fn adjust(&self, adjust: Adjust) -> Result<crate::engine::Reply<Adjusted>, InvalidRequestError> {
         let request = OwnerId::fresh(self.shared.id, 1);
         let change = Change { request, adjust, patience: self.shared.outage_limit };
         Ok(self.shared.engine.adjust(self.resource.as_ref().map_err(Clone::clone)?, &change))
@@ -56,8 +56,8 @@ impl Counter {
 }
 
 /// Checks a number of permits: Redisson counts them in 32 bits with a sign.
-pub(crate) fn checked(permits: u32) -> Result<u32, Invalid> {
-    if i32::try_from(permits).is_ok() { Ok(permits) } else { Err(Invalid::TooManyPermits { given: permits }) }
+pub(crate) fn checked(permits: u32) -> Result<u32, InvalidRequestError> {
+    if i32::try_from(permits).is_ok() { Ok(permits) } else { Err(InvalidRequestError::TooManyPermits { given: permits }) }
 }
 
 impl fmt::Debug for Counter {

@@ -12,7 +12,7 @@ use crate::owner::Owner;
 
 /// A lock that is granted in the order in which its waiters arrived at the server: Redisson's fair lock.
 ///
-/// It dereferences to [`Lock`], which has all other methods. [`Acquire::on_queue`](crate::Acquire::on_queue) reports the
+/// It dereferences to [`Lock`], which has all other methods. [`Acquire::on_position`](crate::Acquire::on_position) reports the
 /// position of a waiter.
 ///
 /// The order is kept among waiters that stay alive and connected. A waiter that times out or is dropped leaves the queue.
@@ -26,7 +26,7 @@ use crate::owner::Owner;
 /// # let client = leasehold::Client::connect("memory:").await?;
 /// let desk = client.fair_lock("desk:3");
 /// let served = desk.acquire().await?;
-/// let next = tokio::spawn(desk.acquire().on_queue(|queued| println!("number {}", queued.position)).into_future());
+/// let next = tokio::spawn(desk.acquire().on_position(|queued| println!("number {}", queued.position)).into_future());
 /// # while desk.queue().await?.is_empty() { tokio::task::yield_now().await; }
 /// assert_eq!(desk.queue().await?.len(), 1);
 /// drop(served);
@@ -66,14 +66,14 @@ derefs_to!(FairLock, lock: Lock);
 /// A position in the queue of a [`FairLock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Queued {
+pub struct QueuePosition {
     /// The position; the front waiter has one.
     pub position: usize,
     /// Whether it is further back than before, because the waiter was silent for too long.
     pub requeued: bool,
 }
 
-pub(crate) type Watcher = Arc<dyn Fn(Queued) + Send + Sync>;
+pub(crate) type Watcher = Arc<dyn Fn(QueuePosition) + Send + Sync>;
 
 /// For how long clients without other information assume that a waiter with this limit is alive.
 ///

@@ -18,11 +18,11 @@ use thiserror::Error;
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = leasehold::Client::connect("memory:").await?;
 /// use std::sync::Mutex;
-/// use leasehold::{Fence, Stale};
+/// use leasehold::{Fence, StaleTokenError};
 ///
 /// struct Account { fence: Fence, balance: i64 }
 ///
-/// fn write(account: &Mutex<Account>, token: u64, balance: i64) -> Result<(), Stale> {
+/// fn write(account: &Mutex<Account>, token: u64, balance: i64) -> Result<(), StaleTokenError> {
 ///     let mut account = account.lock().unwrap();
 ///     account.fence.check(token)?;
 ///     account.balance = balance;
@@ -61,10 +61,10 @@ impl Fence {
     ///
     /// # Errors
     ///
-    /// [`Stale`] with both numbers: the holder of this token has lost its lock to a holder that has written already.
-    pub fn check(&self, token: u64) -> Result<(), Stale> {
+    /// [`StaleTokenError`] with both numbers: the holder of this token has lost its lock to a holder that has written already.
+    pub fn check(&self, token: u64) -> Result<(), StaleTokenError> {
         let highest = self.highest.fetch_max(token, Ordering::SeqCst);
-        if token < highest { Err(Stale { token, highest }) } else { Ok(()) }
+        if token < highest { Err(StaleTokenError { token, highest }) } else { Ok(()) }
     }
 
     /// The greatest token seen so far; zero if there was none.
@@ -78,14 +78,14 @@ impl Fence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 #[error("the fencing token {token} is stale: {highest} has been here before")]
 #[non_exhaustive]
-pub struct Stale {
+pub struct StaleTokenError {
     /// The refused token.
     pub token: u64,
     /// The greatest token seen before it.
     pub highest: u64,
 }
 
-impl Stale {
+impl StaleTokenError {
     pub(crate) fn new(token: u64, highest: u64) -> Self {
         Self { token, highest }
     }

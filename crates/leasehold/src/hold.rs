@@ -17,7 +17,7 @@ use crate::engine::{
     Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, HoldKey, Resource, Ticket,
 };
 use crate::env;
-use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
+use crate::error::{AcquireError, ExtendError, ServerError, InvalidRequestError, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{Bounds, Expiry, Lease, margin};
 use crate::loss::Loss;
@@ -142,7 +142,7 @@ impl Hold {
     }
 
     /// A hold of the same resource for another fresh owner.
-    pub(crate) fn another(&self) -> Result<Arc<Self>, Invalid> {
+    pub(crate) fn another(&self) -> Result<Arc<Self>, InvalidRequestError> {
         let HoldKey { resource, amount, .. } = self.key.clone();
         if resource.kind == Kind::Group {
             let owner = OwnerId::fresh(self.shared.id, amount);
@@ -161,7 +161,7 @@ impl Hold {
         loop {
             state.leave_lost_term();
             if state.count > 0 && entry.access == Access::Once && !mutation!("owner-enters-twice") {
-                return Err(Invalid::NotReentrant.into());
+                return Err(InvalidRequestError::NotReentrant.into());
             }
             let term = state.term.clone().or_else(|| state.unused.take());
             let term = term.unwrap_or_else(|| Term::new(Arc::downgrade(self)));
@@ -174,7 +174,7 @@ impl Hold {
                     return Ok(Tried::Busy(busy));
                 }
                 Attempt::WouldDeadlock if entry.rw.upgrade => return Err(Loss::Gone.into()),
-                Attempt::WouldDeadlock => return Err(Invalid::OnlyReads.into()),
+                Attempt::WouldDeadlock => return Err(InvalidRequestError::OnlyReads.into()),
                 Attempt::NotSent(failure) => return Err(failure.into()),
                 Attempt::OwnerSpent => {
                     self.spent.store(true, Ordering::Relaxed);
@@ -183,7 +183,7 @@ impl Hold {
                 Attempt::Gone if state.count == 0 => {
                     self.undo(0, state.expiry(entry.lease));
                     let text = "the server still counts a hold of this owner that was given up";
-                    return Err(Failure::Unavailable(text.into()).into());
+                    return Err(ServerError::Unavailable(text.into()).into());
                 }
                 // The hold to be re-entered is gone: enter as if for the first time.
                 Attempt::Gone => {
@@ -201,7 +201,7 @@ impl Hold {
             return Err(loss.into());
         }
         if !state.reentrant || self.key.resource.kind == Kind::SetNx {
-            return Err(Invalid::NotReentrant.into());
+            return Err(InvalidRequestError::NotReentrant.into());
         }
         let lease = match state.lease {
             Lease::Fixed(_) if mutation!("extension-taken-back") => state.lease,
@@ -228,7 +228,7 @@ impl Hold {
         term: &Arc<Term>,
         entry: &Entry,
         turn: Option<Ticket>,
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<Attempt, ServerError> {
         let lease = state.lease_with(entry.lease, &self.key);
         let is_timed = state.term.is_some() || entry.max_hold.is_some() || entry.access == Access::HandOver;
         let begun = is_timed.then(env::now);
@@ -297,7 +297,7 @@ impl Hold {
         *armed = false;
         if let Some(loss) = state.loss_of(term) {
             state.give_back(term);
-            return Err(ReleaseError::NotHeld(loss));
+            return Err(ReleaseError::NotHeld { loss, .. });
         }
         if state.hand_over(term) {
             return Ok(0);
@@ -309,10 +309,10 @@ impl Hold {
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
         let mut state = self.lock_step().await;
         let Some(term) = state.term.clone() else {
-            return Err(ReleaseError::NotOwner(self.key.owner.into()));
+            return Err(ReleaseError::NotOwner { owner: self.key.owner.into(), .. });
         };
         match state.loss_of(&term) {
-            Some(loss) => Err(ReleaseError::NotHeld(loss)),
+            Some(loss) => Err(ReleaseError::NotHeld { loss, .. }),
             // A guard that still exists protects nothing any more.
             None => self.step_out(&mut state, &term, |term| term.lose(Loss::Gone)).await,
         }
@@ -346,7 +346,7 @@ impl Hold {
             Released::NotHeld => {
                 term.lose(Loss::Gone);
                 state.leave_lost_term();
-                Err(ReleaseError::NotHeld(Loss::Gone))
+                Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })
             }
         }
     }
@@ -387,7 +387,7 @@ impl Hold {
         let mut state = self.lock_step().await;
         // The guard may be gone by now, and the hold handed over to another task.
         if let Some(loss) = state.loss_of(term) {
-            return Err(ExtendError::NotHeld(loss));
+            return Err(ExtendError::NotHeld { loss, .. });
         }
         state.extends(length);
         match self.shared.engine.renew(&self.key, length).await? {
@@ -399,7 +399,7 @@ impl Hold {
         let Some(loss) = term.loss() else { return Ok(term.remaining()) };
         // The engine may have extended a hold that is already lost here.
         state.leave_lost_term();
-        Err(ExtendError::NotHeld(loss))
+        Err(ExtendError::NotHeld { loss, .. })
     }
 
     /// The entry for the other half of a read-write lock that ends together with the hold of `term`.
@@ -409,7 +409,7 @@ impl Hold {
             return Err(loss);
         }
         let lease = match state.lease {
-            Lease::Fixed(_) => Lease::Fixed(term.remaining().max(Invalid::SHORTEST_LEASE)),
+            Lease::Fixed(_) => Lease::Fixed(term.remaining().max(limits::SHORTEST_LEASE)),
             kept @ Lease::Kept(_) => kept,
         };
         let max_hold = state.limit.map(|limit| limit.saturating_duration_since(env::now()));
@@ -438,11 +438,11 @@ impl Hold {
 
 /// The result of a grant that was lost before its caller received it: nothing ran under it, and the caller can keep
 /// waiting if another caller ended it. A reply that took longer than the lease leaves the state of the lock unknown.
-fn unseen(loss: Loss) -> Result<Busy, Failure> {
+fn unseen(loss: Loss) -> Result<Busy, ServerError> {
     match loss {
         Loss::TakenOver | Loss::ForceUnlocked | Loss::Gone | Loss::Shutdown => Ok(Busy::default()),
         Loss::Expired | Loss::Unreachable | Loss::MaxHold => {
-            Err(Failure::Unavailable("the answer came after the lease had run out".into()))
+            Err(ServerError::Unavailable("the answer came after the lease had run out".into()))
         }
     }
 }

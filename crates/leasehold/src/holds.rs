@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use crate::client::Shared;
 use crate::engine::{Kind, HoldKey, Resource};
-use crate::error::Invalid;
+use crate::error::InvalidRequestError;
 use crate::hold::Hold;
 use crate::mutex::Mutex;
 use crate::name::Name;
@@ -34,8 +34,8 @@ impl HoldRegistry {
     ///
     /// # Errors
     ///
-    /// [`Invalid::SetsOverlap`] if the owner uses another set with some of the same values of a group.
-    pub(crate) fn hold(&self, shared: &Arc<Shared>, key: HoldKey) -> Result<Arc<Hold>, Invalid> {
+    /// [`InvalidRequestError::SetsOverlap`] if the owner uses another set with some of the same values of a group.
+    pub(crate) fn hold(&self, shared: &Arc<Shared>, key: HoldKey) -> Result<Arc<Hold>, InvalidRequestError> {
         let resource = key.of_hold().resource;
         let mut holds = self.holds.lock();
         let entries = holds.entry((resource.name.clone(), key.owner)).or_default();
@@ -47,7 +47,7 @@ impl HoldRegistry {
                 Some(hold) => {
                     drop(holds);
                     drop(hold);
-                    return Err(Invalid::SetsOverlap);
+                    return Err(InvalidRequestError::SetsOverlap);
                 }
                 None => {}
             }

@@ -8,7 +8,7 @@ use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::counter::Counter;
 use crate::engine::{Adjust, Busy, HoldKey, Resource, Ticket};
-use crate::error::{AcquireError, ChangeError, Invalid, QueryError, WaitError};
+use crate::error::{AcquireError, ChangeError, InvalidRequestError, QueryError, WaitError};
 use crate::hold::Tried;
 use crate::operation::Operation;
 use crate::owner::OwnerId;
@@ -45,7 +45,7 @@ pub struct Latch {
 }
 
 impl Latch {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>) -> Self {
         Self { counter: Counter { shared, resource } }
     }
 
@@ -56,7 +56,7 @@ impl Latch {
     /// # Errors
     ///
     /// [`ChangeError::Unknown`] if there was no reply for the client's
-    /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
+    /// [`outage_limit`](crate::ConnectOptions::outage_limit); [`ChangeError::Server`] or [`ChangeError::Invalid`] if nothing
     /// was changed.
     ///
     /// # Cancel safety
@@ -80,7 +80,7 @@ impl Latch {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid.
+    /// [`QueryError::Server`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid.
     ///
     /// # Cancel safety
     ///
@@ -89,9 +89,9 @@ impl Latch {
         self.counter.query(Adjust::Count, |count| u64::try_from(count).unwrap_or(0))
     }
 
-    /// Waits until it is open. See [`LatchWait`].
-    pub fn wait(&self) -> LatchWait {
-        LatchWait { counter: self.counter.clone(), limit: None }
+    /// Waits until it is open. See [`LatchOpened`].
+    pub fn opened(&self) -> LatchOpened {
+        LatchOpened { counter: self.counter.clone(), limit: None }
     }
 
     /// Removes the latch; false if there was none. All waiters of this library are released; waiters of Redisson are not.
@@ -104,11 +104,11 @@ impl Latch {
     }
 }
 
-/// A wait for a latch: options first, then `.await` or [`block`](LatchWait::block).
+/// A wait for a latch: options first, then `.await` or [`block`](LatchOpened::block).
 ///
 /// # Errors
 ///
-/// [`WaitError::Timeout`] if it was not opened [`within`](LatchWait::within) the limit; [`WaitError::Failure`] if the
+/// [`WaitError::Timeout`] if it was not opened [`within`](LatchOpened::within) the limit; [`WaitError::Server`] if the
 /// server gave no usable reply; [`WaitError::Invalid`] if the name is invalid, or the client is shut down.
 ///
 /// # Cancel safety
@@ -118,17 +118,17 @@ impl Latch {
 /// # When the server is unreachable
 ///
 /// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its limit is
-/// over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
+/// over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is waited for until this is awaited or `.block()` is called"]
-pub struct LatchWait {
+pub struct LatchOpened {
     counter: Counter,
     limit: Option<Duration>,
 }
 
-impl LatchWait {
+impl LatchOpened {
     /// Waits at most this long, then gives up with [`WaitError::Timeout`]. Zero: one check.
-    pub fn within(mut self, limit: Duration) -> Self {
+    pub fn wait(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
     }
@@ -137,13 +137,13 @@ impl LatchWait {
     ///
     /// # Errors
     ///
-    /// As for `.await`, see [`LatchWait`].
+    /// As for `.await`, see [`LatchOpened`].
     pub fn block(self) -> Result<(), WaitError> {
         self.into_future().block()
     }
 }
 
-impl IntoFuture for LatchWait {
+impl IntoFuture for LatchOpened {
     type Output = Result<(), WaitError>;
     type IntoFuture = Operation<Self::Output>;
 
@@ -154,9 +154,9 @@ impl IntoFuture for LatchWait {
             let opening = Opening { counter: &self.counter, key: HoldKey { resource, owner, amount: 1 } };
             wait(&opening, Patience::from_wait(self.limit), &HandleOptions::DEFAULT).await.map_err(|error| match error {
                 AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
-                AcquireError::Failure(failure) => failure.into(),
-                AcquireError::Invalid(invalid) => invalid.into(),
-                AcquireError::Lost(_) | AcquireError::OtherReaders { .. } => {
+                AcquireError::Server { cause: failure, .. } => failure.into(),
+                AcquireError::Invalid { cause: invalid, .. } => invalid.into(),
+                AcquireError::Lost { .. } | AcquireError::OtherReaders { .. } => {
                     unreachable!("a latch is not held")
                 }
             })
@@ -185,8 +185,8 @@ impl Awaited for Opening<'_> {
         match self.counter.query(Adjust::Count, |count| count <= 0).await {
             Ok(true) => Ok(Tried::Granted(())),
             Ok(false) => Ok(Tried::Busy(Busy::default())),
-            Err(QueryError::Failure(failure)) => Err(failure.into()),
-            Err(QueryError::Invalid(invalid)) => Err(invalid.into()),
+            Err(QueryError::Server { cause: failure, .. }) => Err(failure.into()),
+            Err(QueryError::Invalid { cause: invalid, .. }) => Err(invalid.into()),
         }
     }
 }

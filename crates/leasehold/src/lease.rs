@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::env::Instant;
-use crate::error::Invalid;
+use crate::error::InvalidRequestError;
 use crate::loss::Loss;
 use crate::term::Until;
 
@@ -112,12 +112,12 @@ pub(crate) fn margin(length: Duration) -> Duration {
 const SMALLEST_MARGIN: Duration = Duration::from_millis(2);
 
 /// Checks a length from a caller, and truncates it to whole milliseconds, the unit of every engine.
-pub(crate) fn checked(what: &'static str, length: Duration) -> Result<Duration, Invalid> {
-    if length < Invalid::SHORTEST_LEASE {
-        return Err(Invalid::TooShort { what, given: length });
+pub(crate) fn checked(what: &'static str, length: Duration) -> Result<Duration, InvalidRequestError> {
+    if length < limits::SHORTEST_LEASE {
+        return Err(InvalidRequestError::TooShort { what, given: length });
     }
-    if length > Invalid::LONGEST_LEASE {
-        return Err(Invalid::TooLong { what, given: length });
+    if length > limits::LONGEST_LEASE {
+        return Err(InvalidRequestError::TooLong { what, given: length });
     }
     Ok(Duration::new(length.as_secs(), length.subsec_millis() * 1_000_000))
 }

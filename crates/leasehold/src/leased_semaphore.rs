@@ -8,7 +8,7 @@ use crate::client::Shared;
 use crate::counter::{Counter, checked};
 use crate::deref::derefs_to;
 use crate::engine::{Adjust, Resource};
-use crate::error::{ChangeError, Invalid, QueryError, ReleaseError};
+use crate::error::{ChangeError, InvalidRequestError, QueryError, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{self, Lease, PERMANENT};
 use crate::operation::Operation;
@@ -54,7 +54,7 @@ pub struct LeasedSemaphore {
 }
 
 impl LeasedSemaphore {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>) -> Self {
         Self { counter: Counter { shared, resource } }
     }
 
@@ -73,7 +73,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// [`ChangeError::Unknown`] if there was no reply for the client's
-    /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
+    /// [`outage_limit`](crate::ConnectOptions::outage_limit); [`ChangeError::Server`] or [`ChangeError::Invalid`] if nothing
     /// was changed.
     ///
     /// # Cancel safety
@@ -109,7 +109,7 @@ impl LeasedSemaphore {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid. The same holds
+    /// [`QueryError::Server`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid. The same holds
     /// for every query below.
     ///
     /// # Cancel safety
@@ -133,7 +133,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`available`](LeasedSemaphore::available).
-    pub fn permits(&self) -> Operation<Result<i64, QueryError>> {
+    pub fn total(&self) -> Operation<Result<i64, QueryError>> {
         self.counter.query(Adjust::Total, |total| total)
     }
 
@@ -285,15 +285,15 @@ impl TryAcquirePermits<LeasedPermits> {
 }
 
 impl Granted for LeasedPermits {
-    fn lease(given: Option<Duration>, watchdog: Duration) -> Result<Lease, Invalid> {
+    fn lease(given: Option<Duration>, watchdog: Duration) -> Result<Lease, InvalidRequestError> {
         match given {
             Some(length) => lease::checked("lease", length).map(Lease::Fixed),
             None => Ok(Lease::Kept(watchdog)),
         }
     }
 
-    fn none() -> Result<Self, Invalid> {
-        Err(Invalid::NoPermits)
+    fn none() -> Result<Self, InvalidRequestError> {
+        Err(InvalidRequestError::NoPermits)
     }
 
     fn some(guard: Guard) -> Self {
@@ -302,11 +302,11 @@ impl Granted for LeasedPermits {
 }
 
 impl Granted for Vec<PermitId> {
-    fn lease(_given: Option<Duration>, _watchdog: Duration) -> Result<Lease, Invalid> {
+    fn lease(_given: Option<Duration>, _watchdog: Duration) -> Result<Lease, InvalidRequestError> {
         Ok(Lease::Fixed(PERMANENT))
     }
 
-    fn none() -> Result<Self, Invalid> {
+    fn none() -> Result<Self, InvalidRequestError> {
         Ok(Self::new())
     }
 

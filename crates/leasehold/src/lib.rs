@@ -62,25 +62,25 @@ pub mod test;
 
 pub use crate::acquire::{Acquire, TryAcquire};
 pub use crate::back_off::BackOff;
-pub use crate::client::{Client, Shutdown};
-pub use crate::connect::Connect;
+pub use crate::client::{Client, ShutdownReport};
+pub use crate::connect::ConnectOptions;
 pub use crate::error::{
-    AcquireError, ChangeError, ConnectError, ExtendError, Failure, Invalid, QueryError, ReleaseError,
+    AcquireError, ChangeError, ConnectError, ExtendError, ServerError, InvalidRequestError, QueryError, ReleaseError,
     WaitError, WriteError,
 };
-pub use crate::fair::{FairLock, Queued};
-pub use crate::fence::{Fence, Stale};
+pub use crate::fair::{FairLock, QueuePosition};
+pub use crate::fence::{Fence, StaleTokenError};
 pub use crate::fenced::{FencedGuard, FencedLock};
 pub use crate::guard::{Guard, Released};
-pub use crate::latch::{Latch, LatchWait};
+pub use crate::latch::{Latch, LatchOpened};
 pub use crate::leased_semaphore::{LeasedPermits, LeasedSemaphore};
-pub use crate::lock::{Holder, Lock, OwnedLock};
+pub use crate::lock::{Holder, Lock, OwnerLock};
 pub use crate::loss::Loss;
 pub use crate::multi_lock::{AcquireAll, MultiGuard, MultiLock};
 pub use crate::operation::Operation;
 pub use crate::owner::{Owner, OwnerParseError};
 pub use crate::permit_id::{PermitId, PermitIdParseError};
-pub use crate::permits::{AcquirePermits, Permits, TryAcquirePermits};
+pub use crate::permits::{AcquirePermits, SemaphorePermits, TryAcquirePermits};
 pub use crate::quorum_lock::{AcquireQuorum, QuorumGuard, QuorumLock};
 pub use crate::rw_lock::{ReadGuard, ReadLock, RwLock, WriteGuard, WriteLock};
 pub use crate::semaphore::{Semaphore, TrySetPermits};

@@ -8,7 +8,7 @@ use crate::acquire::{Acquire, TryAcquire, HandleOptions};
 use crate::back_off::BackOff;
 use crate::client::Shared;
 use crate::engine::{Feature, Holding, Query, HoldKey, Resource};
-use crate::error::{Invalid, QueryError, ReleaseError};
+use crate::error::{InvalidRequestError, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
@@ -29,30 +29,30 @@ use crate::owner::{Owner, OwnerId};
 #[derive(Clone)]
 pub struct Lock {
     pub(crate) shared: Arc<Shared>,
-    pub(crate) resource: Result<Resource, Invalid>,
+    pub(crate) resource: Result<Resource, InvalidRequestError>,
     pub(crate) options: HandleOptions,
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, options: HandleOptions) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>, options: HandleOptions) -> Self {
         Self { shared, resource, options }
     }
 
     /// The same lock, in a handle that does not allow its owner to re-enter.
     ///
-    /// A second acquire by the same owner fails with [`Invalid::NotReentrant`] at once, instead of counting, or of
+    /// A second acquire by the same owner fails with [`InvalidRequestError::NotReentrant`] at once, instead of counting, or of
     /// waiting for itself. So does [`Guard::reenter`](crate::Guard::reenter) of a guard from this handle. Redisson's
     /// `getNonReentrantLock`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let client = leasehold::Client::connect("memory:").await?;
-    /// use leasehold::{AcquireError, Invalid, Owner};
+    /// use leasehold::{AcquireError, InvalidRequestError, Owner};
     ///
     /// let (lock, me) = (client.lock("stock:7").non_reentrant(), Owner::unique());
     /// let guard = lock.acquire().as_owner(&me).await?;
     /// let again = lock.acquire().as_owner(&me).await;
-    /// assert!(matches!(again, Err(AcquireError::Invalid(Invalid::NotReentrant))));
+    /// assert!(matches!(again, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })));
     /// # Ok(())
     /// # }
     /// ```
@@ -111,15 +111,15 @@ impl Lock {
 
     /// The lock as seen by `owner`, for code that has no guard.
     #[must_use]
-    pub fn as_owner(&self, owner: &Owner) -> OwnedLock {
-        OwnedLock { lock: self.clone(), owner: owner.clone() }
+    pub fn as_owner(&self, owner: &Owner) -> OwnerLock {
+        OwnerLock { lock: self.clone(), owner: owner.clone() }
     }
 
     /// The holder of the lock, with its hold count and remaining time; `None` if the lock is free.
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid. The
+    /// [`QueryError::Server`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid. The
     /// same holds for every query below.
     ///
     /// # Cancel safety
@@ -173,7 +173,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
-    pub fn remain_time_to_live(&self) -> Operation<Result<Option<Duration>, QueryError>> {
+    pub fn ttl(&self) -> Operation<Result<Option<Duration>, QueryError>> {
         self.query_holder(None, |holding| holding.map(|holding| holding.remaining))
     }
 
@@ -234,12 +234,12 @@ impl fmt::Debug for Lock {
 
 /// A lock as seen by one owner, from [`Lock::as_owner`].
 #[derive(Debug, Clone)]
-pub struct OwnedLock {
+pub struct OwnerLock {
     lock: Lock,
     owner: Owner,
 }
 
-impl OwnedLock {
+impl OwnerLock {
     /// Releases one count of the owner's hold. Redisson's `unlock`.
     ///
     /// Guards of that hold that still exist are lost with [`Loss::Gone`](crate::Loss::Gone) when it was the last count.

@@ -11,7 +11,7 @@ use std::time::Duration;
 use self::together::Together;
 use crate::acquire::Acquire;
 use crate::env::{self, Instant};
-use crate::error::{AcquireError, ExtendError, Invalid, ReleaseError, unless_busy};
+use crate::error::{AcquireError, ExtendError, InvalidRequestError, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::loss::Loss;
@@ -216,17 +216,17 @@ impl AcquireAll {
         for extended in all(guards.iter().map(|guard| guard.extend(lease))).await {
             match extended {
                 Ok(_) => {}
-                Err(ExtendError::NotHeld(loss)) => return Err(loss.into()),
-                Err(ExtendError::Failure(failure)) => return Err(failure.into()),
-                Err(ExtendError::Invalid(invalid)) => return Err(invalid.into()),
+                Err(ExtendError::NotHeld { loss, .. }) => return Err(loss.into()),
+                Err(ExtendError::Server { cause: failure, .. }) => return Err(failure.into()),
+                Err(ExtendError::Invalid { cause: invalid, .. }) => return Err(invalid.into()),
             }
         }
         Ok(())
     }
 
-    fn check(&self) -> Result<(), Invalid> {
+    fn check(&self) -> Result<(), InvalidRequestError> {
         if self.locks.is_empty() {
-            return Err(Invalid::NoMembers);
+            return Err(InvalidRequestError::NoMembers);
         }
         for (number, lock) in self.locks.iter().enumerate() {
             let resource = lock.resource.clone()?;
@@ -235,7 +235,7 @@ impl AcquireAll {
                 overlaps && Arc::ptr_eq(&other.shared.engine, &lock.shared.engine)
             };
             if self.locks[..number].iter().any(|other| is_same(&other)) {
-                return Err(Invalid::MemberTwice(resource.name.as_str().into()));
+                return Err(InvalidRequestError::MemberTwice(resource.name.as_str().into()));
             }
         }
         Ok(())

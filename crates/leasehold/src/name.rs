@@ -5,7 +5,7 @@ use std::fmt;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
-use crate::error::Invalid;
+use crate::error::InvalidRequestError;
 
 /// The full name of a lock, namespace included. Cheap to clone, to compare and to look up: its hash is computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,13 +22,13 @@ static HASHER: LazyLock<RandomState> = LazyLock::new(RandomState::new);
 
 impl Name {
     /// A name and its namespace, as one bytewise key on every engine.
-    pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, Invalid> {
+    pub(crate) fn new(namespace: &str, name: &str) -> Result<Self, InvalidRequestError> {
         if name.is_empty() {
-            return Err(Invalid::EmptyName);
+            return Err(InvalidRequestError::EmptyName);
         }
         let bytes = namespace.len() + name.len();
-        if bytes > Invalid::LONGEST_NAME {
-            return Err(Invalid::NameTooLong { bytes });
+        if bytes > limits::LONGEST_NAME {
+            return Err(InvalidRequestError::NameTooLong { bytes });
         }
         let full: Arc<str> =
             if namespace.is_empty() { Arc::from(name) } else { Arc::from(format!("{namespace}{name}")) };
@@ -95,12 +95,12 @@ impl fmt::Display for Name {
 }
 
 /// Refuses a name whose braces would put derived keys into different slots, or make them those of another name.
-fn check_braces(name: &str) -> Result<(), Invalid> {
+fn check_braces(name: &str) -> Result<(), InvalidRequestError> {
     if splits_slots(name) {
-        return Err(Invalid::NameSplitsSlots { name: name.chars().take(80).collect() });
+        return Err(InvalidRequestError::NameSplitsSlots { name: name.chars().take(80).collect() });
     }
     match only_tag(name) {
-        Some(tag) => Err(Invalid::NameIsOnlyATag { tag: tag.chars().take(80).collect() }),
+        Some(tag) => Err(InvalidRequestError::NameIsOnlyATag { tag: tag.chars().take(80).collect() }),
         None => Ok(()),
     }
 }
@@ -151,10 +151,10 @@ mod tests {
     #[test]
     fn the_namespace_is_part_of_the_name() {
         assert_eq!(Name::new("app:", "a").unwrap().as_str(), "app:a");
-        assert!(matches!(Name::new("app:", ""), Err(Invalid::EmptyName)));
-        assert!(matches!(Name::new("app{", "a"), Err(Invalid::NameSplitsSlots { .. })));
-        let longest = Invalid::LONGEST_NAME - "app:".len();
+        assert!(matches!(Name::new("app:", ""), Err(InvalidRequestError::EmptyName)));
+        assert!(matches!(Name::new("app{", "a"), Err(InvalidRequestError::NameSplitsSlots { .. })));
+        let longest = limits::LONGEST_NAME - "app:".len();
         assert!(Name::new("app:", &"x".repeat(longest)).is_ok());
-        assert!(matches!(Name::new("app:", &"x".repeat(longest + 1)), Err(Invalid::NameTooLong { .. })));
+        assert!(matches!(Name::new("app:", &"x".repeat(longest + 1)), Err(InvalidRequestError::NameTooLong { .. })));
     }
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::acquire::HandleOptions;
 use crate::counter::{Counter, checked};
-use crate::error::{AcquireError, Invalid, ReleaseError, unless_busy};
+use crate::error::{AcquireError, InvalidRequestError, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
 use crate::lease::{COUNTED, Lease};
@@ -20,13 +20,13 @@ use crate::waiting::{Entering, Patience, wait};
 /// They have no lease: if the process dies, they are never released.
 #[derive(Debug)]
 #[must_use = "the permits are given back when this is dropped"]
-pub struct Permits {
+pub struct SemaphorePermits {
     /// None for zero permits.
     guard: Option<Guard>,
     count: u32,
 }
 
-impl Permits {
+impl SemaphorePermits {
     /// The number of permits.
     #[must_use]
     pub fn count(&self) -> u32 {
@@ -67,20 +67,20 @@ impl Permits {
 /// A result type for granted permits.
 pub(crate) trait Granted: Sized + Send + 'static {
     /// How long they are held.
-    fn lease(given: Option<Duration>, watchdog: Duration) -> Result<Lease, Invalid>;
+    fn lease(given: Option<Duration>, watchdog: Duration) -> Result<Lease, InvalidRequestError>;
 
     /// The result for zero permits.
-    fn none() -> Result<Self, Invalid>;
+    fn none() -> Result<Self, InvalidRequestError>;
 
     fn some(guard: Guard) -> Self;
 }
 
-impl Granted for Permits {
-    fn lease(_given: Option<Duration>, _watchdog: Duration) -> Result<Lease, Invalid> {
+impl Granted for SemaphorePermits {
+    fn lease(_given: Option<Duration>, _watchdog: Duration) -> Result<Lease, InvalidRequestError> {
         Ok(Lease::Kept(COUNTED))
     }
 
-    fn none() -> Result<Self, Invalid> {
+    fn none() -> Result<Self, InvalidRequestError> {
         Ok(Self { guard: None, count: 0 })
     }
 
@@ -98,7 +98,7 @@ impl Granted for Permits {
 /// # Errors
 ///
 /// [`AcquireError::Timeout`] if too few were free for the whole [`wait`](AcquirePermits::wait);
-/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name is
+/// [`AcquireError::Server`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name is
 /// invalid, or the client is shut down.
 ///
 /// # Cancel safety
@@ -109,9 +109,9 @@ impl Granted for Permits {
 /// # When the server is unreachable
 ///
 /// The first attempt fails at once. A waiter that has seen too few permits retries through an outage until its wait is
-/// over, or without one for the client's [`outage_limit`](crate::Connect::outage_limit).
+/// over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
-pub struct AcquirePermits<G = Permits> {
+pub struct AcquirePermits<G = SemaphorePermits> {
     counter: Counter,
     permits: u32,
     pub(crate) lease: Option<Duration>,
@@ -149,7 +149,7 @@ impl<G: Granted> AcquirePermits<G> {
     }
 
     /// Checks everything that can be checked here, before anything is sent.
-    fn prepare(&self) -> Result<(Arc<Hold>, Entry), Invalid> {
+    fn prepare(&self) -> Result<(Arc<Hold>, Entry), InvalidRequestError> {
         let (shared, resource) = (Arc::clone(&self.counter.shared), self.counter.resource.clone()?);
         let lease = G::lease(self.lease, shared.watchdog)?;
         let hold = Hold::of_parts(shared, resource, checked(self.permits)?);
@@ -196,14 +196,14 @@ impl<G> fmt::Debug for AcquirePermits<G> {
 ///
 /// # Errors
 ///
-/// [`AcquireError::Failure`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name is
+/// [`AcquireError::Server`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name is
 /// invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future at any point leaves nothing behind.
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
-pub struct TryAcquirePermits<G = Permits>(pub(crate) AcquirePermits<G>);
+pub struct TryAcquirePermits<G = SemaphorePermits>(pub(crate) AcquirePermits<G>);
 
 impl<G> TryAcquirePermits<G> {
     pub(crate) fn new(acquire: AcquirePermits<G>) -> Self {

@@ -14,7 +14,7 @@ use self::round::Round;
 use crate::back_off::BackOff;
 use crate::client::Client;
 use crate::env;
-use crate::error::{AcquireError, Invalid, unless_busy};
+use crate::error::{AcquireError, InvalidRequestError, unless_busy};
 use crate::lock::Lock;
 use crate::operation::Operation;
 
@@ -66,7 +66,7 @@ impl QuorumLock {
     /// How long each server may take to reply before it counts as missing. 200 ms by default; keep it short compared to the
     /// lease.
     #[must_use]
-    pub fn member_limit(mut self, limit: Duration) -> Self {
+    pub fn server_timeout(mut self, limit: Duration) -> Self {
         self.limit = limit;
         self
     }
@@ -110,7 +110,7 @@ impl fmt::Debug for QuorumLock {
 ///
 /// # Errors
 ///
-/// [`AcquireError::Timeout`] if other owners held it on too many servers all the time; [`AcquireError::Failure`] if too
+/// [`AcquireError::Timeout`] if other owners held it on too many servers all the time; [`AcquireError::Server`] if too
 /// many servers gave no usable reply, with the failure of one of them.
 ///
 /// # Cancel safety
@@ -149,7 +149,7 @@ impl AcquireQuorum {
     async fn run(self) -> Result<QuorumGuard, AcquireError> {
         let Self { lock, wait, lease } = self;
         if lock.members.is_empty() {
-            return Err(Invalid::NoMembers.into());
+            return Err(InvalidRequestError::NoMembers.into());
         }
         let begun = env::now();
         let deadline = wait.and_then(|wait| begun.checked_add(wait));

@@ -20,7 +20,7 @@ use crate::operation::Operation;
 ///   [`downgrade`](WriteGuard::downgrade).
 /// - An owner that holds the write lock may also acquire the read lock. An owner with only the read lock cannot wait for
 ///   the write lock, because it would wait for itself: the acquire fails at once with
-///   [`Invalid::OnlyReads`](crate::Invalid::OnlyReads). See [`ReadGuard::try_upgrade`].
+///   [`InvalidRequestError::OnlyReads`](crate::InvalidRequestError::OnlyReads). See [`ReadGuard::try_upgrade`].
 /// - As with Redisson, new readers are admitted while other readers hold the lock, so a writer may wait for long. See
 ///   [`prefer_writers`](RwLock::prefer_writers).
 /// - A hold that is re-entered keeps the longer one of both leases.
@@ -95,7 +95,7 @@ impl RwLock {
 /// The read half of a [`RwLock`]. It dereferences to [`Lock`], which has all other methods.
 ///
 /// [`holder`](Lock::holder) returns one of the readers; [`is_held_by`](Lock::is_held_by) and
-/// [`hold_count`](Lock::hold_count) cover all of them. [`remain_time_to_live`](Lock::remain_time_to_live) is that of the
+/// [`hold_count`](Lock::hold_count) cover all of them. [`ttl`](Lock::ttl) is that of the
 /// reader with the most time left. [`force_unlock`](Lock::force_unlock) frees the lock if it has only readers, and does
 /// nothing to a writer.
 #[derive(Debug, Clone)]
@@ -242,10 +242,10 @@ impl WriteGuard {
             let guard = reads.map_err(|_| Loss::Gone)?;
             match self.guard.release().await {
                 // A release without a reply continues in the background.
-                Ok(_) | Err(ReleaseError::Unknown(_)) => Ok(ReadGuard { guard }),
-                Err(ReleaseError::NotHeld(loss)) => Err(loss.into()),
-                Err(ReleaseError::NotOwner(_)) => Err(Loss::Gone.into()),
-                Err(ReleaseError::Invalid(invalid)) => Err(invalid.into()),
+                Ok(_) | Err(ReleaseError::Unknown { .. }) => Ok(ReadGuard { guard }),
+                Err(ReleaseError::NotHeld { loss, .. }) => Err(loss.into()),
+                Err(ReleaseError::NotOwner { .. }) => Err(Loss::Gone.into()),
+                Err(ReleaseError::Invalid { cause: invalid, .. }) => Err(invalid.into()),
             }
         })
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::client::Shared;
 use crate::counter::{Counter, checked};
 use crate::engine::{Adjust, Resource};
-use crate::error::{ChangeError, Invalid, QueryError};
+use crate::error::{ChangeError, InvalidRequestError, QueryError};
 use crate::lease;
 use crate::operation::Operation;
 use crate::permits::{AcquirePermits, TryAcquirePermits};
@@ -50,7 +50,7 @@ pub struct Semaphore {
 }
 
 impl Semaphore {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>) -> Self {
+    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>) -> Self {
         Self { counter: Counter { shared, resource } }
     }
 
@@ -77,7 +77,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// [`ChangeError::Unknown`] if there was no reply for the client's
-    /// [`outage_limit`](crate::Connect::outage_limit); [`ChangeError::Failure`] or [`ChangeError::Invalid`] if nothing
+    /// [`outage_limit`](crate::ConnectOptions::outage_limit); [`ChangeError::Server`] or [`ChangeError::Invalid`] if nothing
     /// was changed.
     ///
     /// # Cancel safety
@@ -132,7 +132,7 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`QueryError::Failure`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid.
+    /// [`QueryError::Server`] if there was no usable reply; [`QueryError::Invalid`] if the name is invalid.
     ///
     /// # Cancel safety
     ///

@@ -4,27 +4,80 @@ use thiserror::Error;
 
 use crate::engine::schemes::usage;
 
-/// The URL is not supported.
+/// The URL is not supported. The text repeats no part of the URL that may be a secret.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum UrlError {
+    /// There is white space in it, mostly a remnant of copying.
+    #[error("there is a space {0} the URL: remove it")]
+    Space(&'static str),
     /// There is no `scheme:` at the beginning.
-    #[error("the URL has no scheme; known are {known}", known = usage())]
+    #[error("the URL has no scheme: write {known}", known = usage())]
     NoScheme,
+    /// It begins with a host and a port.
+    #[error("the URL has no scheme: for a Redis server at that host write redis://{0}:PORT")]
+    OnlyHost(String),
+    /// A scheme that is planned.
+    #[error("{what} (`{scheme}:`) is not supported yet; supported are {known}", known = usage())]
+    NotYet {
+        /// The scheme.
+        scheme: &'static str,
+        /// What it stands for.
+        what: &'static str,
+    },
     /// No engine of this build supports that scheme.
     #[error("the URL scheme `{0}:` is not known; known are {known}", known = usage())]
     UnknownScheme(String),
-    /// A memory engine has a name, not a host or a path.
-    #[error("a memory engine has no host and no path; known are {known}", known = usage())]
-    MemoryPath,
-    /// The part after `redis:` or `valkey:` is malformed.
-    #[cfg(feature = "redis")]
-    #[error("the address of the Redis server cannot be read; known are {known}", known = usage())]
-    BrokenRedis,
+    /// A part of it cannot be read.
+    #[error("{0}")]
+    Malformed(String),
     /// A key after the question mark is unknown. Its value is not repeated.
-    #[cfg(feature = "redis")]
-    #[error("the URL says `{0}` behind its question mark, which is not known there; known are {known}", known = usage())]
-    UnknownQuery(String),
+    #[error("the URL option `{key}` is not known here{}", hint.as_ref().map_or_else(String::new, |hint| format!(": {hint}")))]
+    UnknownOption {
+        /// The key.
+        key: String,
+        /// What to write instead.
+        hint: Option<&'static str>,
+    },
+}
+
+/// Schemes that other clients know, and what they stand for.
+const PLANNED: &[(&str, &str)] = &[
+    ("rediss", "TLS"),
+    ("valkeys", "TLS"),
+    ("redis-sentinel", "Redis Sentinel"),
+    ("redis+sentinel", "Redis Sentinel"),
+    ("rediss+sentinel", "Redis Sentinel with TLS"),
+    ("valkey+sentinel", "Valkey Sentinel"),
+    ("redis+cluster", "Redis Cluster"),
+    ("redis-cluster", "Redis Cluster"),
+    ("rediss+cluster", "Redis Cluster with TLS"),
+    ("valkey+cluster", "Valkey Cluster"),
+];
+
+impl UrlError {
+    /// What is wrong with a URL whose scheme is not in the table: `name` is the text before the first colon.
+    pub(crate) fn unknown_scheme(name: &str, rest: &str) -> Self {
+        let lower = name.to_ascii_lowercase();
+        if let Some(&(scheme, what)) = PLANNED.iter().find(|(planned, _)| *planned == lower) {
+            return Self::NotYet { scheme, what };
+        }
+        let is_port = !rest.is_empty() && rest.len() <= 5 && rest.bytes().all(|byte| byte.is_ascii_digit());
+        if is_port {
+            return Self::OnlyHost(name.to_owned());
+        }
+        Self::UnknownScheme(name.to_owned())
+    }
+
+    /// Refuses white space.
+    pub(crate) fn check_spaces(url: &str) -> Result<(), Self> {
+        match url {
+            _ if url.trim_end() != url => Err(Self::Space("at the end of")),
+            _ if url.trim_start() != url => Err(Self::Space("at the beginning of")),
+            _ if url.contains(char::is_whitespace) => Err(Self::Space("in")),
+            _ => Ok(()),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -46,25 +99,27 @@ mod tests {
 
     #[test]
     fn known_urls() {
-        for url in ["memory:", "memory:tests"] {
+        for url in ["memory:", "memory:tests", "MEMORY:"] {
             assert_eq!(error(url), None, "{url}");
         }
         #[cfg(feature = "redis")]
-        for url in ["redis://host", "valkey://host", "redis+unix:///socket", "valkey+unix:///socket"] {
+        for url in
+            ["redis://host", "REDIS://host", "valkey://host", "redis+unix:///socket", "valkey+unix:///socket"]
+        {
             assert_eq!(error(url), None, "{url}");
         }
     }
 
     #[test]
-    fn a_broken_url_says_what_is_wrong_and_lists_the_schemes() {
+    fn a_url_without_a_known_scheme_gets_an_error_that_lists_the_schemes() {
         for (url, what) in [
             ("", "no scheme"),
             ("localhost", "no scheme"),
             ("memory", "no scheme"),
             (":", "no scheme"),
-            ("memory://x", "no host and no path"),
-            ("Memory:", "`Memory:` is not known"),
             ("http://x", "`http:` is not known"),
+            ("rediss://x", "TLS (`rediss:`) is not supported yet"),
+            ("redis+cluster://x", "Redis Cluster (`redis+cluster:`) is not supported yet"),
         ] {
             let text = error(url).unwrap();
             assert!(text.contains(what), "{text}");
@@ -73,13 +128,34 @@ mod tests {
     }
 
     #[test]
-    fn a_password_in_an_unknown_url_is_not_repeated() {
+    fn a_url_with_one_mistake_gets_an_error_that_names_it() {
+        for (url, text) in [
+            ("memory://x", "a memory engine has no host and no path: write `memory:` or `memory:NAME`"),
+            (
+                "localhost:7481",
+                "the URL has no scheme: for a Redis server at that host write redis://localhost:PORT",
+            ),
+            (" redis://host", "there is a space at the beginning of the URL: remove it"),
+            ("redis://host\n", "there is a space at the end of the URL: remove it"),
+            ("redis://ho st", "there is a space in the URL: remove it"),
+        ] {
+            assert_eq!(error(url).unwrap(), text);
+        }
+    }
+
+    #[test]
+    fn a_password_in_a_refused_url_is_not_repeated() {
         for url in [
             "postgres://me:secret@host/db",
             "secret@host:6379",
             "//me:secret@host",
             "me:secret",
             "redis://me:secret@host:port",
+            "redis://me:se/secret@host",
+            "redis://me:se:secret@host:1:2",
+            "redis://me:p@secret/w@host",
+            "redis://me:secret",
+            "redis://me:p@host/secret@h",
         ] {
             let text = error(url).unwrap();
             assert!(!text.contains("secret"), "{text}");

@@ -26,8 +26,8 @@ use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::engine::{Busy, HoldKey, Ticket};
 use crate::env::{self, Instant, Sleep};
-use crate::error::{AcquireError, Failure, Invalid};
-use crate::fair::{Queued, Watcher};
+use crate::error::{AcquireError, ServerError, InvalidRequestError};
+use crate::fair::{QueuePosition, Watcher};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold, Tried};
 use crate::owner::OwnerId;
@@ -185,7 +185,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                     }
                     busy
                 }
-                Err(AcquireError::Failure(failure)) => {
+                Err(AcquireError::Server { cause: failure, .. }) => {
                     Busy { retry_in: Some(wait.failed(failure)?), ..Busy::default() }
                 }
                 Err(error) => return Err(error),
@@ -301,7 +301,7 @@ impl<'a> Wait<'a> {
             First::Left(done) => Ok(done),
             First::Right(()) if since(begun) < SLOW => Err(self.timed_out()),
             First::Right(()) => {
-                Err(Failure::Unavailable(format!("no answer within the wait of {:?}", self.waited())).into())
+                Err(ServerError::Unavailable(format!("no answer within the wait of {:?}", self.waited())).into())
             }
         }
     }
@@ -324,12 +324,12 @@ impl<'a> Wait<'a> {
             tracing::warn!(lock = %self.key.resource, position, "silent for too long: at the end of the queue again");
         }
         if let Some(watcher) = self.watcher {
-            watcher(Queued { position, requeued });
+            watcher(QueuePosition { position, requeued });
         }
     }
 
     /// There was no reply. Continues, after the returned pause, only if this is an outage that began during the wait.
-    fn failed(&mut self, failure: Failure) -> Result<Duration, AcquireError> {
+    fn failed(&mut self, failure: ServerError) -> Result<Duration, AcquireError> {
         let now = env::now();
         let outage = self.outage.get_or_insert_with(|| Box::new(Outage { since: now, pause: FIRST_PAUSE }));
         let pause = env::jittered(outage.pause);
@@ -338,7 +338,7 @@ impl<'a> Wait<'a> {
             None => self.shared.outage_limit.saturating_sub(now.saturating_duration_since(outage.since)),
             Some(deadline) => deadline.saturating_duration_since(now),
         };
-        if !self.seen_busy || limit.is_zero() || matches!(failure, Failure::Denied(_)) {
+        if !self.seen_busy || limit.is_zero() || matches!(failure, ServerError::Denied(_)) {
             return Err(failure.into());
         }
         Ok(pause.min(limit))
@@ -350,7 +350,7 @@ impl<'a> Wait<'a> {
         let over = race(closed, env::sleep_until_or_forever(self.deadline));
         match race(self.shared.engine.subscribed(turn.key), over).await {
             First::Left(_) => Ok(()),
-            First::Right(First::Left(())) => Err(Invalid::ShutDown.into()),
+            First::Right(First::Left(())) => Err(InvalidRequestError::ShutDown.into()),
             First::Right(First::Right(())) => Err(self.timed_out()),
         }
     }
@@ -368,7 +368,7 @@ impl<'a> Wait<'a> {
     /// Sleeps for `length` without being queued.
     async fn pause(&self, length: Duration) -> Result<(), AcquireError> {
         match race(pin!(self.shared.closed()), self.timer(Some(length))).await {
-            First::Left(()) => Err(Invalid::ShutDown.into()),
+            First::Left(()) => Err(InvalidRequestError::ShutDown.into()),
             First::Right(()) if !self.is_over() => Ok(()),
             First::Right(()) => Err(self.timed_out()),
         }
@@ -387,7 +387,7 @@ impl<'a> Wait<'a> {
 
     fn timed_out(&self) -> AcquireError {
         if self.outage.is_some() {
-            return Failure::Unavailable(format!("the wait of {:?} ended in an outage", self.waited()))
+            return ServerError::Unavailable(format!("the wait of {:?} ended in an outage", self.waited()))
                 .into();
         }
         AcquireError::Timeout { waited: self.waited(), holder: self.holder.map(Into::into) }

@@ -26,7 +26,7 @@ pub(super) async fn enter(
     let client = client.map_err(|error| match error {
         ConnectError::Url(error) => Failure::Url(error),
         ConnectError::Invalid(invalid) => Failure::Invalid(invalid),
-        ConnectError::Failure(cause) => Failure::Server { url: url.clone(), cause },
+        ConnectError::Server { cause, .. } => Failure::Server { url: url.clone(), cause },
         other => unknown(url, &other),
     })?;
     let lock = client.lock(&options.name);
@@ -48,8 +48,8 @@ pub(super) async fn enter(
         Err(AcquireError::Timeout { waited, .. }) => {
             Err(Failure::TimedOut { name, waited, held: held(&lock).await })
         }
-        Err(AcquireError::Failure(cause)) => Err(Failure::Server { url: url.clone(), cause }),
-        Err(AcquireError::Invalid(invalid)) => Err(Failure::Invalid(invalid)),
+        Err(AcquireError::Server { cause, .. }) => Err(Failure::Server { url: url.clone(), cause }),
+        Err(AcquireError::Invalid { cause: invalid, .. }) => Err(Failure::Invalid(invalid)),
         Err(other) => Err(unknown(url, &other)),
     }
 }

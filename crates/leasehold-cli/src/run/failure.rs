@@ -189,7 +189,7 @@ const KNOWN: Duration = Duration::from_millis(200);
 /// The client's report about a server that it cannot reach.
 pub(super) async fn unreachable(lock: &Lock) -> Option<leasehold::Failure> {
     match timeout(KNOWN, lock.is_locked()).await {
-        Ok(Err(QueryError::Failure(failure))) => Some(failure),
+        Ok(Err(QueryError::Server { cause: failure, .. })) => Some(failure),
         _ => None,
     }
 }

@@ -12,7 +12,7 @@ use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{Client, Connect, Invalid, Lock, RwLock};
+use leasehold::{Client, ConnectOptions, InvalidRequestError, Lock, RwLock};
 use tokio::time::{Instant, sleep};
 
 pub use self::example::Example;
@@ -29,7 +29,7 @@ pub trait Backend: Send + Sync {
     /// [lacks](Backend::lacks) [`REMOVAL`].
     fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()>;
 
-    /// The features that the engine lacks, in the words of [`Invalid::Unsupported`]. A case that needs one of these is not for
+    /// The features that the engine lacks, in the words of [`InvalidRequestError::Unsupported`]. A case that needs one of these is not for
     /// this engine; any other refusal fails the case.
     fn lacks(&self) -> &'static [&'static str] {
         &[]
@@ -90,7 +90,7 @@ impl Bench {
     /// # Panics
     ///
     /// If none can be connected.
-    pub async fn client_with(&self, options: impl FnOnce(Connect) -> Connect) -> Client {
+    pub async fn client_with(&self, options: impl FnOnce(ConnectOptions) -> ConnectOptions) -> Client {
         options(Client::connect(self.url())).await.expect("the engine under test takes clients")
     }
 
@@ -100,7 +100,7 @@ impl Bench {
     }
 
     /// The case's lock, with a new client with options.
-    pub async fn lock_with(&self, options: impl FnOnce(Connect) -> Connect) -> Lock {
+    pub async fn lock_with(&self, options: impl FnOnce(ConnectOptions) -> ConnectOptions) -> Lock {
         self.client_with(options).await.lock(self.name("lock"))
     }
 
@@ -110,7 +110,7 @@ impl Bench {
     }
 
     /// The case's read-write lock, with a new client with options.
-    pub async fn rw_lock_with(&self, options: impl FnOnce(Connect) -> Connect) -> RwLock {
+    pub async fn rw_lock_with(&self, options: impl FnOnce(ConnectOptions) -> ConnectOptions) -> RwLock {
         self.client_with(options).await.rw_lock(self.name("lock"))
     }
 
@@ -118,8 +118,8 @@ impl Bench {
     ///
     /// # Errors
     ///
-    /// [`Invalid::Unsupported`] on an engine that does not support that.
-    pub async fn remove(&self, name: &str) -> Result<(), Invalid> {
+    /// [`InvalidRequestError::Unsupported`] on an engine that does not support that.
+    pub async fn remove(&self, name: &str) -> Result<(), InvalidRequestError> {
         self.needs(REMOVAL)?;
         self.backend.remove(name).await;
         Ok(())
@@ -129,10 +129,10 @@ impl Bench {
     ///
     /// # Errors
     ///
-    /// [`Invalid::Unsupported`] on the others.
-    pub fn needs(&self, what: &str) -> Result<(), Invalid> {
+    /// [`InvalidRequestError::Unsupported`] on the others.
+    pub fn needs(&self, what: &str) -> Result<(), InvalidRequestError> {
         if self.lacks(what) {
-            return Err(Invalid::Unsupported { what: what.into(), engine: "tested", can: Vec::new() });
+            return Err(InvalidRequestError::Unsupported { what: what.into(), engine: "tested", can: Vec::new() });
         }
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Connect, Guard, Lock, Operation, ReleaseError};
+use leasehold::{AcquireError, ConnectOptions, Guard, Lock, Operation, ReleaseError};
 use tokio::task::{JoinError, JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout};
 
@@ -25,7 +25,7 @@ pub(super) const WATCHDOG: Duration = Duration::from_secs(1);
 pub(super) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The option of a client whose locks expire soon after they are not renewed any more.
-pub(super) fn short_watchdog(connect: Connect) -> Connect {
+pub(super) fn short_watchdog(connect: ConnectOptions) -> ConnectOptions {
     connect.watchdog(WATCHDOG)
 }
 

@@ -4,7 +4,7 @@ use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{AcquireError, FairLock, Invalid, Loss, Owner};
+use leasehold::{AcquireError, FairLock, InvalidRequestError, Loss, Owner};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -149,7 +149,7 @@ pub async fn a_waiter_knows_its_place(bench: &Bench) -> Outcome {
     let seen = Arc::clone(&places);
     let watcher = fair_lock(bench).await;
     let watched =
-        watcher.acquire().as_owner(&me).on_queue(move |queued| seen.lock().expect("no panic").push(queued));
+        watcher.acquire().as_owner(&me).on_position(move |queued| seen.lock().expect("no panic").push(queued));
     let second = tokio::spawn(watched.into_future());
     queued(&lock, 2).await?;
     held.release().await?;
@@ -181,7 +181,7 @@ pub async fn an_owner_enters_a_fair_lock_again_at_once(bench: &Bench) -> Outcome
     // The queue does not apply to the holder.
     let inner = soon(lock.acquire().as_owner(&me).lease(LONG_LEASE)).await?;
     assert_eq!(lock.hold_count(&me).await?, 2);
-    assert!(is_nearly(lock.remain_time_to_live().await?.expect("it is held"), LONG_LEASE));
+    assert!(is_nearly(lock.ttl().await?.expect("it is held"), LONG_LEASE));
     inner.release().await?;
     assert!(!waiter.is_finished());
     outer.release().await?;
@@ -198,7 +198,7 @@ pub async fn a_fair_lock_that_is_not_re_entered_says_so(bench: &Bench) -> Outcom
         lock.acquire().as_owner(&me).wait(MOMENT).await.err(),
         lock.try_acquire().as_owner(&me).await.err(),
     ] {
-        assert!(matches!(again, Some(AcquireError::Invalid(Invalid::NotReentrant))), "{again:?}");
+        assert!(matches!(again, Some(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{again:?}");
     }
     assert!(lock.queue().await?.is_empty());
     assert_eq!(guard.release().await?.holds_left, 0);

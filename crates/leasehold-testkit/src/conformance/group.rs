@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use leasehold::{AcquireError, BackOff, Client, Connect, Invalid, Lock, Loss, Owner, ReleaseError};
+use leasehold::{AcquireError, BackOff, Client, ConnectOptions, InvalidRequestError, Lock, Loss, Owner, ReleaseError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -30,7 +30,7 @@ pub async fn a_set_is_held_and_freed_as_one(bench: &Bench) -> Outcome {
     assert_eq!(lock.hold_count(&guard.owner()).await?, 1);
     assert_eq!(set(bench, &client, ["b"]).hold_count(&guard.owner()).await?, 1);
     assert!(!set(bench, &client, ["b", "c"]).is_held_by(&guard.owner()).await?, "not all of it");
-    assert!(is_nearly(lock.remain_time_to_live().await?.expect("held"), LONG_LEASE));
+    assert!(is_nearly(lock.ttl().await?.expect("held"), LONG_LEASE));
     assert_eq!(guard.release().await?.holds_left, 0);
     assert!(!lock.is_locked().await? && lock.holder().await?.is_none());
     assert!(set(bench, &elsewhere, ["b", "c"]).try_acquire().await?.is_some());
@@ -72,7 +72,7 @@ pub async fn another_owner_does_not_get_a_set_that_is_held(bench: &Bench) -> Out
     let error = lock.acquire().as_owner(&other).wait(MOMENT).await.expect_err("held");
     assert!(matches!(error, AcquireError::Timeout { holder: Some(holder), .. } if holder == guard.owner()));
     let released = lock.as_owner(&other).release().await;
-    assert!(matches!(released, Err(ReleaseError::NotOwner(_))), "{released:?}");
+    assert!(matches!(released, Err(ReleaseError::NotOwner { .. })), "{released:?}");
     guard.release().await?;
     Ok(())
 }
@@ -86,7 +86,7 @@ pub async fn a_waiter_gets_a_set_when_the_lease_is_over(bench: &Bench) -> Outcom
     let next = soon(lock.acquire().as_owner(&other).wait(LEASE * 10).lease(LONG_LEASE)).await?;
     assert!(begun.elapsed() >= LEASE);
     assert!(!guard.is_held());
-    assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Expired))));
+    assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));
     assert!(lock.is_held_by(&next.owner()).await?, "a stale guard leaves it alone");
     next.release().await?;
     Ok(())
@@ -112,7 +112,7 @@ pub async fn sets_of_one_owner_are_the_same_or_apart(bench: &Bench) -> Outcome {
     let mine = guard.owner();
     for values in [["b", "c"].as_slice(), &["a"], &["a", "b", "c"]] {
         let error = client.group_lock(bench.name("group"), values).acquire().as_owner(&mine).await;
-        assert!(matches!(error, Err(AcquireError::Invalid(Invalid::SetsOverlap))), "{error:?}");
+        assert!(matches!(error, Err(AcquireError::Invalid { cause: InvalidRequestError::SetsOverlap, .. })), "{error:?}");
     }
     let apart = set(bench, &client, ["c"]).acquire().as_owner(&mine).await?;
     let inner = guard.reenter().await?;
@@ -197,13 +197,13 @@ pub async fn a_set_needs_values_and_each_once(bench: &Bench) -> Outcome {
     bench.needs("group lock")?;
     let client = bench.client().await;
     let refused = |error: AcquireError| match error {
-        AcquireError::Invalid(invalid) => invalid,
+        AcquireError::Invalid { cause: invalid, .. } => invalid,
         other => panic!("{other:?}"),
     };
     let none = client.group_lock(bench.name("group"), [""; 0]).acquire().await;
-    assert_eq!(refused(none.expect_err("no values")), Invalid::NoMembers);
+    assert_eq!(refused(none.expect_err("no values")), InvalidRequestError::NoMembers);
     let twice = set(bench, &client, ["a", "b", "a"]).acquire().await;
-    assert_eq!(refused(twice.expect_err("one twice")), Invalid::MemberTwice("a".into()));
+    assert_eq!(refused(twice.expect_err("one twice")), InvalidRequestError::MemberTwice("a".into()));
     let odd = set(bench, &client, ["", " ", "{", "ä:b", "mode"]);
     odd.acquire().await?.release().await?;
     Ok(())
@@ -211,7 +211,7 @@ pub async fn a_set_needs_values_and_each_once(bench: &Bench) -> Outcome {
 
 pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
     // They take long where each is a separate hold, and longer on a busy machine.
-    let patient = |connect: Connect| connect.response_timeout(PATIENCE);
+    let patient = |connect: ConnectOptions| connect.response_timeout(PATIENCE);
     let (client, elsewhere) = (bench.client_with(patient).await, bench.client_with(patient).await);
     let many = |from: usize, count: usize| (from..from + count).map(|value| value.to_string());
     let lock = client.group_lock(bench.name("group"), many(0, 5000));
@@ -230,10 +230,10 @@ pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
     waiter.outcome().await?.release().await?;
     assert!(!lock.is_locked().await?);
 
-    let most = client.group_lock(bench.name("group"), many(0, Invalid::MOST_VALUES));
+    let most = client.group_lock(bench.name("group"), many(0, limits::MOST_VALUES));
     most.acquire().await?.release().await?;
-    let more = client.group_lock(bench.name("group"), many(0, Invalid::MOST_VALUES + 1)).acquire().await;
-    assert!(matches!(more, Err(AcquireError::Invalid(Invalid::TooManyValues { given: 10_001 }))), "{more:?}");
+    let more = client.group_lock(bench.name("group"), many(0, limits::MOST_VALUES + 1)).acquire().await;
+    assert!(matches!(more, Err(AcquireError::Invalid { cause: InvalidRequestError::TooManyValues { given: 10_001 }, .. })), "{more:?}");
     Ok(())
 }
 
@@ -274,7 +274,7 @@ pub async fn a_set_has_leases_and_limits(bench: &Bench) -> Outcome {
     let again = lock.clone().non_reentrant();
     let guard = soon(again.acquire().as_owner(&me)).await?;
     let refused = again.acquire().as_owner(&me).await;
-    assert!(matches!(refused, Err(AcquireError::Invalid(Invalid::NotReentrant))), "{refused:?}");
+    assert!(matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{refused:?}");
     bench.remove(&bench.name("group")).await?;
     drop(guard);
 

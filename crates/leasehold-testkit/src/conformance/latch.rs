@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture;
 
-use leasehold::{Invalid, Latch, WaitError};
+use leasehold::{InvalidRequestError, Latch, WaitError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -31,19 +31,19 @@ pub async fn a_latch_counts_down_to_zero_and_no_further(bench: &Bench) -> Outcom
     for (left, closed) in [(1, true), (0, false), (0, false), (0, false)] {
         assert_eq!(latch.count_down().await?, left);
         assert_eq!(latch.count().await?, left);
-        assert_eq!(soon(latch.wait().within(MOMENT)).await.is_err(), closed);
+        assert_eq!(soon(latch.opened().wait(MOMENT)).await.is_err(), closed);
     }
-    soon(latch.wait()).await?;
+    soon(latch.opened()).await?;
     Ok(())
 }
 
 pub async fn a_latch_that_was_never_set_is_open(bench: &Bench) -> Outcome {
     let latch = latch(bench).await;
-    soon(latch.wait()).await?;
+    soon(latch.opened()).await?;
     assert_eq!(latch.count_down().await?, 0);
-    soon(latch.wait()).await?;
+    soon(latch.opened()).await?;
     assert!(latch.try_set_count(0).await?, "counting below zero leaves nothing behind");
-    soon(latch.wait()).await?;
+    soon(latch.opened()).await?;
     assert!(!latch.try_set_count(1).await?, "a latch set to zero is set");
     assert_eq!(latch.count_down().await?, 0);
     assert!(latch.try_set_count(1).await?, "once it was opened, it can be set again");
@@ -55,10 +55,10 @@ pub async fn a_wait_for_a_latch_keeps_its_limit(bench: &Bench) -> Outcome {
     let (latch, elsewhere) = (latch(bench).await, latch(bench).await);
     assert!(latch.try_set_count(1).await?);
     let begun = Instant::now();
-    let over = soon(latch.wait().within(LEASE)).await;
+    let over = soon(latch.opened().wait(LEASE)).await;
     assert!(matches!(over, Err(WaitError::Timeout { waited }) if waited >= LEASE), "{over:?}");
     assert!(begun.elapsed() >= LEASE);
-    let waiter = tokio::spawn(latch.wait().within(LEASE * 20).into_future());
+    let waiter = tokio::spawn(latch.opened().wait(LEASE * 20).into_future());
     sleep(MOMENT).await;
     elsewhere.count_down().await?;
     soon(waiter).await??;
@@ -72,7 +72,7 @@ pub async fn all_who_wait_go_on_at_zero(bench: &Bench) -> Outcome {
     for latch in [&first, &second, &first, &first, &second, &first] {
         let latch = latch.clone();
         waiters.spawn(async move {
-            soon(latch.wait()).await?;
+            soon(latch.opened()).await?;
             assert_eq!(latch.count().await?, 0);
             Ok(())
         });
@@ -97,7 +97,7 @@ pub async fn deleting_a_latch_lets_those_go_on_who_wait(bench: &Bench) -> Outcom
     assert!(latch.try_set_count(3).await?);
     let mut waiters = JoinSet::new();
     for latch in [&latch, &elsewhere, &latch] {
-        let wait = latch.wait().into_future();
+        let wait = latch.opened().into_future();
         waiters.spawn(async move { Ok(wait.await?) });
     }
     sleep(MOMENT).await;
@@ -112,7 +112,7 @@ pub async fn a_latch_can_be_waited_for_by_threads(bench: &Bench) -> Outcome {
     assert!(latch.try_set_count(1).await?);
     let blocked = {
         let latch = latch.clone();
-        tokio::spawn(on_a_thread(move || latch.wait().block()))
+        tokio::spawn(on_a_thread(move || latch.opened().block()))
     };
     // The thread uses the system's clock, so this must not sleep.
     tokio::task::yield_now().await;
@@ -125,11 +125,11 @@ pub async fn a_shutdown_ends_the_wait_for_a_latch(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, latch(bench).await);
     assert!(other.try_set_count(1).await?);
     let latch = client.latch(bench.name("latch"));
-    let waiter = tokio::spawn(latch.wait().into_future());
+    let waiter = tokio::spawn(latch.opened().into_future());
     sleep(MOMENT).await;
     client.shutdown(LEASE).await;
-    assert_eq!(soon(waiter).await?, Err(WaitError::Invalid(Invalid::ShutDown)));
-    assert_eq!(soon(latch.wait()).await, Err(WaitError::Invalid(Invalid::ShutDown)));
+    assert!(matches!(soon(waiter).await?, Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })));
+    assert!(matches!(soon(latch.opened()).await, Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })));
     assert!(other.delete().await?);
     Ok(())
 }

@@ -3,7 +3,7 @@
 use std::future::IntoFuture as _;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ConnectError, ExtendError, Holder, Invalid, Loss, Owner};
+use leasehold::{AcquireError, Client, ConnectError, ExtendError, Holder, InvalidRequestError, Loss, Owner};
 
 use super::Outcome;
 use super::common::{LONG_LEASE, is_free_for, is_pending_after, soon, taken};
@@ -65,10 +65,10 @@ pub async fn lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
     for length in [Duration::ZERO, Duration::from_millis(19), Duration::MAX] {
         for refused in [lock.acquire().lease(length).await, lock.acquire().max_hold(length).await] {
             // The lock is busy: a request to the engine would wait.
-            assert!(matches!(refused, Err(AcquireError::Invalid(_))), "{refused:?}");
+            assert!(matches!(refused, Err(AcquireError::Invalid { .. })), "{refused:?}");
         }
         let refused = guard.extend(length).await;
-        assert!(matches!(refused, Err(ExtendError::Invalid(_))), "{refused:?}");
+        assert!(matches!(refused, Err(ExtendError::Invalid { .. })), "{refused:?}");
     }
     guard.release().await?;
     let patient = lock.acquire().wait(Duration::MAX).lease(Duration::from_millis(20));
@@ -82,7 +82,7 @@ pub async fn a_client_needs_a_url_it_knows(bench: &Bench) -> Outcome {
         assert!(matches!(refused, Err(ConnectError::Url(_))), "{url}: {refused:?}");
     }
     let refused = Client::connect(bench.url()).watchdog(Duration::ZERO).await;
-    assert!(matches!(refused, Err(ConnectError::Invalid(Invalid::TooShort { .. }))), "{refused:?}");
+    assert!(matches!(refused, Err(ConnectError::Invalid(InvalidRequestError::TooShort { .. }))), "{refused:?}");
     Ok(())
 }
 
@@ -114,7 +114,7 @@ pub async fn all_questions_get_the_same_answer(bench: &Bench) -> Outcome {
     let (lock, onlooker) = (client.lock(bench.name("lock")), bench.lock().await);
     let (owner, stranger) = (Owner::number(7), Owner::number(8));
     assert_eq!(onlooker.holder().await?, None);
-    assert_eq!(onlooker.remain_time_to_live().await?, None);
+    assert_eq!(onlooker.ttl().await?, None);
 
     let outer = lock.acquire().as_owner(&owner).lease(LONG_LEASE).await?;
     let _inner = outer.reenter().await?;
@@ -124,7 +124,7 @@ pub async fn all_questions_get_the_same_answer(bench: &Bench) -> Outcome {
     assert_eq!(shown, outer.owner());
     assert_eq!(shown.to_string(), format!("{}:7", client.id()));
     assert!(remaining <= LONG_LEASE);
-    assert!(onlooker.remain_time_to_live().await?.is_some_and(|later| later <= remaining));
+    assert!(onlooker.ttl().await?.is_some_and(|later| later <= remaining));
     assert!(onlooker.is_held_by(&shown).await?);
     assert_eq!(onlooker.hold_count(&shown).await?, 2);
     assert_eq!((lock.hold_count(&owner).await?, lock.hold_count(&stranger).await?), (2, 0));

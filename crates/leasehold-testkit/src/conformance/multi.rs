@@ -4,7 +4,7 @@ use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Invalid, Loss, MultiLock};
+use leasehold::{AcquireError, Client, InvalidRequestError, Loss, MultiLock};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -27,7 +27,7 @@ pub async fn all_members_are_held_and_released_together(bench: &Bench) -> Outcom
     for name in NAMES {
         let member = client.lock(bench.name(name));
         assert!(member.is_locked().await? && member.is_held_by(&owner).await?, "{name}");
-        assert!(is_nearly(member.remain_time_to_live().await?.expect("held"), LONG_LEASE));
+        assert!(is_nearly(member.ttl().await?.expect("held"), LONG_LEASE));
     }
     assert!(guard.is_held() && is_nearly(guard.remaining(), LONG_LEASE));
     guard.release().await?;
@@ -117,11 +117,11 @@ pub async fn a_wait_for_several_is_for_all_of_them_together(bench: &Bench) -> Ou
 pub async fn a_multi_lock_needs_members_and_each_once(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let none = client.multi_lock([""; 0]).acquire().await;
-    assert!(matches!(none, Err(AcquireError::Invalid(Invalid::NoMembers))), "{none:?}");
+    assert!(matches!(none, Err(AcquireError::Invalid { cause: InvalidRequestError::NoMembers, .. })), "{none:?}");
     let twice = client.multi_lock([bench.name("a"), bench.name("b"), bench.name("a")]).acquire().await;
-    assert!(matches!(twice, Err(AcquireError::Invalid(Invalid::MemberTwice(_)))), "{twice:?}");
+    assert!(matches!(twice, Err(AcquireError::Invalid { cause: InvalidRequestError::MemberTwice(_), .. })), "{twice:?}");
     let unnamed = client.multi_lock([bench.name("a"), String::new()]).acquire().await;
-    assert!(matches!(unnamed, Err(AcquireError::Invalid(Invalid::EmptyName))), "{unnamed:?}");
+    assert!(matches!(unnamed, Err(AcquireError::Invalid { cause: InvalidRequestError::EmptyName, .. })), "{unnamed:?}");
     Ok(())
 }
 

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Guard, Invalid, Lock, Owner};
+use leasehold::{AcquireError, Guard, InvalidRequestError, Lock, Owner};
 
 use super::Outcome;
 use super::common::{LEASE, Waiter, is_free_for, soon};
 use crate::bench::Bench;
 
 fn is_refused(outcome: &Result<Guard, AcquireError>) -> bool {
-    matches!(outcome, Err(AcquireError::Invalid(Invalid::NotReentrant)))
+    matches!(outcome, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. }))
 }
 
 /// Whether every way to acquire is refused to `owner`, at once.
@@ -17,7 +17,7 @@ async fn is_kept_out(lock: &Lock, owner: &Owner) -> bool {
     let tried = soon(lock.try_acquire().as_owner(owner)).await;
     is_refused(&soon(lock.acquire().as_owner(owner)).await)
         && is_refused(&soon(lock.acquire().as_owner(owner).wait(Duration::from_millis(100))).await)
-        && matches!(tried, Err(AcquireError::Invalid(Invalid::NotReentrant)))
+        && matches!(tried, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. }))
 }
 
 pub async fn others_wait_for_a_lock_that_is_not_reentrant(bench: &Bench) -> Outcome {

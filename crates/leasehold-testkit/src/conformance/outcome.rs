@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::panic::Location;
 
-use leasehold::{AcquireError, ChangeError, Invalid, QueryError, WaitError};
+use leasehold::{AcquireError, ChangeError, InvalidRequestError, QueryError, WaitError};
 
 /// The result of a case: with `?` a step has to succeed for the case to continue.
 pub type Outcome = Result<(), Failed>;
@@ -19,18 +19,18 @@ impl Failed {
     /// The feature that the engine lacks, if that is why.
     pub(super) fn unsupported(&self) -> Option<&str> {
         let error = &self.error;
-        let invalid = if let Some(AcquireError::Invalid(invalid)) = error.downcast_ref() {
+        let invalid = if let Some(AcquireError::Invalid { cause: invalid, .. }) = error.downcast_ref() {
             invalid
-        } else if let Some(QueryError::Invalid(invalid)) = error.downcast_ref() {
+        } else if let Some(QueryError::Invalid { cause: invalid, .. }) = error.downcast_ref() {
             invalid
-        } else if let Some(ChangeError::Invalid(invalid)) = error.downcast_ref() {
+        } else if let Some(ChangeError::Invalid { cause: invalid, .. }) = error.downcast_ref() {
             invalid
-        } else if let Some(WaitError::Invalid(invalid)) = error.downcast_ref() {
+        } else if let Some(WaitError::Invalid { cause: invalid, .. }) = error.downcast_ref() {
             invalid
         } else {
             error.downcast_ref()?
         };
-        if let Invalid::Unsupported { what, .. } = invalid { Some(what) } else { None }
+        if let InvalidRequestError::Unsupported { what, .. } = invalid { Some(what) } else { None }
     }
 }
 

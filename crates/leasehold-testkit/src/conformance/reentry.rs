@@ -31,7 +31,7 @@ pub async fn a_partial_release_keeps_the_lease(bench: &Bench) -> Outcome {
     inner.release().await?;
     middle.release().await?;
     assert_eq!(lock.hold_count(&me).await?, 1);
-    let left = lock.remain_time_to_live().await?.expect("one hold is left");
+    let left = lock.ttl().await?.expect("one hold is left");
     assert!(is_nearly(left, TEN), "{left:?}");
     Ok(())
 }
@@ -81,7 +81,7 @@ pub async fn a_lost_hold_cannot_be_entered_again(bench: &Bench) -> Outcome {
     let guard = lock.acquire().lease(LEASE).await?;
     soon(guard.lost()).await;
     let again = guard.reenter().await;
-    assert!(matches!(again, Err(AcquireError::Lost(Loss::Expired))), "{again:?}");
+    assert!(matches!(again, Err(AcquireError::Lost { loss: Loss::Expired, .. })), "{again:?}");
     assert!(soon(lock.acquire()).await?.is_held());
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use leasehold::{AcquireError, Invalid, Loss, Owner, ReleaseError};
+use leasehold::{AcquireError, InvalidRequestError, Loss, Owner, ReleaseError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -107,14 +107,14 @@ pub async fn rw_names_can_be_almost_anything(bench: &Bench) -> Outcome {
         lock.write().acquire().await?.release().await?;
     }
     let broken = client.rw_lock(bench.name("{")).read().acquire().await;
-    assert!(matches!(broken, Err(AcquireError::Invalid(Invalid::NameSplitsSlots { .. }))), "{broken:?}");
+    assert!(matches!(broken, Err(AcquireError::Invalid { cause: InvalidRequestError::NameSplitsSlots { .. }, .. })), "{broken:?}");
     Ok(())
 }
 
 pub async fn rw_lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
     bench.needs("read-write lock")?;
     let lock = bench.rw_lock().await;
-    let short = |error: AcquireError| matches!(error, AcquireError::Invalid(Invalid::TooShort { .. }));
+    let short = |error: AcquireError| matches!(error, AcquireError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. });
     let nothing = Duration::ZERO;
     assert!(short(lock.read().acquire().lease(nothing).await.expect_err("no time")));
     assert!(short(lock.write().acquire().lease(nothing).await.expect_err("no time")));
@@ -237,7 +237,7 @@ pub async fn both_halves_can_be_taken_over(bench: &Bench) -> Outcome {
     let written = thief.write().acquire().steal().await?;
     for reader in readers {
         assert_eq!(soon(reader.lost()).await, Loss::TakenOver);
-        assert!(matches!(reader.release().await, Err(ReleaseError::NotHeld(Loss::TakenOver))));
+        assert!(matches!(reader.release().await, Err(ReleaseError::NotHeld { loss: Loss::TakenOver, .. })));
     }
     assert!(written.is_held() && lock.read().try_acquire().await?.is_none());
     written.release().await?;
@@ -269,7 +269,7 @@ pub async fn what_is_removed_is_lost_for_readers_and_writers(bench: &Bench) -> O
     bench.remove(readers[0].name()).await?;
     for reader in readers {
         assert_eq!(soon(reader.lost()).await, Loss::Gone);
-        assert!(matches!(reader.release().await, Err(ReleaseError::NotHeld(Loss::Gone))));
+        assert!(matches!(reader.release().await, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })));
     }
     let writer = lock.write().acquire().await?;
     bench.remove(writer.name()).await?;
@@ -294,7 +294,7 @@ pub async fn shutdown_counts_readers_and_writers(bench: &Bench) -> Outcome {
         assert_eq!(soon(lost).await, Loss::Shutdown);
     }
     let refused = client.rw_lock(&name).read().try_acquire().await;
-    assert!(matches!(refused, Err(AcquireError::Invalid(Invalid::ShutDown))), "{refused:?}");
+    assert!(matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })), "{refused:?}");
     writer.outcome().await?.release().await?;
     reader.outcome().await?.release().await?;
     Ok(())

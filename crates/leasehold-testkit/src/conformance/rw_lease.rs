@@ -44,7 +44,7 @@ pub async fn a_reader_that_leaves_does_not_prolong_another(bench: &Bench) -> Out
     elsewhere.read().acquire().lease(LONG_LEASE).await?.release().await?;
     drop(soon(elsewhere.write().acquire()).await?);
     assert!(begun.elapsed() >= LEASE && !stays.is_held());
-    assert!(matches!(stays.release().await, Err(ReleaseError::NotHeld(Loss::Expired))));
+    assert!(matches!(stays.release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));
     Ok(())
 }
 
@@ -93,7 +93,7 @@ pub async fn a_writer_that_reads_is_kept_on_both_halves(bench: &Bench) -> Outcom
     let reads = lock.read().acquire().as_owner(&writes.owner()).await?;
     let begun = Instant::now();
     while begun.elapsed() < WATCHDOG * 3 / 2 {
-        for left in [elsewhere.read().remain_time_to_live().await?, lock.write().remain_time_to_live().await?]
+        for left in [elsewhere.read().ttl().await?, lock.write().ttl().await?]
         {
             assert!(left.is_some_and(|left| left > WATCHDOG / 4), "{left:?}");
         }
@@ -122,7 +122,7 @@ pub async fn a_writer_whose_lease_is_over_has_lost(bench: &Bench) -> Outcome {
     let late = lock.write().acquire().lease(LEASE).await?;
     let next = soon(elsewhere.write().acquire()).await?;
     assert!(begun.elapsed() >= LEASE && !late.is_held());
-    assert!(matches!(late.release().await, Err(ReleaseError::NotHeld(Loss::Expired))));
+    assert!(matches!(late.release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));
     assert!(next.is_held());
     next.release().await?;
     Ok(())

@@ -1,6 +1,6 @@
 //! One owner on both halves of a read-write lock: nested, upgraded, downgraded.
 
-use leasehold::{AcquireError, Invalid, Loss, Owner};
+use leasehold::{AcquireError, InvalidRequestError, Loss, Owner};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -80,7 +80,7 @@ pub async fn who_only_reads_cannot_wait_to_write(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
     let me = Owner::unique();
     let reads = lock.read().acquire().as_owner(&me).await?;
-    let refused = |error: AcquireError| matches!(error, AcquireError::Invalid(Invalid::OnlyReads));
+    let refused = |error: AcquireError| matches!(error, AcquireError::Invalid { cause: InvalidRequestError::OnlyReads, .. });
     // Whether other writers wait or not.
     for _ in 0..2 {
         assert!(refused(soon(lock.write().acquire().as_owner(&me)).await.expect_err("it reads")));
@@ -129,7 +129,7 @@ pub async fn nobody_upgrades_beside_other_readers(bench: &Bench) -> Outcome {
     soon(two.lost()).await;
     sleep(MOMENT).await;
     let error = two.try_upgrade().await.expect_err("it is lost");
-    assert!(matches!(error, AcquireError::Lost(Loss::Expired)), "{error:?}");
+    assert!(matches!(error, AcquireError::Lost { loss: Loss::Expired, .. }), "{error:?}");
     one.try_upgrade().await?.release().await?;
     assert!(one.is_held());
     Ok(())
@@ -190,7 +190,7 @@ pub async fn what_was_downgraded_or_upgraded_ends_when_it_would_have(bench: &Ben
 
     let late = soon(lock.write().acquire().lease(LEASE)).await?;
     soon(late.lost()).await;
-    assert!(matches!(late.downgrade().await, Err(AcquireError::Lost(Loss::Expired))));
+    assert!(matches!(late.downgrade().await, Err(AcquireError::Lost { loss: Loss::Expired, .. })));
     Ok(())
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::{AcquireError, ChangeError, Invalid, Loss, Permits, QueryError, ReleaseError, Semaphore};
+use leasehold::{AcquireError, ChangeError, InvalidRequestError, Loss, SemaphorePermits, QueryError, ReleaseError, Semaphore};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
@@ -39,7 +39,7 @@ async fn take(semaphore: &Semaphore, permits: u32) -> Result<(), AcquireError> {
 }
 
 /// A waiter in a task, with a moment to be queued.
-async fn waiter(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Permits, AcquireError>> {
+async fn waiter(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<SemaphorePermits, AcquireError>> {
     let waiter = tokio::spawn(semaphore.acquire(permits).into_future());
     sleep(MOMENT).await;
     waiter
@@ -57,7 +57,7 @@ pub async fn one_client_offers_everything(bench: &Bench) -> Outcome {
         semaphore.acquire(1).await?,
         leased.acquire(1).await?,
     );
-    latch.wait().await?;
+    latch.opened().await?;
     drop(held);
     assert!(semaphore.delete().await? && leased.delete().await?);
     Ok(())
@@ -306,16 +306,16 @@ pub async fn what_no_semaphore_can_be_is_refused(bench: &Bench) -> Outcome {
     remove(&odd).await?;
 
     let nameless = client.semaphore("");
-    assert_eq!(nameless.available().await, Err(QueryError::Invalid(Invalid::EmptyName)));
-    assert_eq!(nameless.release(1).await, Err(ChangeError::Invalid(Invalid::EmptyName)));
-    assert_eq!(nameless.acquire(1).await.map(drop), Err(AcquireError::Invalid(Invalid::EmptyName)));
+    assert!(matches!(nameless.available().await, Err(QueryError::Invalid { cause: InvalidRequestError::EmptyName, .. })));
+    assert!(matches!(nameless.release(1).await, Err(ChangeError::Invalid { cause: InvalidRequestError::EmptyName, .. })));
+    assert!(matches!(nameless.acquire(1).await.map(drop), Err(AcquireError::Invalid { cause: InvalidRequestError::EmptyName, .. })));
     let (semaphore, given) = (semaphore(bench).await, u32::MAX);
-    let refused = Invalid::TooManyPermits { given };
+    let refused = InvalidRequestError::TooManyPermits { given };
     assert_eq!(semaphore.try_set_permits(given).await, Err(refused.clone().into()));
     assert_eq!(semaphore.release(given).await, Err(refused.clone().into()));
     assert_eq!(semaphore.try_acquire(given).await.map(drop), Err(refused.into()));
     let short = semaphore.try_set_permits(1).ttl(Duration::ZERO).await;
-    assert!(matches!(short, Err(ChangeError::Invalid(Invalid::TooShort { .. }))), "{short:?}");
+    assert!(matches!(short, Err(ChangeError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })), "{short:?}");
     Ok(())
 }
 
@@ -336,7 +336,7 @@ pub async fn a_cancelled_waiter_for_permits_passes_its_turn_on(bench: &Bench) ->
 }
 
 /// Releases one of two, and keeps the other as a number.
-async fn take_back_one(held: Permits, semaphore: &Semaphore) -> Outcome {
+async fn take_back_one(held: SemaphorePermits, semaphore: &Semaphore) -> Outcome {
     assert_eq!(held.forget(), 2);
     semaphore.release(1).await?;
     Ok(())
@@ -426,7 +426,7 @@ pub async fn permits_of_a_deleted_semaphore_are_nobodys(bench: &Bench) -> Outcom
     let (released, dropped) = (semaphore.acquire(1).await?, semaphore.acquire(1).await?);
     remove(&semaphore).await?;
     assert!(semaphore.try_set_permits(2).await?);
-    assert_eq!(released.release().await, Err(ReleaseError::NotHeld(Loss::Gone)));
+    assert!(matches!(released.release().await, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })));
     drop(dropped);
     assert_eq!(semaphore.available().await?, 2, "what was set anew is not added to");
     remove(&semaphore).await
@@ -434,7 +434,7 @@ pub async fn permits_of_a_deleted_semaphore_are_nobodys(bench: &Bench) -> Outcom
 
 pub async fn permits_of_a_semaphore_that_is_over_are_not_given_to_the_next(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (semaphore(bench).await, semaphore(bench).await);
-    let gone = Err(ReleaseError::NotHeld(Loss::Gone));
+    let gone = Err(ReleaseError::NotHeld { loss: Loss::Gone, .. });
     for set_anew in [false, true] {
         assert!(semaphore.try_set_permits(10).ttl(LEASE).await?);
         let (released, dropped) = (semaphore.acquire(3).await?, semaphore.acquire(3).await?);
@@ -473,7 +473,7 @@ pub async fn permits_come_back_to_a_semaphore_whose_time_was_taken_away(bench: &
 pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
     let acquire = |of: &Semaphore, permits| of.acquire(permits).into_future();
-    release_and_cancel(|| acquire(&elsewhere, 2), |permits| acquire(&semaphore, permits), Permits::release)
+    release_and_cancel(|| acquire(&elsewhere, 2), |permits| acquire(&semaphore, permits), SemaphorePermits::release)
         .await?;
     // The undo precedes the next request of the same client.
     assert_eq!(semaphore.available().await?, 2);

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use leasehold::{AcquireError, Connect, Invalid, Lock, Loss, MultiLock, Owner, ReleaseError};
+use leasehold::{AcquireError, ConnectOptions, InvalidRequestError, Lock, Loss, MultiLock, Owner, ReleaseError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -19,7 +19,7 @@ async fn setnx_lock(bench: &Bench) -> Lock {
     setnx_lock_with(bench, |connect| connect).await
 }
 
-async fn setnx_lock_with(bench: &Bench, options: impl FnOnce(Connect) -> Connect) -> Lock {
+async fn setnx_lock_with(bench: &Bench, options: impl FnOnce(ConnectOptions) -> ConnectOptions) -> Lock {
     bench.client_with(options).await.setnx_lock(bench.name("lock"))
 }
 
@@ -52,13 +52,13 @@ pub async fn a_setnx_lock_is_not_entered_twice(bench: &Bench) -> Outcome {
     let me = Owner::unique();
     let guard = lock.acquire().as_owner(&me).await?;
     for refused in [soon(lock.acquire().as_owner(&me)).await, soon(guard.reenter()).await] {
-        assert!(matches!(refused, Err(AcquireError::Invalid(Invalid::NotReentrant))), "{refused:?}");
+        assert!(matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{refused:?}");
     }
     assert!(guard.is_held() && lock.hold_count(&me).await? == 1);
     assert_eq!(lock.as_owner(&me).release().await?.holds_left, 0);
     assert!(!guard.is_held() && is_free_for(&lock).await?);
     let again = lock.as_owner(&me).release().await;
-    assert!(matches!(again, Err(ReleaseError::NotOwner(_))), "{again:?}");
+    assert!(matches!(again, Err(ReleaseError::NotOwner { .. })), "{again:?}");
     // The same owner acquires it again, and its old guard does not affect that.
     let next = lock.acquire().as_owner(&me).await?;
     drop(guard);
@@ -69,7 +69,7 @@ pub async fn a_setnx_lock_is_not_entered_twice(bench: &Bench) -> Outcome {
 
 pub async fn a_setnx_lock_answers_all_questions(bench: &Bench) -> Outcome {
     let (lock, onlooker) = (setnx_lock(bench).await, setnx_lock(bench).await);
-    assert!(onlooker.holder().await?.is_none() && onlooker.remain_time_to_live().await?.is_none());
+    assert!(onlooker.holder().await?.is_none() && onlooker.ttl().await?.is_none());
     let guard = lock.acquire().lease(LONG_LEASE).await?;
     let holder = onlooker.holder().await?.expect("it is held");
     assert_eq!((holder.owner, holder.holds), (Some(guard.owner()), 1));
@@ -90,7 +90,7 @@ pub async fn a_setnx_lock_runs_out_and_is_told(bench: &Bench) -> Outcome {
     let next = waiter.outcome().await?;
     assert!(begun.elapsed() >= LEASE && !stale.is_held());
     let late = stale.release().await;
-    assert!(matches!(late, Err(ReleaseError::NotHeld(Loss::Expired))), "{late:?}");
+    assert!(matches!(late, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })), "{late:?}");
     sleep(MOMENT).await;
     assert!(next.is_held() && !is_free_for(&lock).await?);
     Ok(())
@@ -114,7 +114,7 @@ pub async fn a_setnx_lock_that_is_removed_is_lost_and_the_next_is_not_touched(be
     let next = soon(elsewhere.acquire()).await?;
     let loss = soon(guard.lost()).await;
     assert!(matches!(loss, Loss::Gone | Loss::TakenOver), "{loss:?}");
-    assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld(_))));
+    assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { .. })));
     sleep(MOMENT).await;
     assert!(next.is_held() && !is_free_for(&lock).await?);
     Ok(())
@@ -220,7 +220,7 @@ pub async fn a_setnx_lock_can_be_extended(bench: &Bench) -> Outcome {
     guard.extend(LEASE).await?;
     sleep(LEASE * 2).await;
     assert!(guard.is_held());
-    let left = lock.remain_time_to_live().await?.expect("it is held");
+    let left = lock.ttl().await?.expect("it is held");
     assert!(is_nearly(left, LONG_LEASE), "{left:?}");
     Ok(())
 }

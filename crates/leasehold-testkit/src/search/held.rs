@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::{
     AcquireError, Client, ExtendError, FencedGuard, Guard, LeasedPermits, Loss, MultiGuard, Operation, Owner,
-    Permits, QuorumGuard, ReadGuard, ReleaseError, WriteGuard,
+    SemaphorePermits, QuorumGuard, ReadGuard, ReleaseError, WriteGuard,
 };
 
 use super::thing::Thing;
@@ -31,7 +31,7 @@ pub(super) enum Held {
     /// Of most of several servers.
     Quorum(QuorumGuard),
     /// Of counted permits.
-    Permits(Permits),
+    Permits(SemaphorePermits),
     /// Of permits with a lease.
     Leased(LeasedPermits),
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Invalid};
+use leasehold::{AcquireError, InvalidRequestError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -214,7 +214,7 @@ impl Task {
                 self.held.push(grant);
                 Ok(())
             }
-            Err(Some(AcquireError::Invalid(Invalid::ShutDown))) => Err(()),
+            Err(Some(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })) => Err(()),
             Err(_) => Ok(()),
         }
     }
@@ -277,7 +277,7 @@ impl Task {
             1 => self.world.count(self.who, "count_down", latch.count_down()).await,
             _ => {
                 self.world
-                    .count(self.who, "wait for the latch", latch.wait().within(limit).into_future())
+                    .count(self.who, "wait for the latch", latch.opened().wait(limit).into_future())
                     .await;
             }
         }

@@ -46,7 +46,7 @@ pub(super) async fn play(world: Arc<World>, servers: &Servers, setting: Setting,
             kept.push(proxy);
         }
         for task in 0..TASKS {
-            let lock = QuorumLock::new(&members, thing.name()).member_limit(Duration::from_millis(100));
+            let lock = QuorumLock::new(&members, thing.name()).server_timeout(Duration::from_millis(100));
             let who = Who { client, task };
             tasks.spawn(contend(Arc::clone(&world), who, lock, thing, end, dice.fork()));
         }

@@ -88,7 +88,7 @@ async fn take_turns(lock: Lock, port: u16, seat: String, turns: u64) {
         if turn % 2 == 0 {
             drop(guard);
         } else if let Err(error) = guard.release().await {
-            assert!(matches!(error, ReleaseError::NotHeld(_)), "{error}");
+            assert!(matches!(error, ReleaseError::NotHeld { .. }), "{error}");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use leasehold::{Client, Connect, Guard, Loss};
+use leasehold::{Client, ConnectOptions, Guard, Loss};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::resp::{Connection, Value};
 use leasehold_testkit::server::{Flavour, Server};
@@ -19,7 +19,7 @@ const LEASE: Duration = Duration::from_millis(4500);
 /// For a busy machine.
 const SLACK: Duration = Duration::from_millis(1500);
 
-fn client(url: String) -> Connect {
+fn client(url: String) -> ConnectOptions {
     Client::connect(url).watchdog(LEASE).response_timeout(SECOND).connect_timeout(SECOND)
 }
 

@@ -167,7 +167,7 @@ impl World {
                     self.done.entered += 1;
                     return;
                 }
-                Some(Err(AcquireError::Failure(failure))) => {
+                Some(Err(AcquireError::Server { cause: failure, .. })) => {
                     self.story.push(format!("{name}: {failure}"));
                     self.done.unknown += 1;
                 }
@@ -188,7 +188,7 @@ impl World {
         let release: Operation<_> = self.held[name].swap_remove(guard).release();
         match self.perhaps_cut(release).await {
             Some(Ok(released)) => assert_eq!(released.holds_left as usize, left, "{}", self.told()),
-            Some(Err(ReleaseError::Unknown(failure))) => {
+            Some(Err(ReleaseError::Unknown { cause: failure, .. })) => {
                 self.story.push(format!("{name}: {failure}"));
                 self.done.unknown += 1;
             }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, ChangeError, Client, Failure, Loss, Owner};
+use leasehold::{AcquireError, ChangeError, Client, ServerError, Loss, Owner};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
@@ -213,7 +213,7 @@ async fn do_everything_that_counts(client: &Client, name: &str) -> Result<(), St
     permit.release().await.map_err(|error| told(&error))?;
     let ids = leased.acquire(2).permanent().await.map_err(|error| told(&error))?;
     leased.release(ids).await.map_err(|error| told(&error))?;
-    if leased.permits().await.map_err(|error| told(&error))? != 2 {
+    if leased.total().await.map_err(|error| told(&error))? != 2 {
         return Err("counters: not exact".into());
     }
     leased.delete().await.map_err(|error| told(&error))?;
@@ -221,7 +221,7 @@ async fn do_everything_that_counts(client: &Client, name: &str) -> Result<(), St
     let latch = client.latch(format!("{name}:l"));
     latch.try_set_count(1).await.map_err(|error| told(&error))?;
     latch.count_down().await.map_err(|error| told(&error))?;
-    soon("the latch", latch.wait().into_future()).await.map_err(|error| told(&error))
+    soon("the latch", latch.opened().into_future()).await.map_err(|error| told(&error))
 }
 
 #[tokio::test]
@@ -258,7 +258,7 @@ async fn other_names_are_denied() {
     let client = Client::connect(make_user(&server, "worker", &[])).await.unwrap();
     for name in ["n", "other:lock:n", "locks:n"] {
         let error = client.lock(name).acquire().await.unwrap_err();
-        assert!(matches!(error, AcquireError::Failure(Failure::Denied(_))), "{error:?}");
+        assert!(matches!(error, AcquireError::Server { cause: ServerError::Denied(_), .. }), "{error:?}");
     }
     // A name with a hash tag of its own follows the same rule.
     client.lock("lock:{x}").acquire().await.unwrap().release().await.unwrap();
@@ -284,7 +284,7 @@ async fn what_is_missing_is_named() {
         let counter = client("+get").await.semaphore("lock:d").acquire(1).await.map(drop);
         let leased = client("+time").await.leased_semaphore("lock:e").acquire(1).await.map(drop);
         let denied = [fair, read, group, counter, leased].map(|outcome| match outcome {
-            Err(AcquireError::Failure(Failure::Denied(text))) => text,
+            Err(AcquireError::Server { cause: ServerError::Denied(text), .. }) => text,
             other => panic!("{flavour:?}: {other:?}"),
         });
         for (text, command) in denied.iter().zip(["zrangebyscore", "hset", "hlen", "get", "time"]) {
@@ -295,7 +295,7 @@ async fn what_is_missing_is_named() {
         let record = client("~leasehold_permits:{lock:*").await.semaphore("lock:g").release(1).await;
         let requests = client("~leasehold_requests:{lock:*").await.semaphore("lock:g").release(1).await;
         let denied = [latch, semaphore, record, requests].map(|outcome| match outcome {
-            Err(ChangeError::Failure(Failure::Denied(text))) => text,
+            Err(ChangeError::Server { cause: ServerError::Denied(text), .. }) => text,
             other => panic!("{flavour:?}: {other:?}"),
         });
         let missing = ["decr", "incrby", "leasehold_permits:{lock:g}", "leasehold_requests:{lock:g}"];

@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, Failure, LeasedSemaphore, Operation, PermitId, ReleaseError,
+    AcquireError, ChangeError, Client, ServerError, LeasedSemaphore, Operation, PermitId, ReleaseError,
 };
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
@@ -31,7 +31,7 @@ async fn taken<G>(proxy: &Proxy, acquire: impl Fn() -> Operation<Result<G, Acqui
 
 /// A release whose reply may be missing, and that continues then.
 fn given_back(released: &Result<(), ReleaseError>) {
-    assert!(matches!(released, Ok(()) | Err(ReleaseError::Unknown(_))), "{released:?}");
+    assert!(matches!(released, Ok(()) | Err(ReleaseError::Unknown { .. })), "{released:?}");
 }
 
 #[tokio::test]
@@ -105,7 +105,7 @@ async fn nobody_hangs_when_messages_are_dropped() {
     let waiters: Vec<_> =
         (0..3).map(|_| tokio::spawn(client.semaphore("n").acquire(1).into_future())).collect();
     let leased = tokio::spawn(client.leased_semaphore("m").acquire(1).into_future());
-    let latch = tokio::spawn(client.latch("l").wait().into_future());
+    let latch = tokio::spawn(client.latch("l").opened().into_future());
     subscribed(&server, "redisson_sc:{n}", 1).await;
     subscribed(&server, "redisson_sc:{m}", 1).await;
     subscribed(&server, "redisson_countdownlatch__channel__{l}", 1).await;
@@ -134,7 +134,7 @@ async fn waiters_survive_the_loss_of_their_connections() {
     assert!(other.latch("l").try_set_count(1).await.unwrap());
     let waiters: Vec<_> =
         (0..3).map(|_| tokio::spawn(client.semaphore("n").acquire(1).into_future())).collect();
-    let latches: Vec<_> = (0..3).map(|_| tokio::spawn(client.latch("l").wait().into_future())).collect();
+    let latches: Vec<_> = (0..3).map(|_| tokio::spawn(client.latch("l").opened().into_future())).collect();
     subscribed(&server, "redisson_sc:{n}", 1).await;
     subscribed(&server, "redisson_countdownlatch__channel__{l}", 1).await;
     proxy.refuse();
@@ -174,7 +174,7 @@ async fn a_change_waits_for_the_server_as_long_as_an_outage_may_last() {
     sleep(SECOND / 10).await;
     let begun = Instant::now();
     let error = soon("the end", semaphore.release(1)).await.unwrap_err();
-    assert!(matches!(error, ChangeError::Failure(Failure::Unavailable(_))), "{error:?}");
+    assert!(matches!(error, ChangeError::Server { cause: ServerError::Unavailable(_), .. }), "{error:?}");
     assert!(error.is_unavailable() && begun.elapsed() >= SECOND * 2);
     proxy.heal();
     while semaphore.available().await.is_err() {
@@ -185,7 +185,7 @@ async fn a_change_waits_for_the_server_as_long_as_an_outage_may_last() {
     // The request was sent, and its outcome is unknown.
     proxy.blackhole(Which::All);
     let error = soon("the end", semaphore.release(1)).await.unwrap_err();
-    assert!(matches!(error, ChangeError::Unknown(Failure::Unavailable(_))), "{error:?}");
+    assert!(matches!(error, ChangeError::Unknown { cause: ServerError::Unavailable(_), .. }), "{error:?}");
     proxy.heal();
     sleep(SECOND / 2).await;
     let free = server.cli(&["GET", "n"]);

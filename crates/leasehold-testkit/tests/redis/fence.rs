@@ -6,7 +6,7 @@ use std::process::exit;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{Client, Failure, Invalid, WriteError};
+use leasehold::{Client, ServerError, InvalidRequestError, WriteError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
@@ -27,23 +27,23 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
         write(9, "b").await.unwrap();
         let late = write(8, "late").await.unwrap_err();
         assert!(
-            matches!(&late, WriteError::Stale(stale) if (stale.token, stale.highest) == (8, 9)),
+            matches!(&late, WriteError::Stale { cause: stale, .. } if (stale.token, stale.highest) == (8, 9)),
             "{late:?}"
         );
         assert_eq!((server.cli(&["GET", "balance"]), server.cli(&["GET", FENCE])), ("b".into(), "9".into()));
         // By the number, not by the text of it.
         write(10, "c").await.unwrap();
-        assert!(matches!(write(9, "late").await, Err(WriteError::Stale(_))));
+        assert!(matches!(write(9, "late").await, Err(WriteError::Stale { .. })));
         // Numbers that a script would round.
         write(u64::MAX - 1, "d").await.unwrap();
-        assert!(matches!(write(u64::MAX - 2, "late").await, Err(WriteError::Stale(_))));
+        assert!(matches!(write(u64::MAX - 2, "late").await, Err(WriteError::Stale { .. })));
         write(u64::MAX, "e").await.unwrap();
         assert_eq!(server.cli(&["GET", "balance"]), "e");
         assert_eq!(keys(&server), ["balance", FENCE], "the namespace is for locks");
 
         // The fence outlives the value, and a write removes any time to live from it.
         server.cli(&["DEL", "balance"]);
-        assert!(matches!(write(1, "late").await, Err(WriteError::Stale(_))));
+        assert!(matches!(write(1, "late").await, Err(WriteError::Stale { .. })));
         assert_eq!(keys(&server), [FENCE]);
         server.cli(&["PEXPIRE", FENCE, "60000"]);
         write(u64::MAX, "f").await.unwrap();
@@ -56,10 +56,10 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
 
         server.cli(&["SET", FENCE, "many"]);
         let broken = write(5, "late").await.unwrap_err();
-        assert!(matches!(broken, WriteError::Failure(Failure::Denied(_))), "{broken:?}");
+        assert!(matches!(broken, WriteError::Server { cause: ServerError::Denied(_), .. }), "{broken:?}");
         assert_eq!(server.cli(&["GET", "balance"]), "f");
         let nameless = client.fenced_write("", 1, "").await;
-        assert!(matches!(nameless, Err(WriteError::Invalid(Invalid::EmptyName))), "{nameless:?}");
+        assert!(matches!(nameless, Err(WriteError::Invalid { cause: InvalidRequestError::EmptyName, .. })), "{nameless:?}");
     }
 }
 
@@ -67,7 +67,7 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
 async fn an_engine_without_values_says_so() {
     let client = Client::connect("memory:").await.unwrap();
     let error = client.fenced_write("balance", 1, "a").await.unwrap_err();
-    assert!(matches!(error, WriteError::Invalid(Invalid::Unsupported { .. })), "{error:?}");
+    assert!(matches!(error, WriteError::Invalid { cause: InvalidRequestError::Unsupported { .. }, .. }), "{error:?}");
     assert!(error.to_string().contains("use redis"), "{error}");
 }
 
@@ -79,14 +79,14 @@ async fn a_write_without_an_answer_can_be_repeated() {
     other.fenced_write("balance", 1, "a").await.unwrap();
     proxy.lose_reply_once(Which::Command);
     let error = client.fenced_write("balance", 2, "b").await.unwrap_err();
-    assert!(matches!(error, WriteError::Failure(Failure::Unavailable(_))), "{error:?}");
+    assert!(matches!(error, WriteError::Server { cause: ServerError::Unavailable(_), .. }), "{error:?}");
     assert_eq!(server.cli(&["GET", "balance"]), "b", "it was made");
     while let Err(error) = client.fenced_write("balance", 2, "b").await {
-        assert!(matches!(error, WriteError::Failure(Failure::Unavailable(_))), "{error:?}");
+        assert!(matches!(error, WriteError::Server { cause: ServerError::Unavailable(_), .. }), "{error:?}");
         sleep(Duration::from_millis(5)).await;
     }
     other.fenced_write("balance", 3, "c").await.unwrap();
-    assert!(matches!(client.fenced_write("balance", 2, "b").await, Err(WriteError::Stale(_))));
+    assert!(matches!(client.fenced_write("balance", 2, "b").await, Err(WriteError::Stale { .. })));
 }
 
 /// In any order of arrival, the greatest token stays.
@@ -101,7 +101,7 @@ async fn of_many_writes_at_once_the_greatest_token_stays() {
         writes.spawn(client.fenced_write("balance", token, token.to_string()));
     }
     for done in writes.join_all().await {
-        assert!(matches!(done, Ok(()) | Err(WriteError::Stale(_))), "{done:?}");
+        assert!(matches!(done, Ok(()) | Err(WriteError::Stale { .. })), "{done:?}");
     }
     assert_eq!((server.cli(&["GET", "balance"]), server.cli(&["GET", FENCE])), ("200".into(), "200".into()));
 }
@@ -120,7 +120,7 @@ fn a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote()
             thread::sleep(Duration::from_millis(1));
         }
         let outcome = match client.fenced_write("balance", guard.token(), "90").block() {
-            Err(WriteError::Stale(stale)) => format!("refused: {stale}"),
+            Err(WriteError::Stale { cause: stale, .. }) => format!("refused: {stale}"),
             other => format!("{other:?}"),
         };
         println!("\n{outcome}");

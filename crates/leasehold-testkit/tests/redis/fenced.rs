@@ -1,6 +1,6 @@
 //! The keys of a fenced lock: Redisson's tokens, each handed out once.
 
-use leasehold::{AcquireError, Failure};
+use leasehold::{AcquireError, ServerError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::sleep;
@@ -124,19 +124,19 @@ async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
     let held = client.lock("n").acquire().await.unwrap();
     server.cli(&["SET", TOKENS, "many"]);
     let stolen = thief.fair_lock("n").acquire().fenced().steal().await;
-    assert!(matches!(stolen, Err(AcquireError::Failure(Failure::Denied(_)))), "{stolen:?}");
+    assert!(matches!(stolen, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })), "{stolen:?}");
     assert_eq!(server.cli(&["HEXISTS", "n", &held.owner().to_string()]), 1, "as before");
     let reads = client.rw_lock("rw").read().acquire().await.unwrap();
     server.cli(&["SET", "redisson_lock_token:{rw}", "many"]);
     let stolen = thief.rw_lock("rw").write().acquire().fenced().steal().await;
-    assert!(matches!(stolen, Err(AcquireError::Failure(Failure::Denied(_)))), "{stolen:?}");
+    assert!(matches!(stolen, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })), "{stolen:?}");
     assert!(client.rw_lock("rw").read().is_held_by(&reads.owner()).await.unwrap(), "as before");
     for (value, refused) in [("many", true), ("-1", true), ("-7", true), ("7", false)] {
         server.cli(&["SET", TOKENS, value]);
         let stolen = thief.fenced_lock("n").acquire().steal().await;
         assert_eq!(stolen.is_err(), refused, "{value}: {stolen:?}");
         if value == "many" {
-            assert!(matches!(stolen, Err(AcquireError::Failure(Failure::Denied(_)))), "{stolen:?}");
+            assert!(matches!(stolen, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })), "{stolen:?}");
             assert_eq!(server.cli(&["HEXISTS", "n", &held.owner().to_string()]), 1, "as before");
         }
     }
@@ -160,7 +160,7 @@ async fn tokens_that_were_set_to_less_than_zero_fail_an_acquire_and_leave_the_lo
                 rw.write().acquire().fenced().await.map(drop),
             ];
             for outcome in denied {
-                let Err(AcquireError::Failure(Failure::Denied(text))) = &outcome else {
+                let Err(AcquireError::Server { cause: ServerError::Denied(text), .. }) = &outcome else {
                     panic!("{flavour:?}, {last}: {outcome:?}");
                 };
                 assert!(text.contains("tokens"), "{text}");
@@ -168,7 +168,7 @@ async fn tokens_that_were_set_to_less_than_zero_fail_an_acquire_and_leave_the_lo
                 assert_eq!(server.cli(&["GET", TOKENS]), last, "{flavour:?}: nothing is minted");
             }
             let several = client.multi_lock(["n", "m"]).acquire().fenced().await.map(drop);
-            assert!(matches!(several, Err(AcquireError::Failure(Failure::Denied(_)))), "{several:?}");
+            assert!(matches!(several, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })), "{several:?}");
             assert_eq!(server.cli(&["EXISTS", "n", "m"]), 0, "{flavour:?}, {last}: nothing is held");
             server.cli(&["DEL", "redisson_lock_token:{m}"]);
             assert!(client.fenced_lock("n").last_token().await.is_err(), "it is no token");

@@ -36,7 +36,7 @@ async fn permits_of_a_deleted_number_are_not_given_to_the_next(flavour: Flavour)
         }
         let of_the_next = semaphore.acquire(4).await.unwrap();
         let outcome = released.release().await;
-        assert!(matches!(outcome, Err(ReleaseError::NotHeld(Loss::Gone))), "{how}: {outcome:?}");
+        assert!(matches!(outcome, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })), "{how}: {outcome:?}");
         drop(dropped);
         of_the_next.release().await.unwrap();
         assert_eq!(semaphore.available().await.unwrap(), 10, "{flavour:?}: {how}");
@@ -58,7 +58,7 @@ async fn a_release_does_not_make_a_semaphore(flavour: Flavour) {
             server.cli(&["DEL", "n"]);
         }
         let outcome = released.release().await;
-        assert!(matches!(outcome, Err(ReleaseError::NotHeld(Loss::Gone))), "{outcome:?}");
+        assert!(matches!(outcome, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })), "{outcome:?}");
         drop(dropped);
         assert_eq!(semaphore.available().await.unwrap(), 0);
         until("nothing is left", || keys(&server).is_empty()).await;
@@ -84,7 +84,7 @@ async fn a_record_lasts_no_longer_than_its_semaphore(flavour: Flavour) {
     // By a client that does not write the record.
     server.cli(&["SET", "n", "10"]);
     for permits in [first, second] {
-        assert!(matches!(permits.release().await, Err(ReleaseError::NotHeld(Loss::Gone))));
+        assert!(matches!(permits.release().await, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })));
     }
     assert_eq!(server.cli(&["GET", "n"]), "10");
 }
@@ -106,7 +106,7 @@ async fn leased_permits_of_a_deleted_number_are_not_given_to_the_next(flavour: F
         }
         let of_the_next = semaphore.acquire(4).await.unwrap();
         let outcome = released.release().await;
-        assert!(matches!(outcome, Err(ReleaseError::NotHeld(_))), "{how}: {outcome:?}");
+        assert!(matches!(outcome, Err(ReleaseError::NotHeld { .. })), "{how}: {outcome:?}");
         drop(dropped);
         assert!(!semaphore.try_release(permanent).await.unwrap());
         sleep(SECOND / 4).await;
@@ -129,7 +129,7 @@ async fn a_leased_release_does_not_make_a_semaphore(flavour: Flavour) {
         let waits = tokio::spawn(semaphore.acquire(20).wait(SECOND / 2).into_future());
         server.cli(&["DEL", "n"]);
         match way {
-            0 => assert!(matches!(held.release().await, Err(ReleaseError::NotHeld(_)))),
+            0 => assert!(matches!(held.release().await, Err(ReleaseError::NotHeld { .. }))),
             1 => drop(held),
             2 => assert!(!semaphore.try_release(held.ids()).await.unwrap()),
             _ => {

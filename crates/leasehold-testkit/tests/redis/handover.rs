@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Guard, Invalid, Lock, Loss, Operation, Owner};
+use leasehold::{AcquireError, Client, Guard, InvalidRequestError, Lock, Loss, Operation, Owner};
 use leasehold_testkit::resp::Connection;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
@@ -194,7 +194,7 @@ async fn the_next_task_has_the_hold_as_it_is(flavour: Flavour, which: Which) {
     match which {
         Which::Hash => assert_eq!(again.unwrap().release().await.unwrap().holds_left, 1),
         Which::SetNx => {
-            assert!(matches!(again, Err(AcquireError::Invalid(Invalid::NotReentrant))), "{again:?}");
+            assert!(matches!(again, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{again:?}");
         }
     }
     assert_eq!(guard.release().await.unwrap().holds_left, 0);

@@ -1,6 +1,6 @@
 //! The server's properties, as reported when a connection is opened.
 
-use leasehold::{AcquireError, ChangeError, Client, ConnectError, Failure, QueryError};
+use leasehold::{AcquireError, ChangeError, Client, ConnectError, ServerError, QueryError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
@@ -67,7 +67,7 @@ async fn a_node_of_a_cluster_is_refused() {
     for flavour in Flavour::ALL {
         let server = Server::builder(flavour).config("cluster-enabled yes").start();
         let error = Client::connect(server.url()).await.unwrap_err();
-        let ConnectError::Failure(Failure::Denied(text)) = &error else { panic!("{error:?}") };
+        let ConnectError::Server { cause: ServerError::Denied(text), .. } = &error else { panic!("{error:?}") };
         assert!(text.contains("node of a cluster") && text.contains("connect to"), "{error}");
     }
 }
@@ -79,7 +79,7 @@ async fn a_replica_is_refused() {
         let replica =
             Server::builder(flavour).config(format!("replicaof 127.0.0.1 {}", primary.port())).start();
         let error = Client::connect(replica.url()).await.unwrap_err();
-        let ConnectError::Failure(Failure::Unavailable(text)) = &error else { panic!("{error:?}") };
+        let ConnectError::Server { cause: ServerError::Unavailable(text), .. } = &error else { panic!("{error:?}") };
         assert!(text.contains("replica") && text.contains("connect to its primary"), "{error}");
         // The same address can be used as soon as the server is a primary.
         assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
@@ -121,20 +121,20 @@ async fn after_a_change_of_the_password_everybody_is_told_of_it() {
     assert_eq!(server.cli(&["CONFIG", "SET", "requirepass", "new"]), "OK");
     proxy.cut(Which::All);
 
-    let is_told = |failure: &Failure| {
+    let is_told = |failure: &ServerError| {
         let text = failure.to_string();
-        matches!(failure, Failure::Denied(_)) && text.contains("not connected: WRONGPASS")
+        matches!(failure, ServerError::Denied(_)) && text.contains("not connected: WRONGPASS")
     };
     let begun = Instant::now();
     let waited = soon("the waiter is told", waiter).await.unwrap().unwrap_err();
-    assert!(matches!(&waited, AcquireError::Failure(failure) if is_told(failure)), "{waited:?}");
+    assert!(matches!(&waited, AcquireError::Server { cause: failure, .. } if is_told(failure)), "{waited:?}");
     assert!(begun.elapsed() < SECOND * 3, "{:?}", begun.elapsed());
     let acquired_not = client.lock("m").acquire().await.unwrap_err();
-    assert!(matches!(&acquired_not, AcquireError::Failure(failure) if is_told(failure)), "{acquired_not:?}");
+    assert!(matches!(&acquired_not, AcquireError::Server { cause: failure, .. } if is_told(failure)), "{acquired_not:?}");
     let asked = client.lock("m").is_locked().await.unwrap_err();
-    assert!(matches!(&asked, QueryError::Failure(failure) if is_told(failure)), "{asked:?}");
+    assert!(matches!(&asked, QueryError::Server { cause: failure, .. } if is_told(failure)), "{asked:?}");
     let changed = client.semaphore("s").try_set_permits(1).await.unwrap_err();
-    assert!(matches!(&changed, ChangeError::Failure(failure) if is_told(failure)), "{changed:?}");
+    assert!(matches!(&changed, ChangeError::Server { cause: failure, .. } if is_told(failure)), "{changed:?}");
 
     // It continues by itself when the password is right again.
     let mut operator = leasehold_testkit::resp::Connection::open(server.port()).unwrap();

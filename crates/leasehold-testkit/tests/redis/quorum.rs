@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ExtendError, Invalid, Loss, QuorumGuard, QuorumLock, ReleaseError};
+use leasehold::{AcquireError, Client, ExtendError, InvalidRequestError, Loss, QuorumGuard, QuorumLock, ReleaseError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep, timeout};
@@ -158,7 +158,7 @@ async fn a_late_yes_is_no_vote() {
     let servers: Vec<_> = (0..3).map(|_| Server::start(Flavour::Redis)).collect();
     let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
     let clients = Stage::clients(proxies.iter().map(Proxy::url)).await;
-    let lock = QuorumLock::new(&clients, "n").member_limit(SECOND / 5);
+    let lock = QuorumLock::new(&clients, "n").server_timeout(SECOND / 5);
     for proxy in &proxies[..2] {
         proxy.delay(Which::Command, SECOND / 2);
     }
@@ -250,7 +250,7 @@ async fn a_release_that_most_servers_do_not_answer_is_an_error() {
         server.kill();
     }
     let released = guard.release().await;
-    assert!(matches!(released, Err(ReleaseError::Unknown(_))), "{released:?}");
+    assert!(matches!(released, Err(ReleaseError::Unknown { .. })), "{released:?}");
     assert!(stage.servers[3..].iter().all(|server| keys(server).is_empty()), "released where it could be");
 }
 
@@ -355,7 +355,7 @@ async fn an_extension_holds_on_a_majority_and_never_revives() {
     assert!(other.try_acquire().await.is_ok_and(|tried| tried.is_none()));
     assert_eq!(soon("the lease ends", guard.lost()).await, Loss::Expired);
     let late = guard.extend(SECOND).await;
-    assert!(matches!(late, Err(ExtendError::NotHeld(Loss::Expired))), "{late:?}");
+    assert!(matches!(late, Err(ExtendError::NotHeld { loss: Loss::Expired, .. })), "{late:?}");
     drop(soon("the other gets it", other.acquire().into_future()).await.unwrap());
 }
 
@@ -382,7 +382,7 @@ async fn what_cannot_be_is_refused_before_anything_is_sent() {
         assert!(refused.to_string().contains(expected), "{refused}");
     }
     let none = QuorumLock::new(&[], "n").acquire().await;
-    assert!(matches!(none, Err(AcquireError::Invalid(Invalid::NoMembers))), "{none:?}");
+    assert!(matches!(none, Err(AcquireError::Invalid { cause: InvalidRequestError::NoMembers, .. })), "{none:?}");
     assert_eq!(stage.held_on(), 0);
 }
 

@@ -105,7 +105,7 @@ async fn we_wait_for_redis_py_and_it_waits_for_us() {
         assert_eq!(python.ask("acquire n 60 10"), "held");
         assert!(!guard.is_held());
         let late = guard.release().await.unwrap_err();
-        assert!(matches!(late, ReleaseError::NotHeld(Loss::Expired)), "{late:?}");
+        assert!(matches!(late, ReleaseError::NotHeld { loss: Loss::Expired, .. }), "{late:?}");
         assert_eq!((python.ask("owned n"), python.ask("release n")), ("true".into(), "released".into()));
         assert_eq!(keys(&server), [""; 0]);
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, ConnectError, Failure, Lock, Loss, QueryError, ReleaseError,
+    AcquireError, ChangeError, Client, ConnectError, ServerError, Lock, Loss, QueryError, ReleaseError,
 };
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
@@ -119,7 +119,7 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
         let queue = lock.queue().await.unwrap();
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
         let error = lock.acquire().await.unwrap_err();
-        assert!(matches!(&error, AcquireError::Failure(Failure::Unavailable(text)) if text.contains("OOM")));
+        assert!(matches!(&error, AcquireError::Server { cause: ServerError::Unavailable(text), .. } if text.contains("OOM")));
         // Longer than a waiter without a heartbeat stays in the queue.
         sleep(SECOND * 4).await;
         assert_eq!(lock.queue().await.unwrap(), queue, "{flavour:?}");
@@ -151,15 +151,15 @@ async fn a_full_server_goes_on_keeping_sets_and_permits() {
         let (permit, leased_permit) = (semaphore.acquire(1).await.unwrap(), leased.acquire(1).await.unwrap());
         let dropped = (semaphore.acquire(1).await.unwrap(), leased.acquire(1).await.unwrap());
         let ids = leased.acquire(1).permanent().await.unwrap();
-        let open = tokio::spawn(latch.wait().into_future());
+        let open = tokio::spawn(latch.opened().into_future());
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
 
-        let full = |failure: &Failure| matches!(failure, Failure::Unavailable(text) if text.contains("OOM"));
+        let full = |failure: &ServerError| matches!(failure, ServerError::Unavailable(text) if text.contains("OOM"));
         for error in [
             client.group_lock("group", ["c"]).acquire().await.map(drop).unwrap_err(),
             semaphore.acquire(1).await.map(drop).unwrap_err(),
         ] {
-            assert!(matches!(&error, AcquireError::Failure(failure) if full(failure)), "{error:?}");
+            assert!(matches!(&error, AcquireError::Server { cause: failure, .. } if full(failure)), "{error:?}");
         }
         // Whether an earlier attempt made the change is unknown: it is retried for as long as an outage may last.
         for error in [
@@ -167,7 +167,7 @@ async fn a_full_server_goes_on_keeping_sets_and_permits() {
             client.leased_semaphore("other").try_set_permits(1).await.unwrap_err(),
             client.latch("other").try_set_count(1).await.unwrap_err(),
         ] {
-            assert!(matches!(&error, ChangeError::Unknown(failure) if full(failure)), "{error:?}");
+            assert!(matches!(&error, ChangeError::Unknown { cause: failure, .. } if full(failure)), "{error:?}");
         }
         sleep(SECOND * 2).await;
         assert!(set_of_two.is_held(), "it is renewed");
@@ -235,18 +235,18 @@ async fn where_scripts_are_forbidden_everything_is_denied() {
     let waiter = waiting(&server, &connect(server.url()).await.lock("n"), CHANNEL).await;
     set(&server, &["ACL", "SETUSER", "default", "-evalsha"]);
     let lock = client.lock("m");
-    let denied = |failure: &Failure| matches!(failure, Failure::Denied(_));
+    let denied = |failure: &ServerError| matches!(failure, ServerError::Denied(_));
     for error in [lock.acquire().await.unwrap_err(), lock.acquire().wait(SECOND).await.unwrap_err()] {
-        assert!(matches!(&error, AcquireError::Failure(failure) if denied(failure)), "{error:?}");
+        assert!(matches!(&error, AcquireError::Server { cause: failure, .. } if denied(failure)), "{error:?}");
         assert!(!error.is_transient());
     }
-    assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(failure)) if denied(&failure)));
+    assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: failure, .. }) if denied(&failure)));
     // A hold that cannot be renewed is lost in time, and a waiter fails with its next request.
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Unreachable);
     let waited = soon("the waiter is told", waiter).await.unwrap();
-    assert!(matches!(&waited, Err(AcquireError::Failure(failure)) if denied(failure)), "{waited:?}");
+    assert!(matches!(&waited, Err(AcquireError::Server { cause: failure, .. }) if denied(failure)), "{waited:?}");
     let released = guard.release().await;
-    assert!(matches!(released, Err(ReleaseError::NotHeld(Loss::Unreachable))), "{released:?}");
+    assert!(matches!(released, Err(ReleaseError::NotHeld { loss: Loss::Unreachable, .. })), "{released:?}");
     set(&server, &["ACL", "SETUSER", "default", "+evalsha"]);
     lock.acquire().await.unwrap().release().await.unwrap();
 }
@@ -257,13 +257,13 @@ async fn a_wrong_password_is_denied_and_not_repeated() {
     let address = server.url().replace("redis://:rightone@", "");
     for user in ["", "default", "nobody"] {
         let error = Client::connect(format!("redis://{user}:wrongone@{address}")).await.unwrap_err();
-        assert!(matches!(error, ConnectError::Failure(Failure::Denied(_))), "{error:?}");
+        assert!(matches!(error, ConnectError::Server { cause: ServerError::Denied(_), .. }), "{error:?}");
         for text in [error.to_string(), format!("{error:?}"), format!("{error:#?}")] {
             assert!(!text.contains("wrongone"), "{text}");
         }
     }
     let error = Client::connect(format!("redis://{address}")).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Failure(Failure::Denied(_))), "{error:?}");
+    assert!(matches!(error, ConnectError::Server { cause: ServerError::Denied(_), .. }), "{error:?}");
 }
 
 #[tokio::test]
@@ -273,7 +273,7 @@ async fn a_server_that_is_not_there_is_unavailable_at_once() {
     server.kill();
     let begun = Instant::now();
     let error = Client::connect(server.url()).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Failure(Failure::Unavailable(_))), "{error:?}");
+    assert!(matches!(error, ConnectError::Server { cause: ServerError::Unavailable(_), .. }), "{error:?}");
     assert!(client.lock("n").acquire().await.unwrap_err().is_unavailable());
     assert!(begun.elapsed() < SECOND * 2);
     // A port with a listener that does not reply.
@@ -281,6 +281,6 @@ async fn a_server_that_is_not_there_is_unavailable_at_once() {
     let url = format!("redis://{}", silent.local_addr().unwrap());
     let begun = Instant::now();
     let error = Client::connect(url).connect_timeout(Duration::from_millis(300)).await.unwrap_err();
-    assert!(matches!(error, ConnectError::Failure(Failure::Unavailable(_))), "{error:?}");
+    assert!(matches!(error, ConnectError::Server { cause: ServerError::Unavailable(_), .. }), "{error:?}");
     assert!(begun.elapsed() < SECOND * 3, "{:?}", begun.elapsed());
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Failure, Guard, Loss, QueryError, ReleaseError};
+use leasehold::{AcquireError, Client, ServerError, Guard, Loss, QueryError, ReleaseError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
@@ -41,7 +41,7 @@ async fn a_deleted_key_is_a_lock_that_is_gone() {
         server.cli(&["DEL", guard.name()]);
         assert_eq!(loss(&guard).await, Loss::Gone);
         assert!(!guard.is_held());
-        assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Gone))));
+        assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })));
     }
     assert_eq!(keys(&server), [""; 0]);
 }
@@ -53,7 +53,7 @@ async fn a_key_with_another_owner_is_a_lock_taken_over() {
         let name = guard.name().to_owned();
         take_as_redisson(&server, &name, SECOND * 60);
         assert_eq!(loss(&guard).await, Loss::TakenOver);
-        assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld(Loss::TakenOver))));
+        assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::TakenOver, .. })));
         assert_eq!(server.cli(&["HGETALL", &name]).elements(), [REDISSON, "1"]);
     }
 }
@@ -68,12 +68,12 @@ async fn a_key_of_another_type_is_not_a_lock() {
     let (kept_lost, given_lost) = tokio::join!(loss(&kept), loss(&given));
     assert_eq!((kept_lost, given_lost), (Loss::TakenOver, Loss::TakenOver));
     let lock = client.lock("n");
-    let not_a_lock = |error: AcquireError| assert_eq!(error, AcquireError::Failure(Failure::NotALock));
+    let not_a_lock = |error: AcquireError| assert!(matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. }));
     not_a_lock(lock.acquire().await.unwrap_err());
     not_a_lock(lock.try_acquire().await.unwrap_err());
     not_a_lock(lock.acquire().steal().await.unwrap_err());
-    assert_eq!(lock.holder().await, Err(QueryError::Failure(Failure::NotALock)));
-    assert!(matches!(kept.release().await, Err(ReleaseError::NotHeld(_))));
+    assert!(matches!(lock.holder().await, Err(QueryError::Server { cause: ServerError::NotALock, .. })));
+    assert!(matches!(kept.release().await, Err(ReleaseError::NotHeld { .. })));
     drop(given);
     sleep(Duration::from_millis(100)).await;
     for key in ["n", "m"] {
@@ -90,7 +90,7 @@ async fn a_release_of_something_else_is_not_held() {
         let guard = client.lock("n").acquire().await.unwrap();
         server.cli(&["DEL", "n"]);
         server.cli(&command);
-        assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld(Loss::Gone))), "{command:?}");
+        assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })), "{command:?}");
     }
 }
 

@@ -247,9 +247,9 @@ async fn waiters_of_the_same_client_go_on_when_a_count_changes(flavour: Flavour)
     let latch = client.latch("l");
     for way in ["count down", "delete"] {
         assert!(latch.try_set_count(1).await.unwrap());
-        let another = latch.wait();
+        let another = latch.opened();
         let opened =
-            goes_on(format!("{flavour:?}: a waiter at a latch after a {way}"), latch.wait(), async {
+            goes_on(format!("{flavour:?}: a waiter at a latch after a {way}"), latch.opened(), async {
                 let another = tokio::spawn(another.into_future());
                 sleep(SETTLED).await;
                 match way {

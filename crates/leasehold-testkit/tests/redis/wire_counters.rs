@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
-use leasehold::{ChangeError, Failure, PermitId};
+use leasehold::{ChangeError, ServerError, PermitId};
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::sleep;
@@ -215,7 +215,7 @@ async fn the_steps_of_a_latch_leave_the_state_that_redisson_leaves(flavour: Flav
     let channel = "redisson_countdownlatch__channel__{{a}b}";
     let (mut messages, tagged) = (server.subscribe(&[channel]), client.latch("{a}b"));
     assert!(tagged.try_set_count(1).await.unwrap());
-    let waiter = tokio::spawn(tagged.wait().into_future());
+    let waiter = tokio::spawn(tagged.opened().into_future());
     subscribed(&server, channel, 2).await;
     tagged.count_down().await.unwrap();
     assert_eq!(payloads(messages.take()), ["1", "0"]);
@@ -231,7 +231,7 @@ async fn what_redisson_gives_back_is_waited_for(flavour: Flavour) {
     server.cli(&["SET", "l", "1"]);
     let waiting = tokio::spawn(semaphore.acquire(2).into_future());
     let waiting_leased = tokio::spawn(leased.acquire(1).into_future());
-    let waiting_latch = tokio::spawn(latch.wait().into_future());
+    let waiting_latch = tokio::spawn(latch.opened().into_future());
     subscribed(&server, SEMAPHORE, 1).await;
     subscribed(&server, "redisson_sc:{m}", 1).await;
     subscribed(&server, "redisson_countdownlatch__channel__{l}", 1).await;
@@ -293,10 +293,10 @@ async fn what_is_no_counter_is_left_alone(flavour: Flavour) {
             assert!(refused.as_ref().is_err_and(|error| !error.is_transient()), "{refused:?}");
         }
         assert!(semaphore.available().await.is_err() && leased.available().await.is_err());
-        assert!(client.latch("n").wait().await.is_err());
+        assert!(client.latch("n").opened().await.is_err());
         let refused = semaphore.release(1).await;
         assert!(
-            matches!(refused, Err(ChangeError::Failure(Failure::NotALock | Failure::Denied(_)))),
+            matches!(refused, Err(ChangeError::Server { cause: ServerError::NotALock | ServerError::Denied(_), .. })),
             "{refused:?}"
         );
         assert!(client.latch("n").count_down().await.is_err());

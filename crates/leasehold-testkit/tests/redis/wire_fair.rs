@@ -256,7 +256,7 @@ async fn a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end
     let held = near.fair_lock("n").acquire().await.unwrap();
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);
-    let silent = far.fair_lock("n").acquire().on_queue(move |queued| tell.lock().unwrap().push(queued));
+    let silent = far.fair_lock("n").acquire().on_position(move |queued| tell.lock().unwrap().push(queued));
     let silent = tokio::spawn(silent.into_future());
     until("it stands in the queue", || queue(&server).len() == 1).await;
     let next = tokio::spawn(near.fair_lock("n").acquire().into_future());

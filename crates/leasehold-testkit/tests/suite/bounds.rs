@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client, Connect,
-    ConnectError, ExtendError, Failure, FairLock, Fence, FencedGuard, FencedLock, Guard, Holder, Invalid,
-    Latch, LatchWait, LeasedPermits, LeasedSemaphore, Lock, Loss, MultiGuard, MultiLock, Operation,
-    OwnedLock, Owner, OwnerParseError, PermitId, PermitIdParseError, Permits, QueryError, Queued,
-    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore, Shutdown, Stale,
+    Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client, ConnectOptions,
+    ConnectError, ExtendError, ServerError, FairLock, Fence, FencedGuard, FencedLock, Guard, Holder, InvalidRequestError,
+    Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss, MultiGuard, MultiLock, Operation,
+    OwnerLock, Owner, OwnerParseError, PermitId, PermitIdParseError, SemaphorePermits, QueryError, QueuePosition,
+    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore, ShutdownReport, StaleTokenError,
     TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
 };
 
@@ -19,9 +19,9 @@ fn sendable<T: Send + Unpin + 'static>(_: T) {}
 fn handles_are_send_sync_static_and_clone() {
     fn handle<T: Clone + std::fmt::Debug + Send + Sync + Unpin + 'static>() {}
     handle::<Client>();
-    handle::<Connect>();
+    handle::<ConnectOptions>();
     handle::<Lock>();
-    handle::<OwnedLock>();
+    handle::<OwnerLock>();
     handle::<FencedLock>();
     handle::<FairLock>();
     handle::<RwLock>();
@@ -49,7 +49,7 @@ fn handles_are_send_sync_static_and_clone() {
     handle::<TryAcquirePermits<LeasedPermits>>();
     handle::<TryAcquirePermits<Vec<PermitId>>>();
     handle::<TrySetPermits>();
-    handle::<LatchWait>();
+    handle::<LatchOpened>();
 }
 
 #[test]
@@ -60,9 +60,9 @@ fn values_are_send_sync_and_static() {
     free::<Loss>();
     free::<Owner>();
     free::<PermitId>();
-    free::<Queued>();
+    free::<QueuePosition>();
     free::<Released>();
-    free::<Shutdown>();
+    free::<ShutdownReport>();
 }
 
 /// Compiles for types that are not `Clone`: for those that are, both impls fit, and the call is ambiguous.
@@ -82,7 +82,7 @@ fn guards_are_send_sync_static_and_not_clone() {
     free::<WriteGuard>();
     free::<MultiGuard>();
     free::<QuorumGuard>();
-    free::<Permits>();
+    free::<SemaphorePermits>();
     free::<LeasedPermits>();
     <Guard as Single<_>>::there_is_only_one();
     <FencedGuard as Single<_>>::there_is_only_one();
@@ -90,7 +90,7 @@ fn guards_are_send_sync_static_and_not_clone() {
     <WriteGuard as Single<_>>::there_is_only_one();
     <MultiGuard as Single<_>>::there_is_only_one();
     <QuorumGuard as Single<_>>::there_is_only_one();
-    <Permits as Single<_>>::there_is_only_one();
+    <SemaphorePermits as Single<_>>::there_is_only_one();
     <LeasedPermits as Single<_>>::there_is_only_one();
 }
 
@@ -105,7 +105,7 @@ fn a_release_takes_the_guard_away() {
     taken::<WriteGuard, _>(WriteGuard::downgrade);
     taken::<MultiGuard, _>(MultiGuard::release);
     taken::<QuorumGuard, _>(QuorumGuard::release);
-    taken::<Permits, _>(Permits::release);
+    taken::<SemaphorePermits, _>(SemaphorePermits::release);
     taken::<LeasedPermits, _>(LeasedPermits::release);
 }
 
@@ -116,14 +116,14 @@ fn errors_are_send_sync_and_static() {
     error::<ChangeError>();
     error::<ConnectError>();
     error::<ExtendError>();
-    error::<Failure>();
-    error::<Invalid>();
+    error::<ServerError>();
+    error::<InvalidRequestError>();
     error::<Loss>();
     error::<OwnerParseError>();
     error::<PermitIdParseError>();
     error::<QueryError>();
     error::<ReleaseError>();
-    error::<Stale>();
+    error::<StaleTokenError>();
     error::<UrlError>();
     error::<WaitError>();
     error::<WriteError>();
@@ -167,7 +167,7 @@ async fn futures_are_send_and_static_and_the_work_of_run_is_the_callers() {
     sendable(client.semaphore("g").try_set_permits(1).into_future());
     sendable(client.leased_semaphore("h").try_acquire(1).into_future());
     sendable(client.leased_semaphore("h").acquire(1).permanent().into_future());
-    sendable(client.latch("i").wait().into_future());
+    sendable(client.latch("i").opened().into_future());
     sendable(client.fenced_write("j", 1, "value"));
     sendable(client.shutdown(Duration::ZERO));
 

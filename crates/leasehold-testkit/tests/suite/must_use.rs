@@ -62,7 +62,7 @@ fn operations() {
         leased.acquire(1).permanent();
         leased.try_acquire(1);
         leased.set_permits(1);
-        latch.wait();
+        latch.opened();
         latch.count_down();
         client.fenced_write("key", 1, "value");
         client.shutdown(Duration::ZERO);
@@ -89,7 +89,7 @@ fn options() {
         client.rw_lock("rw").prefer_writers();
         client.lock("a").as_owner(&Owner::unique());
         MultiLock::new([client.lock("a")]);
-        QuorumLock::new([&client], "q").member_limit(second);
+        QuorumLock::new([&client], "q").server_timeout(second);
         QuorumLock::new([&client], "q").rejoin_delay(second);
         BackOff::constant(second).factor(1);
         Owner::unique();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::test::Simulation;
-use leasehold::{AcquireError, Client, ConnectError, ExtendError, Failure, Loss, QueryError, ReleaseError};
+use leasehold::{AcquireError, Client, ConnectError, ExtendError, ServerError, Loss, QueryError, ReleaseError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -30,8 +30,8 @@ async fn the_first_attempt_fails_at_once() {
         assert!(outcome.unwrap_err().is_unavailable());
     }
     assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
-    assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Unavailable(_)))));
-    assert!(matches!(Client::connect(simulation.url()).await, Err(ConnectError::Failure(_))));
+    assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: ServerError::Unavailable(_), .. })));
+    assert!(matches!(Client::connect(simulation.url()).await, Err(ConnectError::Server { .. })));
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 
@@ -93,13 +93,13 @@ async fn a_refusal_is_final_and_neither_contention_nor_an_outage() {
     sleep(SECOND).await;
     simulation.deny();
     for error in [lock.acquire().await.unwrap_err(), lock.try_acquire().await.unwrap_err()] {
-        assert!(matches!(error, AcquireError::Failure(Failure::Denied(_))), "{error}");
+        assert!(matches!(error, AcquireError::Server { cause: ServerError::Denied(_), .. }), "{error}");
         assert!(!error.is_transient());
     }
-    assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Denied(_)))));
-    assert!(matches!(holder.release().await, Err(ReleaseError::Unknown(Failure::Denied(_)))));
+    assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: ServerError::Denied(_), .. })));
+    assert!(matches!(holder.release().await, Err(ReleaseError::Unknown { cause: ServerError::Denied(_), .. })));
     let begun = Instant::now();
-    assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Failure(Failure::Denied(_)))));
+    assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Server { cause: ServerError::Denied(_), .. })));
     assert!(begun.elapsed() <= SECOND * 30, "when the lease that it saw is over: {:?}", begun.elapsed());
     simulation.clear();
     sleep(SECOND).await;
@@ -112,7 +112,7 @@ async fn a_release_without_a_reply_is_unknown_and_done() {
     let guard = client.lock("a").acquire().await.unwrap();
     let lost = guard.lost();
     simulation.lose_reply();
-    assert!(matches!(guard.release().await, Err(ReleaseError::Unknown(_))));
+    assert!(matches!(guard.release().await, Err(ReleaseError::Unknown { .. })));
     assert_eq!(simulation.names(), 0);
     assert!(timeout(SECOND * 60, lost).await.is_err(), "a release is not a loss");
 }
@@ -123,11 +123,11 @@ async fn an_extension_without_a_reply_changes_nothing_for_the_worse() {
     let guard = client.lock("a").acquire().lease(SECOND * 10).await.unwrap();
     let (before, begun) = (guard.remaining(), Instant::now());
     simulation.lose_reply();
-    assert!(matches!(guard.extend(SECOND * 100).await, Err(ExtendError::Failure(_))));
+    assert!(matches!(guard.extend(SECOND * 100).await, Err(ExtendError::Server { .. })));
     assert_eq!(guard.remaining() + begun.elapsed(), before, "only what was told is trusted");
     sleep(SECOND).await;
     assert!(guard.is_held() && simulation.lose_hold("a"));
-    assert!(matches!(guard.extend(SECOND * 10).await, Err(ExtendError::NotHeld(Loss::Gone))));
+    assert!(matches!(guard.extend(SECOND * 10).await, Err(ExtendError::NotHeld { loss: Loss::Gone, .. })));
 }
 
 #[tokio::test(start_paused = true)]
@@ -161,7 +161,7 @@ async fn an_unanswered_partial_release_takes_no_extension_back() {
     let inner = outer.reenter().await.unwrap();
     outer.extend(SECOND * 60).await.unwrap();
     simulation.lose_reply();
-    assert!(matches!(inner.release().await, Err(ReleaseError::Unknown(_))));
+    assert!(matches!(inner.release().await, Err(ReleaseError::Unknown { .. })));
     sleep(SECOND * 30).await;
     assert!(outer.is_held() && lock.is_locked().await.unwrap());
     assert_eq!(lock.hold_count(&outer.owner()).await.unwrap(), 1);
@@ -183,7 +183,7 @@ async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
     let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
     simulation.latency(SECOND * 3 / 5);
-    assert!(matches!(guard.extend(SECOND * 3600).await, Err(ExtendError::NotHeld(Loss::Expired))));
+    assert!(matches!(guard.extend(SECOND * 3600).await, Err(ExtendError::NotHeld { loss: Loss::Expired, .. })));
     assert_eq!(simulation.names(), 1, "the server has carried it out");
     simulation.clear();
     sleep(SECOND).await;
@@ -200,6 +200,6 @@ async fn a_server_that_has_stopped_is_an_outage_and_nobody_hangs() {
     let error = lock.acquire().wait(SECOND).lease(SECOND * 10).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
-    assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(Failure::Unavailable(_)))));
-    assert!(matches!(Client::connect(server.url()).await, Err(ConnectError::Failure(_))));
+    assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: ServerError::Unavailable(_), .. })));
+    assert!(matches!(Client::connect(server.url()).await, Err(ConnectError::Server { .. })));
 }

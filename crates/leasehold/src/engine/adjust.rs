@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
 
@@ -70,5 +70,5 @@ impl Adjust {
 pub(crate) enum Adjusted {
     Done(i64),
     /// The request could not be sent, so nothing has changed.
-    NotSent(Failure),
+    NotSent(ServerError),
 }

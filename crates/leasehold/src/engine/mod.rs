@@ -42,7 +42,7 @@ use tokio::sync::oneshot;
 
 use crate::client_id::ClientId;
 use crate::env::Instant;
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::guard::Guard;
 use crate::hold::{Budget, Hold};
 use crate::lease::{Expiry, Lease};
@@ -87,7 +87,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Writes a value of the user's own, or returns the stored token if that is greater.
     fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Reply<Option<u64>> {
-        Reply::Now(Some(Err(Failure::Denied("this engine keeps no values".into()))))
+        Reply::Now(Some(Err(ServerError::Denied("this engine keeps no values".into()))))
     }
 
     /// Changes or reads a counter. A change that is retried because its reply is missing counts once.
@@ -202,7 +202,7 @@ pub(crate) enum Attempt {
     /// The owner reads the lock that it wants to write; or it wants to upgrade and does not read.
     WouldDeadlock,
     /// The request could not be sent, so there is nothing to undo.
-    NotSent(Failure),
+    NotSent(ServerError),
     /// No request was sent: an earlier request of this fresh owner may still be carried out, and would end its next hold.
     OwnerSpent,
 }
@@ -214,7 +214,7 @@ pub(crate) enum AttemptAll {
     /// None is granted, because of this one.
     Busy(usize, Busy),
     /// The request could not be sent, so there is nothing to undo.
-    NotSent(Failure),
+    NotSent(ServerError),
 }
 
 /// How to join the queue of a fair lock.
@@ -268,12 +268,12 @@ pub(crate) struct Holding {
 
 /// The reply of an engine, at once or later.
 pub(crate) enum Reply<T> {
-    Now(Option<Result<T, Failure>>),
+    Now(Option<Result<T, ServerError>>),
     /// Resolves when the reply is read; fails if the client is closed before.
     #[cfg(feature = "remote")]
-    Soon(oneshot::Receiver<Result<T, Failure>>),
+    Soon(oneshot::Receiver<Result<T, ServerError>>),
     #[cfg(feature = "remote")]
-    Later(Pin<Box<dyn Future<Output = Result<T, Failure>> + Send>>),
+    Later(Pin<Box<dyn Future<Output = Result<T, ServerError>> + Send>>),
 }
 
 impl<T> Reply<T> {
@@ -282,13 +282,13 @@ impl<T> Reply<T> {
     }
 
     #[cfg(feature = "remote")]
-    pub(crate) fn later(reply: impl Future<Output = Result<T, Failure>> + Send + 'static) -> Self {
+    pub(crate) fn later(reply: impl Future<Output = Result<T, ServerError>> + Send + 'static) -> Self {
         Self::Later(Box::pin(reply))
     }
 }
 
 impl<T: Unpin> Future for Reply<T> {
-    type Output = Result<T, Failure>;
+    type Output = Result<T, ServerError>;
 
     #[cfg_attr(
         not(feature = "remote"),
@@ -299,7 +299,7 @@ impl<T: Unpin> Future for Reply<T> {
             Self::Now(reply) => Poll::Ready(reply.take().expect("a reply is taken once")),
             #[cfg(feature = "remote")]
             Self::Soon(reply) => Pin::new(reply).poll(context).map(|reply| {
-                reply.unwrap_or_else(|_| Err(Failure::Unavailable("the client is closed".into())))
+                reply.unwrap_or_else(|_| Err(ServerError::Unavailable("the client is closed".into())))
             }),
             #[cfg(feature = "remote")]
             Self::Later(reply) => reply.as_mut().poll(context),

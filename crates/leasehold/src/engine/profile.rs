@@ -3,7 +3,7 @@
 use std::fmt;
 
 use super::{Kind, schemes};
-use crate::error::Invalid;
+use crate::error::InvalidRequestError;
 
 /// A feature that not every engine has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +32,7 @@ impl fmt::Display for Feature {
             Self::Kind(Kind::Read | Kind::Write) => "read-write lock",
             Self::Kind(Kind::Group) => "group lock",
             Self::Kind(Kind::Semaphore) => "semaphore",
-            Self::Kind(Kind::Permits) => "leased semaphore",
+            Self::Kind(Kind::LeasedSemaphore) => "leased semaphore",
             Self::Kind(Kind::Latch) => "latch",
             Self::Fenced => "fencing token",
             Self::Steal => "takeover (`steal`)",
@@ -52,13 +52,13 @@ pub(crate) struct Profile {
 
 impl Profile {
     /// Checks that the engine has this feature, before anything is sent.
-    pub(crate) fn check(&self, feature: Feature) -> Result<(), Invalid> {
+    pub(crate) fn check(&self, feature: Feature) -> Result<(), InvalidRequestError> {
         if self.lacks.contains(&feature) { Err(self.unsupported(feature)) } else { Ok(()) }
     }
 
-    fn unsupported(&self, feature: Feature) -> Invalid {
+    fn unsupported(&self, feature: Feature) -> InvalidRequestError {
         let has = |other: &&Self| !other.lacks.contains(&feature);
         let can = schemes::profiles().filter(has).map(|other| other.engine).collect();
-        Invalid::Unsupported { what: feature.to_string(), engine: self.engine, can }
+        InvalidRequestError::Unsupported { what: feature.to_string(), engine: self.engine, can }
     }
 }

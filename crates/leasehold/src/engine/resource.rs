@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::error::Invalid;
+use crate::error::InvalidRequestError;
 use crate::name::Name;
 use crate::owner::OwnerId;
 
@@ -27,7 +27,7 @@ pub(crate) enum Kind {
     /// Permits that are only counted.
     Semaphore,
     /// Permits that have a lease.
-    Permits,
+    LeasedSemaphore,
     /// A count that goes down to zero.
     Latch,
 }
@@ -41,7 +41,7 @@ impl Kind {
             Self::Read | Self::Write => Family::Rw,
             Self::Group => Family::Group,
             Self::Semaphore => Family::Semaphore,
-            Self::Permits => Family::Permits,
+            Self::LeasedSemaphore => Family::LeasedSemaphore,
             Self::Latch => Family::Latch,
         }
     }
@@ -63,7 +63,7 @@ pub(crate) enum Family {
     Rw,
     Group,
     Semaphore,
-    Permits,
+    LeasedSemaphore,
     Latch,
 }
 
@@ -102,15 +102,15 @@ impl Resource {
     pub(crate) fn group(
         name: Name,
         values: impl IntoIterator<Item = impl AsRef<str>>,
-    ) -> Result<Self, Invalid> {
+    ) -> Result<Self, InvalidRequestError> {
         let mut values: Vec<Box<str>> = values.into_iter().map(|value| value.as_ref().into()).collect();
         values.sort_unstable();
         if let Some(twice) = values.windows(2).find(|pair| pair[0] == pair[1]) {
-            return Err(Invalid::MemberTwice(twice[0].chars().take(80).collect()));
+            return Err(InvalidRequestError::MemberTwice(twice[0].chars().take(80).collect()));
         }
         match values.len() {
-            0 => return Err(Invalid::NoMembers),
-            given if given > Invalid::MOST_VALUES => return Err(Invalid::TooManyValues { given }),
+            0 => return Err(InvalidRequestError::NoMembers),
+            given if given > limits::MOST_VALUES => return Err(InvalidRequestError::TooManyValues { given }),
             _ => {}
         }
         Ok(Self { kind: Kind::Group, name, values: Some(Arc::new(values)) })

@@ -8,7 +8,7 @@ use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::engine::{Busy, Feature, Kind, HoldKey, Resource, Ticket};
 use crate::env;
-use crate::error::{AcquireError, Invalid};
+use crate::error::{AcquireError, InvalidRequestError};
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease::{self, Lease};
@@ -38,7 +38,7 @@ pub(super) enum Step {
 
 impl Together {
     /// Some if these locks may be acquired in one step.
-    pub(super) fn new(acquire: &AcquireAll) -> Result<Option<Self>, Invalid> {
+    pub(super) fn new(acquire: &AcquireAll) -> Result<Option<Self>, InvalidRequestError> {
         let shared = Arc::clone(&acquire.locks[0].shared);
         let mut resources = Vec::new();
         for lock in acquire.locks.iter() {

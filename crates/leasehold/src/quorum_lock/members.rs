@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::QuorumLock;
 use super::round::request_vote;
 use crate::env::{self, Instant};
-use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};
+use crate::error::{AcquireError, ExtendError, ServerError, InvalidRequestError, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
@@ -218,7 +218,7 @@ impl Members {
                 times.into_iter().zip(all(guards.into_iter().map(Guard::release)).await)
             {
                 match reply {
-                    Err(ReleaseError::NotHeld(loss)) => ended.push((seen, loss)),
+                    Err(ReleaseError::NotHeld { loss, .. }) => ended.push((seen, loss)),
                     // Without a reply it is held as far as is known.
                     Err(error) => {
                         failed.get_or_insert(error);
@@ -231,7 +231,7 @@ impl Members {
                 }
             }
             match (broken_by(quorum, &held_since, &ended), failed) {
-                (Some(loss), _) => Err(ReleaseError::NotHeld(loss)),
+                (Some(loss), _) => Err(ReleaseError::NotHeld { loss, .. }),
                 (None, Some(error)) if released < quorum => Err(error),
                 (None, _) => Ok(()),
             }
@@ -244,16 +244,16 @@ impl Members {
         });
         let (extended, failed): (Vec<_>, Vec<_>) = all(extensions).await.into_iter().partition(Result::is_ok);
         match self.end() {
-            Some(End::Lost(loss)) => return Err(ExtendError::NotHeld(loss)),
-            Some(End::Released) => return Err(ExtendError::NotHeld(Loss::Gone)),
+            Some(End::Lost(loss)) => return Err(ExtendError::NotHeld { loss, .. }),
+            Some(End::Released) => return Err(ExtendError::NotHeld { loss: Loss::Gone, .. }),
             None if extended.len() >= self.lock.quorum() => return Ok(self.remaining()),
             None => {}
         }
         // A lost member is not a lost lock.
         let failed = failed.into_iter().filter_map(Result::err);
-        let failure = failed.into_iter().find(|error| !matches!(error, ExtendError::NotHeld(_)));
+        let failure = failed.into_iter().find(|error| !matches!(error, ExtendError::NotHeld { .. }));
         Err(failure.unwrap_or_else(|| {
-            Failure::Unavailable("the lease was extended on fewer than a majority of the servers".into())
+            ServerError::Unavailable("the lease was extended on fewer than a majority of the servers".into())
                 .into()
         }))
     }
@@ -346,7 +346,7 @@ impl Members {
     /// Checks with the server whether a member is held. If not, its guard is lost.
     fn prove(&self, number: usize, guard: &Guard) -> Operation<MemberReply> {
         // Extends nothing, unless the lease is almost over.
-        let extension = guard.extend(Invalid::SHORTEST_LEASE);
+        let extension = guard.extend(limits::SHORTEST_LEASE);
         let limit = env::after(self.lock.limit);
         Operation::new(async move {
             match race(extension, env::sleep_until_or_forever(limit)).await {

@@ -9,7 +9,7 @@ use super::members::missing_vote;
 use super::{QuorumGuard, QuorumLock};
 use crate::engine::Query;
 use crate::env;
-use crate::error::{AcquireError, Failure};
+use crate::error::{AcquireError, ServerError};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::operation::Operation;
@@ -52,7 +52,7 @@ pub(super) fn request_vote(
         };
         match race(Box::pin(vote), late).await {
             First::Left(reply) => reply,
-            First::Right(()) => Err(Failure::Unavailable(format!("no answer within {limit:?}")).into()),
+            First::Right(()) => Err(ServerError::Unavailable(format!("no answer within {limit:?}")).into()),
         }
     })
 }
@@ -64,7 +64,7 @@ async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), Acq
         // The server counts whole seconds, and may have begun to count in the middle of one.
         Some(uptime) if uptime <= delay => {
             let text = format!("the server has been up for {uptime:?} only, and may have forgotten its vote");
-            Err(Failure::Unavailable(text).into())
+            Err(ServerError::Unavailable(text).into())
         }
         _ => Ok(()),
     }
@@ -96,7 +96,7 @@ impl Round {
         if guard.is_held() {
             return Ok(guard);
         }
-        Err(Failure::Unavailable("the answers took longer than the lease".into()).into())
+        Err(ServerError::Unavailable("the answers took longer than the lease".into()).into())
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireError>> {

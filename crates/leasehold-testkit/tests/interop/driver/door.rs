@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{
     AcquireError, Client, FencedGuard, FencedLock, Guard, LeasedPermits, LeasedSemaphore, Lock, MultiGuard,
-    MultiLock, Owner, Permits, ReadGuard, ReadLock, ReleaseError, Semaphore, WriteGuard, WriteLock,
+    MultiLock, Owner, SemaphorePermits, ReadGuard, ReadLock, ReleaseError, Semaphore, WriteGuard, WriteLock,
 };
 
 /// A primitive that has one holder, or several.
@@ -25,7 +25,7 @@ pub(super) enum Held {
     Read(ReadGuard),
     Write(WriteGuard),
     Multi(MultiGuard),
-    Semaphore(Permits),
+    Semaphore(SemaphorePermits),
     Permits(LeasedPermits),
 }
 

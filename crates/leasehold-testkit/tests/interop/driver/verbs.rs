@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, Invalid, Latch, LeasedPermits, LeasedSemaphore, Owner, PermitId,
-    Permits, QueryError, ReleaseError, Semaphore, WaitError,
+    AcquireError, ChangeError, Client, InvalidRequestError, Latch, LeasedPermits, LeasedSemaphore, Owner, PermitId,
+    SemaphorePermits, QueryError, ReleaseError, Semaphore, WaitError,
 };
 use leasehold_testkit::peer::Answer;
 use tokio::time::sleep;
@@ -20,7 +20,7 @@ pub(super) struct Thread {
     owner: Owner,
     port: u16,
     held: HashMap<String, Vec<Held>>,
-    permits: HashMap<String, Vec<Permits>>,
+    permits: HashMap<String, Vec<SemaphorePermits>>,
 }
 
 /// The outcome of a command that failed.
@@ -30,7 +30,7 @@ impl From<AcquireError> for Failed {
     fn from(error: AcquireError) -> Self {
         let refused = matches!(
             error,
-            AcquireError::Invalid(Invalid::NotReentrant | Invalid::OnlyReads) | AcquireError::Lost(_)
+            AcquireError::Invalid { cause: InvalidRequestError::NotReentrant | InvalidRequestError::OnlyReads, .. } | AcquireError::Lost { .. }
         );
         Self::new(refused, &error)
     }
@@ -38,7 +38,7 @@ impl From<AcquireError> for Failed {
 
 impl From<ReleaseError> for Failed {
     fn from(error: ReleaseError) -> Self {
-        Self::new(matches!(error, ReleaseError::NotHeld(_) | ReleaseError::NotOwner(_)), &error)
+        Self::new(matches!(error, ReleaseError::NotHeld { .. } | ReleaseError::NotOwner { .. }), &error)
     }
 }
 
@@ -172,7 +172,7 @@ impl Thread {
             "held" => lock.is_held_by(&self.owner).await?.to_string(),
             "count" => lock.hold_count(&self.owner).await?.to_string(),
             "ttl" => {
-                lock.remain_time_to_live().await?.map_or("-2".into(), |left| left.as_millis().to_string())
+                lock.ttl().await?.map_or("-2".into(), |left| left.as_millis().to_string())
             }
             "last-token" => lock.last_token().await?.to_string(),
             _ => panic!("no such verb for a lock: {verb}"),
@@ -243,7 +243,7 @@ async fn permits(verb: &str, semaphore: &LeasedSemaphore, words: &Words<'_>) -> 
         },
         "available" => semaphore.available().await?.to_string(),
         "acquired" => semaphore.acquired().await?.to_string(),
-        "permits" => semaphore.permits().await?.to_string(),
+        "permits" => semaphore.total().await?.to_string(),
         "delete" => semaphore.delete().await?.to_string(),
         _ => panic!("no such verb for permits: {verb}"),
     })
@@ -280,10 +280,10 @@ async fn latch(verb: &str, latch: &Latch, words: &Words<'_>) -> Result<String, F
         }
         "count" => latch.count().await?.to_string(),
         "await" => {
-            latch.wait().await?;
+            latch.opened().await?;
             "open".into()
         }
-        "wait" => match latch.wait().within(words.time(0).expect("a time")).await {
+        "wait" => match latch.opened().wait(words.time(0).expect("a time")).await {
             Err(WaitError::Timeout { .. }) => "false".into(),
             awaited => {
                 awaited?;

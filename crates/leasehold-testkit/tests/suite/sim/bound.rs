@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use leasehold::test::Simulation;
-use leasehold::{AcquireError, Client, Invalid, Loss, Owner};
+use leasehold::{AcquireError, Client, InvalidRequestError, Loss, Owner};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -26,7 +26,7 @@ async fn what_a_service_lacks_is_said_before_anything_is_sent() {
         let client = connect(&simulation).await;
         simulation.outage();
         let refused = client.semaphore("s").acquire(1).await.unwrap_err();
-        let AcquireError::Invalid(Invalid::Unsupported { what, engine, can }) = refused else {
+        let AcquireError::Invalid { cause: InvalidRequestError::Unsupported { what, engine, can }, .. } = refused else {
             panic!("{refused:?}")
         };
         assert_eq!((what.as_str(), &can[..]), ("semaphore", &["redis", "memory"][..]));

@@ -28,7 +28,7 @@ impl Slot {
             Family::Rw => Self::Rw(Box::default()),
             Family::Group => Self::Group(Box::default()),
             Family::Semaphore => Self::Semaphore(Box::default()),
-            Family::Permits => Self::Permits(Box::default()),
+            Family::LeasedSemaphore => Self::Permits(Box::default()),
             Family::Latch => Self::Latch(Box::default()),
         }
     }

@@ -196,7 +196,7 @@ impl<'a> CaseState<'a> {
         let length = match (hold.lease, length) {
             (Lease::Kept(kept), _) => kept,
             // Its lease may have been extended by its id, and its holder is not notified: by its own clock it is lost.
-            _ if hold.key.resource.kind == Kind::Permits && !is_held => return Ok(false),
+            _ if hold.key.resource.kind == Kind::LeasedSemaphore && !is_held => return Ok(false),
             // On a server the halves of one owner end together, see `rw_lease`.
             _ if self.other_half(at, hold.key.resource.kind).is_some() => return Ok(false),
             (_, Length::Kept) => Length::Long.time(),
@@ -251,7 +251,7 @@ impl<'a> CaseState<'a> {
 
     fn let_go(&mut self, at: At) -> Step {
         let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
-        if !matches!(hold.key.resource.kind, Kind::Semaphore | Kind::Permits) {
+        if !matches!(hold.key.resource.kind, Kind::Semaphore | Kind::LeasedSemaphore) {
             return Ok(false);
         }
         self.keep();
@@ -343,7 +343,7 @@ impl<'a> CaseState<'a> {
 
     /// The ids of a hold belong to no hold any more.
     fn loosen(&mut self, name: usize, hold: &Hold) {
-        if hold.key.resource.kind == Kind::Permits {
+        if hold.key.resource.kind == Kind::LeasedSemaphore {
             self.loose.extend(PermitId::of(hold.key.owner, hold.key.amount).map(|id| (name, id)));
         }
     }

@@ -100,7 +100,7 @@ impl OnRedis {
 
     /// Loads the scripts that no caller waits for into the server: an unknown script runs later than it should.
     fn load_scripts(&self) {
-        for kind in [Kind::SetNx, Kind::Write, Kind::Semaphore, Kind::Permits] {
+        for kind in [Kind::SetNx, Kind::Write, Kind::Semaphore, Kind::LeasedSemaphore] {
             let key = key(Resource::new(kind, name("taught")), 1);
             self.call(0, |redis| redis.release(&key, 1, LOADING_LEASE));
         }

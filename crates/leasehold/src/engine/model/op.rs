@@ -120,7 +120,7 @@ pub(super) fn kinds(family: Family) -> &'static [Kind] {
         Family::SetNx => &[Kind::SetNx],
         Family::Rw => &[Kind::Read, Kind::Write],
         Family::Semaphore => &[Kind::Semaphore],
-        Family::Permits => &[Kind::Permits],
+        Family::LeasedSemaphore => &[Kind::LeasedSemaphore],
         Family::Group => &[Kind::Group],
         Family::Latch => &[Kind::Latch],
     }
@@ -133,7 +133,7 @@ pub(super) fn case() -> impl Strategy<Value = Case> {
             4 => Just(Family::Lock),
             4 => Just(Family::Rw),
             3 => Just(Family::Group),
-            3 => Just(Family::Permits),
+            3 => Just(Family::LeasedSemaphore),
             2 => Just(Family::Semaphore),
             1 => Just(Family::SetNx),
             1 => Just(Family::Latch),

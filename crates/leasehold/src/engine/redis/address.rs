@@ -28,22 +28,31 @@ impl Address {
     /// Unknown query parameters are refused: otherwise the locks would be in another database than the URL specifies, or under
     /// another user.
     pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
-        let (scheme, rest) = url.split_once("://").ok_or(UrlError::BrokenRedis)?;
+        let Some((scheme, rest)) = url.split_once("://") else {
+            return Err(malformed("there is no `//` in the URL: write redis://HOST:PORT"));
+        };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let is_unix = scheme.ends_with("+unix");
-        let address = if is_unix { Self::unix(rest) } else { Self::tcp(rest) };
-        let mut address = address.ok_or(UrlError::BrokenRedis)?;
+        let is_unix = scheme.to_ascii_lowercase().ends_with("+unix");
+        // An `@` where none belongs is a part of a password, and so may be everything before it: none of it is repeated.
+        let (before, after) = rest.split_once('/').unwrap_or((rest, ""));
+        if before.matches('@').count() > 1 || (!is_unix && after.contains('@')) || query.contains('@') {
+            return Err(malformed(
+                "the URL has an `@` too many: in a user or a password write %40 for `@`, %3A for `:`, %2F for `/` and \
+                 %3F for `?`",
+            ));
+        }
+        let mut address = if is_unix { Self::unix(rest)? } else { Self::tcp(rest)? };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !is_unix || !["db", "user", "pass"].contains(&key) {
-                return Err(unknown(key, query));
+                return Err(unknown(key));
             }
-            address.set(key, value).ok_or(UrlError::BrokenRedis)?;
+            address.set(key, value)?;
         }
         Ok(address)
     }
 
-    fn tcp(rest: &str) -> Option<Self> {
+    fn tcp(rest: &str) -> Result<Self, UrlError> {
         let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
         let (user, password, host) = match authority.rsplit_once('@') {
             Some((login, host)) => {
@@ -52,41 +61,81 @@ impl Address {
             }
             None => (None, None, authority),
         };
+        let bracket = || malformed("an IPv6 address needs a closing bracket: write redis://[::1]:6379");
         let (host, port) = match host.strip_prefix('[') {
             // An IPv6 address, which contains colons.
-            Some(address) => address.split_once(']')?,
+            Some(address) => address.split_once(']').ok_or_else(bracket)?,
+            None if host.matches(':').count() > 1 => {
+                return Err(malformed("an IPv6 address needs brackets: write redis://[::1]:6379"));
+            }
             None => host.split_at(host.find(':').unwrap_or(host.len())),
         };
         if host.is_empty() {
-            return None;
+            return Err(malformed("the URL names no host: write redis://HOST:PORT"));
         }
-        let port = if port.is_empty() { PORT } else { port.strip_prefix(':')?.parse().ok()? };
-        Some(Self { endpoint: Endpoint::Tcp(host.to_owned(), port), user, password, database: number(database)? })
+        let port = match port.strip_prefix(':') {
+            None if port.is_empty() => PORT,
+            text => text.and_then(|text| text.parse().ok()).filter(|port| *port > 0).ok_or_else(|| {
+                // Without an `@` the host may be a user, and the port its password.
+                let port = if rest.contains('@') { format!(" {:?}", port.trim_start_matches(':')) } else { String::new() };
+                malformed(&format!("the port{port} in the URL is not a number from 1 to 65535"))
+            })?,
+        };
+        let database = number(database)?;
+        Ok(Self { endpoint: Endpoint::Tcp(host.to_owned(), port), user, password, database })
     }
 
-    fn unix(path: &str) -> Option<Self> {
-        let endpoint = Endpoint::Unix(given(decoded(path)?)?.into());
-        Some(Self { endpoint, user: None, password: None, database: 0 })
+    fn unix(path: &str) -> Result<Self, UrlError> {
+        let path = decoded(path)?;
+        if !path.starts_with('/') {
+            return Err(malformed("the path of a socket begins with a slash: write redis+unix:///path"));
+        }
+        Ok(Self { endpoint: Endpoint::Unix(path.into()), user: None, password: None, database: 0 })
     }
 
-    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+    fn set(&mut self, key: &str, value: &str) -> Result<(), UrlError> {
         match key {
             "db" => self.database = number(value)?,
             "user" => self.user = given(decoded(value)?),
             _ => self.password = given(decoded(value)?),
         }
-        Some(())
+        Ok(())
+    }
+
+    /// The URL of the server without credentials, for errors and logs.
+    pub(crate) fn server(&self, url: &str) -> String {
+        let scheme = url.split_once(':').map_or("redis", |(scheme, _)| scheme).to_ascii_lowercase();
+        let database = |before: &str| match self.database {
+            0 => String::new(),
+            database => format!("{before}{database}"),
+        };
+        match &self.endpoint {
+            Endpoint::Tcp(host, port) if host.contains(':') => {
+                format!("{scheme}://[{host}]:{port}{}", database("/"))
+            }
+            Endpoint::Tcp(host, port) => format!("{scheme}://{host}:{port}{}", database("/")),
+            Endpoint::Unix(path) => format!("{scheme}://{}{}", path.display(), database("?db=")),
+        }
     }
 }
 
-/// Reports the unknown key, but not a text that may be a part of a password with an unescaped question mark.
-fn unknown(key: &str, query: &str) -> UrlError {
+fn malformed(text: &str) -> UrlError {
+    UrlError::Malformed(text.to_owned())
+}
+
+/// Names the unknown key, if that is a plain word.
+fn unknown(key: &str) -> UrlError {
     let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    if is_plain && !query.contains('@') {
-        UrlError::UnknownQuery(key.to_owned())
-    } else {
-        UrlError::BrokenRedis
+    if !is_plain {
+        return malformed("the part of the URL after its `?` cannot be read: in a password write %3F for `?`");
     }
+    let hint = match key {
+        "db" | "database" => Some("write the number behind the host, as in redis://HOST:PORT/2"),
+        "ssl" | "tls" => Some("TLS is not supported yet"),
+        "password" | "pass" | "user" | "username" => Some("write redis://USER:PASSWORD@HOST:PORT"),
+        _ => None,
+    };
+    UrlError::UnknownOption { key: key.to_owned(), hint }
 }
 
 impl Address {
@@ -102,23 +151,29 @@ impl Address {
     }
 }
 
-fn number(text: &str) -> Option<u32> {
-    if text.is_empty() { Some(0) } else { text.parse().ok() }
+fn number(text: &str) -> Result<u32, UrlError> {
+    if text.is_empty() {
+        return Ok(0);
+    }
+    text.parse().map_err(|_| malformed("the database in the URL is not a number: write redis://HOST:PORT/2"))
 }
 
 fn given(text: String) -> Option<String> {
     (!text.is_empty()).then_some(text)
 }
 
-/// A percent-decoded part of a URL (`%40` is `@` and so on), if that is text.
-fn decoded(part: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.bytes();
-    while let Some(byte) = rest.next() {
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        bytes.push(if byte == b'%' { u8::try_from(digit()? * 16 + digit()?).ok()? } else { byte });
-    }
-    String::from_utf8(bytes).ok()
+/// A percent-decoded part of a URL: `%40` is `@`, and so on.
+fn decoded(part: &str) -> Result<String, UrlError> {
+    let decode = || {
+        let mut bytes = Vec::with_capacity(part.len());
+        let mut rest = part.bytes();
+        while let Some(byte) = rest.next() {
+            let mut digit = || char::from(rest.next()?).to_digit(16);
+            bytes.push(if byte == b'%' { u8::try_from(digit()? * 16 + digit()?).ok()? } else { byte });
+        }
+        String::from_utf8(bytes).ok()
+    };
+    decode().ok_or_else(|| malformed("a `%` in the URL needs two hexadecimal digits of UTF-8: write %25 for `%` itself"))
 }
 
 impl fmt::Debug for Address {
@@ -162,33 +217,43 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_not() {
-        for url in [
-            "redis://",
-            "redis:host",
-            "redis://:7000",
-            "redis://host:port",
-            "redis://host:70000",
-            "redis://host/first",
-            "redis://host/-1",
-            "redis://[::1",
-            "redis://[::1]7000",
-            "redis://me:%zz@host",
-            "redis://me:%f@host",
-            "redis://%ff@host",
-            "redis+unix://",
-            "redis+unix:///socket?db=x",
-            "redis+unix:///socket?db=-1",
-            // A password with a question mark in it is not repeated.
-            "redis://me:12?secret@host",
-            "redis://me:12?sec=ret@host",
+    fn an_error_names_the_mistake_in_an_address() {
+        let at = "an `@` too many";
+        for (url, mistake) in [
+            ("redis://", "names no host"),
+            ("redis:host", "no `//`"),
+            ("redis://:7000", "names no host"),
+            ("redis://host:port", "the port in the URL is not a number"),
+            ("redis://me@host:port", "the port \"port\" in the URL is not a number"),
+            ("redis://host:70000", "from 1 to 65535"),
+            ("redis://host:0", "from 1 to 65535"),
+            ("redis://host/first", "database in the URL is not a number"),
+            ("redis://host/-1", "database in the URL is not a number"),
+            ("redis://::1", "brackets"),
+            ("redis://[::1", "closing bracket"),
+            ("redis://[::1]7000", "the port in the URL"),
+            ("redis://me:%zz@host", "%25"),
+            ("redis://me:%f@host", "%25"),
+            ("redis://%ff@host", "%25"),
+            ("redis+unix://", "begins with a slash"),
+            ("redis+unix://relative.sock", "begins with a slash"),
+            ("redis+unix:///socket?db=x", "database in the URL is not a number"),
+            ("redis+unix:///socket?db=-1", "database in the URL is not a number"),
+            // A password with a character that has to be encoded is not repeated.
+            ("redis://me:12?secret@host", at),
+            ("redis://me:12?sec=ret@host", at),
+            ("redis://u:p@ss:w/d@host", at),
+            ("redis://u:p/d@host", at),
+            ("redis://u:p@d@host", at),
         ] {
-            assert_eq!(Address::parse(url), Err(UrlError::BrokenRedis), "{url}");
+            let error = Address::parse(url).expect_err(url).to_string();
+            assert!(error.contains(mistake), "{url}: {error}");
+            assert!(!error.contains("secret"), "{error}");
         }
     }
 
     #[test]
-    fn what_is_not_known_behind_the_question_mark_is_refused_by_its_name() {
+    fn an_unknown_option_is_refused_by_its_name() {
         for (url, key) in [
             ("redis://host?db=2", "db"),
             ("redis://host/2?protocol=resp3", "protocol"),
@@ -197,8 +262,24 @@ mod tests {
             ("redis+unix:///socket?database=2", "database"),
         ] {
             let error = Address::parse(url).unwrap_err();
-            assert_eq!(error, UrlError::UnknownQuery(key.into()), "{url}");
+            assert!(matches!(&error, UrlError::UnknownOption { key: found, .. } if found == key), "{url}");
             assert!(!error.to_string().contains("secret"), "{error}");
+        }
+        let error = Address::parse("redis://host?db=2").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the URL option `db` is not known here: write the number behind the host, as in redis://HOST:PORT/2"
+        );
+    }
+
+    #[test]
+    fn the_server_is_shown_without_credentials() {
+        for (url, server) in [
+            ("redis://me:secret@host", "redis://host:6379"),
+            ("VALKEY://[::1]:7000/3", "valkey://[::1]:7000/3"),
+            ("redis+unix:///run/a.sock?db=2&pass=secret", "redis+unix:///run/a.sock?db=2"),
+        ] {
+            assert_eq!(Address::parse(url).unwrap().server(url), server);
         }
     }
 

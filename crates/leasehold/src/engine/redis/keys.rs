@@ -28,7 +28,7 @@ impl Display for Channel<'_> {
             Kind::Spin => Ok(()),
             Kind::SetNx => write!(f, "leasehold_setnx__channel:{tag}"),
             Kind::Read | Kind::Write => write!(f, "redisson_rwlock:{tag}"),
-            Kind::Semaphore | Kind::Permits => write!(f, "redisson_sc:{tag}"),
+            Kind::Semaphore | Kind::LeasedSemaphore => write!(f, "redisson_sc:{tag}"),
             // Always in braces of its own, whatever the name contains. Redisson's other channels are not.
             Kind::Latch => write!(f, "redisson_countdownlatch__channel__{{{name}}}"),
         }

@@ -29,7 +29,7 @@ use super::remote::store::{
 };
 use super::schemes::{Options, Scheme};
 use super::{Change, Engine, QueryResult, Kind, Profile, Query, Queueing, HoldKey, Resource};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::mutex::Mutex;
 use crate::name::Name;
 
@@ -50,7 +50,7 @@ const PROFILE: Profile = Profile { engine: "redis", lacks: &[] };
 pub(crate) type Redis = Remote<RedisStore>;
 
 impl Redis {
-    pub(crate) async fn open(address: Address, options: Options) -> Result<Self, Failure> {
+    pub(crate) async fn open(address: Address, options: Options) -> Result<Self, ServerError> {
         let linger = options.linger;
         let settings =
             Settings { address, options, callers: Handle::try_current().ok(), demotions: Arc::default() };
@@ -117,7 +117,7 @@ impl RedisStore {
         resource: &Resource,
         call: Call,
         done: impl Done<T>,
-        decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
+        decode: impl FnOnce(Value) -> Result<T, ServerError> + Send + 'static,
     ) {
         self.parts.topology.node(resource).send(call, decoded(done, decode));
     }
@@ -255,7 +255,7 @@ impl Store for RedisStore {
         }
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
         tokio::select! {
             biased;
             () = self.parts.topology.any().run(opened) => {}
@@ -308,7 +308,7 @@ fn completed<T: 'static, D: Done<T>>(
 /// Completes a request with the reply as decoded by `decode`.
 fn decoded<T: 'static>(
     done: impl Done<T>,
-    decode: impl FnOnce(Value) -> Result<T, Failure> + Send + 'static,
+    decode: impl FnOnce(Value) -> Result<T, ServerError> + Send + 'static,
 ) -> Box<dyn OnReply> {
     completed(done, |done, reply: Reply| {
         done.done(reply.and_then(|reply| decode(reply).map_err(StoreError::Refused)));

@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use super::store::{Done, StoreError, LateNotice};
 use crate::engine::Reply;
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// The effect of an outcome on this client's state, and the caller that is notified afterwards.
 ///
@@ -12,7 +12,7 @@ use crate::error::Failure;
 pub(super) struct Caller<R, F> {
     effect: F,
     /// `None` once the caller was notified that the outcome is late.
-    sender: Option<oneshot::Sender<Result<R, Failure>>>,
+    sender: Option<oneshot::Sender<Result<R, ServerError>>>,
     is_step: bool,
 }
 
@@ -30,7 +30,7 @@ pub(super) fn step<R, F>(effect: F) -> (Caller<R, F>, Reply<R>) {
 
 impl<R, F> Caller<R, F> {
     /// A step whose caller has the other end of `sender`.
-    pub(super) fn step(effect: F, sender: oneshot::Sender<Result<R, Failure>>) -> Self {
+    pub(super) fn step(effect: F, sender: oneshot::Sender<Result<R, ServerError>>) -> Self {
         Self { effect, sender: Some(sender), is_step: true }
     }
 
@@ -38,9 +38,9 @@ impl<R, F> Caller<R, F> {
     pub(super) fn then<T>(
         self,
         then: impl FnOnce() + Send,
-    ) -> Caller<R, impl FnOnce(Result<T, StoreError>) -> Result<R, Failure> + Send>
+    ) -> Caller<R, impl FnOnce(Result<T, StoreError>) -> Result<R, ServerError> + Send>
     where
-        F: FnOnce(Result<T, StoreError>) -> Result<R, Failure> + Send,
+        F: FnOnce(Result<T, StoreError>) -> Result<R, ServerError> + Send,
     {
         let Self { effect, sender, is_step } = self;
         let effect = move |outcome| {
@@ -55,7 +55,7 @@ impl<R, F> Caller<R, F> {
 impl<T, R, F> Done<T> for Caller<R, F>
 where
     R: Send + 'static,
-    F: FnOnce(Result<T, StoreError>) -> Result<R, Failure> + Send + 'static,
+    F: FnOnce(Result<T, StoreError>) -> Result<R, ServerError> + Send + 'static,
 {
     fn is_awaited(&self) -> bool {
         self.sender.as_ref().is_some_and(|caller| !caller.is_closed())

@@ -9,7 +9,7 @@ use std::thread::ThreadId;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::env::{self, Tasks};
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// The I/O thread of one client, before it runs.
 pub(super) struct IoThread {
@@ -43,11 +43,11 @@ impl Io {
 }
 
 impl IoThread {
-    pub(super) fn new() -> Result<Self, Failure> {
+    pub(super) fn new() -> Result<Self, ServerError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
-            .map_err(|error| Failure::Unavailable(format!("no event loop: {error}")))?;
+            .map_err(|error| ServerError::Unavailable(format!("no event loop: {error}")))?;
         let io = Io { tasks: Tasks::Runtime(runtime.handle().clone()), thread: Arc::default() };
         Ok(Self { runtime, io })
     }
@@ -57,12 +57,12 @@ impl IoThread {
     }
 
     /// Runs until `work` is done. All other tasks on it end then.
-    pub(super) fn start(self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), Failure> {
+    pub(super) fn start(self, work: impl Future<Output = ()> + Send + 'static) -> Result<(), ServerError> {
         let run = move || {
             self.io.thread.get_or_init(|| std::thread::current().id());
             self.runtime.block_on(work);
         };
         env::start_thread("leasehold-io", run)
-            .map_err(|error| Failure::Unavailable(format!("no thread: {error}")))
+            .map_err(|error| ServerError::Unavailable(format!("no thread: {error}")))
     }
 }

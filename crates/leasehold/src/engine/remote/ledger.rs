@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::store::Shard;
 use crate::engine::{Kind, HoldKey, Resource};
 use crate::env::Instant;
-use crate::error::Invalid;
+use crate::error::InvalidRequestError;
 use crate::lease::{Bounds, Lease, margin};
 use crate::name::{ByName, Name};
 use crate::session::Session;
@@ -52,7 +52,7 @@ impl Entry {
 
     /// When the client has to end it, if it is bound to a session and a lease of `length` begins at `begun`.
     pub(super) fn end(&self, begun: Instant, length: Duration) -> Instant {
-        end(self.bounds, begun, length).unwrap_or(begun + Invalid::LONGEST_LEASE)
+        end(self.bounds, begun, length).unwrap_or(begun + limits::LONGEST_LEASE)
     }
 
     /// How long it may last by the bounds that were requested when it was granted.
@@ -73,7 +73,7 @@ impl Entry {
     /// Whether it conflicts with a hold of this key.
     pub(super) fn excludes(&self, other: &HoldKey) -> bool {
         match (self.key.resource.kind, other.resource.kind) {
-            (Kind::Semaphore | Kind::Permits, _) | (Kind::Read, Kind::Read) => false,
+            (Kind::Semaphore | Kind::LeasedSemaphore, _) | (Kind::Read, Kind::Read) => false,
             _ => self.key.owner != other.owner && self.key.resource.overlaps(&other.resource),
         }
     }
@@ -83,7 +83,7 @@ impl Entry {
         let HoldKey { resource, amount, .. } = &self.key;
         match resource.kind {
             Kind::Group => resource.values().len(),
-            Kind::Permits => usize::try_from(*amount).unwrap_or(usize::MAX),
+            Kind::LeasedSemaphore => usize::try_from(*amount).unwrap_or(usize::MAX),
             _ => 1,
         }
     }

@@ -68,7 +68,7 @@ use super::{
 use crate::block::block_on;
 use crate::client_id::ClientId;
 use crate::env::{self, Instant};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::lease::{Bounds, Expiry, Lease};
 use crate::loss::Loss;
 use crate::name::Name;
@@ -107,14 +107,14 @@ impl<S: Store> Remote<S> {
     pub(crate) async fn connect(
         linger: Duration,
         store: impl FnOnce(Weak<dyn Events>) -> S,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ServerError> {
         let thread = IoThread::new()?;
         let inner = Inner::new(thread.io(), store);
         let (ready, is_ready) = oneshot::channel();
         thread.start(Arc::clone(&inner).run(ready))?;
         // Before it is awaited: a caller that is dropped closes the store by dropping this.
         let remote = Self { inner, linger, blocks: true };
-        is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the thread has ended".into())))?;
+        is_ready.await.unwrap_or_else(|_| Err(ServerError::Unavailable("the thread has ended".into())))?;
         Ok(remote)
     }
 
@@ -123,13 +123,13 @@ impl<S: Store> Remote<S> {
     pub(crate) async fn embed(
         linger: Duration,
         store: impl FnOnce(Weak<dyn Events>) -> S,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, ServerError> {
         let io = Io::here();
         let inner = Inner::new(io.clone(), store);
         let (ready, is_ready) = oneshot::channel();
         io.spawn(Arc::clone(&inner).run(ready));
         let remote = Self { inner, linger, blocks: false };
-        is_ready.await.unwrap_or_else(|_| Err(Failure::Unavailable("the runtime has ended".into())))?;
+        is_ready.await.unwrap_or_else(|_| Err(ServerError::Unavailable("the runtime has ended".into())))?;
         Ok(remote)
     }
 }
@@ -179,7 +179,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// Connects, reports the result, and runs the background work until the store is closed.
-    async fn run(self: Arc<Self>, ready: oneshot::Sender<Result<(), Failure>>) {
+    async fn run(self: Arc<Self>, ready: oneshot::Sender<Result<(), ServerError>>) {
         tokio::select! {
             biased;
             () = self.store.run(|opened| drop(ready.send(opened))) => {}
@@ -218,21 +218,21 @@ impl<S: Store> fmt::Debug for Remote<S> {
 
 impl<S: Store> Inner<S> {
     /// Whether a request can be sent.
-    fn can_send(&self, shard: Shard) -> Result<(), Failure> {
+    fn can_send(&self, shard: Shard) -> Result<(), ServerError> {
         self.check_process()?;
         self.shards.check(shard)
     }
 
-    fn check_process(&self) -> Result<(), Failure> {
+    fn check_process(&self) -> Result<(), ServerError> {
         if self.process == std::process::id() {
             return Ok(());
         }
         let text = "this process was forked: make a client of its own in the child";
-        Err(Failure::Unavailable(text.into()))
+        Err(ServerError::Unavailable(text.into()))
     }
 
     /// Notes that the outcome of a step is unknown, if it is, and returns the caller's error.
-    fn failed(&self, shard: Shard, key: &HoldKey, error: StoreError) -> Failure {
+    fn failed(&self, shard: Shard, key: &HoldKey, error: StoreError) -> ServerError {
         if let StoreError::Unknown(_) = error {
             self.undos.doubt(shard, key);
         }
@@ -240,7 +240,7 @@ impl<S: Store> Inner<S> {
     }
 
     /// The caller's error: the reason why there is no connection explains more than its absence.
-    fn explained(&self, shard: Shard, error: StoreError) -> Failure {
+    fn explained(&self, shard: Shard, error: StoreError) -> ServerError {
         match error {
             StoreError::NotSent(failure) => self.shards.check(shard).err().unwrap_or(failure),
             other => other.into(),
@@ -318,7 +318,7 @@ impl<S: Store> Inner<S> {
         is_reentry: bool,
         sent_undos: bool,
         taken: Result<Taken, StoreError>,
-    ) -> Result<Attempt, Failure> {
+    ) -> Result<Attempt, ServerError> {
         let (token, session) = match taken {
             Ok(Taken::Granted(token)) => (token, None),
             Ok(Taken::Bound(token, session)) => (token, Some(session)),
@@ -474,7 +474,7 @@ impl<S: Store> Engine for Remote<S> {
                     let until = hold.filter(|_| left > 0).map(|hold| hold.until(begun, length));
                     Ok(Released::Left(left, until))
                 }
-                Ok(Given { left: None, .. }) | Err(StoreError::Refused(Failure::NotALock)) => {
+                Ok(Given { left: None, .. }) | Err(StoreError::Refused(ServerError::NotALock)) => {
                     Ok(Released::NotHeld)
                 }
                 Err(error) => Err(effects.failed(shard, &of, error)),
@@ -701,7 +701,7 @@ impl<S: Store> Events for Inner<S> {
         }
     }
 
-    fn still_down(&self, shard: Shard, reason: Failure) {
+    fn still_down(&self, shard: Shard, reason: ServerError) {
         // Waiters retry when the reason is a new one: a refusal ends their wait.
         if self.shards.because(shard, reason) {
             self.queues.wake_all(Some(shard));

@@ -13,7 +13,7 @@ use super::store::{LeaseOf, Shard, Store, StoreError, Verdict};
 use super::undo::never;
 use crate::engine::{HoldKey, Resource};
 use crate::env::{self, Instant};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
@@ -299,11 +299,11 @@ impl<S: Store> Inner<S> {
                         inner.apply_verdict(id, begun, length, verdict);
                     }
                 }
-                Err(StoreError::Refused(failure @ Failure::Denied(_))) => {
+                Err(StoreError::Refused(failure @ ServerError::Denied(_))) => {
                     tracing::warn!(%failure, holds = ids.len(), "a renewal was refused, trying again");
                 }
                 Err(error) => {
-                    let failure = Failure::from(error);
+                    let failure = ServerError::from(error);
                     tracing::debug!(%failure, holds = ids.len(), "not renewed, trying again");
                 }
             }

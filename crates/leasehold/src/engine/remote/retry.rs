@@ -13,7 +13,7 @@ use super::store::{Store, StoreError};
 use super::undo::BETWEEN_TRIES;
 use crate::engine::{Adjust, Adjusted, Change, Reply, Resource};
 use crate::env::{self, Instant, jittered};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::race::{First, race};
@@ -66,7 +66,7 @@ struct Progress {
     /// Whether it was sent, or given up before it could be: the first to set it decides.
     sent: OnceLock<bool>,
     // Invariant: why the server refused the last try that had a reply; the caller reads it once, when its time is over.
-    refusal: Mutex<Option<Failure>>,
+    refusal: Mutex<Option<ServerError>>,
 }
 
 impl<S: Store> Inner<S> {
@@ -91,12 +91,12 @@ impl<S: Store> Inner<S> {
             if *progress.sent.get_or_init(|| false) {
                 let refusal = progress.refusal.lock().take();
                 let no_reply =
-                    || Failure::Unavailable("no answer for as long as an outage may last".into());
+                    || ServerError::Unavailable("no answer for as long as an outage may last".into());
                 return Err(refusal.unwrap_or_else(no_reply));
             }
             // The last reason is more useful than a time-out.
             let reason = inner.shards.check(shard).err().unwrap_or_else(|| {
-                Failure::Unavailable("not connected for as long as an outage may last".into())
+                ServerError::Unavailable("not connected for as long as an outage may last".into())
             });
             Ok(Adjusted::NotSent(reason))
         })
@@ -114,7 +114,7 @@ struct Trying<S: Store> {
 
 impl<S: Store> Trying<S> {
     /// Retries until there is a reply or the time is over. Runs on the I/O thread.
-    async fn run(self, sender: oneshot::Sender<Result<i64, Failure>>) {
+    async fn run(self, sender: oneshot::Sender<Result<i64, ServerError>>) {
         let Open(inner) = &self.open;
         let shard = inner.store.shard(&self.resource);
         let mut is_first = true;
@@ -146,7 +146,7 @@ impl<S: Store> Trying<S> {
                     }
                     return;
                 }
-                Err(StoreError::Refused(refusal @ (Failure::Denied(_) | Failure::NotALock))) => {
+                Err(StoreError::Refused(refusal @ (ServerError::Denied(_) | ServerError::NotALock))) => {
                     let _ = sender.send(Err(refusal));
                     return;
                 }
@@ -175,7 +175,7 @@ impl<S: Store> Trying<S> {
             }
         };
         inner.store.change(&self.resource, &self.change, done);
-        let closed = || StoreError::Unknown(Failure::Unavailable("the client is closed".into()));
+        let closed = || StoreError::Unknown(ServerError::Unavailable("the client is closed".into()));
         receiver.await.unwrap_or_else(|_| Err(closed()))
     }
 }

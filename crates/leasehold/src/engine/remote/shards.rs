@@ -4,14 +4,14 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::store::Shard;
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::mutex::Mutex;
 
 /// The shards that are not reachable now, and why.
 #[derive(Debug, Default)]
 pub(super) struct Shards {
     // Invariant: `count` is the number of entries of `down`, which every request reads without the mutex: mostly none.
-    down: Mutex<HashMap<Shard, Option<Failure>>>,
+    down: Mutex<HashMap<Shard, Option<ServerError>>>,
     count: AtomicUsize,
 }
 
@@ -28,7 +28,7 @@ impl Shards {
     }
 
     /// The shard could not be reached again, for this reason; false if the reason is the same as before.
-    pub(super) fn because(&self, shard: Shard, reason: Failure) -> bool {
+    pub(super) fn because(&self, shard: Shard, reason: ServerError) -> bool {
         let mut down = self.down.lock();
         let Some(known) = down.get_mut(&shard) else { return false };
         let is_new = known.as_ref() != Some(&reason);
@@ -42,16 +42,16 @@ impl Shards {
     }
 
     /// The error of a request to this shard now, if it is not reachable.
-    pub(super) fn check(&self, shard: Shard) -> Result<(), Failure> {
+    pub(super) fn check(&self, shard: Shard) -> Result<(), ServerError> {
         if self.count.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
         match self.down.lock().get(&shard) {
             None => Ok(()),
-            Some(None) => Err(Failure::Unavailable("not connected".into())),
-            Some(Some(Failure::Denied(text))) => Err(Failure::Denied(format!("not connected: {text}"))),
-            Some(Some(Failure::Unavailable(text))) => {
-                Err(Failure::Unavailable(format!("not connected: {text}")))
+            Some(None) => Err(ServerError::Unavailable("not connected".into())),
+            Some(Some(ServerError::Denied(text))) => Err(ServerError::Denied(format!("not connected: {text}"))),
+            Some(Some(ServerError::Unavailable(text))) => {
+                Err(ServerError::Unavailable(format!("not connected: {text}")))
             }
             Some(Some(other)) => Err(other.clone()),
         }

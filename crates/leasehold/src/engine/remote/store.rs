@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::{Busy, Change, QueryResult, Kind, Profile, Query, Queueing, RwOptions, HoldKey, Resource};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::OwnerId;
@@ -97,7 +97,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Connects, reports the result once, and if connected, reconnects and reports until [`close`](Self::close). Called on
     /// the I/O thread.
-    fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) -> impl Future<Output = ()> + Send;
+    fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) -> impl Future<Output = ()> + Send;
 
     /// Sends nothing any more, and drops requests that have no outcome yet.
     fn close(&self);
@@ -166,20 +166,20 @@ impl<T, F: FnOnce(Result<T, StoreError>) + Send + 'static> Done<T> for F {
 }
 
 /// Notifies a caller why there is no outcome yet.
-pub(crate) type LateNotice = Box<dyn FnOnce(Failure) + Send>;
+pub(crate) type LateNotice = Box<dyn FnOnce(ServerError) + Send>;
 
 /// Why a request has no result, and whether there may be something to undo.
 #[derive(Debug, Clone)]
 pub(crate) enum StoreError {
     /// It was not sent, so there is nothing to undo.
-    NotSent(Failure),
+    NotSent(ServerError),
     /// The server has refused it. A retry may succeed.
-    Refused(Failure),
+    Refused(ServerError),
     /// It may have been carried out, or may still be.
-    Unknown(Failure),
+    Unknown(ServerError),
 }
 
-impl From<StoreError> for Failure {
+impl From<StoreError> for ServerError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::NotSent(failure) | StoreError::Refused(failure) | StoreError::Unknown(failure) => {
@@ -311,7 +311,7 @@ pub(crate) trait Events: Send + Sync {
     fn down(&self, shard: Shard);
 
     /// It goes on, for this reason.
-    fn still_down(&self, shard: Shard, reason: Failure);
+    fn still_down(&self, shard: Shard, reason: ServerError);
 
     /// The outage is over. `stale`: earlier requests may still be carried out.
     fn up(self: Arc<Self>, shard: Shard, stale: bool);

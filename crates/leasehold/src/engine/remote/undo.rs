@@ -16,7 +16,7 @@ use super::ledger::Entry;
 use super::store::{By, Done, Given, Shard, Store, StoreError};
 use crate::engine::{Kind, HoldKey};
 use crate::env::{self, Instant, jittered};
-use crate::error::{Failure, Invalid};
+use crate::error::{ServerError, InvalidRequestError};
 use crate::mutex::Mutex;
 
 /// The pending undos of one client.
@@ -90,7 +90,7 @@ const LONGEST_STALE: Duration = Duration::from_secs(60);
 
 /// The end of a hold that the server does not end.
 pub(super) fn never() -> Instant {
-    env::now() + Invalid::LONGEST_LEASE
+    env::now() + limits::LONGEST_LEASE
 }
 
 impl Undos {
@@ -204,7 +204,7 @@ impl<F: FnOnce(Result<Given, StoreError>) + Send + 'static> Done<Given> for Trie
 impl<S: Store> Inner<S> {
     /// Sends the pending undos of the steps before one of this hold key, if there are any. The step has to be sent before the
     /// returned permit is dropped, so that no undo is sent in between.
-    pub(super) fn send_undos_first(self: &Arc<Self>, key: &HoldKey) -> Result<StepPermit<'_>, Failure> {
+    pub(super) fn send_undos_first(self: &Arc<Self>, key: &HoldKey) -> Result<StepPermit<'_>, ServerError> {
         // Where steps are sent one at a time, no step is sent while another one may have to be undone.
         if self.undos.is_settled() || self.is_sequenced || mutation!("undo-behind-next-step") {
             return Ok(StepPermit(None));
@@ -220,7 +220,7 @@ impl<S: Store> Inner<S> {
         if is_clear {
             return Ok(StepPermit(Some(state)));
         }
-        let unknown = || Failure::Unavailable("not connected".into());
+        let unknown = || ServerError::Unavailable("not connected".into());
         Err(self.shards.check(shard).err().unwrap_or_else(unknown))
     }
 
@@ -363,9 +363,9 @@ impl<S: Store> Inner<S> {
                 self.queues.released(key, *subscribers, begun);
                 (None, false)
             }
-            Err(StoreError::Refused(Failure::NotALock)) => (None, false),
+            Err(StoreError::Refused(ServerError::NotALock)) => (None, false),
             // Permissions can be restored, and a server that refuses may be the wrong one.
-            Err(StoreError::Refused(Failure::Denied(_))) => (Some(AGAIN), false),
+            Err(StoreError::Refused(ServerError::Denied(_))) => (Some(AGAIN), false),
             Err(StoreError::Refused(_)) => (Some(jittered(BETWEEN_TRIES)), false),
             Err(StoreError::NotSent(_)) => (Some(jittered(BETWEEN_TRIES)), true),
             Err(StoreError::Unknown(_)) => {

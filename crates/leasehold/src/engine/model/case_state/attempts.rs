@@ -36,7 +36,7 @@ impl CaseState<'_> {
         let inside = self.held(at).is_some();
         let kind = key.resource.kind;
         // An upgrade takes nothing over from another owner, and permits are never taken over.
-        let never_steals = matches!(kind, Kind::Semaphore | Kind::Permits) || how.upgrade && kind == Kind::Write;
+        let never_steals = matches!(kind, Kind::Semaphore | Kind::LeasedSemaphore) || how.upgrade && kind == Kind::Write;
         let how = How { steal: how.steal && !never_steals, ..how };
         if !inside && !how.steal && !self.may_try(at, how, &key) {
             return Ok(false);
@@ -122,7 +122,7 @@ impl CaseState<'_> {
         match key.resource.kind.family() {
             Family::Latch => None,
             // None of these is re-entered.
-            Family::SetNx | Family::Semaphore | Family::Permits if held.is_some() => None,
+            Family::SetNx | Family::Semaphore | Family::LeasedSemaphore if held.is_some() => None,
             Family::Lock | Family::SetNx => Some((held.map_or(key, |held| held.key), how.length.lease())),
             Family::Rw => Some((key, self.rw_lease(at, how)?)),
             Family::Group => {
@@ -134,7 +134,7 @@ impl CaseState<'_> {
                 });
                 (!crosses).then(|| (key, self.lease(at, how)))
             }
-            Family::Semaphore | Family::Permits => {
+            Family::Semaphore | Family::LeasedSemaphore => {
                 // Every acquire of permits has a new owner.
                 self.drawn += 16;
                 let owner = OwnerId { number: self.drawn, ..key.owner };

@@ -38,7 +38,7 @@ impl CaseState<'_> {
     fn change(&self, at: At, count: Count) -> Option<Adjust> {
         let family = self.families[at.name];
         let bare = family == Family::Semaphore;
-        let permits = family == Family::Permits;
+        let permits = family == Family::LeasedSemaphore;
         match count {
             Count::TrySet(count, _) if family == Family::Latch => {
                 Some(Adjust::TrySet { count: count.max(1), ttl: None })
@@ -48,7 +48,7 @@ impl CaseState<'_> {
                 Some(Adjust::TrySet { count, ttl })
             }
             Count::Set(count) if permits => Some(Adjust::Set(count)),
-            Count::Add(permits) if bare || family == Family::Permits => Some(Adjust::Add(permits)),
+            Count::Add(permits) if bare || family == Family::LeasedSemaphore => Some(Adjust::Add(permits)),
             Count::Give(count, create) if bare => Some(Adjust::Give { count, create }),
             Count::GiveIds(all) if permits => {
                 let held = self.held(at).map(|(_, hold)| hold.key);
@@ -70,7 +70,7 @@ impl CaseState<'_> {
             }
             Count::Drain if bare => Some(Adjust::Drain),
             Count::Down if family == Family::Latch => Some(Adjust::CountDown),
-            Count::Delete if matches!(family, Family::Semaphore | Family::Permits | Family::Latch) => {
+            Count::Delete if matches!(family, Family::Semaphore | Family::LeasedSemaphore | Family::Latch) => {
                 Some(Adjust::Delete)
             }
             _ => None,

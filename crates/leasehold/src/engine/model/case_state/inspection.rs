@@ -93,13 +93,13 @@ impl CaseState<'_> {
             }
             Family::Semaphore => vec![StateQuery::Count(resource(Kind::Semaphore), self.counter_query(Adjust::Count))],
             Family::Latch => vec![StateQuery::Count(resource(Kind::Latch), self.counter_query(Adjust::Count))],
-            Family::Permits => {
+            Family::LeasedSemaphore => {
                 let ids = held().flat_map(|key| PermitId::of(key.owner, key.amount));
                 let loose = self.loose.iter().filter(|(of, _)| *of == name).map(|(_, id)| *id);
                 let leases = ids.chain(loose).map(Adjust::LeaseOf);
                 let counts = [Adjust::Count, Adjust::Taken, Adjust::Total].into_iter();
                 let all = counts.chain(leases);
-                all.map(|adjust| StateQuery::Count(resource(Kind::Permits), self.counter_query(adjust))).collect()
+                all.map(|adjust| StateQuery::Count(resource(Kind::LeasedSemaphore), self.counter_query(adjust))).collect()
             }
         }
     }

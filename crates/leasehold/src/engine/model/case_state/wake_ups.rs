@@ -279,7 +279,7 @@ impl CaseState<'_> {
                 let reads = reader.is_some_and(|reader| reader.owner == Some(*owner));
                 reads || holder(resource).is_none() && reader.is_none()
             }
-            Kind::Semaphore | Kind::Permits => self.count(resource) >= i64::from(*amount),
+            Kind::Semaphore | Kind::LeasedSemaphore => self.count(resource) >= i64::from(*amount),
             Kind::Latch => self.count(resource) <= 0,
         }
     }

@@ -6,7 +6,7 @@ use super::unexpected;
 use crate::engine::Resource;
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::name::Name;
 
 static TOKEN: Script = script!("token.lua");
@@ -23,7 +23,7 @@ pub(in super::super) fn token(resource: &Resource) -> Call {
 }
 
 /// The token in the reply.
-pub(in super::super) fn last_token(reply: Value) -> Result<u64, Failure> {
+pub(in super::super) fn last_token(reply: Value) -> Result<u64, ServerError> {
     match reply {
         Value::Int(token @ 0..) => Ok(token.unsigned_abs()),
         other => Err(unexpected(&other)),
@@ -36,7 +36,7 @@ pub(in super::super) fn fenced_write(key: &Name, token: u64, value: &[u8]) -> Ca
 }
 
 /// The greater token, if there is one.
-pub(in super::super) fn write_refused(reply: Value) -> Result<Option<u64>, Failure> {
+pub(in super::super) fn write_refused(reply: Value) -> Result<Option<u64>, ServerError> {
     match reply {
         Value::Nil => Ok(None),
         Value::Text(seen) => {
@@ -48,7 +48,7 @@ pub(in super::super) fn write_refused(reply: Value) -> Result<Option<u64>, Failu
 }
 
 /// How long the server has been up, from its description of itself.
-pub(in super::super) fn seconds_up(reply: &Value) -> Result<Duration, Failure> {
+pub(in super::super) fn seconds_up(reply: &Value) -> Result<Duration, ServerError> {
     let text = match reply {
         Value::Text(text) => std::str::from_utf8(text).ok(),
         _ => None,

@@ -7,7 +7,7 @@ use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
 use crate::engine::remote::store::Take;
 use crate::engine::{HoldKey, Resource};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::owner::{Owner, OwnerId};
 
 static ACQUIRE: Script = locks!("lock.lua" "fair_queue.lua" "fair_acquire.lua");
@@ -57,7 +57,7 @@ pub(in super::super) fn queue(resource: &Resource) -> Call {
 }
 
 /// The owners in a queue.
-pub(in super::super) fn owners(reply: &Value) -> Result<Vec<Owner>, Failure> {
+pub(in super::super) fn owners(reply: &Value) -> Result<Vec<Owner>, ServerError> {
     match reply {
         Value::Array(owners) => Ok(owners.iter().filter_map(owner).map(Owner::from).collect()),
         other => Err(unexpected(other)),

@@ -7,7 +7,7 @@ use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script, Value};
 use crate::engine::remote::store::{Take, TakenAll};
 use crate::engine::{HoldKey, Resource};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::owner::OwnerId;
 
 static ACQUIRE: Script = locks!("lock.lua" "acquire.lua");
@@ -66,7 +66,7 @@ pub(in super::super) fn taken_all(
     owner: OwnerId,
     locks: usize,
     fenced: bool,
-) -> Result<TakenAll, Failure> {
+) -> Result<TakenAll, ServerError> {
     let Value::Array(parts) = reply else { return Err(unexpected(reply)) };
     let token = |token: &Value| if let Value::Int(token) = token { Some(token.unsigned_abs()) } else { None };
     let tokens: Option<Vec<_>> = parts.iter().map(token).collect();

@@ -34,7 +34,7 @@ use super::keys;
 use super::net::{Call, Script, Value};
 use crate::engine::remote::store::{Forced, Given, Take, Taken, Verdict};
 use crate::engine::{Adjust, Busy, Change, QueryResult, Holding, Kind, HoldKey, Resource};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::lease::COUNTED;
 use crate::owner::{Owner, OwnerId};
 
@@ -50,7 +50,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
         Kind::Write => rw::write(take),
         Kind::Group => group::take(take),
         Kind::Semaphore => semaphore::take(take),
-        Kind::Permits => leased::take(take),
+        Kind::LeasedSemaphore => leased::take(take),
         Kind::Latch => no_such(take.hold_key.resource.kind),
     }
 }
@@ -64,7 +64,7 @@ pub(super) fn give(hold_key: &HoldKey, from: u32, length: Duration) -> Call {
         Kind::Read | Kind::Write => rw::give(hold_key, from, length),
         Kind::Group => group::give(hold_key, from, length),
         Kind::Semaphore => semaphore::give(hold_key),
-        Kind::Permits => leased::give(hold_key),
+        Kind::LeasedSemaphore => leased::give(hold_key),
         Kind::Latch => no_such(hold_key.resource.kind),
     }
 }
@@ -79,7 +79,7 @@ pub(super) fn lower(hold_key: &HoldKey, to: u32) -> Call {
         Kind::Read | Kind::Write => rw::lower(hold_key, to),
         Kind::Group => group::lower(hold_key, to),
         Kind::Semaphore => semaphore::give(hold_key),
-        Kind::Permits => leased::give(hold_key),
+        Kind::LeasedSemaphore => leased::give(hold_key),
         Kind::Latch => no_such(hold_key.resource.kind),
     }
 }
@@ -92,7 +92,7 @@ pub(super) fn renew(kind: Kind, holds: &[(&HoldKey, Duration)]) -> Call {
         Kind::Read | Kind::Write => rw::renew(kind, holds),
         Kind::Group => group::renew(holds),
         Kind::Semaphore => semaphore::renew(holds),
-        Kind::Permits => leased::renew(holds),
+        Kind::LeasedSemaphore => leased::renew(holds),
         Kind::Latch => no_such(kind),
     }
 }
@@ -104,7 +104,7 @@ pub(super) fn query(resource: &Resource, owner: Option<OwnerId>) -> Call {
         Kind::SetNx => setnx::query(resource),
         Kind::Read | Kind::Write => rw::query(resource, owner),
         Kind::Group => group::query(resource, owner),
-        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(resource.kind),
+        Kind::Semaphore | Kind::LeasedSemaphore | Kind::Latch => no_such(resource.kind),
     }
 }
 
@@ -115,17 +115,17 @@ pub(super) fn force(resource: &Resource) -> Call {
         Kind::Fair => fair::force(resource),
         Kind::Read | Kind::Write => rw::force(resource),
         Kind::Group => group::force(resource),
-        Kind::Semaphore | Kind::Permits | Kind::Latch => no_such(resource.kind),
+        Kind::Semaphore | Kind::LeasedSemaphore | Kind::Latch => no_such(resource.kind),
     }
 }
 
 /// Changes or queries a count.
 pub(super) fn change(resource: &Resource, change: &Change) -> Call {
     let count =
-        || if resource.kind == Kind::Permits { leased::count(resource) } else { semaphore::count(resource) };
+        || if resource.kind == Kind::LeasedSemaphore { leased::count(resource) } else { semaphore::count(resource) };
     let call = match resource.kind {
         Kind::Semaphore => semaphore::change(resource),
-        Kind::Permits => leased::change(resource),
+        Kind::LeasedSemaphore => leased::change(resource),
         Kind::Latch => Call::new(&LATCH).key(resource.name.as_str()).key(&keys::requests(resource)),
         kind => no_such(kind),
     };
@@ -171,11 +171,11 @@ fn no_such(kind: Kind) -> ! {
 }
 
 /// A reply that none of our scripts has.
-fn unexpected(value: &Value) -> Failure {
-    Failure::Denied(format!("the server answered {value:?}, which means nothing here"))
+fn unexpected(value: &Value) -> ServerError {
+    ServerError::Denied(format!("the server answered {value:?}, which means nothing here"))
 }
 
-pub(super) fn number(reply: Value) -> Result<i64, Failure> {
+pub(super) fn number(reply: Value) -> Result<i64, ServerError> {
     match reply {
         Value::Int(number) => Ok(number),
         other => Err(unexpected(&other)),
@@ -195,7 +195,7 @@ fn owner(field: &Value) -> Option<OwnerId> {
 }
 
 /// The outcome of acquiring a lock.
-pub(super) fn taken(reply: &Value, hold_key: &HoldKey, fenced: bool) -> Result<Taken, Failure> {
+pub(super) fn taken(reply: &Value, hold_key: &HoldKey, fenced: bool) -> Result<Taken, ServerError> {
     Ok(match reply {
         Value::Int(0) => Taken::CountDiffers,
         Value::Int(-1) => Taken::WouldDeadlock,
@@ -240,7 +240,7 @@ fn subscribers(reply: i64) -> Option<usize> {
 }
 
 /// The outcome of a release.
-pub(super) fn given(reply: Value, kind: Kind) -> Result<Given, Failure> {
+pub(super) fn given(reply: Value, kind: Kind) -> Result<Given, ServerError> {
     let reply = number(reply)?;
     let left = match kind {
         _ if reply <= FREED => Some(0),
@@ -249,18 +249,18 @@ pub(super) fn given(reply: Value, kind: Kind) -> Result<Given, Failure> {
         _ => u32::try_from(reply).ok(),
     };
     // The rest of a broken hold is freed without a message.
-    let was_broken = matches!(kind, Kind::Group | Kind::Permits) && reply == -1;
+    let was_broken = matches!(kind, Kind::Group | Kind::LeasedSemaphore) && reply == -1;
     Ok(Given { left, subscribers: subscribers(reply).or(was_broken.then_some(0)) })
 }
 
 /// The outcome of freeing by force.
-pub(super) fn forced(reply: Value) -> Result<Forced, Failure> {
+pub(super) fn forced(reply: Value) -> Result<Forced, ServerError> {
     let reply = number(reply)?;
     Ok(Forced { was_held: reply != 0, subscribers: subscribers(reply) })
 }
 
 /// The server's verdicts on holds that were to be renewed.
-pub(super) fn verdicts(reply: Value) -> Result<Vec<Verdict>, Failure> {
+pub(super) fn verdicts(reply: Value) -> Result<Vec<Verdict>, ServerError> {
     let Value::Array(verdicts) = reply else { return Err(unexpected(&reply)) };
     let verdict = |verdict: &Value| match verdict {
         Value::Int(1) => Verdict::Held,
@@ -271,13 +271,13 @@ pub(super) fn verdicts(reply: Value) -> Result<Vec<Verdict>, Failure> {
 }
 
 /// The holder of a lock; for a lock that other libraries may hold, too, perhaps an unknown one.
-pub(super) fn decode_holder(reply: &Value, foreign: bool) -> Result<QueryResult, Failure> {
+pub(super) fn decode_holder(reply: &Value, foreign: bool) -> Result<QueryResult, ServerError> {
     if *reply == Value::Nil {
         return Ok(QueryResult::default());
     }
     let Value::Array(parts) = reply else { return Err(unexpected(reply)) };
     let [Value::Int(left), holder, Value::Text(count)] = parts.as_slice() else {
-        return Err(Failure::NotALock);
+        return Err(ServerError::NotALock);
     };
     let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
     match (owner(holder), count) {
@@ -285,6 +285,6 @@ pub(super) fn decode_holder(reply: &Value, foreign: bool) -> Result<QueryResult,
             let remaining = milliseconds(*left).unwrap_or(Duration::MAX);
             Ok(QueryResult { holding: Some(Holding { owner, count, remaining }), ..QueryResult::default() })
         }
-        _ => Err(Failure::NotALock),
+        _ => Err(ServerError::NotALock),
     }
 }

@@ -15,7 +15,7 @@ use super::super::address::{Address, Endpoint};
 use super::pipeline::{Pipeline, PushHandler};
 use super::request::{Call, Delete};
 use super::resp::{Stream, Value, unavailable};
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
@@ -30,13 +30,13 @@ pub(crate) struct Settings {
 
 impl Settings {
     /// Opens a connection. Server pushes are passed to `on_push`; the returned `Ended` fails when the connection ends.
-    pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
+    pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), ServerError> {
         let limit = self.options.connect_timeout;
-        let late = || Failure::Unavailable(format!("no connection within {limit:?}"));
+        let late = || ServerError::Unavailable(format!("no connection within {limit:?}"));
         tokio::time::timeout(limit, self.connect(on_push)).await.unwrap_or_else(|_| Err(late()))
     }
 
-    async fn connect(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), Failure> {
+    async fn connect(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), ServerError> {
         let stream = match &self.address.endpoint {
             Endpoint::Tcp(host, port) => {
                 connect_tcp(host, *port, self.options.connect_timeout).await.map(Stream::Tcp)
@@ -73,19 +73,19 @@ impl Settings {
     }
 
     /// What the refusal of `HELLO` means. A server that does not support it may repeat its arguments, password included.
-    fn refused(&self, failure: Failure) -> Failure {
-        let Failure::Denied(text) = failure else { return failure };
+    fn refused(&self, failure: ServerError) -> ServerError {
+        let ServerError::Denied(text) = failure else { return failure };
         let lower = text.to_ascii_lowercase();
         if lower.contains("unknown command") || lower.starts_with("noproto") {
-            return Failure::Denied(NO_RESP3.into());
+            return ServerError::Denied(NO_RESP3.into());
         }
         if lower.contains("max number of clients") {
-            return Failure::Unavailable(text);
+            return ServerError::Unavailable(text);
         }
         if self.address.is_repeated_in(&text) {
-            return Failure::Denied("what it says is withheld, because it repeats the password".into());
+            return ServerError::Denied("what it says is withheld, because it repeats the password".into());
         }
-        Failure::Denied(text)
+        ServerError::Denied(text)
     }
 
     fn hello(&self) -> Call {
@@ -148,11 +148,11 @@ fn said<'a>(hello: &'a Value, name: &str) -> Option<&'a str> {
 /// Whether locks can be kept there. A field that the server leaves out is unknown.
 ///
 /// A replica may become the primary, or the address may lead to the primary after a failover, so that is an outage.
-fn check(hello: &Value) -> Result<(), Failure> {
+fn check(hello: &Value) -> Result<(), ServerError> {
     match (said(hello, "mode"), said(hello, "role")) {
-        (Some("cluster"), _) => Err(Failure::Denied(CLUSTER.into())),
-        (Some("sentinel"), _) | (_, Some("sentinel")) => Err(Failure::Denied(SENTINEL.into())),
-        (_, Some("replica" | "slave")) => Err(Failure::Unavailable(REPLICA.into())),
+        (Some("cluster"), _) => Err(ServerError::Denied(CLUSTER.into())),
+        (Some("sentinel"), _) | (_, Some("sentinel")) => Err(ServerError::Denied(SENTINEL.into())),
+        (_, Some("replica" | "slave")) => Err(ServerError::Unavailable(REPLICA.into())),
         _ => Ok(()),
     }
 }

@@ -11,7 +11,7 @@ use super::reconnect::Reconnect;
 use super::request::{Call, Encoding, OnReply, Request};
 use super::resp::Value;
 use crate::engine::remote::store::{Events, Shard, StoreError, report};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::mutex::Mutex;
 
 /// One server. Requests to it are put from any thread, and are sent in this order.
@@ -94,7 +94,7 @@ impl Node {
     }
 
     /// Connects, reports the result to `opened`, and replaces the connection whenever it has ended, until the node is closed.
-    pub(crate) async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+    pub(crate) async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
         match Link::open(&self.settings).await {
             Ok(link) => {
                 self.connect(&link);
@@ -170,7 +170,7 @@ impl Node {
             self.rejects.notified().await;
             let rejected = std::mem::take(&mut self.state.lock().rejected);
             for request in rejected {
-                request.replied(Some(Err(StoreError::NotSent(Failure::Unavailable("not connected".into())))));
+                request.replied(Some(Err(StoreError::NotSent(ServerError::Unavailable("not connected".into())))));
             }
         }
     }
@@ -185,7 +185,7 @@ struct Link {
 }
 
 impl Link {
-    async fn open(settings: &Settings) -> Result<Self, Failure> {
+    async fn open(settings: &Settings) -> Result<Self, ServerError> {
         // Connections for commands receive no pushes.
         let (pipeline, ended) = settings.open(Box::new(|_| {})).await?;
         let identity = match pipeline.send(Call::command("CLIENT").arg("INFO")).await {

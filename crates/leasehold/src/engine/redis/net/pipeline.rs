@@ -21,7 +21,7 @@ use super::connect::Settings;
 use super::request::{Call, Delete, Encoding, Reply, Request, code, refusal};
 use super::resp::{Frame, Reader, Stream, Value, unavailable};
 use crate::engine::remote::store::StoreError;
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::mutex::Mutex;
 
 /// One connection. It is closed when this is dropped.
@@ -82,7 +82,7 @@ struct State {
     doubt: Option<Duration>,
     ended: bool,
     /// Why the connection has to end, if the task that found out cannot end it.
-    failure: Option<Failure>,
+    failure: Option<ServerError>,
 }
 
 /// Which task writes.
@@ -237,8 +237,8 @@ impl Drop for Driven {
     }
 }
 
-fn closed() -> Failure {
-    Failure::Unavailable("the connection is closed".into())
+fn closed() -> ServerError {
+    ServerError::Unavailable("the connection is closed".into())
 }
 
 impl Inner {
@@ -294,7 +294,7 @@ impl Inner {
     }
 
     /// Writes the pending bytes whenever it is notified, until an error.
-    async fn write(&self) -> Failure {
+    async fn write(&self) -> ServerError {
         let mut batch = Vec::new();
         loop {
             self.write_requested.notified().await;
@@ -316,7 +316,7 @@ impl Inner {
     }
 
     /// Reads and dispatches replies, until an error or the end of the stream.
-    async fn read(&self) -> Failure {
+    async fn read(&self) -> ServerError {
         loop {
             if let Err(error) = self.stream.readable().await {
                 return unavailable(&error);
@@ -333,7 +333,7 @@ impl Inner {
     }
 
     /// Reads once and dispatches; false if there was nothing to read.
-    fn take_in(&self, stream: &Stream) -> Result<bool, Failure> {
+    fn take_in(&self, stream: &Stream) -> Result<bool, ServerError> {
         // Held until everything is dispatched: no other task may dispatch later replies before that.
         let mut inbox = self.inbox.lock();
         if !inbox.reader.read(stream)? {
@@ -358,7 +358,7 @@ impl Inner {
     }
 
     /// Finds the request of each frame, and whether the connection has to end after that.
-    fn assign(&self, inbox: &mut Inbox) -> Option<Failure> {
+    fn assign(&self, inbox: &mut Inbox) -> Option<ServerError> {
         let Inbox { reader, replies, pushes } = inbox;
         let mut failure = None;
         let mut state = self.state.lock();
@@ -395,7 +395,7 @@ impl Inner {
             };
             if state.expected.front().is_some_and(|first| first.request.has_two_replies()) {
                 let Some(deleted) = state.deleted.take() else {
-                    if let Some(Err(StoreError::Refused(Failure::Denied(_)))) = reply {
+                    if let Some(Err(StoreError::Refused(ServerError::Denied(_)))) = reply {
                         state.delete = None;
                     }
                     state.deleted = Some(reply);
@@ -409,7 +409,7 @@ impl Inner {
                 };
             }
             let Some(expected) = state.expected.pop_front() else {
-                return Some(Failure::Denied("the server gave an answer that nobody had asked for".into()));
+                return Some(ServerError::Denied("the server gave an answer that nobody had asked for".into()));
             };
             replies.push((expected.request, reply));
         }
@@ -426,7 +426,7 @@ impl Inner {
     /// Notifies callers whose replies are late, until the silence has lasted for the response time-out.
     ///
     /// A request counts for that whether or not its caller still waits.
-    async fn watch(&self) -> Failure {
+    async fn watch(&self) -> ServerError {
         loop {
             let Some(due) = self.next_due() else {
                 self.begun.notified().await;
@@ -446,7 +446,7 @@ impl Inner {
             let mut state = self.state.lock();
             let timeout = self.settings.options.response_timeout;
             let limit = state.doubt.take().map_or(timeout, |doubt| doubt.min(timeout));
-            let late = |limit| Failure::Unavailable(format!("no answer within {limit:?}"));
+            let late = |limit| ServerError::Unavailable(format!("no answer within {limit:?}"));
             if state.silent_since().is_some_and(|since| since.elapsed() >= limit) {
                 return late(limit);
             }
@@ -474,7 +474,7 @@ impl Inner {
         since.into_iter().flatten().min()?.checked_add(self.settings.options.response_timeout)
     }
 
-    fn end(&self, failure: &Failure) {
+    fn end(&self, failure: &ServerError) {
         let mut state = self.state.lock();
         state.ended = true;
         let expected = std::mem::take(&mut state.expected);

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::env::jittered;
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// The pauses between connections to one address.
 ///
@@ -15,7 +15,7 @@ pub(crate) struct Reconnect {
     /// When the last connection was opened, if it was.
     opened: Option<Instant>,
     /// Why there is no connection.
-    reason: Option<Failure>,
+    reason: Option<ServerError>,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
@@ -42,7 +42,7 @@ impl Reconnect {
     }
 
     /// The connection for this `purpose` could not be opened. Each new reason is logged as a warning once.
-    pub(crate) fn failed(&mut self, purpose: &str, failure: &Failure) {
+    pub(crate) fn failed(&mut self, purpose: &str, failure: &ServerError) {
         if self.reason.as_ref() == Some(failure) {
             tracing::debug!(%failure, purpose, "still no connection");
         } else {

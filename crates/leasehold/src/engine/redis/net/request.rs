@@ -7,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::resp::{self, Value, BulkStrings};
 use crate::engine::remote::store::{StoreError, LateNotice};
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// A script and, once it was needed, its hash.
 #[derive(Debug)]
@@ -235,10 +235,10 @@ impl Request {
                 Err(denied("the server forgets scripts as soon as it is told them".into()))
             }
             // A command was denied: nothing was done, and the script may do it.
-            (None, _) | (Some(Err(StoreError::Refused(Failure::Denied(_)))), Encoding::Native(_)) => {
+            (None, _) | (Some(Err(StoreError::Refused(ServerError::Denied(_)))), Encoding::Native(_)) => {
                 return Some(Self { encoding: Encoding::Source, ..self });
             }
-            (Some(Err(StoreError::Refused(Failure::Denied(text)))), _) => {
+            (Some(Err(StoreError::Refused(ServerError::Denied(text)))), _) => {
                 Err(denied(self.call.explain(text)))
             }
             (Some(reply), _) => reply,
@@ -249,18 +249,18 @@ impl Request {
 }
 
 fn denied(text: String) -> StoreError {
-    StoreError::Refused(Failure::Denied(text))
+    StoreError::Refused(ServerError::Denied(text))
 }
 
 /// What an error of the server means to us, with `shown` as its text; none if the server does not have the script.
-pub(super) fn refusal(error: &str, shown: String) -> Option<Failure> {
+pub(super) fn refusal(error: &str, shown: String) -> Option<ServerError> {
     Some(match code(error) {
         "NOSCRIPT" => return None,
         // From servers that will accept the request later.
         "LOADING" | "BUSY" | "READONLY" | "MISCONF" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN"
-        | "NOREPLICAS" => Failure::Unavailable(shown),
-        _ if error.contains("WRONGTYPE") => Failure::NotALock,
-        _ => Failure::Denied(shown),
+        | "NOREPLICAS" => ServerError::Unavailable(shown),
+        _ if error.contains("WRONGTYPE") => ServerError::NotALock,
+        _ => ServerError::Denied(shown),
     })
 }
 
@@ -324,7 +324,7 @@ mod tests {
         format!("ERR Error running script (call to f_{hash}): @user_script:1: @user_script: 1: {error}")
     }
 
-    fn meaning(error: &str) -> Option<Failure> {
+    fn meaning(error: &str) -> Option<ServerError> {
         refusal(error, error.into())
     }
 
@@ -342,7 +342,7 @@ mod tests {
             let after_redis_7 =
                 format!("{error} script: 5332031c6b470dc5a0dd9b4bf2030dea6d65de91, on @user_script:1.");
             for text in [error.into(), wrapped(&format!("-{error}")), wrapped(error), after_redis_7] {
-                assert_eq!(meaning(&text), Some(Failure::Unavailable(text)));
+                assert_eq!(meaning(&text), Some(ServerError::Unavailable(text)));
             }
         }
     }
@@ -351,10 +351,10 @@ mod tests {
     fn a_denial_is_one_also_where_it_is_said_inside_a_script() {
         let denial = "The user executing the script can't run this command or subcommand";
         for text in ["NOPERM this user has no permissions".into(), wrapped(denial), wrapped("")] {
-            assert_eq!(meaning(&text), Some(Failure::Denied(text)));
+            assert_eq!(meaning(&text), Some(ServerError::Denied(text)));
         }
         let other_type = wrapped("WRONGTYPE Operation against a key holding the wrong kind of value");
-        assert_eq!(meaning(&other_type), Some(Failure::NotALock));
+        assert_eq!(meaning(&other_type), Some(ServerError::NotALock));
         assert_eq!(meaning("NOSCRIPT No matching script. Please use EVAL."), None);
     }
 }

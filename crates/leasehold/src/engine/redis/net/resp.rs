@@ -8,7 +8,7 @@ use socket2::SockRef;
 use tokio::io::Interest;
 use tokio::net::TcpStream;
 
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// A value that a server sends.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -162,12 +162,12 @@ pub(crate) struct Reader {
 
 impl Reader {
     /// Reads once, and adds the frames that are complete now; false if there was nothing to read.
-    pub(crate) fn read(&mut self, stream: &Stream) -> Result<bool, Failure> {
+    pub(crate) fn read(&mut self, stream: &Stream) -> Result<bool, ServerError> {
         if self.filled == self.received.len() {
             self.received.resize((self.filled * 2).max(CHUNK), 0);
         }
         match stream.try_read(&mut self.received[self.filled..]) {
-            Ok(0) => return Err(Failure::Unavailable("the server has closed the connection".into())),
+            Ok(0) => return Err(ServerError::Unavailable("the server has closed the connection".into())),
             Ok(length) => self.filled += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(unavailable(&error)),
@@ -185,7 +185,7 @@ impl Reader {
                 }
                 Err(_) => {
                     let text = "what answers there is no Redis server, or says more than it was asked for";
-                    return Err(Failure::Denied(text.into()));
+                    return Err(ServerError::Denied(text.into()));
                 }
             }
         }
@@ -365,8 +365,8 @@ impl Stream {
     }
 }
 
-pub(super) fn unavailable(error: &io::Error) -> Failure {
-    Failure::Unavailable(error.to_string())
+pub(super) fn unavailable(error: &io::Error) -> ServerError {
+    ServerError::Unavailable(error.to_string())
 }
 
 #[cfg(test)]

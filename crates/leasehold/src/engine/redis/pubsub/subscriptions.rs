@@ -142,7 +142,7 @@ impl Subscriptions {
 fn means_something(kind: Kind, payload: &[u8]) -> bool {
     match kind {
         // The number of permits.
-        Kind::Semaphore | Kind::Permits => std::str::from_utf8(payload)
+        Kind::Semaphore | Kind::LeasedSemaphore => std::str::from_utf8(payload)
             .is_ok_and(|payload| payload.parse::<i64>().is_ok_and(|permits| permits >= 1)),
         // 0 frees a lock, 1 frees it for many; 0 opens a latch, 1 sets or deletes it.
         _ => matches!(payload, b"0" | b"1"),

@@ -16,7 +16,7 @@ use crate::engine::remote::store::{
 use crate::engine::schemes::{Opening, Options};
 use crate::engine::{Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
 use crate::env::{self, Instant};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::lease::margin;
 use crate::loss::Loss;
 use crate::session::Session;
@@ -39,7 +39,7 @@ pub(super) const ALL_BUT_PLAIN: &[Feature] = &[
     Feature::Kind(Kind::Write),
     Feature::Kind(Kind::Group),
     Feature::Kind(Kind::Semaphore),
-    Feature::Kind(Kind::Permits),
+    Feature::Kind(Kind::LeasedSemaphore),
     Feature::Kind(Kind::Latch),
     Feature::Fenced,
     Feature::Steal,
@@ -222,8 +222,8 @@ impl Store for BoundStore {
         self.base.client.remove_position(key).then_some(TTL)
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
-        let begun = |outcome: Result<(), Failure>| {
+    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
+        let begun = |outcome: Result<(), ServerError>| {
             if outcome.is_ok() {
                 for shard in all_shards() {
                     self.begin(shard);

@@ -17,7 +17,7 @@ use crate::engine::remote::store::{
 use crate::engine::schemes::Scheme;
 use crate::engine::{Busy, Engine, QueryResult, Holding, Kind, Profile, Query, HoldKey};
 use crate::env;
-use crate::error::{Failure, Invalid};
+use crate::error::{ServerError, InvalidRequestError};
 use crate::owner::OwnerId;
 use crate::session::Session;
 
@@ -68,7 +68,7 @@ struct Example {
 
 impl Example {
     fn new(table: Arc<Table>) -> Self {
-        let session = Session::new(env::now() + Invalid::LONGEST_LEASE);
+        let session = Session::new(env::now() + limits::LONGEST_LEASE);
         Self { table, session, closed: Notify::new() }
     }
 
@@ -125,7 +125,7 @@ impl Store for Example {
         Self::reply(done, QueryResult { holding, ..QueryResult::default() });
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
         opened(Ok(()));
         self.closed.notified().await;
     }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::engine::remote::store::Shard;
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// The faults from now on. By default there are none.
 #[derive(Debug, Clone, Default)]
@@ -12,7 +12,7 @@ pub(crate) struct SimFaults {
     /// How long a request takes to the server, and a reply or a message back.
     pub(crate) latency: Duration,
     /// Requests reach the server and are refused.
-    pub(crate) refusal: Option<Failure>,
+    pub(crate) refusal: Option<ServerError>,
     /// There is no connection to these shards, and none can be opened.
     pub(crate) outage: Vec<Shard>,
     /// So many requests are carried out without a reply. Each costs its client the connection after the time-out.

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use super::SimServer;
 use crate::engine::remote::store::{Done, StoreError};
 use crate::env;
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::name::Name;
 
 /// How long a client waits for a reply before it replaces the connection.
@@ -36,7 +36,7 @@ pub(super) trait Job: Send {
 pub(super) struct Request<T, D, F> {
     names: Vec<Name>,
     run: Option<F>,
-    result: Option<Result<T, Failure>>,
+    result: Option<Result<T, ServerError>>,
     done: D,
 }
 
@@ -50,7 +50,7 @@ impl<T, D, F> Job for Request<T, D, F>
 where
     T: Send,
     D: Done<T>,
-    F: FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
+    F: FnOnce(&SimServer) -> Result<T, ServerError> + Send + 'static,
 {
     fn names(&self) -> &[Name] {
         &self.names
@@ -66,7 +66,7 @@ where
     }
 
     fn complete(self: Box<Self>, error: Option<StoreError>) {
-        let late = || Err(Failure::Unavailable("it was not carried out".into()));
+        let late = || Err(ServerError::Unavailable("it was not carried out".into()));
         let result = self.result.unwrap_or_else(late);
         self.done.done(error.map_or_else(|| result.map_err(StoreError::Refused), Err));
     }
@@ -148,7 +148,7 @@ enum Back {
     /// It was carried out.
     Reply(Box<dyn Job>),
     /// The server refuses it.
-    Refusal(Box<dyn Job>, Failure),
+    Refusal(Box<dyn Job>, ServerError),
     /// No reply, although it was carried out.
     Silence(Box<dyn Job>),
     /// No reply: it did not reach the server.
@@ -293,5 +293,5 @@ fn lost(server: &Arc<SimServer>, mut job: Box<dyn Job>) -> Back {
 }
 
 fn gone() -> StoreError {
-    StoreError::Unknown(Failure::Unavailable("the connection is closed".into()))
+    StoreError::Unknown(ServerError::Unavailable("the connection is closed".into()))
 }

@@ -15,7 +15,7 @@ use crate::engine::{
 };
 use crate::env::sim::Host;
 use crate::env::{self, Instant, Tasks};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::lease::{COUNTED, Lease};
 use crate::owner::OwnerId;
 use crate::term::Term;
@@ -169,7 +169,7 @@ impl SimServer {
 
 /// The effects of requests.
 impl SimServer {
-    pub(super) fn take(&self, take: &OwnedTake) -> Result<Taken, Failure> {
+    pub(super) fn take(&self, take: &OwnedTake) -> Result<Taken, ServerError> {
         let OwnedTake { hold_key: key, .. } = take;
         note("take", &key.resource, Some(key.owner));
         if key.resource.kind != Kind::Fair {
@@ -207,7 +207,7 @@ impl SimServer {
         })
     }
 
-    pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, Failure> {
+    pub(super) fn take_all(&self, takes: &[OwnedTake]) -> Result<TakenAll, ServerError> {
         for take in takes {
             note("take all", &take.hold_key.resource, Some(take.hold_key.owner));
         }
@@ -223,7 +223,7 @@ impl SimServer {
         })
     }
 
-    pub(super) fn give(&self, key: &HoldKey, from: u32, length: Duration) -> Result<Given, Failure> {
+    pub(super) fn give(&self, key: &HoldKey, from: u32, length: Duration) -> Result<Given, ServerError> {
         note("give", &key.resource, Some(key.owner));
         let of = key_of(key, key.resource.kind.of_hold());
         let left = match now(self.memory().release(&of, from, Lease::Fixed(length)))? {
@@ -246,13 +246,13 @@ impl SimServer {
         Given { left: None, subscribers: Some(self.publish(&key.resource)) }
     }
 
-    pub(super) fn renew(&self, key: &HoldKey, length: Duration) -> Result<Verdict, Failure> {
+    pub(super) fn renew(&self, key: &HoldKey, length: Duration) -> Result<Verdict, ServerError> {
         note("renew", &key.resource, Some(key.owner));
         let of = key_of(key, key.resource.kind.of_hold());
         if let Renewed::Until(_) = now(self.memory().renew(&of, length))? {
             return Ok(Verdict::Held);
         }
-        if matches!(key.resource.kind, Kind::Semaphore | Kind::Permits | Kind::Latch) {
+        if matches!(key.resource.kind, Kind::Semaphore | Kind::LeasedSemaphore | Kind::Latch) {
             return Ok(Verdict::Gone);
         }
         let halves: &[Kind] = if of.resource.kind.family() == Family::Rw {
@@ -269,17 +269,17 @@ impl SimServer {
         Ok(Verdict::Gone)
     }
 
-    pub(super) fn force(&self, resource: &Resource) -> Result<Forced, Failure> {
+    pub(super) fn force(&self, resource: &Resource) -> Result<Forced, ServerError> {
         note("force", resource, None);
         let was_held = now(self.memory().force(&resource.of_kind(resource.kind.of_hold())))?;
         Ok(Forced { was_held, subscribers: was_held.then(|| self.publish(resource)) })
     }
 
-    pub(super) fn holder(&self, resource: &Resource, owner: Option<OwnerId>) -> Result<QueryResult, Failure> {
+    pub(super) fn holder(&self, resource: &Resource, owner: Option<OwnerId>) -> Result<QueryResult, ServerError> {
         now(self.memory().inspect(&Query::Holder(&resource.of_kind(resource.kind.of_hold()), owner)))
     }
 
-    pub(super) fn token(&self, resource: &Resource) -> Result<QueryResult, Failure> {
+    pub(super) fn token(&self, resource: &Resource) -> Result<QueryResult, ServerError> {
         now(self.memory().inspect(&Query::Token(&resource.of_kind(resource.kind.of_hold()))))
     }
 
@@ -290,7 +290,7 @@ impl SimServer {
         QueryResult { queue, ..QueryResult::default() }
     }
 
-    pub(super) fn change(&self, resource: &Resource, change: &Change) -> Result<i64, Failure> {
+    pub(super) fn change(&self, resource: &Resource, change: &Change) -> Result<i64, ServerError> {
         note("change", resource, Some(change.request));
         let key = (change.request.client.halves(), change.request.number);
         let key = (key.0.0, key.0.1, key.1);
@@ -530,9 +530,9 @@ fn taken(attempt: &Attempt) -> Taken {
 }
 
 /// The reply of the embedded engine, which is ready at once.
-pub(super) fn now<T>(reply: Reply<T>) -> Result<T, Failure> {
+pub(super) fn now<T>(reply: Reply<T>) -> Result<T, ServerError> {
     match reply {
         Reply::Now(Some(reply)) => reply,
-        _ => Err(Failure::Unavailable("the embedded engine answers at once".into())),
+        _ => Err(ServerError::Unavailable("the embedded engine answers at once".into())),
     }
 }

@@ -10,7 +10,7 @@ use super::store::Listener;
 use crate::engine::remote::store::{Given, Taken};
 use crate::engine::{Attempt, Busy, Engine, Released, HoldKey, Resource};
 use crate::env::{self, Instant};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::lease::Lease;
 use crate::owner::OwnerId;
 use crate::session::Session;
@@ -96,7 +96,7 @@ impl SimServer {
         take: &OwnedTake,
         id: u64,
         session: Arc<Session>,
-    ) -> Result<Taken, Failure> {
+    ) -> Result<Taken, ServerError> {
         let Some(key) = self.bound_key(&take.hold_key, id) else { return Err(no_session()) };
         let waiter = (id, take.hold_key.owner);
         let first = self.state().sessions.queues.get(&key.resource).and_then(|queue| queue.front().copied());
@@ -130,7 +130,7 @@ impl SimServer {
     }
 
     /// Releases a lock, or only a position in the queue (`to` is not zero).
-    pub(super) fn give_bound(&self, key: &HoldKey, id: u64, to: u32) -> Result<Given, Failure> {
+    pub(super) fn give_bound(&self, key: &HoldKey, id: u64, to: u32) -> Result<Given, ServerError> {
         let Some(bound) = self.bound_key(key, id) else {
             return Ok(Given { left: None, subscribers: None });
         };
@@ -216,6 +216,6 @@ impl SimServer {
     }
 }
 
-fn no_session() -> Failure {
-    Failure::Unavailable("the session is over".into())
+fn no_session() -> ServerError {
+    ServerError::Unavailable("the session is over".into())
 }

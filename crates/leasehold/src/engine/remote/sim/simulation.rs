@@ -9,7 +9,7 @@ use super::embedded;
 use super::server::{self, SimServer};
 use super::store::{all_shards, shard_of};
 use super::{SimFaults, Takeover};
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::name::Name;
 
 /// A simulated server, with faults on demand.
@@ -77,7 +77,7 @@ impl Simulation {
 
     /// Requests are refused from now on, as by a server that denies the command.
     pub fn deny(&self) {
-        self.server.faults().refusal = Some(Failure::Denied("a fault of the test".into()));
+        self.server.faults().refusal = Some(ServerError::Denied("a fault of the test".into()));
     }
 
     /// All connections break, and no new ones can be opened from now on.

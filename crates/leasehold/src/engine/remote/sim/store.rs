@@ -21,7 +21,7 @@ use crate::engine::remote::store::{
 use crate::engine::schemes::Scheme;
 use crate::engine::{Change, Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
 use crate::env;
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::loss::Loss;
 use crate::name::Name;
 
@@ -179,14 +179,14 @@ impl SimStore {
         &self,
         resource: &Resource,
         done: impl Done<T>,
-        run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
+        run: impl FnOnce(&SimServer) -> Result<T, ServerError> + Send + 'static,
     ) {
         self.request_to(self.shard(resource), vec![resource.name.clone()], done, run);
     }
 
     /// Completes a request that cannot be sent.
     pub(super) fn reject<T: Send + 'static>(&self, done: impl Done<T>) {
-        let run = |_: &SimServer| Err(Failure::Unavailable("not connected".into()));
+        let run = |_: &SimServer| Err(ServerError::Unavailable("not connected".into()));
         let _ = self.client.rejected.send(Box::new(Request::new(Vec::new(), done, run)));
     }
 
@@ -196,7 +196,7 @@ impl SimStore {
         shard: Shard,
         names: Vec<Name>,
         done: impl Done<T>,
-        run: impl FnOnce(&SimServer) -> Result<T, Failure> + Send + 'static,
+        run: impl FnOnce(&SimServer) -> Result<T, ServerError> + Send + 'static,
     ) {
         let link = self.client.link(shard);
         let job: Box<dyn Job> = Box::new(Request::new(names, done, run));
@@ -232,7 +232,7 @@ impl SimStore {
             }
             env::sleep_for(PAUSE).await;
             while self.is_out(shard) {
-                let reason = Failure::Unavailable("a fault of the test".into());
+                let reason = ServerError::Unavailable("a fault of the test".into());
                 report(&self.events, |events| events.still_down(shard, reason));
                 env::sleep_for(PAUSE).await;
             }
@@ -341,7 +341,7 @@ impl SimStore {
 
 async fn reject(mut rejects: Rejected) {
     while let Some(job) = rejects.recv().await {
-        job.complete(Some(StoreError::NotSent(Failure::Unavailable("not connected".into()))));
+        job.complete(Some(StoreError::NotSent(ServerError::Unavailable("not connected".into()))));
     }
 }
 
@@ -532,9 +532,9 @@ impl Store for SimStore {
         });
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), Failure>) + Send) {
+    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
         if all_shards().into_iter().any(|shard| self.is_out(shard)) {
-            return opened(Err(Failure::Unavailable("a fault of the test".into())));
+            return opened(Err(ServerError::Unavailable("a fault of the test".into())));
         }
         for shard in all_shards() {
             self.connect(shard);

@@ -8,7 +8,7 @@ use super::server::OwnedTake;
 use crate::client_id::ClientId;
 use crate::engine::remote::store::Take;
 use crate::engine::{Kind, RwOptions, HoldKey, Resource};
-use crate::error::Invalid;
+use crate::error::InvalidRequestError;
 use crate::name::Name;
 use crate::owner::Owner;
 
@@ -26,7 +26,7 @@ impl Takeover {
         let take = Take {
             hold_key: &key,
             held: 0,
-            length: Invalid::LONGEST_LEASE,
+            length: limits::LONGEST_LEASE,
             steal: true,
             fenced: false,
             queue: None,
