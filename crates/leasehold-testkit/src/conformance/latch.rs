@@ -128,8 +128,14 @@ pub async fn a_shutdown_ends_the_wait_for_a_latch(bench: &Bench) -> Outcome {
     let waiter = tokio::spawn(latch.opened().into_future());
     sleep(MOMENT).await;
     client.shutdown(LEASE).await;
-    assert!(matches!(soon(waiter).await?, Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })));
-    assert!(matches!(soon(latch.opened()).await, Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })));
+    assert!(matches!(
+        soon(waiter).await?,
+        Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })
+    ));
+    assert!(matches!(
+        soon(latch.opened()).await,
+        Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })
+    ));
     assert!(other.delete().await?);
     Ok(())
 }

@@ -80,7 +80,9 @@ pub async fn who_only_reads_cannot_wait_to_write(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
     let me = Owner::unique();
     let reads = lock.read().acquire().as_owner(&me).await?;
-    let refused = |error: AcquireError| matches!(error, AcquireError::Invalid { cause: InvalidRequestError::OnlyReads, .. });
+    let refused = |error: AcquireError| {
+        matches!(error, AcquireError::Invalid { cause: InvalidRequestError::OnlyReads, .. })
+    };
     // Whether other writers wait or not.
     for _ in 0..2 {
         assert!(refused(soon(lock.write().acquire().as_owner(&me)).await.expect_err("it reads")));

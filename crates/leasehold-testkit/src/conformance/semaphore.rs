@@ -5,7 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::{AcquireError, ChangeError, InvalidRequestError, Loss, SemaphorePermits, QueryError, ReleaseError, Semaphore};
+use leasehold::{
+    AcquireError, ChangeError, InvalidRequestError, Loss, QueryError, ReleaseError, Semaphore,
+    SemaphorePermits,
+};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
@@ -306,16 +309,28 @@ pub async fn what_no_semaphore_can_be_is_refused(bench: &Bench) -> Outcome {
     remove(&odd).await?;
 
     let nameless = client.semaphore("");
-    assert!(matches!(nameless.available().await, Err(QueryError::Invalid { cause: InvalidRequestError::EmptyName, .. })));
-    assert!(matches!(nameless.release(1).await, Err(ChangeError::Invalid { cause: InvalidRequestError::EmptyName, .. })));
-    assert!(matches!(nameless.acquire(1).await.map(drop), Err(AcquireError::Invalid { cause: InvalidRequestError::EmptyName, .. })));
+    assert!(matches!(
+        nameless.available().await,
+        Err(QueryError::Invalid { cause: InvalidRequestError::EmptyName, .. })
+    ));
+    assert!(matches!(
+        nameless.release(1).await,
+        Err(ChangeError::Invalid { cause: InvalidRequestError::EmptyName, .. })
+    ));
+    assert!(matches!(
+        nameless.acquire(1).await.map(drop),
+        Err(AcquireError::Invalid { cause: InvalidRequestError::EmptyName, .. })
+    ));
     let (semaphore, given) = (semaphore(bench).await, u32::MAX);
     let refused = InvalidRequestError::TooManyPermits { given };
     assert_eq!(semaphore.try_set_permits(given).await, Err(refused.clone().into()));
     assert_eq!(semaphore.release(given).await, Err(refused.clone().into()));
     assert_eq!(semaphore.try_acquire(given).await.map(drop), Err(refused.into()));
     let short = semaphore.try_set_permits(1).ttl(Duration::ZERO).await;
-    assert!(matches!(short, Err(ChangeError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })), "{short:?}");
+    assert!(
+        matches!(short, Err(ChangeError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })),
+        "{short:?}"
+    );
     Ok(())
 }
 
@@ -473,8 +488,12 @@ pub async fn permits_come_back_to_a_semaphore_whose_time_was_taken_away(bench: &
 pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
     let acquire = |of: &Semaphore, permits| of.acquire(permits).into_future();
-    release_and_cancel(|| acquire(&elsewhere, 2), |permits| acquire(&semaphore, permits), SemaphorePermits::release)
-        .await?;
+    release_and_cancel(
+        || acquire(&elsewhere, 2),
+        |permits| acquire(&semaphore, permits),
+        SemaphorePermits::release,
+    )
+    .await?;
     // The undo precedes the next request of the same client.
     assert_eq!(semaphore.available().await?, 2);
     remove(&semaphore).await

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use leasehold::{
     AcquireError, Client, ExtendError, FencedGuard, Guard, LeasedPermits, Loss, MultiGuard, Operation, Owner,
-    SemaphorePermits, QuorumGuard, ReadGuard, ReleaseError, WriteGuard,
+    QuorumGuard, ReadGuard, ReleaseError, SemaphorePermits, WriteGuard,
 };
 
 use super::thing::Thing;

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ServerError, Loss, Owner, QueryError};
+use leasehold::{AcquireError, Client, Loss, Owner, QueryError, ServerError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -412,11 +412,15 @@ async fn what_is_no_read_write_lock_is_left_alone(flavour: Flavour) {
         if text {
             server.cli(&["SET", "n", "a text"]);
         }
-        let refused = |error: AcquireError| matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. });
+        let refused =
+            |error: AcquireError| matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. });
         assert!(refused(lock.read().acquire().await.unwrap_err()));
         assert!(refused(lock.write().try_acquire().await.unwrap_err()));
         assert!(refused(lock.write().acquire().steal().await.unwrap_err()));
-        assert!(matches!(lock.read().is_locked().await, Err(QueryError::Server { cause: ServerError::NotALock, .. })));
+        assert!(matches!(
+            lock.read().is_locked().await,
+            Err(QueryError::Server { cause: ServerError::NotALock, .. })
+        ));
         assert!(!text || server.cli(&["GET", "n"]) == "a text");
         assert!(text || plain.is_held() && client.lock("n").is_locked().await.unwrap());
         assert_eq!(keys(&server), ["n"]);

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use leasehold::test::Embedded;
 use leasehold::{
-    AcquireError, ChangeError, Client, ConnectError, ExtendError, InvalidRequestError, QueryError, ReleaseError,
-    WaitError, WriteError,
+    AcquireError, ChangeError, Client, ConnectError, ExtendError, InvalidRequestError, QueryError,
+    ReleaseError, WaitError, WriteError,
 };
 
 const MS: Duration = Duration::from_millis(1);
@@ -13,9 +13,14 @@ const MS: Duration = Duration::from_millis(1);
 /// Acquires with this name in every possible way, and expects the same refusal from all of them.
 async fn refused(client: &Client, name: &str) -> InvalidRequestError {
     let lock = client.lock(name);
-    let Err(AcquireError::Invalid { cause: invalid, .. }) = lock.acquire().await else { panic!("{name:.80} was taken") };
+    let Err(AcquireError::Invalid { cause: invalid, .. }) = lock.acquire().await else {
+        panic!("{name:.80} was taken")
+    };
     assert_eq!(lock.try_acquire().await.unwrap_err(), AcquireError::Invalid { cause: invalid.clone(), .. });
-    assert_eq!(lock.acquire().steal().await.unwrap_err(), AcquireError::Invalid { cause: invalid.clone(), .. });
+    assert_eq!(
+        lock.acquire().steal().await.unwrap_err(),
+        AcquireError::Invalid { cause: invalid.clone(), .. }
+    );
     assert_eq!(lock.is_locked().await, Err(QueryError::Invalid { cause: invalid.clone(), .. }));
     assert_eq!(lock.force_unlock().await, Err(QueryError::Invalid { cause: invalid.clone(), .. }));
     let by_owner = lock.as_owner(&leasehold::Owner::this_thread()).release().await;
@@ -65,10 +70,19 @@ async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
     for (number, acquired) in acquired.into_iter().enumerate() {
         assert_eq!(acquired, refused, "number {number}");
     }
-    assert_eq!(client.latch("{x}").try_set_count(1).await, Err(ChangeError::Invalid { cause: refusal.clone(), .. }));
+    assert_eq!(
+        client.latch("{x}").try_set_count(1).await,
+        Err(ChangeError::Invalid { cause: refusal.clone(), .. })
+    );
     assert_eq!(client.latch("{x}").opened().await, Err(WaitError::Invalid { cause: refusal.clone(), .. }));
-    assert_eq!(client.semaphore("{x}").try_set_permits(1).await, Err(ChangeError::Invalid { cause: refusal.clone(), .. }));
-    assert_eq!(client.fenced_write("{x}", 1, "v").await, Err(WriteError::Invalid { cause: refusal.clone(), .. }));
+    assert_eq!(
+        client.semaphore("{x}").try_set_permits(1).await,
+        Err(ChangeError::Invalid { cause: refusal.clone(), .. })
+    );
+    assert_eq!(
+        client.fenced_write("{x}", 1, "v").await,
+        Err(WriteError::Invalid { cause: refusal.clone(), .. })
+    );
     // With the namespace it is another name, or only then becomes the tag.
     let inside = Client::connect("memory:").namespace("app:").await.unwrap();
     assert!(inside.lock("{x}").try_acquire().await.unwrap().is_some());
@@ -115,7 +129,10 @@ async fn leases_that_cannot_be_kept() {
     for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999), MS, MS * 19] {
         for outcome in [lock.acquire().lease(short).await, lock.acquire().max_hold(short).await] {
             let error = outcome.unwrap_err();
-            assert!(matches!(error, AcquireError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. }), "{error}");
+            assert!(
+                matches!(error, AcquireError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. }),
+                "{error}"
+            );
             assert!(error.to_string().contains("the least is 20ms"), "{error}");
         }
         assert!(lock.try_acquire().lease(short).await.is_err());
@@ -124,15 +141,24 @@ async fn leases_that_cannot_be_kept() {
     }
     for long in [Duration::MAX, Duration::from_secs(u64::MAX), limits::LONGEST_LEASE + MS] {
         for outcome in [lock.acquire().lease(long).await, lock.acquire().max_hold(long).await] {
-            assert!(matches!(outcome, Err(AcquireError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })));
+            assert!(matches!(
+                outcome,
+                Err(AcquireError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })
+            ));
         }
         assert!(Client::connect("memory:").watchdog(long).await.is_err());
     }
     assert_eq!(engine.names(), 0);
 
     let guard = lock.acquire().lease(MS * 20).await.unwrap();
-    assert!(matches!(guard.extend(MS * 19).await, Err(ExtendError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })));
-    assert!(matches!(guard.extend(Duration::MAX).await, Err(ExtendError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })));
+    assert!(matches!(
+        guard.extend(MS * 19).await,
+        Err(ExtendError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })
+    ));
+    assert!(matches!(
+        guard.extend(Duration::MAX).await,
+        Err(ExtendError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })
+    ));
     assert!(guard.is_held(), "a refused extension changes nothing");
 }
 

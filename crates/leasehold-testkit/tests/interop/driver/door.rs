@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use leasehold::{
     AcquireError, Client, FencedGuard, FencedLock, Guard, LeasedPermits, LeasedSemaphore, Lock, MultiGuard,
-    MultiLock, Owner, SemaphorePermits, ReadGuard, ReadLock, ReleaseError, Semaphore, WriteGuard, WriteLock,
+    MultiLock, Owner, ReadGuard, ReadLock, ReleaseError, Semaphore, SemaphorePermits, WriteGuard, WriteLock,
 };
 
 /// A primitive that has one holder, or several.

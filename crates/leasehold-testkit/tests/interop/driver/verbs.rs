@@ -5,8 +5,8 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, InvalidRequestError, Latch, LeasedPermits, LeasedSemaphore, Owner, PermitId,
-    SemaphorePermits, QueryError, ReleaseError, Semaphore, WaitError,
+    AcquireError, ChangeError, Client, InvalidRequestError, Latch, LeasedPermits, LeasedSemaphore, Owner,
+    PermitId, QueryError, ReleaseError, Semaphore, SemaphorePermits, WaitError,
 };
 use leasehold_testkit::peer::Answer;
 use tokio::time::sleep;
@@ -30,7 +30,10 @@ impl From<AcquireError> for Failed {
     fn from(error: AcquireError) -> Self {
         let refused = matches!(
             error,
-            AcquireError::Invalid { cause: InvalidRequestError::NotReentrant | InvalidRequestError::OnlyReads, .. } | AcquireError::Lost { .. }
+            AcquireError::Invalid {
+                cause: InvalidRequestError::NotReentrant | InvalidRequestError::OnlyReads,
+                ..
+            } | AcquireError::Lost { .. }
         );
         Self::new(refused, &error)
     }
@@ -44,7 +47,7 @@ impl From<ReleaseError> for Failed {
 
 impl From<ChangeError> for Failed {
     fn from(error: ChangeError) -> Self {
-        Self::new(matches!(error, ChangeError::NotTaken), &error)
+        Self::new(matches!(error, ChangeError::NotAcquired { .. }), &error)
     }
 }
 
@@ -171,9 +174,7 @@ impl Thread {
             "locked" => lock.is_locked().await?.to_string(),
             "held" => lock.is_held_by(&self.owner).await?.to_string(),
             "count" => lock.hold_count(&self.owner).await?.to_string(),
-            "ttl" => {
-                lock.ttl().await?.map_or("-2".into(), |left| left.as_millis().to_string())
-            }
+            "ttl" => lock.ttl().await?.map_or("-2".into(), |left| left.as_millis().to_string()),
             "last-token" => lock.last_token().await?.to_string(),
             _ => panic!("no such verb for a lock: {verb}"),
         })

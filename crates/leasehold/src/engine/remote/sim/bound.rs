@@ -14,7 +14,7 @@ use crate::engine::remote::store::{
     report,
 };
 use crate::engine::schemes::{Opening, Options};
-use crate::engine::{Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
+use crate::engine::{Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
 use crate::env::{self, Instant};
 use crate::error::ServerError;
 use crate::lease::margin;
@@ -49,7 +49,7 @@ pub(super) const ALL_BUT_PLAIN: &[Feature] = &[
 ];
 
 static SESSIONS: Traits = Traits {
-    profile: &Profile { engine: "sim-sessions", lacks: ALL_BUT_PLAIN },
+    profile: &Profile { engine: "sim-sessions", real_time: false, lacks: ALL_BUT_PLAIN },
     lease: LeaseOf::Session,
     counts: By::Client,
     owners: By::Server,
@@ -58,7 +58,7 @@ static SESSIONS: Traits = Traits {
 };
 
 static CONNECTIONS: Traits = Traits {
-    profile: &Profile { engine: "sim-connections", lacks: ALL_BUT_PLAIN },
+    profile: &Profile { engine: "sim-connections", real_time: false, lacks: ALL_BUT_PLAIN },
     lease: LeaseOf::Session,
     counts: By::Client,
     owners: By::Client,
