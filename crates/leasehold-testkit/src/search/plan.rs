@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::Setting;
+use super::round::Setting;
 use crate::dice::Dice;
 use crate::server::Flavour;
 
