@@ -321,7 +321,7 @@ impl SimServer {
     }
 
     /// Records heartbeats of waiters for fair locks. Returns their positions in the queues, from one, if they still have one.
-    pub(super) fn heartbeat(&self, keys: Vec<HoldKey>) -> Vec<(HoldKey, Option<usize>)> {
+    pub(super) fn queue_heartbeat(&self, keys: Vec<HoldKey>) -> Vec<(HoldKey, Option<usize>)> {
         let now = env::now();
         let mut state = self.state();
         let mut place = |key: &HoldKey| {

@@ -313,7 +313,7 @@ impl SimStore {
         report(&self.events, |events| events.rewatched());
     }
 
-    async fn beat(&self) {
+    async fn send_heartbeats(&self) {
         loop {
             env::sleep_for(HEARTBEAT).await;
             let positions: Vec<_> = self.client.state().positions.keys().cloned().collect();
@@ -333,7 +333,7 @@ impl SimStore {
                         }
                     }
                 };
-                self.request_to(shard, names, done, move |server| Ok(server.heartbeat(keys)));
+                self.request_to(shard, names, done, move |server| Ok(server.queue_heartbeat(keys)));
             }
         }
     }
@@ -549,7 +549,7 @@ impl Store for SimStore {
             () = reject(rejects) => {}
             () = self.keep_connected(Shard(0)) => {}
             () = self.keep_connected(Shard(1)) => {}
-            () = self.beat() => {}
+            () = self.send_heartbeats() => {}
         }
         self.client.cut();
     }
