@@ -133,7 +133,7 @@ async fn play(plan: Plan, history: Arc<History>) -> Vec<String> {
         Scenario::FormerOwners => owners::play(copy, dice).await,
         Scenario::FairOutage => outages::fair(copy, servers, dice).await,
         Scenario::ExtendedOutage => outages::extended(copy, servers, dice).await,
-        Scenario::Ghosts => outages::ghosts(copy, servers, dice).await,
+        Scenario::StaleConnections => outages::stale_connections(copy, servers, dice).await,
         Scenario::Quorum => quorum::play(copy, servers, setting, dice).await,
         Scenario::Mixed => mixed::play(copy, servers, dice).await,
     }

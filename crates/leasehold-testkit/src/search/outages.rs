@@ -98,7 +98,7 @@ pub(super) async fn extended(round: Arc<Round>, servers: &Servers, mut dice: Dic
 }
 
 /// Requests on a connection that is half-open reach the server after they were undone on another one.
-pub(super) async fn ghosts(round: Arc<Round>, servers: &Servers, mut dice: Dice) {
+pub(super) async fn stale_connections(round: Arc<Round>, servers: &Servers, mut dice: Dice) {
     let kinds = [Kind::Plain, Kind::SetNx, Kind::Group, Kind::Write, Kind::Fair, Kind::Leased];
     for kind in kinds {
         // The script is loaded first: a server without it would not carry out the late request.
