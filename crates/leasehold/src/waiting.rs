@@ -169,8 +169,8 @@ pub(crate) fn wait<'a, A: Awaited>(
                     if let Err(over) = wait.busy(busy) {
                         if awaited.queues() {
                             // A waiter that its first attempt has queued must leave the queue, too.
-                            let nobody = &mut Context::from_waker(Waker::noop());
-                            drop(turn.unwrap_or_else(|| Turn::take(awaited, nobody).0));
+                            let no_task = &mut Context::from_waker(Waker::noop());
+                            drop(turn.unwrap_or_else(|| Turn::take(awaited, no_task).0));
                         }
                         // A grant that a shutdown has taken back is not contention.
                         awaited.shared().check_open()?;

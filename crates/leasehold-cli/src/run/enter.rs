@@ -73,7 +73,7 @@ async fn wait(options: &RunOptions, lock: &Lock, notices: &Notices) -> Result<Gu
     select! {
         biased;
         guard = acquire.into_future() => guard,
-        never = waiting::tell(lock, &options.name, notices) => match never {},
+        never = waiting::report(lock, &options.name, notices) => match never {},
     }
 }
 

@@ -19,7 +19,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// Shows the holder of the lock, until dropped: on a terminal in one line that is kept up to date and then cleared,
 /// elsewhere once.
-pub(super) async fn tell(lock: &Lock, name: &str, notices: &Notices) -> Infallible {
+pub(super) async fn report(lock: &Lock, name: &str, notices: &Notices) -> Infallible {
     let start = Instant::now();
     sleep(QUIET).await;
     let line = Line::on_stderr();

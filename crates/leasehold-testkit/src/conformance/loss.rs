@@ -13,12 +13,12 @@ use crate::bench::Bench;
 pub async fn a_release_is_not_a_loss(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().lease(LEASE).await?;
-    let unheard = guard.lost();
+    let loss = guard.lost();
     let mut heard = tokio::spawn(guard.lost());
     assert!(is_pending_for(MOMENT, &mut heard).await);
     soon(guard.release()).await?;
     assert!(is_pending_for(LEASE * 2, &mut heard).await);
-    assert!(is_pending_for(MOMENT, unheard).await);
+    assert!(is_pending_for(MOMENT, loss).await);
     heard.abort();
     Ok(())
 }

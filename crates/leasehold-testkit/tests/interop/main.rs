@@ -18,4 +18,4 @@ mod share;
 mod state;
 mod wake;
 mod watchdog;
-mod world;
+mod setup;

@@ -52,7 +52,7 @@ mod slow;
 mod spin;
 mod tampering;
 mod undo;
-mod unheard;
+mod without_publish;
 mod wire;
 mod wire_counters;
 mod wire_fair;

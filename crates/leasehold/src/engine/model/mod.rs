@@ -52,9 +52,9 @@ fn compare(operations: u64, start: impl Fn() -> Box<dyn ServerEngine> + Sync) {
             scope.spawn(|| work.run(EnginePair::new(start())));
         }
     });
-    let stats = work.stats.into_inner().expect("nobody panicked");
+    let stats = work.stats.into_inner().expect("no thread panicked");
     println!("{stats:?} in {:.1?}, from seed {seed}", begun.elapsed());
-    if let Some(failure) = work.failed.into_inner().expect("nobody panicked") {
+    if let Some(failure) = work.failed.into_inner().expect("no thread panicked") {
         panic!("{failure}");
     }
     assert!(stats.operations >= wanted);

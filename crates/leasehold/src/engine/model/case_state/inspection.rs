@@ -79,10 +79,10 @@ impl CaseState<'_> {
             }
             Family::Rw => {
                 let read = resource(Kind::Read);
-                let nobody = OwnerId { client: self.clients[0], number: OWNERS as u64 };
+                let no_reader = OwnerId { client: self.clients[0], number: OWNERS as u64 };
                 let readers = held().filter(|key| key.resource == read).map(|key| key.owner);
                 let readers =
-                    readers.chain([nobody]).map(|reader| StateQuery::Holder(read.clone(), Some(reader)));
+                    readers.chain([no_reader]).map(|reader| StateQuery::Holder(read.clone(), Some(reader)));
                 let write = resource(Kind::Write);
                 [StateQuery::Holder(write.clone(), None), StateQuery::Token(write)]
                     .into_iter()

@@ -115,12 +115,12 @@ impl BoundStore {
                 continue;
             }
             let begun = env::now();
-            let beat = move |outcome: Result<bool, StoreError>| match outcome {
+            let done = move |outcome: Result<bool, StoreError>| match outcome {
                 Ok(true) => session.set_deadline(deadline(begun)),
                 Ok(false) => session.lose(Loss::Gone),
                 Err(_) => {}
             };
-            self.base.request_to(shard, Vec::new(), beat, move |server| Ok(server.heartbeat(id)));
+            self.base.request_to(shard, Vec::new(), done, move |server| Ok(server.heartbeat(id)));
         }
     }
 

@@ -315,7 +315,7 @@ impl SimStore {
         report(&self.events, |events| events.rewatched());
     }
 
-    async fn beat(&self) {
+    async fn send_heartbeats(&self) {
         loop {
             env::sleep_for(HEARTBEAT).await;
             let positions: Vec<_> = self.client.state().positions.keys().cloned().collect();
@@ -552,7 +552,7 @@ impl Store for SimStore {
             () = reject(rejects) => {}
             () = self.keep_connected(Shard(0)) => {}
             () = self.keep_connected(Shard(1)) => {}
-            () = self.beat() => {}
+            () = self.send_heartbeats() => {}
         }
         self.client.cut();
     }

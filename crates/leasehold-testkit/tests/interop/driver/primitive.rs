@@ -8,7 +8,7 @@ use leasehold::{
 };
 
 /// A primitive that has one holder, or several.
-pub(super) enum Door {
+pub(super) enum Primitive {
     Lock(Lock),
     Fenced(FencedLock),
     Read(ReadLock),
@@ -29,7 +29,7 @@ pub(super) enum Held {
     Permits(LeasedPermits),
 }
 
-impl Door {
+impl Primitive {
     /// The names are those of `interop/java`.
     pub(super) fn new(client: &Client, kind: &str, name: &str) -> Self {
         match kind {
