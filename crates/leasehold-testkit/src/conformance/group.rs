@@ -235,9 +235,9 @@ pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
     waiter.outcome().await?.release().await?;
     assert!(!lock.is_locked().await?);
 
-    let most = client.group_lock(bench.name("group"), many(0, limits::MOST_VALUES));
+    let most = client.group_lock(bench.name("group"), many(0, leasehold::limits::MOST_VALUES));
     most.acquire().await?.release().await?;
-    let more = client.group_lock(bench.name("group"), many(0, limits::MOST_VALUES + 1)).acquire().await;
+    let more = client.group_lock(bench.name("group"), many(0, leasehold::limits::MOST_VALUES + 1)).acquire().await;
     assert!(
         matches!(
             more,

@@ -136,11 +136,11 @@ pub async fn a_list_of_ids_is_given_back_wholly_or_not_at_all(bench: &Bench) -> 
     assert_eq!(semaphore.available().await?, 8);
     assert!(semaphore.try_release(six[4..].to_vec()).await?);
     assert_eq!(semaphore.available().await?, 10);
-    assert_eq!(semaphore.release(six).await, Err(ChangeError::NotAcquired { .. }));
-    assert_eq!(semaphore.release([unknown()]).await, Err(ChangeError::NotAcquired { .. }));
+    assert!(matches!(semaphore.release(six).await, Err(ChangeError::NotAcquired { .. })));
+    assert!(matches!(semaphore.release([unknown()]).await, Err(ChangeError::NotAcquired { .. })));
 
     let two = ids(&semaphore, 2).await?;
-    assert_eq!(semaphore.release([two[0], two[1], unknown()]).await, Err(ChangeError::NotAcquired { .. }));
+    assert!(matches!(semaphore.release([two[0], two[1], unknown()]).await, Err(ChangeError::NotAcquired { .. })));
     assert_eq!(semaphore.available().await?, 8);
     semaphore.release([two[0], two[1], two[0]]).await?;
     semaphore.release([]).await?;
@@ -151,7 +151,7 @@ pub async fn a_list_of_ids_is_given_back_wholly_or_not_at_all(bench: &Bench) -> 
 pub async fn an_unknown_id_is_refused(bench: &Bench) -> Outcome {
     bench.needs("leased semaphore")?;
     let semaphore = semaphore(bench).await;
-    assert_eq!(semaphore.release([unknown()]).await, Err(ChangeError::NotAcquired { .. }));
+    assert!(matches!(semaphore.release([unknown()]).await, Err(ChangeError::NotAcquired { .. })));
     assert!(!semaphore.try_release([unknown()]).await?);
     assert!(!semaphore.update_lease(unknown(), LEASE).await?);
     assert!(!semaphore.make_permanent(unknown()).await?);
@@ -284,10 +284,10 @@ pub async fn lapsed_ids_in_a_list_change_nothing_but_what_has_lapsed(bench: &Ben
     let kept = ids(&semaphore, 8).await?;
     semaphore.release(kept[..2].to_vec()).await?;
     sleep(LEASE + MOMENT).await;
-    assert_eq!(semaphore.release(lapsed.clone()).await, Err(ChangeError::NotAcquired { .. }));
+    assert!(matches!(semaphore.release(lapsed.clone()).await, Err(ChangeError::NotAcquired { .. })));
     assert_eq!(semaphore.available().await?, 4, "each came back once");
     for list in [vec![unknown()], vec![kept[2], kept[3], unknown()], vec![kept[2], lapsed[0]]] {
-        assert_eq!(semaphore.release(list).await, Err(ChangeError::NotAcquired { .. }));
+        assert!(matches!(semaphore.release(list).await, Err(ChangeError::NotAcquired { .. })));
         assert_eq!(semaphore.available().await?, 4);
     }
     remove(&semaphore).await

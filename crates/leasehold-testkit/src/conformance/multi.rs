@@ -141,7 +141,7 @@ pub async fn the_loss_of_a_member_is_the_loss_of_all(bench: &Bench) -> Outcome {
     bench.remove(&bench.name("b")).await?;
     assert_eq!(soon(watch).await?, Loss::Gone);
     assert!(!guard.is_held() && guard.remaining().is_zero());
-    assert_eq!(guard.run(async {}).await, Err(Loss::Gone));
+    assert_eq!(guard.run(async {}).await.map_err(|lost| lost.loss), Err(Loss::Gone));
     assert!(guard.release().await.is_err());
     Ok(())
 }

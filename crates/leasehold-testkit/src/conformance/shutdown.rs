@@ -59,7 +59,7 @@ pub async fn shutdown_frees_nothing_under_running_work(bench: &Bench) -> Outcome
         shutdown.await;
         sleep(LONG_LEASE).await;
     });
-    assert_eq!(soon(stopped).await, Err(Loss::Shutdown));
+    assert_eq!(soon(stopped).await.map_err(|lost| lost.loss), Err(Loss::Shutdown));
     assert!(!guard.is_held() && !is_free_for(&elsewhere).await?);
     Ok(())
 }
