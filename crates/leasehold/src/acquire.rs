@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Feature, Kind, Queueing, RwOptions, HoldKey, Resource};
+use crate::engine::{Feature, HoldKey, Kind, Queueing, Resource, RwOptions};
 use crate::error::{AcquireError, Invalid, unless_busy};
 use crate::fair::{self, Queued, Watcher};
 use crate::fenced::FencedGuard;
@@ -204,7 +204,11 @@ impl Acquire<WriteGuard> {
 }
 
 impl<G> Acquire<G> {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, handle: HandleOptions) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        resource: Result<Resource, Invalid>,
+        handle: HandleOptions,
+    ) -> Self {
         let (lease, max_hold, owner) = (None, None, None);
         let options = Options { lease, max_hold, owner, steal: false, fenced: false, handle };
         Self { request: Request { shared, resource, options }, wait: None, gives: PhantomData }

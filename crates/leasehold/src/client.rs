@@ -9,11 +9,11 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::acquire::HandleOptions;
-use crate::cache_padded::CachePadded;
 use crate::back_off::BackOff;
+use crate::cache_padded::CachePadded;
 use crate::client_id::ClientId;
 use crate::connect::Connect;
-use crate::engine::{Engine, Feature, Kind, HoldKey, Resource};
+use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
 use crate::env;
 use crate::error::{AcquireError, Invalid, WriteError};
 use crate::fair::FairLock;

@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Feature, Kind, RwOptions, HoldKey, Resource};
+use crate::engine::{Feature, HoldKey, Kind, Resource, RwOptions};
 use crate::error::{AcquireError, ExtendError, ReleaseError};
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease;
@@ -213,7 +213,8 @@ impl Guard {
                 hold.shared.check_open()?;
             }
             let HoldKey { resource, owner, .. } = &hold.key;
-            let key = HoldKey { resource: Resource::new(kind, resource.name.clone()), owner: *owner, amount: 1 };
+            let key =
+                HoldKey { resource: Resource::new(kind, resource.name.clone()), owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
             match hold.shared.hold_of(key)?.enter(&entry, None).await? {

@@ -14,7 +14,7 @@ pub(crate) use self::budget::Budget;
 use self::state::{HoldState, StepGuard, Undo};
 use crate::client::Shared;
 use crate::engine::{
-    Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, HoldKey, Resource, Ticket,
+    Attempt, Busy, Claim, HoldKey, Kind, Queueing, Released, Renewed, Resource, RwOptions, Ticket,
 };
 use crate::env;
 use crate::error::{AcquireError, ExtendError, Failure, Invalid, ReleaseError};

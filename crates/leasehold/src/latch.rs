@@ -152,12 +152,14 @@ impl IntoFuture for LatchWait {
             let Counter { shared, resource } = &self.counter;
             let (resource, owner) = (resource.clone()?, OwnerId::fresh(shared.id, 1));
             let opening = Opening { counter: &self.counter, key: HoldKey { resource, owner, amount: 1 } };
-            wait(&opening, Patience::from_wait(self.limit), &HandleOptions::DEFAULT).await.map_err(|error| match error {
-                AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
-                AcquireError::Failure(failure) => failure.into(),
-                AcquireError::Invalid(invalid) => invalid.into(),
-                AcquireError::Lost(_) | AcquireError::OtherReaders { .. } => {
-                    unreachable!("a latch is not held")
+            wait(&opening, Patience::from_wait(self.limit), &HandleOptions::DEFAULT).await.map_err(|error| {
+                match error {
+                    AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
+                    AcquireError::Failure(failure) => failure.into(),
+                    AcquireError::Invalid(invalid) => invalid.into(),
+                    AcquireError::Lost(_) | AcquireError::OtherReaders { .. } => {
+                        unreachable!("a latch is not held")
+                    }
                 }
             })
         })

@@ -4,10 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, TryAcquire, HandleOptions};
+use crate::acquire::{Acquire, HandleOptions, TryAcquire};
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Feature, Holding, Query, HoldKey, Resource};
+use crate::engine::{Feature, HoldKey, Holding, Query, Resource};
 use crate::error::{Invalid, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
@@ -34,7 +34,11 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, Invalid>, options: HandleOptions) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        resource: Result<Resource, Invalid>,
+        options: HandleOptions,
+    ) -> Self {
         Self { shared, resource, options }
     }
 
@@ -153,7 +157,9 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     pub fn is_held_by(&self, owner: &Owner) -> Operation<Result<bool, QueryError>> {
         let owner = owner.at(self.shared.id);
-        self.query_holder(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
+        self.query_holder(Some(owner), move |holding| {
+            holding.is_some_and(|holding| holding.owner == Some(owner))
+        })
     }
 
     /// The hold count of `owner`: zero if it does not hold the lock.

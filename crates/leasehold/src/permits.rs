@@ -168,7 +168,9 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
                 return Ok(G::none()?);
             }
             let (hold, entry) = self.prepare()?;
-            wait(&Entering::new(hold, entry), Patience::from_wait(self.wait), &HandleOptions::DEFAULT).await.map(G::some)
+            wait(&Entering::new(hold, entry), Patience::from_wait(self.wait), &HandleOptions::DEFAULT)
+                .await
+                .map(G::some)
         })
     }
 }

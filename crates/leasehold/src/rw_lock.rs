@@ -1,6 +1,6 @@
 //! The read-write lock and its guards.
 
-use crate::acquire::{Acquire, Granted, TryAcquire, HandleOptions};
+use crate::acquire::{Acquire, Granted, HandleOptions, TryAcquire};
 use crate::deref::derefs_to;
 use crate::engine::Kind;
 use crate::error::{AcquireError, ReleaseError};

@@ -3,7 +3,6 @@
 mod adjust;
 mod aftermath;
 mod inspect;
-mod wait_queue;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "remote"))]
 mod model;
@@ -21,8 +20,9 @@ pub(crate) mod redis;
     expect(dead_code, reason = "only the simulation binds holds to sessions")
 )]
 pub(crate) mod remote;
-pub(crate) mod schemes;
 mod resource;
+pub(crate) mod schemes;
+mod wait_queue;
 
 use std::fmt;
 use std::future::Future;
@@ -34,9 +34,9 @@ use std::time::Duration;
 pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 #[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
-pub(crate) use self::inspect::{QueryResult, Query};
+pub(crate) use self::inspect::{Query, QueryResult};
 pub(crate) use self::profile::{Feature, Profile};
-pub(crate) use self::resource::{Family, Kind, HoldKey, Resource};
+pub(crate) use self::resource::{Family, HoldKey, Kind, Resource};
 #[cfg(feature = "remote")]
 use tokio::sync::oneshot;
 

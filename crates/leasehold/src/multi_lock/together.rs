@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::AcquireAll;
 use crate::acquire::HandleOptions;
 use crate::client::Shared;
-use crate::engine::{Busy, Feature, Kind, HoldKey, Resource, Ticket};
+use crate::engine::{Busy, Feature, HoldKey, Kind, Resource, Ticket};
 use crate::env;
 use crate::error::{AcquireError, Invalid};
 use crate::guard::Guard;
@@ -113,7 +113,8 @@ impl Awaited for Together {
         }
         // A new owner for every try: the rollback of one try does not affect the next.
         let owner = OwnerId::fresh(self.shared.id, 1);
-        let hold = |resource: &Resource| Arc::new(Hold::drawn(Arc::clone(&self.shared), resource.clone(), owner));
+        let hold =
+            |resource: &Resource| Arc::new(Hold::drawn(Arc::clone(&self.shared), resource.clone(), owner));
         let holds: Vec<_> = self.resources.iter().map(hold).collect();
         let turn = turn.map(|ticket| (self.number, ticket));
         let Some(entered) = Hold::enter_all(&holds, &self.entry, turn).await? else {

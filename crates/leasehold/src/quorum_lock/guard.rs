@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::QuorumLock;
-use super::members::{MemberReply, End, Members};
+use super::members::{End, MemberReply, Members};
 use crate::env;
 use crate::error::{ExtendError, ReleaseError};
 use crate::guard::Guard;

@@ -269,7 +269,9 @@ impl Members {
                 env::sleep_until_or_forever(every.and_then(env::after)).await;
                 self.checked(|state| {
                     let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
-                    let vote = |(number, _)| missing_vote(number, request_vote(&self.lock, number, &self.owner, None));
+                    let vote = |(number, _)| {
+                        missing_vote(number, request_vote(&self.lock, number, &self.owner, None))
+                    };
                     if state.end.is_none() {
                         state.pending.requests = missing.map(vote).collect();
                     }

@@ -73,7 +73,8 @@ async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), Acq
 impl Round {
     pub(super) fn begin(lock: &QuorumLock, lease: Option<Duration>) -> Self {
         let owner = Owner::unique();
-        let votes = (0..lock.members.len()).map(|number| Vote::Pending(request_vote(lock, number, &owner, lease)));
+        let votes =
+            (0..lock.members.len()).map(|number| Vote::Pending(request_vote(lock, number, &owner, lease)));
         Self { votes: votes.collect(), lock: lock.clone(), owner, lease }
     }
 

@@ -35,8 +35,8 @@ use self::slot::Slot;
 use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, QueryResult, Feature, Profile, Query, Released,
-    Renewed, Reply, HoldKey, Resource, Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Feature, HoldKey, Profile, Query,
+    QueryResult, Released, Renewed, Reply, Resource, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::env::Now;

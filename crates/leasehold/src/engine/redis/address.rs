@@ -61,7 +61,12 @@ impl Address {
             return None;
         }
         let port = if port.is_empty() { PORT } else { port.strip_prefix(':')?.parse().ok()? };
-        Some(Self { endpoint: Endpoint::Tcp(host.to_owned(), port), user, password, database: number(database)? })
+        Some(Self {
+            endpoint: Endpoint::Tcp(host.to_owned(), port),
+            user,
+            password,
+            database: number(database)?,
+        })
     }
 
     fn unix(path: &str) -> Option<Self> {

@@ -90,8 +90,7 @@ impl<S: Store> Inner<S> {
             }
             if *progress.sent.get_or_init(|| false) {
                 let refusal = progress.refusal.lock().take();
-                let no_reply =
-                    || Failure::Unavailable("no answer for as long as an outage may last".into());
+                let no_reply = || Failure::Unavailable("no answer for as long as an outage may last".into());
                 return Err(refusal.unwrap_or_else(no_reply));
             }
             // The last reason is more useful than a time-out.
@@ -164,7 +163,8 @@ impl<S: Store> Trying<S> {
     async fn send(&self) -> Result<i64, StoreError> {
         let Open(inner) = &self.open;
         let (sender, receiver) = oneshot::channel();
-        let (inner, resource, adjust) = (Arc::clone(inner), self.resource.clone(), self.change.adjust.clone());
+        let (inner, resource, adjust) =
+            (Arc::clone(inner), self.resource.clone(), self.change.adjust.clone());
         let done = {
             let inner = Arc::clone(&inner);
             move |outcome: Result<i64, StoreError>| {

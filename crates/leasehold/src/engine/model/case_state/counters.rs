@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::op::{At, Count, Length};
 use super::super::observed::Observed;
+use super::super::op::{At, Count, Length};
 use super::inspection::number;
-use super::{Step, CaseState, client};
+use super::{CaseState, Step, client};
 use crate::engine::{Adjust, Change, Family};
 use crate::lease::Lease;
 use crate::owner::OwnerId;

@@ -33,7 +33,7 @@ pub(super) use self::semaphore::forget_permits;
 use super::keys;
 use super::net::{Call, Script, Value};
 use crate::engine::remote::store::{Forced, Given, Take, Taken, Verdict};
-use crate::engine::{Adjust, Busy, Change, QueryResult, Holding, Kind, HoldKey, Resource};
+use crate::engine::{Adjust, Busy, Change, HoldKey, Holding, Kind, QueryResult, Resource};
 use crate::error::Failure;
 use crate::lease::COUNTED;
 use crate::owner::{Owner, OwnerId};

@@ -620,7 +620,8 @@ mod tests {
         let caller_reader = CallerReader::default();
         assert!(!caller_reader.poll(|| FEW + 1), "the thread of the sockets does");
         assert_eq!(waits(&caller_reader, FEW + 1).await, Duration::ZERO);
-        let (waited, wanted) = tokio::join!(waits(&caller_reader, FEW), async { caller_reader.poll(|| FEW + 1) });
+        let (waited, wanted) =
+            tokio::join!(waits(&caller_reader, FEW), async { caller_reader.poll(|| FEW + 1) });
         assert_eq!((waited, wanted), (GRACE, true), "the other has been left to wait for it");
     }
 }

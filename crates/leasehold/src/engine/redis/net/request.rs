@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use tokio::sync::oneshot;
 
-use super::resp::{self, Value, BulkStrings};
-use crate::engine::remote::store::{StoreError, LateNotice};
+use super::resp::{self, BulkStrings, Value};
+use crate::engine::remote::store::{LateNotice, StoreError};
 use crate::error::Failure;
 
 /// A script and, once it was needed, its hash.
@@ -155,7 +155,9 @@ impl Call {
 
     /// The commands in that line of the script which the server names.
     fn commands_at(&self, refusal: &str) -> Vec<&'static str> {
-        let (Command::Script(script) | Command::CompareAndDelete(script)) = self.command else { return Vec::new() };
+        let (Command::Script(script) | Command::CompareAndDelete(script)) = self.command else {
+            return Vec::new();
+        };
         let place = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
         let number: String = place.chars().take_while(char::is_ascii_digit).collect();
         let line = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));

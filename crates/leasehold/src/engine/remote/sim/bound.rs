@@ -14,7 +14,7 @@ use crate::engine::remote::store::{
     report,
 };
 use crate::engine::schemes::{Opening, Options};
-use crate::engine::{Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
+use crate::engine::{Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
 use crate::env::{self, Instant};
 use crate::error::Failure;
 use crate::lease::margin;

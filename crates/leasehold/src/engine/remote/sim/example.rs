@@ -15,7 +15,7 @@ use crate::engine::remote::store::{
     By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Traits, Wake,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Busy, Engine, QueryResult, Holding, Kind, Profile, Query, HoldKey};
+use crate::engine::{Busy, Engine, HoldKey, Holding, Kind, Profile, Query, QueryResult};
 use crate::env;
 use crate::error::{Failure, Invalid};
 use crate::owner::OwnerId;

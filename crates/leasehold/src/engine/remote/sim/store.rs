@@ -19,7 +19,7 @@ use crate::engine::remote::store::{
     Verdict, Wake, Watch, report,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Change, Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
+use crate::engine::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
 use crate::env;
 use crate::error::Failure;
 use crate::loss::Loss;
@@ -270,7 +270,9 @@ impl SimStore {
         match message {
             Message::Watching(topic) => self.begin_watching(vec![topic]),
             Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
-            Message::Revoked(resource) => report(&self.events, |events| events.revoked(&resource, Loss::Gone)),
+            Message::Revoked(resource) => {
+                report(&self.events, |events| events.revoked(&resource, Loss::Gone));
+            }
             Message::Broken => self.listen_again().await,
         }
     }

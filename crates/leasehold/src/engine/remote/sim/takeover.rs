@@ -7,7 +7,7 @@ use super::SimServer;
 use super::server::OwnedTake;
 use crate::client_id::ClientId;
 use crate::engine::remote::store::Take;
-use crate::engine::{Kind, RwOptions, HoldKey, Resource};
+use crate::engine::{HoldKey, Kind, Resource, RwOptions};
 use crate::error::Invalid;
 use crate::name::Name;
 use crate::owner::Owner;
