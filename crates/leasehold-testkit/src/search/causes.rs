@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::checker::{RequestTimes, Identity};
+use super::checker::{Identity, RequestTimes};
 
 /// The requested limits.
 #[derive(Debug, Default)]

@@ -131,7 +131,8 @@ impl Grant {
     }
 
     fn describe(&self) -> String {
-        let owner = self.with_guard(Held::owner).flatten().map_or_else(String::new, |owner| format!(" as {owner}"));
+        let owner =
+            self.with_guard(Held::owner).flatten().map_or_else(String::new, |owner| format!(" as {owner}"));
         format!("{:?} {:#b} of {}{owner}", self.resource.kind, self.resource.parts, self.who)
     }
 }
@@ -197,8 +198,17 @@ impl Checker {
             let lease = times.lease.unwrap_or(times.watchdog);
             let lease = Mutex::new(same.map(|grant| grant.lease()).fold(lease, Duration::max));
             let (at, watchdog) = (Instant::now(), times.watchdog);
-            new =
-                Arc::new(Grant { who, resource, identity, requested: first, at, watchdog, lease, held, unwatched });
+            new = Arc::new(Grant {
+                who,
+                resource,
+                identity,
+                requested: first,
+                at,
+                watchdog,
+                lease,
+                held,
+                unwatched,
+            });
             state.grants.push(Arc::clone(&new));
             // A re-entry has the token of the existing hold.
             (state.grants.clone(), older.filter(|_| first == times.at))
@@ -288,7 +298,9 @@ impl Checker {
             let is_handed_on = matches!(grant.resource.kind, Kind::Plain | Kind::SetNx);
             let since = if is_handed_on { HANDED_OVER } else { Duration::ZERO };
             disturbance.concerns(grant.resource)
-                && disturbance.end.is_none_or(|end| elsewhere && end + since >= grant.requested && !is_told(end))
+                && disturbance
+                    .end
+                    .is_none_or(|end| elsewhere && end + since >= grant.requested && !is_told(end))
         })
     }
 
@@ -351,7 +363,8 @@ impl Checker {
         };
         for grant in self.all() {
             // A half of a read-write lock is forced alone.
-            let is_same = grant.resource.kind == resource.kind || !matches!(resource.kind, Kind::Read | Kind::Write);
+            let is_same =
+                grant.resource.kind == resource.kind || !matches!(resource.kind, Kind::Read | Kind::Write);
             if is_same
                 && grant.who.client == who.client
                 && grant.at < begun
@@ -367,7 +380,8 @@ impl Checker {
     /// A client was shut down: its guards know.
     pub(super) fn shut_down(&self, client: usize) {
         for grant in self.all() {
-            if grant.who.client == client && grant.resource.kind != Kind::Semaphore && self.says_held(&grant) {
+            if grant.who.client == client && grant.resource.kind != Kind::Semaphore && self.says_held(&grant)
+            {
                 let what = format!("still says held after a shutdown: {}", grant.describe());
                 self.violation(Invariant::Told, &what);
             }
@@ -385,7 +399,8 @@ impl Checker {
                 let held = self.says_held(&grant);
                 let client = grant.who.client;
                 let loss = self.environment.by_clock_of(client, || grant.with_guard(Held::loss).flatten());
-                let Some(query) = grant.with_guard(|held| held.queried_elsewhere(grant.resource, observer)).flatten()
+                let Some(query) =
+                    grant.with_guard(|held| held.queried_elsewhere(grant.resource, observer)).flatten()
                 else {
                     break;
                 };
@@ -456,7 +471,12 @@ mod tests {
         Request::new(resource, Duration::ZERO).of(client).await.unwrap()
     }
 
-    async fn granted(checker: &Arc<Checker>, number: usize, client: &Client, resource: Resource) -> Arc<Grant> {
+    async fn granted(
+        checker: &Arc<Checker>,
+        number: usize,
+        client: &Client,
+        resource: Resource,
+    ) -> Arc<Grant> {
         let (identity, held) = (checker.identity(), held(client, resource).await);
         // Events of the same moment have no order.
         sleep(Duration::from_millis(1)).await;
@@ -508,7 +528,9 @@ mod tests {
                     assert_eq!(checker.violations().len(), 0, "{out}");
                     let client = client().await;
                     let set = match kind {
-                        Kind::Leased => client.leased_semaphore(resource.name()).try_set_permits(PERMITS).await,
+                        Kind::Leased => {
+                            client.leased_semaphore(resource.name()).try_set_permits(PERMITS).await
+                        }
                         _ => client.semaphore(resource.name()).try_set_permits(PERMITS).await,
                     };
                     assert_eq!(set, Ok(true));

@@ -116,7 +116,11 @@ impl Held {
     }
 
     /// Whether all of it is held, as another client sees it; none if there is no query for it.
-    pub(super) fn queried_elsewhere(&self, resource: Resource, observer: &Client) -> Option<Boxed<Option<bool>>> {
+    pub(super) fn queried_elsewhere(
+        &self,
+        resource: Resource,
+        observer: &Client,
+    ) -> Option<Boxed<Option<bool>>> {
         if let Self::Multi(guard) = self {
             let members: Vec<_> = guard
                 .members()

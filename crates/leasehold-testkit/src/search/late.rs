@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::request::Request;
 use super::faults::Fault;
 use super::history::Who;
 use super::polling::Polling;
-use super::servers::Servers;
+use super::request::Request;
 use super::resource::{Kind, Resource};
 use super::round::Round;
+use super::servers::Servers;
 use crate::dice::Dice;
 use crate::proxy::Which;
 
@@ -30,7 +30,8 @@ pub(super) async fn play(round: Arc<Round>, servers: &Servers, mut dice: Dice) {
     ];
     for turn in 0..TURNS {
         let kind = dice.one_of(&kinds);
-        let wanted = if kind == Kind::Multi { Resource::of_parts(kind, 0b11) } else { Resource::new(kind, 0) };
+        let wanted =
+            if kind == Kind::Multi { Resource::of_parts(kind, 0b11) } else { Resource::new(kind, 0) };
         // A multi lock cannot be stolen, but one of its locks can.
         let taken = if kind == Kind::Multi { Resource::new(Kind::Plain, 0) } else { wanted };
         let (first, second) = (late(&mut dice), late(&mut dice));

@@ -7,14 +7,14 @@ use leasehold::{AcquireError, InvalidRequestError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::request::Request;
 use super::checker::Grant;
 use super::faults;
 use super::history::Who;
 use super::polling::Polling;
-use super::servers::Servers;
+use super::request::Request;
 use super::resource::{Kind, NAMES, PERMITS, Resource};
 use super::round::{CLIENTS, Former, Round};
+use super::servers::Servers;
 use crate::dice::Dice;
 
 const TASKS: usize = 4;
@@ -169,7 +169,9 @@ impl Task {
         let names = self.pace.names;
         let some = u8::try_from(1 + self.dice.roll((1 << names) - 1)).expect("some bits");
         match kind {
-            Kind::Multi if some & !self.pace.other_shard != 0 => Resource::of_parts(kind, some & !self.pace.other_shard),
+            Kind::Multi if some & !self.pace.other_shard != 0 => {
+                Resource::of_parts(kind, some & !self.pace.other_shard)
+            }
             Kind::Group | Kind::Multi => Resource::of_parts(kind, some),
             kind => {
                 let number = u32::from(some) % names;
@@ -221,7 +223,8 @@ impl Task {
 
     async fn acquire_as_former(&mut self) {
         let Some((resource, former)) = self.former.pop() else { return };
-        let request = Request { owner: Some(former.owner), ..Request::new(resource, Duration::from_millis(20)) };
+        let request =
+            Request { owner: Some(former.owner), ..Request::new(resource, Duration::from_millis(20)) };
         let polling = self.polling();
         if let Ok(grant) = self.round.acquire(self.who, &request, Some(former.identity), polling).await {
             self.held.push(grant);

@@ -6,27 +6,27 @@
 //! defines what a seed means. It does not determine the order in which tasks run and replies arrive, so a seed that has found an
 //! error finds it again often, not always: `cargo xtask search --seed 7 --minutes 1` repeats it.
 
-mod request;
 mod causes;
 mod checker;
-mod faults;
 mod environment;
+mod faults;
 mod held;
 mod history;
 mod invariant;
 mod late;
-mod polling;
 mod mixed;
 mod outages;
 mod owners;
 mod plan;
+mod polling;
 mod quorum;
+mod request;
+mod resource;
+mod round;
 mod servers;
 pub mod simulated;
 mod storm;
-mod resource;
 mod tokens;
-mod round;
 
 use std::fmt;
 use std::sync::{Arc, mpsc};
@@ -38,8 +38,8 @@ use tokio::time::Instant;
 use environment::Environment;
 use history::History;
 pub use plan::{Plan, Scenario};
-use servers::Servers;
 use round::Round;
+use servers::Servers;
 
 /// After so long without an event the round is stalled.
 const STALLED: Duration = Duration::from_secs(10);

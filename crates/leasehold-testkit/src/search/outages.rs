@@ -6,13 +6,13 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::request::Request;
 use super::faults::Fault;
 use super::history::Who;
 use super::polling::Polling;
-use super::servers::Servers;
+use super::request::Request;
 use super::resource::{Kind, Resource};
 use super::round::Round;
+use super::servers::Servers;
 use crate::dice::Dice;
 use crate::proxy::Which;
 
@@ -34,7 +34,8 @@ fn heal(round: &Round, servers: &Servers) {
 pub(super) async fn fair(round: Arc<Round>, servers: &Servers, mut dice: Dice) {
     let resource = Resource::new(Kind::Fair, 0);
     let holder = Who { client: 1, task: 0 };
-    let request = Request { lease: Some(Duration::from_secs(5)), ..Request::new(resource, Duration::from_secs(1)) };
+    let request =
+        Request { lease: Some(Duration::from_secs(5)), ..Request::new(resource, Duration::from_secs(1)) };
     let Ok(held) = round.acquire(holder, &request, None, Polling::Whole).await else { return };
     let mut waiters = JoinSet::new();
     let number = 1 + dice.index(2);
@@ -102,7 +103,8 @@ pub(super) async fn stale_connections(round: Arc<Round>, servers: &Servers, mut 
     let kinds = [Kind::Plain, Kind::SetNx, Kind::Group, Kind::Write, Kind::Fair, Kind::Leased];
     for kind in kinds {
         // The script is loaded first: a server without it would not carry out the late request.
-        let (who, request) = (Who { client: 0, task: 0 }, Request::new(Resource::new(kind, 2), Duration::ZERO));
+        let (who, request) =
+            (Who { client: 0, task: 0 }, Request::new(Resource::new(kind, 2), Duration::ZERO));
         if let Ok(grant) = round.acquire(who, &request, None, Polling::Whole).await {
             round.release(who, &grant, Polling::Whole).await;
         }
@@ -112,9 +114,9 @@ pub(super) async fn stale_connections(round: Arc<Round>, servers: &Servers, mut 
     for (task, kind) in kinds.into_iter().enumerate() {
         let request = Request { lease: Some(LONG), ..Request::new(Resource::new(kind, 2), Duration::ZERO) };
         let round = Arc::clone(&round);
-        tasks.spawn(
-            async move { drop(round.acquire(Who { client: 0, task }, &request, None, Polling::Whole).await) },
-        );
+        tasks.spawn(async move {
+            drop(round.acquire(Who { client: 0, task }, &request, None, Polling::Whole).await);
+        });
     }
     tasks.join_all().await;
     sleep(dice.between(Duration::from_millis(600), Duration::from_millis(1500))).await;

@@ -6,10 +6,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::request::Request;
 use super::held::Held;
 use super::history::Who;
 use super::polling::Polling;
+use super::request::Request;
 use super::resource::{Kind, Resource};
 use super::round::{Former, Round};
 use crate::dice::Dice;

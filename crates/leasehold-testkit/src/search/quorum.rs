@@ -12,9 +12,9 @@ use super::held::{Boxed, Held};
 use super::history::Who;
 use super::invariant::Invariant;
 use super::polling::Polling;
-use super::servers::Servers;
 use super::resource::{Kind, Resource};
-use super::round::{CLIENTS, Setting, Terms, Round};
+use super::round::{CLIENTS, Round, Setting, Terms};
+use super::servers::Servers;
 use crate::dice::Dice;
 use crate::proxy::Proxy;
 use crate::server::Server;
@@ -70,7 +70,14 @@ pub(super) async fn play(round: Arc<Round>, servers: &Servers, setting: Setting,
     }
 }
 
-async fn contend(round: Arc<Round>, who: Who, lock: QuorumLock, resource: Resource, end: Instant, mut dice: Dice) {
+async fn contend(
+    round: Arc<Round>,
+    who: Who,
+    lock: QuorumLock,
+    resource: Resource,
+    end: Instant,
+    mut dice: Dice,
+) {
     while Instant::now() < end {
         let wait = dice.between(Duration::from_millis(50), Duration::from_millis(400));
         let lease =
@@ -81,7 +88,8 @@ async fn contend(round: Arc<Round>, who: Who, lock: QuorumLock, resource: Resour
         let work: Boxed<_> = Box::pin(async { acquire.await.map(Held::Quorum) });
         let polling = Polling::any(&mut dice);
         let terms = Terms { wait, lease, max_hold: None };
-        let Ok(grant) = round.grant(who, resource, None, terms, polling, "acquire a quorum", work).await else {
+        let Ok(grant) = round.grant(who, resource, None, terms, polling, "acquire a quorum", work).await
+        else {
             sleep(Duration::from_millis(1)).await;
             continue;
         };

@@ -9,13 +9,13 @@ use std::time::Duration;
 use leasehold::{AcquireError, Client, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::request::Request;
-use super::checker::{RequestTimes, Checker, Grant, Identity};
+use super::checker::{Checker, Grant, Identity, RequestTimes};
 use super::environment::Environment;
 use super::held::Held;
 use super::history::{History, Who};
 use super::invariant::Invariant;
 use super::polling::Polling;
+use super::request::Request;
 use super::resource::{Kind, NAMES, PERMITS, Resource};
 use crate::server::Flavour;
 
@@ -413,7 +413,8 @@ impl Round {
             }
         }
         for number in 0..NAMES {
-            let counted = self.observer.semaphore(Resource::name_of(Kind::Semaphore, number)).available().await;
+            let counted =
+                self.observer.semaphore(Resource::name_of(Kind::Semaphore, number)).available().await;
             let leased =
                 self.observer.leased_semaphore(Resource::name_of(Kind::Leased, number)).available().await;
             for (what, free) in [("counted", counted), ("leased", leased)] {

@@ -6,9 +6,9 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::request::Request;
 use super::history::Who;
 use super::polling::Polling;
+use super::request::Request;
 use super::resource::{Kind, NAMES, Resource};
 use super::round::Round;
 use crate::dice::Dice;
@@ -19,7 +19,9 @@ const MOMENT: Duration = Duration::from_micros(500);
 const LENGTH: Duration = Duration::from_millis(400);
 
 pub(super) async fn play(round: Arc<Round>, mut dice: Dice) {
-    for resource in (0..NAMES).flat_map(|name| [Resource::new(Kind::Plain, name), Resource::new(Kind::SetNx, name)]) {
+    for resource in
+        (0..NAMES).flat_map(|name| [Resource::new(Kind::Plain, name), Resource::new(Kind::SetNx, name)])
+    {
         storm(&round, resource, &mut dice).await;
     }
 }

@@ -7,7 +7,7 @@ use leasehold_testkit::{jvm, resp::Value};
 use tokio::time::{Instant, sleep};
 
 use crate::driver;
-use crate::setup::{LONG, Setup, until, setup};
+use crate::setup::{LONG, Setup, setup, until};
 
 /// A waiter and its pending grant.
 struct Waiter<'a> {

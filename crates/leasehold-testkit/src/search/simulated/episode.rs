@@ -13,8 +13,8 @@ use super::super::mixed::{Pace, Task};
 use super::super::resource::{Kind, NAMES};
 use super::super::round::{CLIENTS, Round};
 use super::SimulatedNetwork;
-use super::network::Conditions;
 use super::faults::{self, Messages};
+use super::network::Conditions;
 use crate::dice::Dice;
 
 /// The contents of an episode.
@@ -94,7 +94,17 @@ impl Episode {
         let acts_late = dice.one_in(4).then(|| dice.between(Duration::from_millis(1), LATEST));
         let conditions = Conditions { latency, is_doubled: dice.one_in(4), acts_late };
         let (shuts_down, queries_owners) = (is_last && dice.one_in(2), dice.one_in(2));
-        Self { watchdog, length, tasks, pace, conditions, has_faults, shuts_down, queries_owners, dice: dice.fork() }
+        Self {
+            watchdog,
+            length,
+            tasks,
+            pace,
+            conditions,
+            has_faults,
+            shuts_down,
+            queries_owners,
+            dice: dice.fork(),
+        }
     }
 
     /// Runs it, up to the end where nothing is left.

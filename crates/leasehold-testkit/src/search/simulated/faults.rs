@@ -103,7 +103,13 @@ pub(super) async fn play(
 }
 
 /// Stops machines and changes the speed of their clocks.
-async fn machines(round: &Round, network: &SimulatedNetwork, watchdog: Duration, end: Instant, mut dice: Dice) {
+async fn machines(
+    round: &Round,
+    network: &SimulatedNetwork,
+    watchdog: Duration,
+    end: Instant,
+    mut dice: Dice,
+) {
     for client in 0..CLIENTS {
         // Within the margin of every lease.
         let fast = i32::try_from(dice.roll(17)).expect("a small number") - 8;

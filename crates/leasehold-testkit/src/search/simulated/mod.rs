@@ -8,8 +8,8 @@
 //! One round runs in one thread and depends only on the seed: a seed that has found an error always finds it again.
 
 mod episode;
-mod network;
 mod faults;
+mod network;
 
 use std::fmt;
 use std::sync::{Arc, mpsc};
@@ -108,7 +108,8 @@ async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<Stri
     }
     let observer = Client::connect(network.url()).await.expect("there are no faults yet");
     let environment = Environment::Simulated(Arc::clone(&network));
-    let round = Arc::new(Round::new((clients, observer), [watchdog, LONGEST, OUTAGE_LIMIT], history, environment));
+    let round =
+        Arc::new(Round::new((clients, observer), [watchdog, LONGEST, OUTAGE_LIMIT], history, environment));
     round.create().await;
     for number in 0..EPISODES {
         let is_last = number + 1 == EPISODES;

@@ -159,7 +159,10 @@ impl SimulatedNetwork {
     pub(in super::super) fn stopped(&self, client: usize, since: Instant) -> Duration {
         let now = Instant::now();
         let state = self.state();
-        let stops = state.disruptions.iter().filter(|disruption| disruption.is_stop && disruption.client == Some(client));
+        let stops = state
+            .disruptions
+            .iter()
+            .filter(|disruption| disruption.is_stop && disruption.client == Some(client));
         stops.map(|stop| stop.since(since, now)).sum()
     }
 
@@ -167,7 +170,8 @@ impl SimulatedNetwork {
     pub(in super::super) fn was_disrupted(&self, client: usize, lease: Duration, now: Instant) -> bool {
         let Some(since) = now.checked_sub(lease + lease / 50) else { return true };
         let state = self.state();
-        let disruptions = state.disruptions.iter().filter(|disruption| disruption.client.is_none_or(|of| of == client));
+        let disruptions =
+            state.disruptions.iter().filter(|disruption| disruption.client.is_none_or(|of| of == client));
         let all: Duration = disruptions.map(|disruption| disruption.since(since, now)).sum();
         all >= lease / 4
     }

@@ -11,7 +11,7 @@ use leasehold::{
 use leasehold_testkit::peer::Answer;
 use tokio::time::sleep;
 
-use super::primitive::{Primitive, Held};
+use super::primitive::{Held, Primitive};
 use super::turns;
 
 /// A thread in Java's sense: an owner, and its holds.
@@ -168,7 +168,8 @@ impl Thread {
     }
 
     async fn question(&self, verb: &str, primitive: &Primitive) -> Result<String, Failed> {
-        let lock = primitive.lock().ok_or(Failed(Answer::Unsupported("several locks are not asked".into())))?;
+        let lock =
+            primitive.lock().ok_or(Failed(Answer::Unsupported("several locks are not asked".into())))?;
         Ok(match verb {
             "force" => lock.force_unlock().await?.to_string(),
             "locked" => lock.is_locked().await?.to_string(),

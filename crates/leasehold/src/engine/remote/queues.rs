@@ -251,7 +251,8 @@ impl Queues {
         Some(env::jittered(pause))
     }
 
-    /// How many waiters there are, if the front waiter accepts a hand-over and gets a message when the lock becomes free after all.
+    /// How many waiters there are, if the front waiter accepts a hand-over and gets a message when the lock becomes free after
+    /// all.
     pub(super) fn local_waiters(&self, key: &HoldKey) -> usize {
         if self.is_empty() {
             return 0;

@@ -104,7 +104,7 @@ impl CaseState<'_> {
 
     fn is_still_held(&self, key: &HoldKey) -> bool {
         let holder = self
-            .both
+            .engines
             .call_memory(|memory| memory.inspect(&Query::Holder(&key.resource, Some(key.owner))))
             .holding;
         holder.is_some_and(|holder| holder.owner == Some(key.owner))

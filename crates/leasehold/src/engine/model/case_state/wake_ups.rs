@@ -290,7 +290,7 @@ impl CaseState<'_> {
             Kind::Write => {
                 let read = self.of_kind(name(), Kind::Read);
                 let reader = self
-                    .both
+                    .engines
                     .call_memory(|memory| memory.inspect(&Query::Holder(&read, Some(*owner))))
                     .holding;
                 // An owner that reads gets its refusal at once.
