@@ -1,8 +1,8 @@
 //! Why the command did not run, or not to its end, and how to fix it.
 
-use std::{fmt, io};
 use std::process::ExitCode;
 use std::time::Duration;
+use std::{fmt, io};
 
 use leasehold::{Holder, Lock, Loss, QueryError, ServerError};
 use nix::sys::signal::Signal;
@@ -96,7 +96,9 @@ pub enum RunError {
     #[error("the lock was over before the command could begin: give a longer --lease or --max-hold")]
     TooLate,
     /// One of the hidden commands, run without its parent process.
-    #[error("the process that started this has ended: it is a part of `leasehold run` and does nothing by itself")]
+    #[error(
+        "the process that started this has ended: it is a part of `leasehold run` and does nothing by itself"
+    )]
     Orphaned,
     /// A process, a thread or a pipe could not be made.
     #[error("cannot start the command: {0}: the system may be short of processes or memory")]

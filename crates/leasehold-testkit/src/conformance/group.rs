@@ -237,7 +237,8 @@ pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
 
     let most = client.group_lock(bench.name("group"), many(0, leasehold::limits::MOST_VALUES));
     most.acquire().await?.release().await?;
-    let more = client.group_lock(bench.name("group"), many(0, leasehold::limits::MOST_VALUES + 1)).acquire().await;
+    let more =
+        client.group_lock(bench.name("group"), many(0, leasehold::limits::MOST_VALUES + 1)).acquire().await;
     assert!(
         matches!(
             more,

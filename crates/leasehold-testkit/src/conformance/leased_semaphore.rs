@@ -140,7 +140,10 @@ pub async fn a_list_of_ids_is_given_back_wholly_or_not_at_all(bench: &Bench) -> 
     assert!(matches!(semaphore.release([unknown()]).await, Err(ChangeError::NotAcquired { .. })));
 
     let two = ids(&semaphore, 2).await?;
-    assert!(matches!(semaphore.release([two[0], two[1], unknown()]).await, Err(ChangeError::NotAcquired { .. })));
+    assert!(matches!(
+        semaphore.release([two[0], two[1], unknown()]).await,
+        Err(ChangeError::NotAcquired { .. })
+    ));
     assert_eq!(semaphore.available().await?, 8);
     semaphore.release([two[0], two[1], two[0]]).await?;
     semaphore.release([]).await?;

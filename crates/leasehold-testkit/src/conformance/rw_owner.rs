@@ -123,7 +123,9 @@ pub async fn nobody_upgrades_beside_other_readers(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let (one, two) = (lock.read().acquire().await?, elsewhere.read().acquire().lease(LEASE).await?);
     let error = soon(one.try_upgrade()).await.expect_err("another reads");
-    assert!(matches!(&error, AcquireError::OtherReaders { reader: Some(reader), .. } if *reader == two.owner()));
+    assert!(
+        matches!(&error, AcquireError::OtherReaders { reader: Some(reader), .. } if *reader == two.owner())
+    );
     assert!(error.is_contended());
     assert!(soon(two.try_upgrade()).await.is_err());
     assert!(one.is_held() && two.is_held() && !lock.write().is_locked().await?);

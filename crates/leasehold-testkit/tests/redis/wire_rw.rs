@@ -335,7 +335,7 @@ async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
     let ours = lock.read().acquire().lease(SECOND * 5).await.unwrap();
     assert!(lock.read().is_held_by(&stranger).await.unwrap());
     let error = ours.try_upgrade().await.unwrap_err();
-    assert!(matches!(error, AcquireError::OtherReaders { reader: Some(reader) } if reader == stranger));
+    assert!(matches!(error, AcquireError::OtherReaders { reader: Some(reader), .. } if reader == stranger));
     ours.release().await.unwrap();
     let left = pttl(&server, "n");
     assert!((15_000..=20_000).contains(&left), "{left}");

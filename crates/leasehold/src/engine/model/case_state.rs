@@ -192,7 +192,7 @@ impl<'a> CaseState<'a> {
 
     fn renew(&mut self, at: At, length: Length) -> Step {
         let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
-        let [_, is_held] = self.both.call_without_reply(client(at), |engine, _| {
+        let [_, is_held] = self.engines.call_without_reply(client(at), |engine, _| {
             engine.term(&hold.key).is_some_and(|term| term.is_held())
         });
         let length = match (hold.lease, length) {
