@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold::{Client, ExtendError, Loss, QuorumGuard, QuorumLock, ReleaseError};
+use leasehold::{Client, Loss, QuorumGuard, QuorumLock, ReleaseError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
