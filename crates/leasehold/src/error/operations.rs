@@ -38,7 +38,7 @@ pub enum ConnectError {
 #[non_exhaustive]
 pub enum AcquireError {
     /// Other owners held the lock for the whole wait. The server was available.
-    #[error("{subject} {} after {}{}", still_busy(subject), Rounded(*waited), held_by(holder.as_ref(), *is_own))]
+    #[error("{subject} {}{} after {}{}", still_busy(subject), held_by(holder.as_ref()), Rounded(*waited), of_own(*is_own))]
     Timeout {
         /// How long the wait was.
         waited: Duration,
@@ -460,13 +460,16 @@ fn still_busy(subject: &Subject) -> &'static str {
     if subject.noun() == "semaphore" { "still had too few free permits" } else { "was still held" }
 }
 
-fn held_by(holder: Option<&Owner>, is_own: bool) -> String {
-    let of = if is_own {
-        ", an owner of this very client: a task that acquires a lock twice waits for itself, use reenter or as_owner"
+fn held_by(holder: Option<&Owner>) -> String {
+    holder.map_or_else(String::new, |owner| format!(" by {owner}"))
+}
+
+fn of_own(is_own: bool) -> &'static str {
+    if is_own {
+        ": that is an owner of this client, so if it is this very task, re-enter the lock by reenter or as_owner"
     } else {
         ""
-    };
-    holder.map_or_else(String::new, |owner| format!(" by {owner}{of}"))
+    }
 }
 
 fn ago_text(ago: Option<Duration>) -> String {
