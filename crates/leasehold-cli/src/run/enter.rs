@@ -42,7 +42,7 @@ pub(super) async fn enter(
             if options.if_busy == IfBusy::Fail {
                 return Err(Failure::Busy { name, held });
             }
-            notices.say(format!("the lock {name:?} is busy{held}: skipped the command"));
+            notices.say(format!("the lock {name:?} is busy{held}: the command is skipped"));
             Ok(None)
         }
         Err(AcquireError::Timeout { waited, .. }) => {

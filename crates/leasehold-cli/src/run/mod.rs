@@ -100,7 +100,11 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
     match end {
         Ok(End::Held(status)) => {
             if let Err(error) = guard.release().await {
-                notices.say(format!("the command has ended, but releasing the lock had trouble: {error}"));
+                let lease = human(options.lease);
+                notices.say(format!(
+                    "the command has ended, but releasing the lock failed: {error}. If it is still held, it expires \
+                     within {lease}"
+                ));
             }
             Ok(Done::Ended(status))
         }
@@ -132,8 +136,8 @@ fn plan(options: &RunOptions, notices: &Notices) -> Plan {
     if let Some(grace) = grace.filter(|grace| *grace > longest) {
         let (grace, longest) = (human(grace), human(longest));
         notices.say(format!(
-            "a grace of {grace} is too long: it is {longest}, a third of --lease or --max-hold, below which a lock \
-             that is renewed in time never falls"
+            "a grace of {grace} is too long: {longest} is used, a third of --lease or --max-hold. A lock that is \
+             renewed in time always has more than that left"
         ));
     }
     Plan::new(lease, max_hold, grace.unwrap_or(Plan::GRACE))

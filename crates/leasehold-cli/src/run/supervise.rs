@@ -112,7 +112,7 @@ impl Supervisor<'_> {
     fn ask(&self) -> Asked {
         self.child.ask_to_end(Signal::SIGTERM);
         let cause = self.cause(None);
-        self.notices.say(format!("the lock is about to be lost: {cause}. Asked the command to end."));
+        self.notices.say(format!("the lock is about to be lost: {cause}. The command was sent SIGTERM."));
         let grace = self.guard.remaining().saturating_sub(self.plan.kill);
         Asked { cause, kill: Instant::now() + grace }
     }
@@ -149,8 +149,8 @@ impl Supervisor<'_> {
                 }
                 if !wants_terminal {
                     self.notices.say(
-                        "the command is stopped, because it wants the terminal and is in the background: bring it \
-                         to the foreground, or redirect its input",
+                        "the command is stopped, because it uses the terminal from the background: bring it to the \
+                         foreground, or redirect its input",
                     );
                 }
                 true
@@ -162,7 +162,7 @@ impl Supervisor<'_> {
 
     /// A suspended process cannot renew, and a suspended command could be continued without a lock.
     fn not_suspended(&self) {
-        self.notices.say("a command that holds a lock cannot be suspended: it goes on");
+        self.notices.say("a command that holds a lock cannot be suspended: it continues");
     }
 
     /// Waits until a killed command is dead, and reports one that takes too long.
@@ -173,8 +173,8 @@ impl Supervisor<'_> {
             () = sleep(patience) => {}
         }
         self.notices.say(format!(
-            "the lock is lost ({cause}), and the command does not die: it may run beside the next holder. Is it \
-             another user's, or waiting for a disk?"
+            "the lock is lost ({cause}), and the killed command has not ended: it may run beside the next holder. \
+             Check whether it runs as another user or waits for a disk"
         ));
         self.child.ended().await.map(drop)
     }
