@@ -321,7 +321,11 @@ impl<'a> Wait<'a> {
         let requeued = self.position.is_some_and(|before| before < position);
         self.position = Some(position);
         if requeued {
-            tracing::warn!(lock = %self.spot.target, position, "silent for too long: at the end of the queue again");
+            let Spot { target, owner, .. } = self.spot;
+            tracing::warn!(
+                lock = %target, %owner, position,
+                "the waiter sent no heartbeat for too long and is queued again at the end"
+            );
         }
         if let Some(watcher) = self.watcher {
             watcher(Queued { position, requeued });

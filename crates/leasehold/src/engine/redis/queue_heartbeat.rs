@@ -14,6 +14,7 @@ use super::{Parts, commands, decoded};
 use crate::engine::remote::store::StoreError;
 use crate::engine::{Queueing, Spot, Target};
 use crate::env::jittered;
+use crate::error::Failure;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 
@@ -113,7 +114,9 @@ fn beat(batch: Vec<Group>, parts: &Arc<Parts>) {
     let done = move |places: Result<Vec<Value>, StoreError>| {
         let places = match places {
             Ok(places) => places,
-            Err(error) => return tracing::debug!(?error, "a heartbeat without a reply"),
+            Err(error) => {
+                return tracing::debug!(error = %Failure::from(error), "a queue heartbeat failed");
+            }
         };
         let spots = batch.into_iter().flat_map(|(target, waiters)| {
             waiters.into_iter().map(move |(owner, _)| Spot { target: target.clone(), owner, amount: 1 })

@@ -396,7 +396,7 @@ impl Queues {
     pub(super) fn set_denied(&self, denied: bool) {
         if denied && !self.denied.swap(true, Ordering::Relaxed) {
             tracing::warn!(
-                "the server does not allow SUBSCRIBE: waiters look for freed locks from time to time"
+                "the server does not allow SUBSCRIBE: waiters poll for freed locks"
             );
             // Waiters that sleep already have not started to poll.
             self.wake_fronts();
