@@ -97,7 +97,7 @@ class Blocking:
 
 
 class Asynchronous:
-    """Many tasks share some connections; who finds none free waits for one."""
+    """Many tasks share some connections; a task that finds none free waits for one."""
 
     def __init__(self):
         pool = redis.asyncio.BlockingConnectionPool.from_url(ARGS["url"], max_connections=64, timeout=None)
