@@ -128,7 +128,7 @@ async fn spins(connect: &Connect, long: Duration) {
     sleep(MOMENT).await;
     let shutdown = waits("a shutdown", client.shutdown(long)).await;
     for spinning in [task, thread] {
-        let ended = soon("it hears of the shutdown", spinning).await.unwrap();
+        let ended = soon("it is notified of the shutdown", spinning).await.unwrap();
         assert!(matches!(ended, Err(AcquireError::Invalid(Invalid::ShutDown))), "{ended:?}");
     }
     guard.release().await.unwrap();

@@ -37,7 +37,7 @@ use crate::operation::Operation;
 ///
 /// let write = prices.write().acquire().await?;
 /// // … change the prices …
-/// let read = write.downgrade().await?; // nobody else has written in between
+/// let read = write.downgrade().await?; // no other owner has written in between
 /// # drop(read);
 /// # Ok(())
 /// # }
@@ -167,7 +167,7 @@ impl ReadGuard {
     /// # let client = leasehold::Client::connect("memory:").await?;
     /// let lock = client.rw_lock("prices");
     /// let read = lock.read().acquire().await?;
-    /// let write = read.try_upgrade().await?; // nobody else reads
+    /// let write = read.try_upgrade().await?; // there is no other reader
     /// write.release().await?;
     /// assert!(read.is_held());
     ///

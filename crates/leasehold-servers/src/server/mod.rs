@@ -220,7 +220,7 @@ impl Server {
     /// When the port was taken meanwhile.
     pub fn restart(&mut self) {
         self.kill();
-        assert!(self.launch(), "somebody has taken port {} while no server listened on it", self.port);
+        assert!(self.launch(), "another process has taken port {} while no server listened on it", self.port);
     }
 
     /// Opens a connection, with the password if there is one.

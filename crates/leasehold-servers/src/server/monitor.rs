@@ -30,7 +30,7 @@ impl Monitor {
         self.marker.call(&["ECHO", &self.mark]).expect("the server answers");
         let mut lines = Vec::new();
         loop {
-            let Value::Text(line) = self.connection.receive().expect("the server goes on") else {
+            let Value::Text(line) = self.connection.receive().expect("the server still runs") else {
                 panic!("MONITOR sends lines only");
             };
             if line.ends_with(&format!("{}\"", self.mark)) {

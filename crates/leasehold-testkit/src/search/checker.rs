@@ -358,7 +358,7 @@ impl Checker {
                 && grant.thing.touches(thing)
                 && self.says_held(&grant)
             {
-                let what = format!("still says held after {who} has forced it: {}", grant.describe());
+                let what = format!("still reports held after {who} has forced it: {}", grant.describe());
                 self.violation(Invariant::Told, &what);
             }
         }
@@ -368,7 +368,7 @@ impl Checker {
     pub(super) fn shut_down(&self, client: usize) {
         for grant in self.all() {
             if grant.who.client == client && grant.thing.kind != Kind::Semaphore && self.says_held(&grant) {
-                let what = format!("still says held after a shutdown: {}", grant.describe());
+                let what = format!("still reports held after a shutdown: {}", grant.describe());
                 self.violation(Invariant::Told, &what);
             }
         }
@@ -400,7 +400,7 @@ impl Checker {
                 }
                 if begun.elapsed() > STUBBORN {
                     let loss = loss.map_or_else(String::new, |loss| format!("{loss:?}"));
-                    let what = format!("was told {loss} and is held: {}", grant.describe());
+                    let what = format!("was notified of {loss} and is held: {}", grant.describe());
                     self.violation(Invariant::Truth, &what);
                     break;
                 }

@@ -158,7 +158,7 @@ async fn queue_up(client: &Client, other: &Client, name: &str) -> Result<(), Str
     waiters[0].abort();
     sleep(SECOND * 2).await;
     if lock.queue().await.map_err(|error| told("queue")(&error))?.len() != 2 {
-        return Err("fair, whoever gives up".into());
+        return Err("fair, a waiter that gives up".into());
     }
     guard.release().await.map_err(|error| told("release")(&error))?;
     let [_, second, third] = waiters;

@@ -411,6 +411,6 @@ async fn an_answer_that_is_looked_at_too_late_takes_nothing_from_the_next_holder
     until("the server has granted it", || !keys(&server).is_empty()).await;
     let next = soon("the next holder", client.lock(NAME).acquire().into_future()).await.expect("the lock");
     assert!(late.await.is_err_and(|error| error.is_unavailable()));
-    assert!(next.is_held(), "it was told of a loss that did not happen");
+    assert!(next.is_held(), "it was notified of a loss that did not happen");
     assert_eq!(next.release().await.expect("it is held").holds_left, 0);
 }

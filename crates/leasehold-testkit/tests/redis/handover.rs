@@ -285,7 +285,7 @@ async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
     let guard = soon("the other one", which.lock(&other).acquire().into_future()).await.unwrap();
     guard.release().await.unwrap();
     // It has lost its turn, not its position in the queue.
-    let guard = soon("whoever slept", sleeper).await.unwrap();
+    let guard = soon("the sleeping waiter", sleeper).await.unwrap();
     assert!(guard.is_held());
 }
 

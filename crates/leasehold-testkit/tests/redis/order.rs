@@ -257,7 +257,7 @@ async fn a_crowd_goes_on_while_the_lock_is_removed_again_and_again(flavour: Flav
     for _ in 0..3 {
         let before = turns.load(Ordering::Relaxed);
         sleep(Duration::from_millis(500)).await;
-        until("the crowd goes on", || turns.load(Ordering::Relaxed) > before + 8).await;
+        until("the other tasks continue", || turns.load(Ordering::Relaxed) > before + 8).await;
     }
     over.store(true, Ordering::Relaxed);
     until("the crowd ends", || crowd.is_finished()).await;

@@ -144,7 +144,7 @@ async fn a_majority_that_dies_is_a_loss_in_time() {
         server.kill();
     }
     let last = Instant::now();
-    assert_eq!(soon("the loss is told", lost).await.unwrap(), Loss::Unreachable);
+    assert_eq!(soon("the loss is reported", lost).await.unwrap(), Loss::Unreachable);
     // No later than the leases that were renewed right before the end.
     assert!(last.elapsed() < WATCHDOG, "{:?}", last.elapsed());
     assert!(!guard.is_held() && guard.remaining().is_zero());

@@ -124,7 +124,7 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
         sleep(SECOND * 4).await;
         assert_eq!(lock.queue().await.unwrap(), queue, "{flavour:?}");
         waiters.remove(0).abort();
-        until("who gives up leaves the queue", || number(&server.cli(&["LLEN", QUEUE])) == 2).await;
+        until("a waiter that gives up leaves the queue", || number(&server.cli(&["LLEN", QUEUE])) == 2).await;
         held.release().await.unwrap();
         for (waiter, owner) in waiters.into_iter().zip(&queue[1..]) {
             let guard = granted(waiter).await;
@@ -243,7 +243,7 @@ async fn where_scripts_are_forbidden_everything_is_denied() {
     assert!(matches!(lock.is_locked().await, Err(QueryError::Failure(failure)) if denied(&failure)));
     // A hold that cannot be renewed is lost in time, and a waiter fails with its next request.
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Unreachable);
-    let waited = soon("the waiter is told", waiter).await.unwrap();
+    let waited = soon("the waiter is notified", waiter).await.unwrap();
     assert!(matches!(&waited, Err(AcquireError::Failure(failure)) if denied(failure)), "{waited:?}");
     let released = guard.release().await;
     assert!(matches!(released, Err(ReleaseError::NotHeld(Loss::Unreachable))), "{released:?}");

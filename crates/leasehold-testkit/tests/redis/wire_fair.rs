@@ -90,14 +90,14 @@ async fn the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves(flavour: 
     // Redisson's keys, and our own for heartbeats and wait times.
     assert_eq!(keys(&server), [MARKS, WAITS, "n", QUEUE, SCORES]);
     assert_eq!(published.take(), []);
-    until("both have looked again", || subscribers_of(&server, &[&b_name, &c_name]) == 2).await;
+    until("both have retried", || subscribers_of(&server, &[&b_name, &c_name]) == 2).await;
 
     held.release().await.unwrap();
     assert_eq!(published.take()[0], (format!("redisson_lock__channel:{{n}}:{b_name}"), "0".into()));
     let guard = granted(waiter_b).await;
     assert_eq!(queue(&server), std::slice::from_ref(&c_name));
     let lowered = score(&server, &c_name) - score_b;
-    assert_eq!(lowered, 10_000 - 300_000, "lowered by the wait of whoever was served");
+    assert_eq!(lowered, 10_000 - 300_000, "lowered by the wait of the waiter that was served");
 
     waiter_c.abort();
     until("the queue is gone", || keys(&server) == ["n"]).await;
@@ -264,7 +264,7 @@ async fn a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end
     proxy.blackhole(Which::All);
     until("the silent one is thrown out", || queue(&server).len() == 1).await;
     proxy.heal();
-    until("it is told", || told.lock().unwrap().iter().any(|queued| queued.requeued && queued.position == 2))
+    until("it is notified", || told.lock().unwrap().iter().any(|queued| queued.requeued && queued.position == 2))
         .await;
     assert!(told.lock().unwrap().iter().any(|queued| !queued.requeued && queued.position == 1));
     held.release().await.unwrap();

@@ -406,7 +406,7 @@ mod tests {
             line.came(1);
             assert!(!is_told(&mut line, 1) && line.is_front(1));
             if is_told(&mut line, 2) {
-                assert!(!is_told(&mut line, 2), "all are told now and then");
+                assert!(!is_told(&mut line, 2), "all are woken now and then");
             }
         }
     }
@@ -418,12 +418,12 @@ mod tests {
         sweep(&mut line, LATE - 1);
         assert!(is_told(&mut line, 1));
         sweep(&mut line, LATE - 1);
-        assert!(line.is_front(1), "it was polled since the look before");
+        assert!(line.is_front(1), "it was polled since the last check");
         line.came(1);
         sweep(&mut line, 5 * LATE);
         assert!(line.is_front(1));
         line.reserve();
-        assert!(is_told(&mut line, 1) && !is_told(&mut line, 1), "it has looked elsewhere, and sleeps");
+        assert!(is_told(&mut line, 1) && !is_told(&mut line, 1), "it has retried elsewhere, and sleeps");
         sweep(&mut line, 5 * LATE);
         assert!(line.is_front(1));
     }
@@ -434,7 +434,7 @@ mod tests {
         sweep(&mut line, ALL - 1);
         assert!(line.is_front(1) && !is_told(&mut line, 1) && !is_told(&mut line, 2));
         sweep(&mut line, 1);
-        assert!(is_told(&mut line, 1) && is_told(&mut line, 2), "all are told now and then");
+        assert!(is_told(&mut line, 1) && is_told(&mut line, 2), "all are woken now and then");
     }
 
     #[test]
@@ -444,7 +444,7 @@ mod tests {
         assert!(is_told(&mut line, 1));
         sweep(&mut line, LATE);
         assert!(line.is_front(2) && is_told(&mut line, 2));
-        assert!(is_told(&mut line, 1), "an absent waiter has been told");
+        assert!(is_told(&mut line, 1), "an absent waiter has been woken");
     }
 
     #[test]
@@ -454,7 +454,7 @@ mod tests {
         assert!(line.leave(1, false).wake.is_some());
         assert!(line.is_reserved() && is_told(&mut line, 2));
         line.withdraw();
-        assert!(line.leave(2, false).wake.is_none(), "the lock is taken, and there is nothing to look for");
+        assert!(line.leave(2, false).wake.is_none(), "the lock is held, and a retry would be in vain");
         assert!(line.reserve().is_some());
         line.leave(3, true).run();
         assert!(!line.is_reserved() && line.may_take(None));
@@ -490,7 +490,7 @@ mod tests {
         let mut line = asleep(Line::strict(), 3);
         line.hint_front();
         sweep(&mut line, LATE);
-        assert!(is_told(&mut line, 2) && !is_told(&mut line, 3), "the next one looks in its place");
+        assert!(is_told(&mut line, 2) && !is_told(&mut line, 3), "the next waiter retries in its place");
         line.came(2);
         sweep(&mut line, 2 * STRICTLY_LATE);
         assert!(line.is_front(1), "the lock was not free");

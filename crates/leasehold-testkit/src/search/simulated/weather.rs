@@ -123,7 +123,7 @@ async fn machines(world: &World, field: &Field, watchdog: Duration, end: Instant
         field.stop(client);
         sleep(lasts.min(end.saturating_duration_since(Instant::now()))).await;
         field.resume(client);
-        world.history.note(format!("client {client} goes on"));
+        world.history.note(format!("client {client} continues"));
     }
 }
 

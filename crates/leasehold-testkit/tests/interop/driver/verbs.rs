@@ -165,7 +165,7 @@ impl Thread {
     }
 
     async fn question(&self, verb: &str, door: &Door) -> Result<String, Failed> {
-        let lock = door.lock().ok_or(Failed(Answer::Unsupported("several locks are not asked".into())))?;
+        let lock = door.lock().ok_or(Failed(Answer::Unsupported("several locks are not queried".into())))?;
         Ok(match verb {
             "force" => lock.force_unlock().await?.to_string(),
             "locked" => lock.is_locked().await?.to_string(),

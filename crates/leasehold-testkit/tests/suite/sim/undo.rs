@@ -132,7 +132,7 @@ async fn is_undone_after_it_acted(simulation: &Simulation, what: &str) {
         sleep(MILLISECOND).await;
     }
     sleep(SECOND).await;
-    assert_eq!(simulation.names(), 0, "what came late is undone: {what}");
+    assert_eq!(simulation.names(), 0, "a late grant is undone: {what}");
 }
 
 #[tokio::test(start_paused = true)]

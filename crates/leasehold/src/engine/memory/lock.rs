@@ -357,7 +357,7 @@ mod tests {
         assert!(!lock.join(&spot(Kind::Lock), 2));
         lock.abandon(&holder, 0, &Now::default()).run();
         assert!(!lock.join(&spot(Kind::Lock), 3));
-        assert!(lock.join(&spot(Kind::Lock), 1), "the other waiter was told, and may not come");
+        assert!(lock.join(&spot(Kind::Lock), 1), "the other waiter was woken, and may not retry");
     }
 
     #[test]

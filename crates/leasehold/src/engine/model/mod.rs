@@ -52,9 +52,9 @@ fn compare(operations: u64, start: impl Fn() -> Box<dyn Other> + Sync) {
             scope.spawn(|| work.run(Both::new(start())));
         }
     });
-    let tally = work.tally.into_inner().expect("nobody panicked");
+    let tally = work.tally.into_inner().expect("no thread panicked");
     println!("{tally:?} in {:.1?}, from seed {seed}", begun.elapsed());
-    if let Some(failure) = work.failed.into_inner().expect("nobody panicked") {
+    if let Some(failure) = work.failed.into_inner().expect("no thread panicked") {
         panic!("{failure}");
     }
     assert!(tally.operations >= wanted);
@@ -134,7 +134,7 @@ fn run(both: &mut Both, case: &Case) -> (Tally, Result<(), String>) {
     for (number, op) in case.ops.iter().enumerate() {
         let outcome = world.step(op);
         if world.is_late() {
-            // The results came too near to the end of a lease to be compared.
+            // The results are too near to the end of a lease to be compared.
             return (world.end(true), Ok(()));
         }
         if let Err(difference) = outcome {

@@ -27,7 +27,7 @@ fn both_engines_do_the_same() {
 }
 
 /// A server, and a client for each of the model. A script moves the expiry times on the server, while the clocks of the
-/// clients go on by themselves.
+/// clients continue by themselves.
 struct OnRedis {
     live: Runtime,
     clients: [Redis; CLIENTS],

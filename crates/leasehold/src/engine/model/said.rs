@@ -44,7 +44,7 @@ pub(super) fn attempts([memory, server]: &[Attempt; 2], spot: &Spot) -> [Said; 2
         Attempt::Gone => Said::words("gone"),
         Attempt::Misfit => Said::words("misfit"),
         Attempt::OwnerSpent => Said::words("owner spent"),
-        Attempt::NotAsked(failure) => Said::words(format!("not asked: {failure}")),
+        Attempt::NotAsked(failure) => Said::words(format!("not sent: {failure}")),
     })
 }
 

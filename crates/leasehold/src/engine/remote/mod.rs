@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  callers ── Engine ──▶ Remote<S>                        I/O thread
-//!                          queues    only the front waiter of a queue asks        ◀── freed, watching ──┐
+//!                          queues    only the front waiter of a queue retries     ◀── freed, watching ──┐
 //!                          undo      a step that no caller knows is taken back    ◀── up, down ─────────┤
 //!                          renewal   holds in batches by shard and kind; losses                         │
 //!                          retry     counter changes until they are answered                            │

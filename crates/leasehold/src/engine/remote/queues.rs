@@ -497,7 +497,7 @@ mod tests {
         queues.wake(&spot);
         assert!(is_told(front));
         queues.releasing(&spot);
-        assert!(!may_ask(front) && !is_told(front), "it was told to leave the lock to other clients");
+        assert!(!may_ask(front) && !is_told(front), "it must leave the lock to other clients");
         sweep(5);
         assert!(is_told(next), "it did not come again");
         std::thread::sleep(Duration::from_millis(60));

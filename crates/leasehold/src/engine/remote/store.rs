@@ -310,7 +310,7 @@ pub(crate) trait Events: Send + Sync {
     /// An outage of this shard has begun.
     fn down(&self, shard: Shard);
 
-    /// It goes on, for this reason.
+    /// It continues, for this reason.
     fn still_down(&self, shard: Shard, reason: Failure);
 
     /// The outage is over. `stale`: earlier requests may still be carried out.

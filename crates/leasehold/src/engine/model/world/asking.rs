@@ -230,7 +230,7 @@ impl World<'_> {
         let held = self.count_of(wish);
         let has_tokens =
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
-        // A re-entered hold goes on under its term.
+        // A re-entered hold continues under its term.
         let [memory, server] =
             self.both.tell(client(*at), |engine, _| engine.term(spot).filter(|_| held > 0));
         let running = if side == Side::Memory { memory } else { server };

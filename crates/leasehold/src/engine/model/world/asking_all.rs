@@ -88,6 +88,6 @@ fn tokens(told: &AttemptAll) -> Said {
             Said::words(format!("granted, tokens {tokens:?}"))
         }
         AttemptAll::Busy(number, _) => Said::words(format!("number {number} is busy")),
-        AttemptAll::NotAsked(failure) => Said::words(format!("not asked: {failure}")),
+        AttemptAll::NotAsked(failure) => Said::words(format!("not sent: {failure}")),
     }
 }

@@ -116,7 +116,7 @@ impl World<'_> {
             // The queue heartbeat runs at any time, and wakes the front waiter if the lock is free just then.
             let beaten = waiter.spot().target.kind == Kind::Fair;
             if self.cause == Cause::Nothing && (hinted[0] || hinted[1] && !beaten) {
-                return Err(format!("{waiter:?} was told for nothing: {hinted:?}"));
+                return Err(format!("{waiter:?} was woken in vain: {hinted:?}"));
             }
             for (side, hinted) in hinted.into_iter().enumerate() {
                 waiter.told[side] |= hinted || waiter.looks[side] <= now;
@@ -161,8 +161,8 @@ impl World<'_> {
             let [memory, server] = waiter.told;
             let fine = (memory || !self.is_first(place)) && (server || excused || !self.leads(place));
             if !fine && self.is_free_for(waiter.spot(), waiter.wish.how) {
-                let told = format!("told: {memory} in memory, {server} on {}", self.both.other());
-                return Err(format!("{waiter:?} could go on at {:?}, and was {told}", self.now()));
+                let told = format!("woken: {memory} in memory, {server} on {}", self.both.other());
+                return Err(format!("{waiter:?} could continue at {:?}, and was {told}", self.now()));
             }
         }
         Ok(())
@@ -193,7 +193,7 @@ impl World<'_> {
         if waiter.spot().target.kind != Kind::Latch {
             let told = self.ask(&waiter.wish)?;
             if let Attempt::Busy(_) = told {
-                return Err(format!("{waiter:?} could go on, and does not: {told:?}"));
+                return Err(format!("{waiter:?} could continue, and does not: {told:?}"));
             }
         }
         self.leave(&waiter);
@@ -228,7 +228,7 @@ impl World<'_> {
         for (side, answer) in answers.iter().enumerate() {
             let Some(answer) = answer else { continue };
             let Attempt::Busy(Busy { retry_in, .. }) = answer else {
-                return Err(format!("{looked:?} cannot go on, but does on engine {side}: {answer:?}"));
+                return Err(format!("{looked:?} cannot continue, but does on engine {side}: {answer:?}"));
             };
             let mut sleep = retry_in.unwrap_or(SAFETY_CAP[side]).min(SAFETY_CAP[side]);
             if side == 1 {

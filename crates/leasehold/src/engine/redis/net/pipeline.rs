@@ -602,7 +602,7 @@ mod tests {
         assert_eq!(waits(&home, FEW).await, HEAD_START);
         assert_eq!(waits(&home, FEW).await, Duration::ZERO, "it was not there in time");
         home.visit(|| 0);
-        assert_eq!(waits(&home, 0).await, HEAD_START, "it has been heard of again");
+        assert_eq!(waits(&home, 0).await, HEAD_START, "it has replied in time again");
     }
 
     #[tokio::test(start_paused = true)]
