@@ -268,6 +268,6 @@ impl Server {
     }
 
     fn silent(&self, error: &io::Error) -> ! {
-        panic!("{} does not answer: {error}\n{}", self.flavour.name(), self.log());
+        panic!("{} does not reply: {error}\n{}", self.flavour.name(), self.log());
     }
 }

@@ -20,7 +20,7 @@ async fn fair_lock(bench: &Bench) -> FairLock {
 async fn queued(lock: &FairLock, number: usize) -> Outcome {
     let begun = Instant::now();
     while lock.queue().await?.len() != number {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{number} should stand in the queue");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{number} should be queued");
         sleep(Duration::from_millis(2)).await;
     }
     Ok(())

@@ -58,7 +58,7 @@ fn contender() {
 
 async fn take_turns(lock: Lock, port: u16, seat: String, turns: u64) {
     let mut server = Connection::open(port).expect("the server listens");
-    let mut call = |command: &[&str]| server.call(command).expect("the server answers");
+    let mut call = |command: &[&str]| server.call(command).expect("the server replies");
     let mut failures = 0;
     for turn in 0_u64.. {
         let guard = match lock.acquire().await {

@@ -98,7 +98,7 @@ fn processes_are_served_in_the_order_in_which_the_server_saw_them_come() {
     let mut replay = Replay::default();
     while processes.iter_mut().any(|process| process.ended().is_none()) {
         monitor.take().iter().for_each(|line| replay.see(line));
-        assert!(begun.elapsed() < Duration::from_secs(120), "it does not come to an end");
+        assert!(begun.elapsed() < Duration::from_secs(120), "it does not end");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(processes.iter_mut().all(|process| process.ended().is_some_and(|status| status.success())));

@@ -164,7 +164,7 @@ fn resident_now() -> usize {
 
 /// Neither keys nor subscriptions, long before any lease of 30 s is over.
 fn nothing_is_left(server: &mut Connection) {
-    let mut call = |command: &[&str]| server.call(command).expect("the server answers");
+    let mut call = |command: &[&str]| server.call(command).expect("the server replies");
     wait_until(Duration::from_secs(15), || {
         let nothing = Value::Array(Vec::new());
         let (keys, channels) = (call(&["DBSIZE"]), call(&["PUBSUB", "CHANNELS"]));

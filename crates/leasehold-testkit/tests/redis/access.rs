@@ -348,7 +348,7 @@ async fn an_undo_that_is_repeated_does_not_end_the_next_hold_of_its_owner() {
         // Longer than the pause between two undos.
         sleep(SECOND).await;
         assert!(guard.is_held(), "without {without:?}");
-        assert_eq!(keys(&server), ["lock:n"], "without {without:?}: the guard says that it is held");
+        assert_eq!(keys(&server), ["lock:n"], "without {without:?}: the guard reports that it is held");
         guard.release().await.unwrap();
     }
 }

@@ -340,7 +340,7 @@ async fn undo_and_come_again(of: Primitive) {
         // Longer than the pause before an undo is repeated.
         sleep(Duration::from_millis(300)).await;
         assert!(guard.is_held(), "round {round}");
-        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard says that it is held");
+        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard reports that it is held");
         drop(guard);
         stage.nothing_is_left(round).await;
     }
@@ -374,7 +374,7 @@ async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_it
         };
         sleep(Duration::from_millis(500)).await;
         assert!(guard.is_held(), "round {round}");
-        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard says that it is held");
+        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard reports that it is held");
         drop(guard);
         stage.nothing_is_left(round).await;
     }

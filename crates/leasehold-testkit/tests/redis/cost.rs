@@ -18,7 +18,7 @@ async fn warm_up(client: &Client) {
     for _ in 0..2 {
         lock.acquire().await.expect("a free lock").release().await.expect("a held lock");
         drop(lock.acquire().await.expect("a free lock"));
-        while lock.is_locked().await.expect("an answer") {}
+        while lock.is_locked().await.expect("a reply") {}
     }
 }
 

@@ -94,8 +94,8 @@ fn passer(which: Which, server: &Server, client: &Client) -> tokio::task::JoinHa
 fn owner_at(port: u16, which: Which) -> String {
     let mut server = Connection::open(port).expect("the server is there");
     let reply = match which {
-        Which::Hash => server.call(&["HKEYS", "n"]).expect("an answer").elements()[0].clone(),
-        Which::SetNx => server.call(&["GET", "n"]).expect("an answer"),
+        Which::Hash => server.call(&["HKEYS", "n"]).expect("a reply").elements()[0].clone(),
+        Which::SetNx => server.call(&["GET", "n"]).expect("a reply"),
     };
     reply.as_str().expect("an owner").to_owned()
 }

@@ -1,6 +1,6 @@
 //! One lock on five servers, some of which hang, die and restart.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::time::Duration;
 
@@ -187,7 +187,7 @@ async fn a_round_that_is_dropped_leaves_nothing() {
         server.pause();
     }
     let begun = tokio::spawn(stage.lock().acquire().into_future());
-    until("the others have said yes", || stage.servers[3..].iter().all(|server| !keys(server).is_empty()))
+    until("the other servers have granted it", || stage.servers[3..].iter().all(|server| !keys(server).is_empty()))
         .await;
     begun.abort();
     for server in &stage.servers[..3] {

@@ -1,6 +1,6 @@
 //! A lock on three servers is lost if it lacked a majority at some moment, no matter when that is detected.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::time::Duration;
 

@@ -114,7 +114,7 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
         let mut waiters = Vec::new();
         for place in 1..=3 {
             waiters.push(tokio::spawn(elsewhere.acquire().into_future()));
-            until("it stands in the queue", || number(&server.cli(&["LLEN", QUEUE])) == place).await;
+            until("it is queued", || number(&server.cli(&["LLEN", QUEUE])) == place).await;
         }
         let queue = lock.queue().await.unwrap();
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);

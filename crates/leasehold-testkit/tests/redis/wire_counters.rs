@@ -151,7 +151,7 @@ async fn the_steps_of_leased_permits_leave_the_state_that_redisson_leaves(flavou
 
     sleep(SECOND * 3 / 10).await;
     let next = semaphore.acquire(1).permanent().await.unwrap();
-    assert_eq!(payloads(messages.take()), ["1"], "one of the two is reclaimed, as many as are wanted");
+    assert_eq!(payloads(messages.take()), ["1"], "one of the two is reclaimed, as many as are requested");
     assert_eq!(server.cli(&["GET", "n"]), "0");
     let other = leased.iter().find(|id| permits(&server).iter().any(|(hex, _)| *hex == id.to_string()));
     assert!(!semaphore.try_release([*other.unwrap()]).await.unwrap());

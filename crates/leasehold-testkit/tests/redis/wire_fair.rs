@@ -60,7 +60,7 @@ async fn queued(
     let acquire = lock.acquire().as_owner(owner);
     let acquire = if let Some(wait) = wait { acquire.wait(wait) } else { acquire };
     let waiter = tokio::spawn(acquire.into_future());
-    until("it stands in the queue", || queue(server).len() == before + 1).await;
+    until("it is queued", || queue(server).len() == before + 1).await;
     waiter
 }
 
@@ -240,7 +240,7 @@ async fn who_hears_too_late_that_it_is_queued_leaves_the_queue(flavour: Flavour)
     let held = lock.acquire().await.unwrap();
     let mut waiting = Box::pin(lock.acquire().wait(Duration::from_millis(20)).into_future());
     assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
-    until("it stands in the queue", || queue(&server).len() == 1).await;
+    until("it is queued", || queue(&server).len() == 1).await;
     // It is not polled until its wait has timed out.
     std::thread::sleep(Duration::from_millis(50));
     waiting.await.unwrap_err();
@@ -258,9 +258,9 @@ async fn a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end
     let tell = Arc::clone(&told);
     let silent = far.fair_lock("n").acquire().on_queue(move |queued| tell.lock().unwrap().push(queued));
     let silent = tokio::spawn(silent.into_future());
-    until("it stands in the queue", || queue(&server).len() == 1).await;
+    until("it is queued", || queue(&server).len() == 1).await;
     let next = tokio::spawn(near.fair_lock("n").acquire().into_future());
-    until("another one stands behind it", || queue(&server).len() == 2).await;
+    until("another waiter is queued behind it", || queue(&server).len() == 2).await;
     proxy.blackhole(Which::All);
     until("the silent one is thrown out", || queue(&server).len() == 1).await;
     proxy.heal();

@@ -82,7 +82,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The term of a hold, if this client has it.
     fn term(&self, spot: &Spot) -> Option<Arc<Term>>;
 
-    /// Answers a query without changing anything.
+    /// Replies to a query without changing anything.
     fn inspect(&self, question: &Question<'_>) -> Reply<Facts>;
 
     /// Writes a value of the user's own, or returns the stored token if that is greater.
@@ -291,7 +291,7 @@ impl<T: Unpin> Future for Reply<T> {
 
     #[cfg_attr(
         not(feature = "remote"),
-        expect(unused_variables, reason = "inside a process nothing answers later")
+        expect(unused_variables, reason = "inside a process there are no later replies")
     )]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {

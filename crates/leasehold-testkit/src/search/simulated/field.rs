@@ -163,7 +163,7 @@ impl Field {
         stops.map(|stop| stop.since(since, now)).sum()
     }
 
-    /// Whether a client had trouble for a good part of a lease that has ended now.
+    /// Whether a client had faults for a good part of a lease that has ended now.
     pub(in super::super) fn had_trouble(&self, client: usize, lease: Duration, now: Instant) -> bool {
         let Some(since) = now.checked_sub(lease + lease / 50) else { return true };
         let state = self.state();

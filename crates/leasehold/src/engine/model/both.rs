@@ -117,7 +117,7 @@ impl Both {
 
     pub(super) fn ask_memory<T: Unpin>(&self, verb: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
         let answer = self.paused.block_on(async { verb(self.memory.as_ref()).await });
-        answer.expect("the memory engine always answers")
+        answer.expect("the memory engine always replies")
     }
 
     pub(super) fn ask_server<T: Unpin>(
@@ -128,7 +128,7 @@ impl Both {
         self.other
             .runtime()
             .block_on(async { verb(self.other.engine(client)).await })
-            .expect("the server answers")
+            .expect("the server replies")
     }
 
     /// Makes all these calls on both engines, in one round trip to the server.
@@ -158,7 +158,7 @@ impl Both {
                 .map(|(client, spot)| self.other.engine(client).renew(spot, length))
                 .collect();
             for renewal in renewals {
-                renewal.await.expect("the server answers");
+                renewal.await.expect("the server replies");
             }
         });
     }

@@ -142,7 +142,7 @@ impl OnRedis {
     }
 
     fn ask<T: Unpin>(&self, client: usize, verb: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
-        self.live.block_on(async { verb(&self.clients[client]).await }).expect("the server answers")
+        self.live.block_on(async { verb(&self.clients[client]).await }).expect("the server replies")
     }
 }
 
@@ -163,7 +163,7 @@ impl Other for OnRedis {
         for redis in &self.clients {
             redis.retire(self.fences[0].0.owner.client);
         }
-        self.connection.call(&["FLUSHALL"]).expect("the server answers");
+        self.connection.call(&["FLUSHALL"]).expect("the server replies");
         self.begun = self.live.block_on(async { env::now() });
     }
 
@@ -174,7 +174,7 @@ impl Other for OnRedis {
 
     fn advance(&mut self, length: Duration) {
         let ms = length.as_millis().to_string();
-        let done = self.connection.call(&["EVAL", ADVANCE, "0", &ms]).expect("the server answers");
+        let done = self.connection.call(&["EVAL", ADVANCE, "0", &ms]).expect("the server replies");
         assert!(!format!("{done:?}").contains("rror"), "{done:?}");
     }
 
@@ -188,7 +188,7 @@ impl Other for OnRedis {
             self.connection.send(&["PUBLISH", &channel, "0"]).expect("the server is there");
         }
         for client in clients {
-            assert_eq!(self.connection.receive().expect("the server answers"), 1);
+            assert_eq!(self.connection.receive().expect("the server replies"), 1);
             let (fence, ticket) = &self.fences[*client];
             let come = poll_fn(|context| self.clients[*client].poll_hint(fence, *ticket, context));
             let limit = Duration::from_secs(5);

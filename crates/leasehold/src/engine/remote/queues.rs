@@ -499,7 +499,7 @@ mod tests {
         queues.releasing(&spot);
         assert!(!may_ask(front) && !is_told(front), "it must leave the lock to other clients");
         sweep(5);
-        assert!(is_told(next), "it did not come again");
+        assert!(is_told(next), "it did not retry");
         std::thread::sleep(Duration::from_millis(60));
         assert!(may_ask(next) && is_told(front) && may_ask(front), "skipped, not forgotten");
     }
@@ -538,7 +538,7 @@ mod tests {
         assert!(!is_told(front) && !is_told(next));
         queues.wake(&spot);
         (0..5).for_each(|_| queues.sweep(|_| false));
-        assert!(!is_told(next), "no waiter can ask, so none is late");
+        assert!(!is_told(next), "no waiter can retry, so none is late");
         (0..5).for_each(|_| queues.sweep(|_| true));
         assert!(is_told(next));
     }

@@ -66,7 +66,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Frees a target in place of its holder.
     fn force(&self, _target: &Target, _done: impl Done<Forced>) {}
 
-    /// Answers a query about a target, without changing it.
+    /// Replies to a query about a target, without changing it.
     fn inspect(&self, question: &Question<'_>, done: impl Done<Facts>);
 
     /// Changes or reads a counter. A change that is sent again is recognised by its number and counts once.

@@ -24,22 +24,22 @@ impl Question {
             Self::Holder(target, owner) => {
                 let (reply, owner) = (engine.inspect(&Inspect::Holder(target, *owner)), *owner);
                 Box::pin(
-                    async move { said::holding(reply.await.expect("an answer").holding.as_ref(), owner) },
+                    async move { said::holding(reply.await.expect("a reply").holding.as_ref(), owner) },
                 )
             }
             Self::Queue(target) => {
                 let reply = engine.inspect(&Inspect::Queue(target));
-                Box::pin(async move { Said::words(format!("{:?}", reply.await.expect("an answer").queue)) })
+                Box::pin(async move { Said::words(format!("{:?}", reply.await.expect("a reply").queue)) })
             }
             Self::Token(target) => {
                 let reply = engine.inspect(&Inspect::Token(target));
-                Box::pin(async move { Said::words(reply.await.expect("an answer").token.to_string()) })
+                Box::pin(async move { Said::words(reply.await.expect("a reply").token.to_string()) })
             }
             Self::Count(target, change) => {
                 let reply = engine.adjust(target, change);
                 let is_time = matches!(change.adjust, Adjust::LeaseOf(_));
                 Box::pin(async move {
-                    let number = number(&reply.await.expect("an answer"));
+                    let number = number(&reply.await.expect("a reply"));
                     if is_time { said::lease(number) } else { Said::words(number.to_string()) }
                 })
             }

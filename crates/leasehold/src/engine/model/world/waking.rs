@@ -80,7 +80,7 @@ impl World<'_> {
     }
 
     pub(super) fn leave(&self, waiter: &Waiter) {
-        let tickets = waiter.wish.tickets.expect("it stands in line");
+        let tickets = waiter.wish.tickets.expect("it is queued");
         self.both.tell(waiter.client(), |engine, side| engine.leave(waiter.spot(), tickets[side as usize]));
     }
 
@@ -111,7 +111,7 @@ impl World<'_> {
         self.both.settle(&clients);
         let now = self.now();
         for waiter in self.waiters.iter_mut().filter(|waiter| waiter.wish.at.name == name) {
-            let tickets = waiter.wish.tickets.expect("it stands in line");
+            let tickets = waiter.wish.tickets.expect("it is queued");
             let hinted = self.both.hinted(waiter.client(), waiter.spot(), tickets);
             // The queue heartbeat runs at any time, and wakes the front waiter if the lock is free just then.
             let beaten = waiter.spot().target.kind == Kind::Fair;
