@@ -1,4 +1,4 @@
-"""The driver of redis-py's Lock. What is said to the harness, and what the jobs are, is explained in
+"""The driver of redis-py's Lock. The protocol with the harness and the jobs are described in
 drivers/src/lib.rs and drivers/src/jobs.rs.
 
 One task uses the blocking lock, which answers sooner; several are tasks of one event loop with the lock of
