@@ -102,8 +102,9 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
             if let Err(error) = guard.release().await {
                 let lease = human(options.lease);
                 notices.say(format!(
-                    "the command has ended, but releasing the lock failed: {error}. If it is still held, it expires \
-                     within {lease}"
+                    "the command has ended, but releasing the lock {:?} failed: {error}. If the lock is still held, it \
+                     expires within {lease}",
+                    options.name
                 ));
             }
             Ok(Done::Ended(status))
@@ -166,6 +167,7 @@ async fn hold(
     let mut child = Child::start(options, guard, warden.group(), until)?;
     terminal.lend_if_interactive(warden.group());
     let supervisor = Supervisor {
+        name: &options.name,
         guard,
         since,
         max_hold: options.max_hold,

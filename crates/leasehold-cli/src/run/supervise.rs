@@ -19,10 +19,13 @@ use super::notices::Notices;
 use super::signals::{Signals, asks_to_end};
 use super::terminal::Terminal;
 use super::warden::Warden;
+use crate::duration::human;
 
 /// Everything that has to be watched while the command runs.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
+    /// The name of the lock.
+    pub(super) name: &'a str,
     pub(super) guard: &'a Guard,
     /// Since when the lock is held.
     pub(super) since: Instant,
@@ -112,7 +115,10 @@ impl Supervisor<'_> {
     fn ask(&self) -> Asked {
         self.child.ask_to_end(Signal::SIGTERM);
         let cause = self.cause(None);
-        self.notices.say(format!("the lock is about to be lost: {cause}. The command was sent SIGTERM."));
+        let (name, left) = (self.name, human(self.guard.remaining()));
+        self.notices.say(format!(
+            "the lock {name:?} is about to be lost, in {left}: {cause}. The command was sent SIGTERM."
+        ));
         let grace = self.guard.remaining().saturating_sub(self.plan.kill);
         Asked { cause, kill: Instant::now() + grace }
     }
@@ -173,8 +179,9 @@ impl Supervisor<'_> {
             () = sleep(patience) => {}
         }
         self.notices.say(format!(
-            "the lock is lost ({cause}), and the killed command has not ended: it may run beside the next holder. \
-             Check whether it runs as another user or waits for a disk"
+            "the lock {:?} is lost ({cause}), and the killed command has not ended: it may run beside the next \
+             holder. Check whether it runs as another user or waits for a disk",
+            self.name
         ));
         self.child.ended().await.map(drop)
     }
