@@ -23,7 +23,9 @@ impl Places {
     pub(crate) fn new(options: &Options) -> Result<Self, String> {
         let beside = || {
             let this = std::env::current_exe().map_err(|error| error.to_string())?;
-            this.parent().map(PathBuf::from).ok_or_else(|| String::from("the folder of this program is unknown"))
+            this.parent()
+                .map(PathBuf::from)
+                .ok_or_else(|| String::from("the folder of this program is unknown"))
         };
         let rust = options.rust.clone().map_or_else(beside, Ok)?;
         Ok(Self { rust, others: options.drivers.clone() })
@@ -103,8 +105,11 @@ impl Driver {
             Err(RecvTimeoutError::Timeout) => Err(format!("no output for {} s", limit.as_secs())),
             Err(RecvTimeoutError::Disconnected) => {
                 let text = self.complaints.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
-                let said =
-                    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("without an error message");
+                let said = text
+                    .lines()
+                    .rev()
+                    .find(|line| !line.trim().is_empty())
+                    .unwrap_or("without an error message");
                 Err(format!("its driver ended: {}", said.trim()))
             }
         }

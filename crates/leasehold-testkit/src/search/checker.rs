@@ -391,7 +391,10 @@ impl Checker {
                 };
                 let Some(there) = asked.await else { break };
                 if held && self.says_held(&grant) && !there && !self.is_excused(&grant) {
-                    self.violation(Invariant::Truth, &format!("reports held and is not: {}", grant.describe()));
+                    self.violation(
+                        Invariant::Truth,
+                        &format!("reports held and is not: {}", grant.describe()),
+                    );
                     break;
                 }
                 let denied = matches!(loss, Some(Loss::Gone | Loss::TakenOver | Loss::ForceUnlocked));

@@ -192,8 +192,7 @@ async fn take_and_release(client: &Client, names: Range<usize>) {
         let client = client.clone();
         async move {
             for name in names {
-                let guard =
-                    client.lock(format!("order:{name}")).acquire().await.expect("no other waiter");
+                let guard = client.lock(format!("order:{name}")).acquire().await.expect("no other waiter");
                 guard.release().await.expect("it is held");
             }
         }

@@ -187,8 +187,10 @@ async fn a_round_that_is_dropped_leaves_nothing() {
         server.pause();
     }
     let begun = tokio::spawn(stage.lock().acquire().into_future());
-    until("the other servers have granted it", || stage.servers[3..].iter().all(|server| !keys(server).is_empty()))
-        .await;
+    until("the other servers have granted it", || {
+        stage.servers[3..].iter().all(|server| !keys(server).is_empty())
+    })
+    .await;
     begun.abort();
     for server in &stage.servers[..3] {
         server.resume();

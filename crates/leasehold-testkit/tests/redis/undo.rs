@@ -55,8 +55,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold(flavour: Fl
     take_as_redisson(&server, "n", SECOND * 600);
     let owner = leasehold::Owner::number(7);
     let waiter = tokio::spawn(lock.acquire().as_owner(&owner).lease(SECOND * 600).into_future());
-    until("the waiter is queued", || keys(&server).contains(&"redisson_lock_queue:{n}".into()))
-        .await;
+    until("the waiter is queued", || keys(&server).contains(&"redisson_lock_queue:{n}".into())).await;
     sleep(Duration::from_millis(100)).await;
     // The lock is freed and the waiter is notified. Its next request reaches the server, and the reply is lost.
     proxy.lose_each_reply_once(Which::Command);

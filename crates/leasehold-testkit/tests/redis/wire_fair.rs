@@ -264,8 +264,10 @@ async fn a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end
     proxy.blackhole(Which::All);
     until("the silent one is thrown out", || queue(&server).len() == 1).await;
     proxy.heal();
-    until("it is notified", || told.lock().unwrap().iter().any(|queued| queued.requeued && queued.position == 2))
-        .await;
+    until("it is notified", || {
+        told.lock().unwrap().iter().any(|queued| queued.requeued && queued.position == 2)
+    })
+    .await;
     assert!(told.lock().unwrap().iter().any(|queued| !queued.requeued && queued.position == 1));
     held.release().await.unwrap();
     granted(next).await.release().await.unwrap();

@@ -395,9 +395,7 @@ impl Queues {
     /// The server does not allow watching, or may do so again.
     pub(super) fn set_denied(&self, denied: bool) {
         if denied && !self.denied.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "the server does not allow SUBSCRIBE: waiters poll for freed locks"
-            );
+            tracing::warn!("the server does not allow SUBSCRIBE: waiters poll for freed locks");
             // Waiters that sleep already have not started to poll.
             self.wake_fronts();
         }

@@ -23,9 +23,7 @@ impl Question {
         match self {
             Self::Holder(target, owner) => {
                 let (reply, owner) = (engine.inspect(&Inspect::Holder(target, *owner)), *owner);
-                Box::pin(
-                    async move { said::holding(reply.await.expect("a reply").holding.as_ref(), owner) },
-                )
+                Box::pin(async move { said::holding(reply.await.expect("a reply").holding.as_ref(), owner) })
             }
             Self::Queue(target) => {
                 let reply = engine.inspect(&Inspect::Queue(target));
