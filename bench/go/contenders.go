@@ -17,9 +17,9 @@ func connect(a args) (Contender, error) {
 	address := strings.TrimPrefix(a["url"], "redis://")
 	switch a["contender"] {
 	case "rueidislock":
-		// What its README recommends for one server of Redis 7.0.5 or later; but for one time: by default it gives up on
-		// an answer after 20 ms to try the next key. With one key there is no next one, and whoever gave up waits for a
-		// message about a key that nobody has.
+		// The settings that its README recommends for one server of Redis 7.0.5 or later, except for one time-out: by default
+		// the client gives up on a reply after 20 ms and tries the next key. With one key there is no next key, and the
+		// waiter would wait for a message about a key that has no holder.
 		locker, err := rueidislock.NewLocker(rueidislock.LockerOption{
 			ClientOption:   rueidis.ClientOption{InitAddress: []string{address}},
 			KeyMajority:    1,
@@ -29,8 +29,8 @@ func connect(a args) (Contender, error) {
 		})
 		return rueidisLock{locker}, err
 	case "redsync":
-		// The client and the pool of its example, as they come. Pauses between tries are its own, 50 to 250 ms; by default
-		// it gives up after 32 of them, and here whoever waits waits until he has the lock.
+		// The client and the pool of its example, unchanged. The pauses between attempts are its defaults, 50 to 250 ms; by
+		// default a waiter gives up after 32 attempts, and here a waiter waits until it has the lock.
 		client := goredislib.NewClient(&goredislib.Options{Addr: address})
 		return redSync{redsync.New(goredis.NewPool(client)), a.lease()}, nil
 	}

@@ -1,4 +1,4 @@
-// The drivers of rueidislock and redsync. What is said to the harness, and what the jobs are, is explained in
+// The drivers of rueidislock and redsync. The protocol with the harness and the jobs are described in
 // drivers/src/lib.rs and drivers/src/jobs.rs.
 package main
 
@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// Contender takes a lock and returns how to give it back.
+// Contender acquires a lock and returns a function that releases it.
 type Contender interface {
 	Acquire(ctx context.Context, name string) (func() error, error)
 }
@@ -91,7 +91,7 @@ type Outcome struct {
 	Error      *string   `json:"error"`
 }
 
-// part is what one task adds to an outcome.
+// part is the contribution of one task to an outcome.
 type part struct {
 	counted, all, violations, errors uint64
 	latency, handover                Histogram

@@ -1,4 +1,4 @@
-// The driver of redlock. What is said to the harness, and what the jobs are, is explained in drivers/src/lib.rs and
+// The driver of redlock. The protocol with the harness and the jobs are described in drivers/src/lib.rs and
 // drivers/src/jobs.rs.
 import fs from "node:fs";
 import readline from "node:readline";
@@ -10,8 +10,8 @@ const args = Object.fromEntries(process.argv.slice(2).map((word) => word.split(/
 const number = (key) => Number(args[key] ?? 0);
 const lease = number("lease_ms") || 30_000;
 
-// The settings of its README, with ioredis as it recommends. Only the number of tries is another one: whoever waits here
-// waits until he has the lock.
+// The settings of its README, with ioredis as it recommends. Only the number of attempts differs: a waiter waits here
+// until it has the lock.
 const redlock = new Redlock([new Redis(args.url)], {
   driftFactor: 0.01,
   retryCount: -1,
@@ -19,7 +19,7 @@ const redlock = new Redlock([new Redis(args.url)], {
   retryJitter: 200,
   automaticExtensionThreshold: 500,
 });
-// Every try that finds the lock busy is told there.
+// Every attempt that finds the lock busy is reported there.
 redlock.on("error", () => {});
 
 const lines = readline.createInterface({ input: process.stdin })[Symbol.asyncIterator]();
@@ -34,7 +34,7 @@ const end = async (outcome) => {
 };
 
 const nanos = () => Number(process.hrtime.bigint());
-// The wall clock, in microseconds at best: milliseconds of the epoch and what has passed since the start.
+// The wall clock, in microseconds at best: milliseconds of the epoch and the time since the start.
 const unixNanos = () => BigInt(Math.round((performance.timeOrigin + performance.now()) * 1000)) * 1000n;
 
 class Histogram {
@@ -157,7 +157,7 @@ async function contend() {
   return outcome;
 }
 
-// Only `using` renews, so each lock is the inside of one.
+// Only `using` renews, so each lock is held inside a call of it.
 async function hold(prefix, count) {
   const outcome = fresh(0);
   const forever = new Promise(() => {});

@@ -1,9 +1,9 @@
-"""The driver of redis-py's Lock. What is said to the harness, and what the jobs are, is explained in
+"""The driver of redis-py's Lock. The protocol with the harness and the jobs are described in
 drivers/src/lib.rs and drivers/src/jobs.rs.
 
-One task uses the blocking lock, which answers sooner; several are tasks of one event loop with the lock of
-redis.asyncio, because threads of Python do not run at the same time. hiredis reads the answers, as its documentation
-recommends. The lock looks ten times a second, which is its default.
+One task uses the blocking lock, which is faster; several are tasks of one event loop with the lock of
+redis.asyncio, because threads of Python do not run at the same time. hiredis reads the replies, as its documentation
+recommends. The lock polls ten times a second, which is its default.
 """
 
 import asyncio
@@ -97,7 +97,7 @@ class Blocking:
 
 
 class Asynchronous:
-    """Many tasks share some connections; who finds none free waits for one."""
+    """Many tasks share some connections; a task that finds none free waits for one."""
 
     def __init__(self):
         pool = redis.asyncio.BlockingConnectionPool.from_url(ARGS["url"], max_connections=64, timeout=None)

@@ -1,10 +1,10 @@
-"""redis-py's Lock, commanded line by line over the standard input.
+"""redis-py's Lock, controlled by commands on the standard input, one per line.
 
     acquire NAME TIMEOUT WAIT   held | busy
     owned NAME                  true | false
     locked NAME                 true | false
     release NAME                released | not owned
-    contend NAME TURNS          done, after so many turns around NAME:value and NAME:log
+    contend NAME TURNS          done, after this many turns around NAME:value and NAME:log
 
 Times are in seconds. A turn reads the value, waits, and writes one more: without a lock updates get lost, and the log
 shows where.

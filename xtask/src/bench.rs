@@ -21,7 +21,7 @@ pub(crate) struct Args {
     /// Install missing programs without asking.
     #[arg(long)]
     yes: bool,
-    /// Say what would run, and end.
+    /// List what would run, and end.
     #[arg(long)]
     list: bool,
     /// Compare with the library of another checkout of this repository, by turns, and fail if this one is slower.

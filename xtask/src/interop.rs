@@ -76,7 +76,7 @@ fn before() -> &'static str {
 
 fn property(name: &str) -> &'static str {
     let value = POM.split_once(&format!("<{name}>")).and_then(|(_, rest)| rest.split_once('<'));
-    value.expect("the project says the versions").0
+    value.expect("the project has the versions").0
 }
 
 #[cfg(test)]

@@ -32,13 +32,13 @@ enum Xtask {
     Interop(interop::Args),
     /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
     Leaks(leaks::Args),
-    /// The tests that look for rare events, with the numbers that find them: some minutes.
+    /// The tests for rare events, with as many repetitions as find them: some minutes.
     Soak,
-    /// Whether the tests notice when the library is broken on purpose, in a copy of the tree: half an hour.
+    /// Whether the tests detect deliberate errors in the library.
     Mutants(mutants::Args),
     /// A search for errors by seeded rounds of everything at once, under faults.
     Search(search::Args),
-    /// How many instructions a lock costs in memory, against the number that was written down.
+    /// How many instructions a lock costs in memory, against the committed number.
     Instructions(instructions::Args),
     /// How many lines of code the library has, without tests, comments and blank lines.
     Lines(lines::Args),

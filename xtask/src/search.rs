@@ -10,16 +10,16 @@ pub(crate) const SIMULATED: &str =
 /// What `cargo xtask search` takes. Without anything it plays the seeds of the gate.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Goes on with one seed after the other for so many minutes.
+    /// Plays one seed after the other for this many minutes.
     #[arg(long)]
     minutes: Option<u64>,
     /// Begins with a seed that was not played before, instead of the first; for ten minutes unless `--minutes` is given.
     #[arg(long, conflicts_with = "seed")]
     fresh: bool,
-    /// Plays this seed once, or again and again for so many minutes.
+    /// Plays this seed once, or repeatedly for this many minutes.
     #[arg(long)]
     seed: Option<u64>,
-    /// Plays simulated rounds, which need no server and find with a seed what they have found with it before.
+    /// Plays simulated rounds, which need no server and are deterministic: a seed finds the same errors each time.
     #[arg(long)]
     sim: bool,
 }

@@ -36,7 +36,7 @@ pub(crate) enum Source {
 ///
 /// # Errors
 ///
-/// When a tool is missing in the end, whatever the cause: a test that cannot run must not look like one that passed.
+/// When a tool is missing in the end, whatever the cause: a test that cannot run must not count as passed.
 pub(crate) fn ensure(tools: &[Tool], yes: bool) -> Result<(), String> {
     let missing = unusable(tools);
     if missing.is_empty() {
@@ -110,7 +110,7 @@ fn install_commands(missing: &[&Tool]) -> Result<Vec<String>, String> {
     }
     if !command::works("apt-get --version") {
         return Err(format!(
-            "There is no apt-get here. Install by hand what Debian packages as: {}",
+            "There is no apt-get here. Install the programs of these Debian packages by hand: {}",
             names(packages)
         ));
     }

@@ -6,7 +6,7 @@ pub(crate) const SCRIPT: Tool = Tool {
     name: "script",
     // Only the program of util-linux has this option, and the test needs that one.
     probe: "script --version",
-    reason: "a test of the command looks at its progress bar on a real terminal",
+    reason: "a test of the command checks its progress bar on a real terminal",
     source: Source::Debian("bsdutils"),
 };
 

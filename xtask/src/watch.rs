@@ -2,7 +2,7 @@
 //!
 //! The harness of Rust's tests has no limit for a test, but it reports after a minute which ones still run. So no test has
 //! to do anything for its limit, and none can be without one. Ending a test that hangs also ends the tests that run beside
-//! it in the same process; cargo goes on with the other test binaries.
+//! it in the same process; cargo continues with the other test binaries.
 
 use std::{
     collections::HashMap,
@@ -38,7 +38,7 @@ pub(crate) fn run(line: &str, limit: Duration) -> Result<(), String> {
     match hung.as_slice() {
         [] if status.success() => Ok(()),
         [] => Err(format!("`{line}` failed: {status}")),
-        hung => Err(format!("`{line}` was ended, because of what did not end:\n  {}", hung.join("\n  "))),
+        hung => Err(format!("`{line}` was ended, because these did not end:\n  {}", hung.join("\n  "))),
     }
 }
 

@@ -24,7 +24,7 @@ impl Conversation {
         stdout().flush()?;
         let mut line = String::new();
         if stdin().lock().read_line(&mut line)? == 0 {
-            return Err("the harness is gone".into());
+            return Err("the harness has ended".into());
         }
         Ok(())
     }

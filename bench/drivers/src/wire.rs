@@ -12,12 +12,12 @@ macro_rules! file {
 
 /// Acquires a lock in the layout of Redisson: key; owner, lease, how often it is held, whether to acquire it by force.
 pub const ACQUIRE: &str =
-    concat!(file!("mint.lua"), file!("announce.lua"), file!("lock.lua"), file!("acquire.lua"));
+    concat!(file!("mint.lua"), file!("publish.lua"), file!("lock.lua"), file!("acquire.lua"));
 /// Releases it: key; owner, its count, lease, channel.
 pub const RELEASE: &str =
-    concat!(file!("mint.lua"), file!("announce.lua"), file!("lock.lua"), file!("release.lua"));
+    concat!(file!("mint.lua"), file!("publish.lua"), file!("lock.lua"), file!("release.lua"));
 /// Releases a lock by `SET … NX`: key; owner, channel.
-pub const SETNX_RELEASE: &str = concat!(file!("announce.lua"), file!("setnx_release.lua"));
+pub const SETNX_RELEASE: &str = concat!(file!("publish.lua"), file!("setnx_release.lua"));
 
 /// The hashes of the scripts of a layout on a server.
 #[must_use]

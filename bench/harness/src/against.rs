@@ -111,7 +111,7 @@ impl Comparison {
 fn noted(run: &Result<Metrics, String>, metric: &str, failure: &mut Option<String>) -> Option<f64> {
     let reason = match run {
         Err(reason) => reason.clone(),
-        Ok(metrics) if !is_exclusive(metrics) => "two were inside at once".into(),
+        Ok(metrics) if !is_exclusive(metrics) => "two tasks held the lock at once".into(),
         Ok(metrics) => match metrics.get(metric) {
             Some(figure) => return Some(*figure),
             None => format!("a run has no {metric}"),
@@ -212,7 +212,7 @@ mod tests {
         assert_eq!(comparison.verdict(), Verdict::NotSlower);
         assert_eq!(comparison.new.len(), 1);
         comparison.add(2, &good, &wrong, &good);
-        assert_eq!(comparison.verdict(), Verdict::Failed("new: two were inside at once".into()));
+        assert_eq!(comparison.verdict(), Verdict::Failed("new: two tasks held the lock at once".into()));
     }
 
     #[test]

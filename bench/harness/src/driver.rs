@@ -23,7 +23,9 @@ impl Places {
     pub(crate) fn new(options: &Options) -> Result<Self, String> {
         let beside = || {
             let this = std::env::current_exe().map_err(|error| error.to_string())?;
-            this.parent().map(PathBuf::from).ok_or_else(|| String::from("this program is nowhere"))
+            this.parent()
+                .map(PathBuf::from)
+                .ok_or_else(|| String::from("the folder of this program is unknown"))
         };
         let rust = options.rust.clone().map_or_else(beside, Ok)?;
         Ok(Self { rust, others: options.drivers.clone() })
@@ -100,11 +102,14 @@ impl Driver {
     pub(crate) fn hear(&mut self, limit: Duration) -> Result<String, String> {
         match self.lines.recv_timeout(limit) {
             Ok(line) => Ok(line),
-            Err(RecvTimeoutError::Timeout) => Err(format!("nothing heard for {} s", limit.as_secs())),
+            Err(RecvTimeoutError::Timeout) => Err(format!("no output for {} s", limit.as_secs())),
             Err(RecvTimeoutError::Disconnected) => {
                 let text = self.complaints.recv_timeout(Duration::from_secs(2)).unwrap_or_default();
-                let said =
-                    text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or("without a word");
+                let said = text
+                    .lines()
+                    .rev()
+                    .find(|line| !line.trim().is_empty())
+                    .unwrap_or("without an error message");
                 Err(format!("its driver ended: {}", said.trim()))
             }
         }
@@ -113,19 +118,19 @@ impl Driver {
     /// Waits for one word.
     pub(crate) fn expect(&mut self, word: &str, limit: Duration) -> Result<(), String> {
         let line = self.hear(limit)?;
-        if line == word { Ok(()) } else { Err(format!("{line} was heard instead of {word}")) }
+        if line == word { Ok(()) } else { Err(format!("the driver wrote {line} instead of {word}")) }
     }
 
     pub(crate) fn say(&mut self, word: &str) -> Result<(), String> {
-        let input = self.input.as_mut().ok_or("its driver hears nothing any more")?;
+        let input = self.input.as_mut().ok_or("the input of its driver is closed")?;
         writeln!(input, "{word}")
             .and_then(|()| input.flush())
-            .map_err(|error| format!("its driver is gone: {error}"))
+            .map_err(|error| format!("its driver has ended: {error}"))
     }
 
     pub(crate) fn outcome(&mut self, limit: Duration) -> Result<Outcome, String> {
         let line = self.hear(limit)?;
-        serde_json::from_str(&line).map_err(|error| format!("{line} is no outcome: {error}"))
+        serde_json::from_str(&line).map_err(|error| format!("{line} is not an outcome: {error}"))
     }
 
     pub(crate) fn cpu(&self) -> f64 {

@@ -32,7 +32,7 @@ impl MariaDb {
             .stderr(Stdio::null())
             .status();
         if !installed.is_ok_and(|status| status.success()) {
-            return Err("mariadb-install-db cannot make a directory".into());
+            return Err("mariadb-install-db cannot create a directory".into());
         }
         let free = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
         let port = free.map_err(|error| error.to_string())?.port();
@@ -48,7 +48,7 @@ impl MariaDb {
         let began = Instant::now();
         while server.questions().is_err() {
             if began.elapsed() > Duration::from_secs(30) {
-                return Err("mariadbd does not answer".into());
+                return Err("mariadbd does not reply".into());
             }
             thread::sleep(Duration::from_millis(50));
         }
@@ -69,7 +69,7 @@ impl MariaDb {
             .map_err(|error| error.to_string())?;
         let text = String::from_utf8_lossy(&output.stdout);
         let number = text.split_whitespace().last().and_then(|word| word.parse().ok());
-        number.ok_or_else(|| "mariadbd does not say how often it was asked".into())
+        number.ok_or_else(|| "mariadbd does not report its number of statements".into())
     }
 }
 

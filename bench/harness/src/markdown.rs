@@ -153,7 +153,7 @@ pub(crate) fn report(results: &Results, targets: &[Target]) -> String {
                 let _ = writeln!(reasons, "- {}: {reason}.", cell.contender.id);
             }
             if cell.is_wrong() {
-                let _ = writeln!(reasons, "- {}: **two were inside at once.**", cell.contender.id);
+                let _ = writeln!(reasons, "- {}: **two tasks held the lock at once.**", cell.contender.id);
             }
         }
         text += &ratios(results, scenario, columns);

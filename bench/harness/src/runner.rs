@@ -190,7 +190,7 @@ impl Runner {
 /// Adds to the error of a silent driver whether there was a lock to wait for.
 fn explained(error: String, connection: &mut Connection) -> String {
     match connection.call(&["DBSIZE"]) {
-        Ok(Value::Int(0)) => format!("{error}, although nobody had the lock any more: waiters were stranded"),
+        Ok(Value::Int(0)) => format!("{error}, although the lock was free: waiters were stranded"),
         _ => error,
     }
 }

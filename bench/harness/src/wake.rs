@@ -75,8 +75,8 @@ pub(crate) fn wake(
 ) -> Result<Metrics, String> {
     let key = |name: usize| format!("{}{prefix}:{name}", contender.key_prefix);
     let mine = match contender.family {
-        Family::Hash => "redis.call('hset', key, 'somebody-else:1', 1) redis.call('pexpire', key, 600000)",
-        _ => "redis.call('set', key, 'somebody-else', 'PX', 600000)",
+        Family::Hash => "redis.call('hset', key, 'another-owner:1', 1) redis.call('pexpire', key, 600000)",
+        _ => "redis.call('set', key, 'another-owner', 'PX', 600000)",
     };
     let keys: Vec<_> = (0..count).map(key).collect();
     let take = format!("for _, key in ipairs(KEYS) do {mine} end");
@@ -132,7 +132,7 @@ fn settle(
                 break;
             }
             if began.elapsed() > PATIENCE {
-                return Err(format!("only {listening} of {count} waiters listen"));
+                return Err(format!("only {listening} of {count} waiters are subscribed"));
             }
             thread::sleep(Duration::from_millis(100));
         }

@@ -17,7 +17,7 @@ pub enum Error {
     /// Child processes cannot share an engine that is inside one process.
     #[error(
         "`memory:` lives inside one process: {processes} child processes would each have seats and a lock of \
-         their own, and show nothing. Give --url redis://host:port to show it over processes."
+         their own. Give --url redis://host:port to show it over processes."
     )]
     MemoryIsNotShared {
         /// How many processes were requested.
@@ -36,7 +36,7 @@ pub enum Error {
     #[error("a user could not release the lock")]
     Release(#[from] ReleaseError),
     /// The lock admitted too many users, or too few.
-    #[error("the lock did not do its work: it let {joined} in where {expected} should have got in")]
+    #[error("the lock failed: it admitted {joined} users instead of {expected}")]
     WrongCount {
         /// How many users joined.
         joined: u32,
@@ -44,10 +44,10 @@ pub enum Error {
         expected: u32,
     },
     /// The path of this program, which the child processes run, was not found.
-    #[error("cannot find the own program to start child processes")]
+    #[error("cannot find the path of this program to start child processes")]
     OwnProgram(#[source] io::Error),
     /// A child process could not be started, or its pipes broke.
-    #[error("cannot start child process {number} or talk to it")]
+    #[error("cannot start child process {number} or communicate with it")]
     Child {
         /// Which one, from 1.
         number: u32,
@@ -63,7 +63,7 @@ pub enum Error {
         status: ExitStatus,
     },
     /// A child process broke the protocol.
-    #[error("child process {number} gave an unexpected reply: {answer:?}")]
+    #[error("unexpected output of child process {number}: {answer:?}")]
     ChildAnswer {
         /// Which one, from 1.
         number: u32,
@@ -71,7 +71,7 @@ pub enum Error {
         answer: String,
     },
     /// A child process received no start signal.
-    #[error("the start signal did not come: the process that gives it has ended")]
+    #[error("no start signal was received: the parent process has ended")]
     NoStartSignal,
     /// The command of `run` did not run, or not to its end.
     #[cfg(unix)]

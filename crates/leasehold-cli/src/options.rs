@@ -25,7 +25,7 @@ const EXAMPLES: &str = "\
 Examples:
   leasehold demo     100 users want 5 seats: first without a lock, then with it
   leasehold run nightly-report --url redis://localhost -- ./report.sh
-                     one report at a time, on whatever machine";
+                     one report at a time, on all machines together";
 
 /// The subcommands.
 #[derive(Debug, Subcommand)]
@@ -40,7 +40,7 @@ pub enum Command {
     /// One child process of `demo --processes`.
     #[command(hide = true)]
     DemoWorker(WorkerOptions),
-    /// What the child process of `run` is before it is the command.
+    /// The child process of `run` before it becomes the command.
     #[cfg(unix)]
     #[command(name = "__exec", hide = true)]
     Exec(ExecOptions),
@@ -55,13 +55,13 @@ const DEMO: &str = "\
 Show what a lock is for: many users rush for a few seats.
 
 A gathering has a few seats, and many users join at the same moment. Each reads
-how many seats are taken, hesitates for 5 ms, and writes that number plus one.
-Without a lock too many get in, because they read the number before the others
-have written it. Then the same again under a lock: exactly as many get in as
-there are seats.
+how many seats are taken, pauses for 5 ms, and writes that number plus one.
+Without a lock too many users get a seat, because they read the number before
+the other users have written it. Then the same happens under a lock: exactly as
+many users get a seat as there are seats.
 
-The exit code is 0 if the lock let in the right number, 1 if it did not or the
-engine failed, and 2 if the options make no sense.";
+The exit code is 0 if the lock admitted the right number of users, 1 if it did
+not or the engine failed, and 2 for a usage error.";
 
 const DEMO_EXAMPLES: &str = "\
 Examples:
@@ -92,7 +92,7 @@ pub struct DemoOptions {
 /// The options of one child process of `demo`.
 #[derive(Debug, Args)]
 pub struct WorkerOptions {
-    /// How many of the users are this child's.
+    /// How many of the users belong to this child.
     #[arg(long)]
     pub users: u32,
     /// How many seats the gathering has.
@@ -101,7 +101,7 @@ pub struct WorkerOptions {
     /// With the lock, or without.
     #[arg(long)]
     pub phase: Phase,
-    /// What the users want to join.
+    /// The gathering that the users want to join.
     #[arg(long)]
     pub gathering: Gathering,
     /// The engine that keeps the lock.

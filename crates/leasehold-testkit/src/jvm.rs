@@ -16,7 +16,7 @@ const BUILT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/interop")
 /// When the project does not specify it.
 #[must_use]
 pub fn newest() -> &'static str {
-    let (_, rest) = POM.split_once("<redisson.version>").expect("the project says the version");
+    let (_, rest) = POM.split_once("<redisson.version>").expect("the project has the version");
     rest.split_once('<').expect("the property has an end").0
 }
 
@@ -41,7 +41,7 @@ pub fn start(name: &str, version: &str, server: &Server) -> Peer {
 
 fn missing(built: &Path) -> ! {
     panic!(
-        "{} is not built: run `cargo xtask interop`, which says what it needs and builds it",
+        "{} is not built: run `cargo xtask interop`, which installs what it needs and builds it",
         built.display()
     )
 }

@@ -150,7 +150,7 @@ impl Drop for Peer {
 
 /// A command that was sent, and whose reply may be pending.
 #[derive(Debug)]
-#[must_use = "an answer may be a failure"]
+#[must_use = "a reply may be a failure"]
 pub struct Pending {
     what: String,
     answer: oneshot::Receiver<Answer>,
@@ -177,7 +177,7 @@ impl Pending {
     /// When there is none in time, the process has ended, or the reply is a failure.
     pub async fn answer(self) -> Answer {
         let Self { what, answer, limit } = self;
-        let Ok(answered) = timeout(limit, answer).await else { panic!("{what}: no answer within {limit:?}") };
+        let Ok(answered) = timeout(limit, answer).await else { panic!("{what}: no reply within {limit:?}") };
         let Ok(answer) = answered else { panic!("{what}: the process has ended") };
         if let Answer::Error(error) = answer {
             panic!("{what}: {error}");

@@ -1,6 +1,6 @@
 //! Short-lived names leave nothing behind: alone in its process, because it measures the process.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use leasehold::Client;
 

@@ -3,7 +3,7 @@
 //!
 //! A binary of its own, because it watches all panics of the process.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::future::{Future, IntoFuture};
 use std::panic;
@@ -134,7 +134,7 @@ async fn spins(connect: &ConnectOptions, long: Duration) {
     sleep(MOMENT).await;
     let shutdown = waits("a shutdown", client.shutdown(long)).await;
     for spinning in [task, thread] {
-        let ended = soon("it hears of the shutdown", spinning).await.unwrap();
+        let ended = soon("it is notified of the shutdown", spinning).await.unwrap();
         assert!(
             matches!(ended, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })),
             "{ended:?}"
@@ -164,9 +164,9 @@ async fn several(client: &Client, long: Duration) {
     let waiter = waits("for a majority", quorum.acquire().wait(long).into_future()).await;
     guard.release().await.unwrap();
     drop(soon("a majority", waiter).await.unwrap().unwrap());
-    let young = soon("an answer", quorum.clone().rejoin_delay(long).try_acquire()).await;
+    let young = soon("a reply", quorum.clone().rejoin_delay(long).try_acquire()).await;
     assert!(young.is_ok() || young.is_err_and(|error| error.is_unavailable()));
-    drop(soon("an answer", quorum.server_timeout(NANOSECOND).try_acquire()).await);
+    drop(soon("a reply", quorum.server_timeout(NANOSECOND).try_acquire()).await);
 }
 
 async fn counters(client: &Client, long: Duration) {
@@ -234,7 +234,7 @@ async fn every_length(connect: ConnectOptions) {
     drop(client);
     for short in [connect.clone().connect_timeout(NANOSECOND), connect.clone().response_timeout(NANOSECOND)] {
         if let Ok(client) = soon("a connection or none", short).await {
-            drop(soon("an answer or none", client.lock("short").try_acquire()).await);
+            drop(soon("a reply or a time-out", client.lock("short").try_acquire()).await);
         }
     }
     nothing_panicked();

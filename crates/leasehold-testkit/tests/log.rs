@@ -84,7 +84,7 @@ async fn a_password_is_at_no_level_of_the_log() {
     proxy.cut(Which::All);
     let begun = Instant::now();
     let told = loop {
-        assert!(begun.elapsed() < Duration::from_secs(10), "no reason is told");
+        assert!(begun.elapsed() < Duration::from_secs(10), "no reason is reported");
         let error = client.lock("n").acquire().await.unwrap_err().to_string();
         if error.contains("RESP3") {
             break error;

@@ -456,7 +456,7 @@ impl Shared {
             }
         }
         let left_to_expire = self.engine.retire(self.id);
-        tracing::debug!(client = %self.id, label = self.label, left_to_expire, "client shut down");
+        tracing::debug!(client = %self.id, label = self.label, left_to_expire, "the client was shut down");
         ShutdownReport { left_to_expire }
     }
 }

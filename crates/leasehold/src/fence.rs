@@ -32,7 +32,7 @@ use thiserror::Error;
 /// let account = Mutex::new(Account { fence: Fence::new(), balance: 100 });
 /// let lock = client.fenced_lock("account:7");
 /// let paused = lock.acquire().await?.token();  // its lease is over …
-/// let next = lock.acquire().await?.token();    // … when the next one comes
+/// let next = lock.acquire().await?.token();    // … when the next holder writes
 /// write(&account, next, 150)?;
 /// let late = write(&account, paused, 90).unwrap_err();
 /// assert_eq!((late.token, late.highest), (1, 2));

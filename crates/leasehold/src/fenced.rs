@@ -94,7 +94,7 @@ impl FencedGuard {
 
 impl Granted for FencedGuard {
     fn from_guard(guard: Guard) -> Self {
-        let token = guard.token().expect("an engine mints what it was asked for");
+        let token = guard.token().expect("an engine mints a requested token");
         Self { guard, token }
     }
 }

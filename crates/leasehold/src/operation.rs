@@ -32,7 +32,7 @@ impl<T> Operation<T> {
     ///
     /// For plain threads and `spawn_blocking`. It needs no runtime and starts none; in async code it would
     /// block the executor's thread, so use `.await` there.
-    #[expect(clippy::must_use_candidate, reason = "what must be used says so itself")]
+    #[expect(clippy::must_use_candidate, reason = "types that must be used are marked themselves")]
     pub fn block(self) -> T {
         block_on(self)
     }

@@ -167,7 +167,7 @@ impl ReadGuard {
     /// # let client = leasehold::Client::connect("memory:").await?;
     /// let lock = client.rw_lock("prices");
     /// let read = lock.read().acquire().await?;
-    /// let write = read.try_upgrade().await?; // no other owner reads
+    /// let write = read.try_upgrade().await?; // there is no other reader
     /// write.release().await?;
     /// assert!(read.is_held());
     ///

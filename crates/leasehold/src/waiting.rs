@@ -321,7 +321,11 @@ impl<'a> Wait<'a> {
         let requeued = self.position.is_some_and(|before| before < position);
         self.position = Some(position);
         if requeued {
-            tracing::warn!(lock = %self.key.resource, position, "silent for too long: at the end of the queue again");
+            let HoldKey { resource, owner, .. } = self.key;
+            tracing::warn!(
+                lock = %resource, %owner, position,
+                "the waiter sent no heartbeat for too long and is queued again at the end"
+            );
         }
         if let Some(watcher) = self.watcher {
             watcher(QueuePosition { position, requeued });

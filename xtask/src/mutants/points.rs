@@ -122,7 +122,7 @@ fn first_failure(output: &str) -> String {
     let violation = output.lines().find_map(|line| line.strip_prefix("  ! "));
     let test = output.lines().find_map(|line| line.strip_suffix(" ... FAILED"));
     let found = violation.or(test).or_else(|| output.lines().find(|line| line.contains("panicked at")));
-    found.unwrap_or("it has ended badly").chars().take(120).collect()
+    found.unwrap_or("it failed without a message").chars().take(120).collect()
 }
 
 #[expect(clippy::disallowed_methods, reason = "no test clock runs here")]

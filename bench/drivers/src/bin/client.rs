@@ -68,7 +68,7 @@ impl Baseline {
         Ok(match held.connection.send_packed_command(&command).await? {
             Value::Okay | Value::Int(1) => true,
             Value::Nil | Value::Array(_) => false,
-            other => return Err(format!("{other:?} is not an answer to an acquire").into()),
+            other => return Err(format!("unexpected reply to an acquire: {other:?}").into()),
         })
     }
 }
@@ -84,7 +84,7 @@ impl Contender for Baseline {
             return Ok(held);
         }
         let Some(messages) = &self.messages else {
-            return Err("the baseline does not wait for anybody".into());
+            return Err("the lock is busy, and the baseline does not wait".into());
         };
         let mut messages = messages.lock().await;
         if !messages.subscribed {
@@ -97,7 +97,7 @@ impl Contender for Baseline {
                 return Ok(held);
             }
             loop {
-                let push = messages.pushes.recv().await.ok_or("the connection for messages is gone")?;
+                let push = messages.pushes.recv().await.ok_or("the connection for messages has ended")?;
                 if push.kind == PushKind::Message {
                     break;
                 }
@@ -110,7 +110,7 @@ impl Contender for Baseline {
         match held.connection.send_packed_command(&command).await? {
             // Freed; one less for each subscriber.
             Value::Int(..=-2) => Ok(()),
-            other => Err(format!("{other:?} is not an answer to a release").into()),
+            other => Err(format!("unexpected reply to a release: {other:?}").into()),
         }
     }
 }

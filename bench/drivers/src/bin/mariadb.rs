@@ -24,7 +24,7 @@ impl Contender for MariaDb {
             connection.query_first(format!("SELECT GET_LOCK('{name}', 60)")).await?;
         match got.flatten() {
             Some(1) => Ok(Held { connection, name: name.to_owned() }),
-            _ => Err("GET_LOCK gave up".into()),
+            _ => Err("GET_LOCK timed out".into()),
         }
     }
 

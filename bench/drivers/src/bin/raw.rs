@@ -122,7 +122,7 @@ impl Socket {
     fn receive(&mut self) -> Result<(), Error> {
         let length = self.stream.read(&mut self.chunk)?;
         if length == 0 {
-            return Err("the server is gone".into());
+            return Err("the server has closed the connection".into());
         }
         self.received.extend_from_slice(&self.chunk[..length]);
         Ok(())
@@ -163,10 +163,10 @@ impl Socket {
             let good: [&[u8]; 2] = [if self.setnx { b"+OK" } else { b":1" }, b":-2"];
             let line = &self.received[at..=at + length];
             if !good.iter().any(|start| line.starts_with(start)) {
-                return Err(format!("{} is not an answer", String::from_utf8_lossy(line)).into());
+                return Err(format!("unexpected reply: {}", String::from_utf8_lossy(line)).into());
             }
             at += length + 1;
-            let index = self.waiting.pop_front().ok_or("an answer that nobody asked for")?;
+            let index = self.waiting.pop_front().ok_or("a reply without a request")?;
             let task = &mut self.tasks[index];
             if !task.holds {
                 latency.record(task.number, task.began.elapsed().as_nanos() as u64);

@@ -1,7 +1,7 @@
 //! rslock, with one server in its list.
 //!
-//! Its documentation names no settings but the pause between tries, at most 200 ms, which stays. `acquire` is its way
-//! to wait: it tries until it has the lock. It does not renew.
+//! Its documentation names no settings but the pause between tries, at most 200 ms, which stays. Its `acquire`
+//! waits: it tries until it has the lock. It does not renew.
 
 use std::process::ExitCode;
 use std::time::Duration;

@@ -55,23 +55,23 @@ impl Report {
         match joined.cmp(&expected) {
             Ordering::Greater => format!("{} too many", joined - expected),
             Ordering::Less => format!("{} too few", expected - joined),
-            Ordering::Equal if self.seats == 0 => "nobody".into(),
-            Ordering::Equal if self.seats >= self.users => "everybody".into(),
+            Ordering::Equal if self.seats == 0 => "no users".into(),
+            Ordering::Equal if self.seats >= self.users => "all users".into(),
             Ordering::Equal => "exactly full".into(),
         }
     }
 
     fn closing(&self) -> &'static str {
         if self.check().is_err() {
-            "The lock did not do its work."
+            "The lock failed: it admitted the wrong number of users."
         } else if self.seats == 0 {
             "There was no seat at all, so there was nothing to overbook."
         } else if self.seats >= self.users {
-            "There was a seat for everybody, so there was nothing to overbook."
+            "There was a seat for every user, so there was nothing to overbook."
         } else if self.unlocked.tally.joined > self.seats {
-            "Both did the same work; the lock around it is the only difference."
+            "Both phases ran the same code; the lock around it is the only difference."
         } else {
-            "Without the lock it was luck this time; with the lock it is certain."
+            "Without the lock the number was right by chance; with the lock it always is."
         }
     }
 }
@@ -125,19 +125,19 @@ The lock is kept by redis://host
   without the lock       100         0       7 ms   95 too many
   with the lock            5        95       7 ms   exactly full
 
-Both did the same work; the lock around it is the only difference.";
+Both phases ran the same code; the lock around it is the only difference.";
         assert_eq!(report(100, 5, 100, 5).to_string(), text);
     }
 
     #[test]
     fn the_summary_claims_only_what_happened() {
         for (report, claims) in [
-            (report(10, 0, 0, 0), ["for 0 seats", "nobody", "no seat at all"]),
-            (report(10, 10, 10, 10), ["for 10 seats", "everybody", "a seat for everybody"]),
-            (report(1, 1, 1, 1), ["1 user for 1 seat,", "everybody", "a seat for everybody"]),
-            (report(10, 3, 3, 3), ["10 users", "exactly full", "luck this time"]),
-            (report(10, 3, 9, 4), ["6 too many", "1 too many", "did not do its work"]),
-            (report(10, 3, 9, 2), ["6 too many", "1 too few", "did not do its work"]),
+            (report(10, 0, 0, 0), ["for 0 seats", "no users", "no seat at all"]),
+            (report(10, 10, 10, 10), ["for 10 seats", "all users", "a seat for every user"]),
+            (report(1, 1, 1, 1), ["1 user for 1 seat,", "all users", "a seat for every user"]),
+            (report(10, 3, 3, 3), ["10 users", "exactly full", "by chance"]),
+            (report(10, 3, 9, 4), ["6 too many", "1 too many", "The lock failed"]),
+            (report(10, 3, 9, 2), ["6 too many", "1 too few", "The lock failed"]),
         ] {
             let text = report.to_string();
             for claim in claims {

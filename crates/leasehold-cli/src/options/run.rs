@@ -14,25 +14,25 @@ pub(super) const RUN: &str = "\
 Run a command while holding a lock.
 
 The lock is renewed while the command runs and released when it ends. If the
-lock cannot be renewed, the command is asked to end by SIGTERM and killed
-before anybody else can get the lock. If leasehold itself is killed or stopped,
-the command is killed too.
+lock cannot be renewed, the command receives SIGTERM, and is killed before
+another process can acquire the lock. If leasehold itself is killed or stopped,
+the command is killed, too.
 
-HUP, INT, QUIT, TERM, USR1 and USR2 are passed on to the command and to what it
-has started. Ctrl-Z does not suspend a command that holds a lock. The command
-finds LEASEHOLD_NAME and LEASEHOLD_OWNER in its environment.
+HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the command and to the
+processes in its group. Ctrl-Z does not suspend a command that holds a lock. The
+environment of the command has LEASEHOLD_NAME and LEASEHOLD_OWNER.
 
-What cannot be promised: a process that leaves the command's process group (a
-daemon, a job of an interactive shell), becomes another user's (sudo) or waits
-for a broken disk may outlive the lock. What the command leaves running in the
-background when it ends runs on without the lock.";
+Limits: a process that leaves the command's process group (a daemon, a job of an
+interactive shell), changes its user (sudo) or waits for a broken disk may
+outlive the lock. Background processes that are left when the command ends
+continue without the lock.";
 
 pub(super) const RUN_EXAMPLES: &str = "\
 Exit codes:
-  the command's own, or 128 + the signal that it died by
-  2    the options make no sense
-  69   there is no lock server, or it refuses
-  75   the lock is busy, or stayed so for the whole --wait
+  that of the command, or 128 + the number of the signal that ended it
+  2    usage error
+  69   the lock server is not reachable, or refuses the request
+  75   the lock is busy, or stayed busy for the whole --wait
   76   the lock was lost, and the command was ended
   126  the command cannot be executed
   127  the command was not found
@@ -49,15 +49,15 @@ pub struct RunOptions {
     pub name: String,
     /// URL of the lock server
     ///
-    /// Such as redis://host:port. A password in it is better kept in the
-    /// environment, where others cannot see it.
+    /// Such as redis://host:port. If it contains a password, set it in the
+    /// environment: the process list shows arguments to other users.
     // Its value may contain a password, so the help must not show the value of the environment variable.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
     pub url: Option<Url>,
-    /// When it is busy: wait, fail or skip
+    /// If the lock is busy: wait, fail or skip
     ///
-    /// What to do when somebody else has the lock: wait for it; fail, which
-    /// is to exit with 75; or skip the command and exit with 0.
+    /// What to do if another process holds the lock: wait for it; fail, with
+    /// exit code 75; or skip the command, with exit code 0.
     #[arg(
         long,
         value_name = "WHAT",
@@ -68,25 +68,31 @@ pub struct RunOptions {
     pub if_busy: IfBusy,
     /// How long to wait for the lock.
     ///
-    /// As long as it takes, unless given.
+    /// Without a limit unless given.
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub wait: Option<Duration>,
-    /// How long the lock outlives us
+    /// How long the lock stays held if this process dies
     ///
-    /// How long the lock stays taken if this process is no more. It is
-    /// renewed every third of that.
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = lease, verbatim_doc_comment)]
+    /// 30s unless given. The lock is renewed whenever a third of it is over.
+    #[arg(
+        long,
+        value_name = "TIME",
+        default_value = "30s",
+        hide_default_value = true,
+        value_parser = lease,
+        verbatim_doc_comment
+    )]
     pub lease: Duration,
     /// How long the command may run.
     ///
-    /// As long as it takes, unless given.
+    /// Without a limit unless given.
     #[arg(long, value_name = "TIME", value_parser = lease)]
     pub max_hold: Option<Duration>,
     /// How long before a loss to send SIGTERM
     ///
-    /// How long before the lock is lost the command is asked to end by
-    /// SIGTERM; 2s unless given, and a third of --lease or --max-hold at
-    /// most. 0: it is not asked, only killed.
+    /// How long before the loss of the lock the command receives SIGTERM;
+    /// 2s unless given, and at most a third of --lease or --max-hold. With
+    /// 0 the command is killed without SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, verbatim_doc_comment)]
     pub grace: Option<Duration>,
     /// The command and its arguments.
@@ -94,7 +100,7 @@ pub struct RunOptions {
     pub command: Vec<OsString>,
 }
 
-/// What to do when somebody else has the lock.
+/// What to do if another owner holds the lock.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum IfBusy {
     /// Wait for it.
@@ -121,7 +127,7 @@ impl IfBusy {
 pub struct ExecOptions {
     /// The process that must still be the parent.
     pub parent: i32,
-    /// When it is too late to begin, in nanoseconds since the start of the machine.
+    /// From when on it is too late to begin, in nanoseconds since the start of the machine.
     pub until: u64,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
@@ -133,10 +139,10 @@ fn lease(text: &str) -> Result<Duration, String> {
     let length = duration::parse(text)?;
     if length < SHORTEST_LEASE {
         let least = duration::human(SHORTEST_LEASE);
-        return Err(format!("that is too short to end a command in time: the least is {least}"));
+        return Err(format!("too short to end a command in time: the least is {least}"));
     }
     if length > leasehold::limits::LONGEST_LEASE {
-        return Err("that is longer than a hundred years".into());
+        return Err("longer than a hundred years".into());
     }
     Ok(length)
 }

@@ -40,7 +40,7 @@ pub(super) async fn enter(
             if options.if_busy == IfBusy::Fail {
                 return Err(RunError::Busy { lock: text, held });
             }
-            notices.say(format!("{text} is busy{held}: skipped the command"));
+            notices.say(format!("{text} is busy{held}: the command is skipped"));
             Ok(None)
         }
         Err(AcquireError::Timeout { waited, .. }) => {

@@ -132,8 +132,8 @@ fn plan(options: &RunOptions, notices: &Notices) -> Plan {
     if let Some(grace) = grace.filter(|grace| *grace > longest) {
         let (grace, longest) = (human(grace), human(longest));
         notices.say(format!(
-            "a grace of {grace} is too long: it is {longest}, a third of --lease or --max-hold, below which a lock \
-             that is renewed in time never falls"
+            "a grace of {grace} is too long: {longest} is used, a third of --lease or --max-hold. A lock that is \
+             renewed in time always has more than that left"
         ));
     }
     Plan::new(lease, max_hold, grace.unwrap_or(Plan::GRACE))
@@ -162,6 +162,7 @@ async fn hold(
     let mut child = Child::start(options, guard, warden.group(), until)?;
     terminal.lend_if_interactive(warden.group());
     let supervisor = Supervisor {
+        name: &options.name,
         guard,
         since,
         max_hold: options.max_hold,

@@ -19,10 +19,13 @@ use super::notices::Notices;
 use super::signals::{Signals, asks_to_end};
 use super::terminal::Terminal;
 use super::warden::Warden;
+use crate::duration::human;
 
 /// Everything that has to be watched while the command runs.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
+    /// The name of the lock.
+    pub(super) name: &'a str,
     pub(super) guard: &'a Guard,
     /// Since when the lock is held.
     pub(super) since: Instant,
@@ -112,7 +115,10 @@ impl Supervisor<'_> {
     fn request_end(&self) -> TermRequest {
         self.child.ask_to_end(Signal::SIGTERM);
         let cause = self.cause(None);
-        self.notices.say(format!("the lock is about to be lost: {cause}. Asked the command to end."));
+        let (name, left) = (self.name, human(self.guard.remaining()));
+        self.notices.say(format!(
+            "the lock {name:?} is about to be lost, in {left}: {cause}. The command was sent SIGTERM."
+        ));
         let grace = self.guard.remaining().saturating_sub(self.plan.kill);
         TermRequest { cause, kill: Instant::now() + grace }
     }
@@ -149,8 +155,8 @@ impl Supervisor<'_> {
                 }
                 if !wants_terminal {
                     self.notices.say(
-                        "the command is stopped, because it wants the terminal and is in the background: bring it \
-                         to the foreground, or redirect its input",
+                        "the command is stopped, because it uses the terminal from the background: bring it to the \
+                         foreground, or redirect its input",
                     );
                 }
                 true
@@ -162,7 +168,7 @@ impl Supervisor<'_> {
 
     /// A suspended process cannot renew, and a suspended command could be continued without a lock.
     fn not_suspended(&self) {
-        self.notices.say("a command that holds a lock cannot be suspended: it goes on");
+        self.notices.say("a command that holds a lock cannot be suspended: it continues");
     }
 
     /// Waits until a killed command is dead, and reports one that takes too long.
@@ -173,8 +179,9 @@ impl Supervisor<'_> {
             () = sleep(patience) => {}
         }
         self.notices.say(format!(
-            "the lock is lost ({cause}), and the command does not die: it may run beside the next holder. Is it \
-             another user's, or waiting for a disk?"
+            "the lock {:?} is lost ({cause}), and the killed command has not ended: it may run beside the next \
+             holder. Check whether it runs as another user or waits for a disk",
+            self.name
         ));
         self.child.ended().await.map(drop)
     }

@@ -62,7 +62,7 @@ async fn a_child_that_says_something_else_is_not_believed() {
 async fn a_program_that_is_not_there_cannot_be_started() {
     let error = run(Path::new("/nowhere/leasehold"), 1, "memory:", Phase::Locked).await.unwrap_err();
     let text = error.with_sources();
-    assert!(text.starts_with("cannot start child process 1 or talk to it: "), "{text}");
+    assert!(text.starts_with("cannot start child process 1 or communicate with it: "), "{text}");
 }
 
 #[tokio::test]
@@ -85,7 +85,7 @@ async fn when_one_child_fails_the_others_are_killed() {
 fn a_child_without_a_parent_does_nothing() {
     let run = leasehold("demo-worker --users 1 --seats 1 --phase locked --gathering g");
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), "ready\n"), "{run:?}");
-    assert!(run.stderr.starts_with("leasehold: the start signal did not come"), "{run:?}");
+    assert!(run.stderr.starts_with("leasehold: no start signal was received"), "{run:?}");
 }
 
 #[test]

@@ -208,9 +208,9 @@ fn a_grace_that_is_too_long_is_cut_and_that_is_said() {
     for (arguments, said) in [
         ("x --grace 10s", ""),
         ("x --lease 1s", ""),
-        ("x --grace 11s", "leasehold: a grace of 11s is too long: it is 10s"),
-        ("x --lease 3s --grace 2s", "leasehold: a grace of 2s is too long: it is 1s"),
-        ("x --max-hold 1.5s --grace 2s", "leasehold: a grace of 2s is too long: it is 500ms"),
+        ("x --grace 11s", "leasehold: a grace of 11s is too long: 10s is used"),
+        ("x --lease 3s --grace 2s", "leasehold: a grace of 2s is too long: 1s is used"),
+        ("x --max-hold 1.5s --grace 2s", "leasehold: a grace of 2s is too long: 500ms is used"),
     ] {
         let run = finish(&mut run(&server.url(), arguments, "exit 0"));
         assert_eq!(run.code, Some(0), "{run:?}");

@@ -35,7 +35,7 @@ fn skip_is_fine_with_it() {
     let (_holder, owner) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy skip", "echo ran"));
     assert_eq!((busy.code, busy.stdout.as_str()), (Some(0), ""));
-    assert!(busy.stderr.contains(&owner) && busy.stderr.ends_with(": skipped the command\n"), "{busy:?}");
+    assert!(busy.stderr.contains(&owner) && busy.stderr.ends_with(": the command is skipped\n"), "{busy:?}");
     assert_eq!(finish(&mut run(&server.url(), "y --if-busy skip", "echo ran; exit 4")).code, Some(4));
 }
 

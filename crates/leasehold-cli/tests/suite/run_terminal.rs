@@ -117,7 +117,7 @@ fn ctrl_z_does_not_suspend_a_command_that_holds_a_lock() {
         let mut terminal = Terminal::run(&server, &line);
         terminal.shows("ready");
         terminal.types("\x1a");
-        terminal.shows("a command that holds a lock cannot be suspended: it goes on");
+        terminal.shows("a command that holds a lock cannot be suspended: it continues");
         terminal.types("one\n");
         let (text, _) = terminal.finish();
         assert!(text.contains("got one"), "{command}: {text}");

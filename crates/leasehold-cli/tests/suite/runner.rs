@@ -101,7 +101,7 @@ impl Runner {
     pub(crate) fn says(&self, expected: &str) {
         let line = self.stdout.next(&format!("{expected:?} on the standard output")).unwrap_or_default();
         let line = line.trim_end();
-        assert!(line == expected, "it says {line:?} and not {expected:?}: {:?}", self.stderr.so_far());
+        assert!(line == expected, "it wrote {line:?} instead of {expected:?}: {:?}", self.stderr.so_far());
     }
 
     /// The next line on the standard error, as soon as it is there.
@@ -111,7 +111,7 @@ impl Runner {
     }
 
     pub(crate) fn tell(&mut self, text: &str) {
-        self.stdin.as_mut().expect("a pipe").write_all(text.as_bytes()).expect("somebody reads");
+        self.stdin.as_mut().expect("a pipe").write_all(text.as_bytes()).expect("a process reads it");
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
@@ -128,7 +128,7 @@ impl Runner {
 
     /// Waits until no process has the standard output open any more: neither the command nor processes that it started.
     pub(crate) fn all_gone(&self) -> String {
-        self.stdout.rest("the end of all that have the standard output")
+        self.stdout.rest("the end of all processes with the standard output")
     }
 
     /// Waits for the end and for all output.
@@ -136,7 +136,7 @@ impl Runner {
         self.stdin = None;
         let stdout = self.all_gone();
         let status = ended("the run", &mut self.process);
-        let stderr = self.stderr.rest("the end of all that have the standard error");
+        let stderr = self.stderr.rest("the end of all processes with the standard error");
         assert_eq!(status.signal(), None, "it ends by itself");
         Finished { code: status.code(), stdout, stderr }
     }

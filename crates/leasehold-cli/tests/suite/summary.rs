@@ -26,8 +26,8 @@ fn it_tells_what_happened_with_and_without_the_lock() {
 #[test]
 fn it_does_not_claim_overbooking_where_there_was_none() {
     for (arguments, claim) in [
-        ("--users 3 --seats 10", "There was a seat for everybody, so there was nothing to overbook."),
-        ("--users 3 --seats 3", "There was a seat for everybody, so there was nothing to overbook."),
+        ("--users 3 --seats 10", "There was a seat for every user, so there was nothing to overbook."),
+        ("--users 3 --seats 3", "There was a seat for every user, so there was nothing to overbook."),
         ("--users 3 --seats 0", "There was no seat at all, so there was nothing to overbook."),
     ] {
         let text = demo(arguments);

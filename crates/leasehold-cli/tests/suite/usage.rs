@@ -65,7 +65,7 @@ fn the_help_has_examples_and_fits_into_80_columns() {
         assert_eq!(run.code, Some(0));
         assert!(run.stdout.contains("Example") && run.stdout.contains("  leasehold "), "{}", run.stdout);
         for hidden in ["worker", "__exec", "__warden"] {
-            assert!(!run.stdout.contains(hidden), "the children's side is nobody's business: {}", run.stdout);
+            assert!(!run.stdout.contains(hidden), "a hidden command is shown: {}", run.stdout);
         }
         for line in run.stdout.lines() {
             assert!(line.chars().count() <= 80, "{line}");

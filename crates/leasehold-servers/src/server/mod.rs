@@ -220,7 +220,7 @@ impl Server {
     /// When the port was taken meanwhile.
     pub fn restart(&mut self) {
         self.kill();
-        assert!(self.launch(), "somebody has taken port {} while no server listened on it", self.port);
+        assert!(self.launch(), "another process has taken port {} while no server listened on it", self.port);
     }
 
     /// Opens a connection, with the password if there is one.
@@ -268,6 +268,6 @@ impl Server {
     }
 
     fn silent(&self, error: &io::Error) -> ! {
-        panic!("{} does not answer: {error}\n{}", self.flavour.name(), self.log());
+        panic!("{} does not reply: {error}\n{}", self.flavour.name(), self.log());
     }
 }

@@ -16,7 +16,7 @@ pub struct Monitor {
 impl Monitor {
     pub(super) fn new(server: &Server) -> Self {
         let (mut connection, marker) = (server.connect(), server.connect());
-        assert_eq!(connection.call(&["MONITOR"]).expect("the server answers"), "OK");
+        assert_eq!(connection.call(&["MONITOR"]).expect("the server replies"), "OK");
         Self { connection, marker, mark: mark::unique() }
     }
 
@@ -27,10 +27,10 @@ impl Monitor {
     ///
     /// When the server does not reply within 10 seconds.
     pub fn take(&mut self) -> Vec<String> {
-        self.marker.call(&["ECHO", &self.mark]).expect("the server answers");
+        self.marker.call(&["ECHO", &self.mark]).expect("the server replies");
         let mut lines = Vec::new();
         loop {
-            let Value::Text(line) = self.connection.receive().expect("the server goes on") else {
+            let Value::Text(line) = self.connection.receive().expect("the server still runs") else {
                 panic!("MONITOR sends lines only");
             };
             if line.ends_with(&format!("{}\"", self.mark)) {

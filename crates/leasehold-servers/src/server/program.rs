@@ -15,7 +15,7 @@ pub enum Flavour {
     Valkey,
 }
 
-/// Where `cargo xtask test` installs Valkey: a virtual environment of Python, because there it comes as a wheel.
+/// Where `cargo xtask test` installs Valkey: a virtual environment of Python, because Valkey is packaged as a wheel there.
 const VALKEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/valkey");
 
 impl Flavour {

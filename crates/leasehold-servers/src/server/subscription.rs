@@ -28,7 +28,7 @@ impl Subscription {
         let command = [&["SUBSCRIBE", &mark], channels].concat();
         connection.send(&command).expect("the server listens");
         for channel in &command[1..] {
-            let confirmed = connection.receive().expect("the server answers");
+            let confirmed = connection.receive().expect("the server replies");
             assert_eq!(confirmed.elements().get(1), Some(&(*channel).into()), "{confirmed:?}");
         }
         Self { connection, marker, mark }
@@ -40,7 +40,7 @@ impl Subscription {
     ///
     /// When the server does not reply within 10 seconds.
     pub fn take(&mut self) -> Vec<Message> {
-        self.marker.call(&["PUBLISH", &self.mark, ""]).expect("the server answers");
+        self.marker.call(&["PUBLISH", &self.mark, ""]).expect("the server replies");
         let mut messages = Vec::new();
         loop {
             let message = self.receive();

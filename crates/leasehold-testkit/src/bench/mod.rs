@@ -36,7 +36,7 @@ pub trait Backend: Send + Sync {
     }
 
     /// How many names that begin with `prefix` still have any state: holds, queues, or any other. `None`, the default, if the
-    /// engine cannot tell.
+    /// engine does not know.
     fn left_behind<'a>(&'a self, _prefix: &'a str) -> Reply<'a, Option<usize>> {
         Box::pin(async { None })
     }

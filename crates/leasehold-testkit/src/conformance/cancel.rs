@@ -17,7 +17,7 @@ pub async fn a_cancelled_waiter_ends_and_leaves_nothing(bench: &Bench) -> Outcom
     assert!(waiter.gone().await.is_err_and(|error| error.is_cancelled()));
     assert!(guard.is_held());
     guard.release().await?;
-    assert!(is_free_for(&lock).await?, "nobody is waited for");
+    assert!(is_free_for(&lock).await?, "the lock is granted without a wait");
     Ok(())
 }
 

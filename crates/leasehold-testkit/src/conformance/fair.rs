@@ -20,7 +20,7 @@ async fn fair_lock(bench: &Bench) -> FairLock {
 async fn queued(lock: &FairLock, number: usize) -> Outcome {
     let begun = Instant::now();
     while lock.queue().await?.len() != number {
-        assert!(begun.elapsed() < Duration::from_secs(10), "{number} should stand in the queue");
+        assert!(begun.elapsed() < Duration::from_secs(10), "{number} should be queued");
         sleep(Duration::from_millis(2)).await;
     }
     Ok(())
@@ -35,7 +35,7 @@ pub async fn a_lease_that_runs_out_keeps_the_order(bench: &Bench) -> Outcome {
         let (lock, order) = (locks[number % 2].clone(), Arc::clone(&order));
         tasks.spawn(async move {
             let guard = lock.acquire().wait(LONG_LEASE).lease(LEASE).await?;
-            order.lock().expect("nobody panics").push(number);
+            order.lock().expect("no thread panicked").push(number);
             // There is no release: the next waiter acquires it when the lease is over.
             assert_eq!(guard.lost().await, Loss::Expired);
             Ok(())
@@ -43,7 +43,7 @@ pub async fn a_lease_that_runs_out_keeps_the_order(bench: &Bench) -> Outcome {
         queued(&locks[0], number + 1).await?;
     }
     all_done(tasks).await?;
-    assert_eq!(*order.lock().expect("nobody panics"), [0, 1, 2, 3, 4]);
+    assert_eq!(*order.lock().expect("no thread panicked"), [0, 1, 2, 3, 4]);
     Ok(())
 }
 
@@ -56,7 +56,7 @@ pub async fn waiters_of_many_clients_are_served_in_the_order_they_came(bench: &B
         let (lock, order) = (fair_lock(bench).await, Arc::clone(&order));
         tasks.spawn(async move {
             let guard = lock.acquire().await?;
-            order.lock().expect("nobody panics").push(number);
+            order.lock().expect("no thread panicked").push(number);
             guard.release().await?;
             Ok(())
         });
@@ -64,7 +64,7 @@ pub async fn waiters_of_many_clients_are_served_in_the_order_they_came(bench: &B
     }
     held.release().await?;
     all_done(tasks).await?;
-    assert_eq!(*order.lock().expect("nobody panics"), (0..12).collect::<Vec<_>>());
+    assert_eq!(*order.lock().expect("no thread panicked"), (0..12).collect::<Vec<_>>());
     Ok(())
 }
 
@@ -76,15 +76,15 @@ pub async fn many_waiters_all_get_their_turn(bench: &Bench) -> Outcome {
         let (lock, value) = (locks[number % 2].clone(), Arc::clone(&value));
         tasks.spawn(async move {
             let guard = lock.acquire().lease(LONG_LEASE).await?;
-            let seen = *value.lock().expect("nobody panics");
+            let seen = *value.lock().expect("no thread panicked");
             tokio::task::yield_now().await;
-            *value.lock().expect("nobody panics") = seen + 1;
+            *value.lock().expect("no thread panicked") = seen + 1;
             guard.release().await?;
             Ok(())
         });
     }
     all_done(tasks).await?;
-    assert_eq!(*value.lock().expect("nobody panics"), 100);
+    assert_eq!(*value.lock().expect("no thread panicked"), 100);
     Ok(())
 }
 
@@ -107,7 +107,7 @@ pub async fn a_try_neither_queues_nor_overtakes(bench: &Bench) -> Outcome {
     let served = soon(waiter).await?;
     assert!(lock.try_acquire().await?.is_none());
     served.release().await?;
-    drop(lock.try_acquire().await?.expect("nobody wants it"));
+    drop(lock.try_acquire().await?.expect("no other waiter"));
     Ok(())
 }
 
@@ -122,7 +122,7 @@ pub async fn a_waiter_that_gives_up_leaves_nothing_in_the_queue(bench: &Bench) -
     cancelled.abort();
     queued(&lock, 0).await?;
     held.release().await?;
-    drop(lock.try_acquire().await?.expect("nobody is before us"));
+    drop(lock.try_acquire().await?.expect("no waiter is queued before us"));
     Ok(())
 }
 

@@ -103,14 +103,14 @@ pub async fn tokens_are_in_the_order_of_the_holds(bench: &Bench) -> Outcome {
                     drop(tokio::time::timeout(MOMENT / 25, lock.acquire()).await);
                 }
                 let guard = lock.acquire().await?;
-                seen.lock().expect("nobody panicked").push(guard.token());
+                seen.lock().expect("no thread panicked").push(guard.token());
                 tokio::task::yield_now().await;
             }
             Ok(())
         });
     }
     all_done(tasks).await?;
-    let seen = seen.lock().expect("nobody panicked").clone();
+    let seen = seen.lock().expect("no thread panicked").clone();
     assert_eq!(seen.len(), 8 * 6);
     assert!(seen.is_sorted_by(|one, next| one < next), "{seen:?}");
     Ok(())

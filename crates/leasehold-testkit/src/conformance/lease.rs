@@ -56,7 +56,7 @@ pub async fn the_end_of_a_lease_is_told(bench: &Bench) -> Outcome {
     let guard = lock.acquire().lease(LEASE).await?;
     let listener = tokio::spawn(guard.lost());
     assert_eq!(soon(listener).await?, Loss::Expired);
-    assert!(begun.elapsed() >= LEASE * 9 / 10, "told after {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= LEASE * 9 / 10, "notified after {:?}", begun.elapsed());
     assert!(!guard.is_held());
     assert_eq!(guard.remaining(), Duration::ZERO);
     assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));

@@ -288,7 +288,7 @@ pub async fn lapsed_ids_in_a_list_change_nothing_but_what_has_lapsed(bench: &Ben
     semaphore.release(kept[..2].to_vec()).await?;
     sleep(LEASE + MOMENT).await;
     assert!(matches!(semaphore.release(lapsed.clone()).await, Err(ChangeError::NotAcquired { .. })));
-    assert_eq!(semaphore.available().await?, 4, "each came back once");
+    assert_eq!(semaphore.available().await?, 4, "each was returned once");
     for list in [vec![unknown()], vec![kept[2], kept[3], unknown()], vec![kept[2], lapsed[0]]] {
         assert!(matches!(semaphore.release(list).await, Err(ChangeError::NotAcquired { .. })));
         assert_eq!(semaphore.available().await?, 4);
@@ -375,7 +375,7 @@ pub async fn a_guard_of_permits_knows_when_their_lease_is_over(bench: &Bench) ->
     assert_eq!(counts(&semaphore).await?, (2, 2, 0));
     drop(dropped);
     assert!(matches!(released.release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));
-    assert_eq!(counts(&semaphore).await?, (2, 2, 0), "what came back by itself is not given back once more");
+    assert_eq!(counts(&semaphore).await?, (2, 2, 0), "a reclaimed permit is not returned once more");
     remove(&semaphore).await
 }
 
@@ -422,7 +422,7 @@ pub async fn who_wants_many_leased_permits_is_not_starved(bench: &Bench) -> Outc
     let held = semaphore.acquire(1).await?;
     let greedy = waiter(&semaphore, 3).await;
     let modest = waiter(&semaphore, 1).await;
-    assert!(semaphore.try_acquire(1).await?.is_none(), "two are free, and kept for who came first");
+    assert!(semaphore.try_acquire(1).await?.is_none(), "two are free, and reserved for the front waiter");
     held.release().await?;
     let all = soon(greedy).await??;
     assert!(!modest.is_finished());

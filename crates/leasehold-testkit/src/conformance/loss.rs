@@ -87,7 +87,7 @@ pub async fn everybody_who_listens_hears_of_the_loss(bench: &Bench) -> Outcome {
     for listener in early {
         assert_eq!(soon(listener).await?, Loss::Gone);
     }
-    assert_eq!(soon(inner.lost()).await, Loss::Gone, "also who listens afterwards");
+    assert_eq!(soon(inner.lost()).await, Loss::Gone, "also for a later listener");
     assert!(!outer.is_held() && !inner.is_held());
     Ok(())
 }

@@ -153,7 +153,7 @@ pub async fn a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing(bench: &B
     let waiter = tokio::spawn(multi_lock(bench, &client).acquire().into_future());
     sleep(MOMENT).await;
     for name in ["a", "b"].iter().filter(|_| !bench.lacks(ONE_STEP)) {
-        drop(other.lock(bench.name(name)).try_acquire().await?.expect("nobody holds a part"));
+        drop(other.lock(bench.name(name)).try_acquire().await?.expect("no other owner holds a part"));
     }
     waiter.abort();
     // Locks of several clients are acquired one after the other.

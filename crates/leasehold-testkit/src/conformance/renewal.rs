@@ -43,7 +43,7 @@ pub async fn nothing_is_renewed_after_the_last_release(bench: &Bench) -> Outcome
     outer.release().await?;
     assert!(!lock.is_locked().await?, "entered twice, released twice");
     sleep(WATCHDOG).await;
-    assert!(!lock.is_locked().await?, "still nobody's");
+    assert!(!lock.is_locked().await?, "it is still free");
     Ok(())
 }
 

@@ -37,7 +37,7 @@ pub async fn the_write_half_is_free_after_the_last_reader(bench: &Bench) -> Outc
     assert!(!lock.read().is_locked().await?);
     let me = Owner::unique();
     for _ in 0..2 {
-        let guard = lock.write().try_acquire().as_owner(&me).await?.expect("nobody reads");
+        let guard = lock.write().try_acquire().as_owner(&me).await?.expect("there is no reader");
         assert!(lock.write().is_locked().await? && lock.write().is_held_by(&me).await?);
         guard.release().await?;
         assert!(!lock.write().is_locked().await? && !lock.write().is_held_by(&me).await?);
@@ -79,7 +79,7 @@ pub async fn nobody_reads_while_somebody_else_writes(bench: &Bench) -> Outcome {
     for handle in [&lock, &elsewhere] {
         assert!(handle.read().try_acquire().as_owner(&other).await?.is_none());
     }
-    let error = elsewhere.read().acquire().wait(MOMENT).await.expect_err("somebody writes");
+    let error = elsewhere.read().acquire().wait(MOMENT).await.expect_err("there is a writer");
     assert!(matches!(error, AcquireError::Timeout { holder: Some(holder), .. } if holder == outer.owner()));
     assert_eq!(inner.release().await?.holds_left, 1);
     assert!(elsewhere.read().try_acquire().await?.is_none());
@@ -155,7 +155,7 @@ struct Pair {
 impl Pair {
     fn read(&self) -> u64 {
         let (left, right) = (self.left.load(Ordering::SeqCst), self.right.load(Ordering::SeqCst));
-        assert_eq!(left, right, "somebody reads while somebody writes");
+        assert_eq!(left, right, "a reader and a writer hold the lock at once");
         left
     }
 
@@ -186,7 +186,7 @@ pub async fn readers_never_see_half_of_what_is_written(bench: &Bench) -> Outcome
                     let guard = lock.read().acquire().await?;
                     let seen = pair.read();
                     sleep(Duration::from_millis(2)).await;
-                    assert_eq!(pair.read(), seen, "somebody has written while somebody read");
+                    assert_eq!(pair.read(), seen, "a writer has written while a reader held the lock");
                     guard.release().await?;
                 }
             }
@@ -229,7 +229,7 @@ pub async fn threads_read_and_write_by_turns(bench: &Bench) -> Outcome {
 pub async fn a_writer_can_have_a_token(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let first = lock.write().acquire().fenced().await?;
-    let token = first.token().expect("one was asked for");
+    let token = first.token().expect("one was requested");
     assert_eq!(elsewhere.write().last_token().await?, token);
     assert_eq!(first.downgrade().await?.release().await?.holds_left, 0);
     assert_eq!(lock.write().acquire().await?.token(), None);

@@ -109,7 +109,7 @@ pub async fn a_writer_that_reads_is_kept_on_both_halves(bench: &Bench) -> Outcom
 pub async fn a_reader_waits_for_no_other_reader(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let first = lock.read().acquire().lease(LONG_LEASE).await?;
-    let second = elsewhere.read().try_acquire().await?.expect("nobody writes");
+    let second = elsewhere.read().try_acquire().await?.expect("there is no writer");
     assert_eq!(first.release().await?.holds_left, 0);
     assert!(second.is_held() && elsewhere.read().is_held_by(&second.owner()).await?);
     Ok(())

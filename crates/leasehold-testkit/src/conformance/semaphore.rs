@@ -368,7 +368,7 @@ pub async fn a_wait_for_permits_ends_when_its_time_is_over(bench: &Bench) -> Out
     let over = soon(semaphore.acquire(2).wait(LEASE)).await;
     assert!(matches!(over, Err(AcquireError::Timeout { .. })), "{over:?}");
     assert!(begun.elapsed() >= LEASE);
-    assert!(soon(semaphore.acquire(1).wait(LEASE)).await.is_ok(), "nobody is waited for");
+    assert!(soon(semaphore.acquire(1).wait(LEASE)).await.is_ok(), "the lock is granted without a wait");
     remove(&semaphore).await
 }
 
@@ -396,7 +396,7 @@ pub async fn who_wants_many_is_not_starved(bench: &Bench) -> Outcome {
     let held = semaphore.acquire(1).await?;
     let greedy = waiter(&semaphore, 3).await;
     let modest = waiter(&semaphore, 1).await;
-    assert!(semaphore.try_acquire(1).await?.is_none(), "two are free, and kept for who came first");
+    assert!(semaphore.try_acquire(1).await?.is_none(), "two are free, and reserved for the front waiter");
     assert!(!modest.is_finished());
     held.release().await?;
     let all = soon(greedy).await??;
@@ -421,7 +421,7 @@ pub async fn as_many_wake_as_there_are_permits(bench: &Bench) -> Outcome {
             _ => semaphore.release(1).await?,
         }
         while served.len() < [2, 5, 6][step - 1] {
-            served.push(soon(waiters.join_next()).await.expect("somebody waits")??);
+            served.push(soon(waiters.join_next()).await.expect("there are waiters")??);
         }
         assert!(is_pending_for(MOMENT, waiters.join_next()).await || waiters.is_empty());
         assert_eq!(semaphore.available().await?, 0);

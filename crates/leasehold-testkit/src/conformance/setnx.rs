@@ -37,7 +37,7 @@ pub async fn a_setnx_lock_is_held_by_one_and_waited_for(bench: &Bench) -> Outcom
         let (lock, served) = (elsewhere.clone(), Arc::clone(&served));
         waiters.spawn(async move {
             let guard = lock.acquire().await?;
-            served.lock().expect("nobody panicked").push(number);
+            served.lock().expect("no thread panicked").push(number);
             guard.release().await?;
             Ok(())
         });
@@ -45,7 +45,7 @@ pub async fn a_setnx_lock_is_held_by_one_and_waited_for(bench: &Bench) -> Outcom
     }
     assert_eq!(guard.release().await?.holds_left, 0);
     all_done(waiters).await?;
-    assert_eq!(*served.lock().expect("nobody panicked"), [0, 1, 2, 3, 4]);
+    assert_eq!(*served.lock().expect("no thread panicked"), [0, 1, 2, 3, 4]);
     Ok(())
 }
 

@@ -45,7 +45,7 @@ pub async fn waiters_are_served_in_the_order_they_came(bench: &Bench) -> Outcome
         let (lock, served) = (lock.clone(), Arc::clone(&served));
         waiters.spawn(async move {
             let guard = lock.acquire().await?;
-            served.lock().expect("nobody panicked").push(number);
+            served.lock().expect("no thread panicked").push(number);
             guard.release().await?;
             Ok(())
         });
@@ -53,7 +53,7 @@ pub async fn waiters_are_served_in_the_order_they_came(bench: &Bench) -> Outcome
     }
     guard.release().await?;
     all_done(waiters).await?;
-    assert_eq!(*served.lock().expect("nobody panicked"), [0, 1, 2, 3, 4]);
+    assert_eq!(*served.lock().expect("no thread panicked"), [0, 1, 2, 3, 4]);
     Ok(())
 }
 

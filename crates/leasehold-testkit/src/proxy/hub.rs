@@ -240,7 +240,7 @@ impl Acceptor {
         if !listening {
             self.entrance = None;
         } else if self.entrance.is_none() {
-            let listener = net::TcpListener::bind(self.address).expect("nobody has taken the proxy's port");
+            let listener = net::TcpListener::bind(self.address).expect("the port of the proxy is free");
             self.entrance = Some(Entrance::new(listener));
         }
     }

@@ -121,7 +121,7 @@ impl Proxy {
         self.with(move |state| state.losses.next = Some(which));
     }
 
-    /// Loses the first reply to each command in the way of [`lose_reply_once`](Self::lose_reply_once), until
+    /// Loses the first reply to each command as [`lose_reply_once`](Self::lose_reply_once), until
     /// [`heal`](Self::heal). A command with the same bytes, on whichever connection, gets its reply.
     pub fn lose_each_reply_once(&self, which: Which) {
         self.with(move |state| state.losses.each = Some(which));

@@ -371,7 +371,7 @@ impl Checker {
                 && grant.resource.touches(resource)
                 && self.says_held(&grant)
             {
-                let what = format!("still says held after {who} has forced it: {}", grant.describe());
+                let what = format!("still reports held after {who} has forced it: {}", grant.describe());
                 self.violation(Invariant::Told, &what);
             }
         }
@@ -382,7 +382,7 @@ impl Checker {
         for grant in self.all() {
             if grant.who.client == client && grant.resource.kind != Kind::Semaphore && self.says_held(&grant)
             {
-                let what = format!("still says held after a shutdown: {}", grant.describe());
+                let what = format!("still reports held after a shutdown: {}", grant.describe());
                 self.violation(Invariant::Told, &what);
             }
         }
@@ -406,7 +406,10 @@ impl Checker {
                 };
                 let Some(there) = query.await else { break };
                 if held && self.says_held(&grant) && !there && !self.is_excused(&grant) {
-                    self.violation(Invariant::Truth, &format!("says held and is not: {}", grant.describe()));
+                    self.violation(
+                        Invariant::Truth,
+                        &format!("reports held and is not: {}", grant.describe()),
+                    );
                     break;
                 }
                 let denied = matches!(loss, Some(Loss::Gone | Loss::TakenOver | Loss::ForceUnlocked));
@@ -415,7 +418,7 @@ impl Checker {
                 }
                 if begun.elapsed() > STUBBORN {
                     let loss = loss.map_or_else(String::new, |loss| format!("{loss:?}"));
-                    let what = format!("was told {loss} and is held: {}", grant.describe());
+                    let what = format!("was notified of {loss} and is held: {}", grant.describe());
                     self.violation(Invariant::Truth, &what);
                     break;
                 }

@@ -64,7 +64,7 @@ pub(super) async fn play(round: Arc<Round>, servers: &Servers, mut dice: Dice) {
     }
     tasks.join_all().await;
     let all = move || players.into_iter().all(|player| player.join().is_ok());
-    assert!(tokio::task::spawn_blocking(all).await.unwrap_or(false), "the proxies do what they are told");
+    assert!(tokio::task::spawn_blocking(all).await.unwrap_or(false), "the proxies follow their commands");
 }
 
 /// The operations of tasks, and their times.

@@ -53,7 +53,7 @@ pub(super) async fn play(round: Arc<Round>, servers: &Servers, setting: Setting,
     }
     tasks.join_all().await;
     let all = move || players.into_iter().all(|player| player.join().is_ok());
-    assert!(tokio::task::spawn_blocking(all).await.unwrap_or(false), "the proxies do what they are told");
+    assert!(tokio::task::spawn_blocking(all).await.unwrap_or(false), "the proxies follow their commands");
     let mut observers = vec![round.observer.clone()];
     for server in &others {
         observers.push(Client::connect(server.url()).await.expect("the server is there"));

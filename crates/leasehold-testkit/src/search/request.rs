@@ -54,7 +54,7 @@ impl Request {
                 let all = all.into_future();
                 Box::pin(async { all.await.map(Held::Multi) })
             }
-            Kind::Quorum => unreachable!("a quorum is asked for by several clients"),
+            Kind::Quorum => unreachable!("several clients acquire a quorum"),
             Kind::Semaphore => {
                 let permits = client.semaphore(name).acquire(resource.permits);
                 let permits = if let Some(wait) = self.wait { permits.wait(wait) } else { permits };

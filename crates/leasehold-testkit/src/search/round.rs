@@ -220,7 +220,7 @@ impl Round {
     }
 
     /// Runs a request.
-    #[expect(clippy::too_many_arguments, reason = "each says another thing about one request")]
+    #[expect(clippy::too_many_arguments, reason = "each describes another property of one request")]
     pub(super) async fn grant(
         &self,
         who: Who,
@@ -325,7 +325,7 @@ impl Round {
             self.operate(who, &what, Duration::ZERO, Polling::Whole, work, |done| format!("{done:?}")).await;
         if former.is_settled && matches!(done, Some(Ok(_))) {
             let owner = &former.owner;
-            let what = format!("{who} has released something as {owner}, which had nothing");
+            let what = format!("{who} has released a hold of {owner}, which held nothing");
             self.checker.violation(Invariant::Owner, &what);
         }
     }

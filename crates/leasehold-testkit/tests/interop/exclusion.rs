@@ -48,7 +48,7 @@ async fn exclude(setup: &Setup, topic: &str, kinds: [&str; 4], names: [&str; 4])
     }
     let took = begun.elapsed();
 
-    assert_eq!(setup.list(&format!("{topic}:violations")), [""; 0], "two were inside at once");
+    assert_eq!(setup.list(&format!("{topic}:violations")), [""; 0], "two owners held the lock at once");
     let log = setup.list(&format!("{topic}:log"));
     for (n, line) in log.iter().enumerate() {
         let seen = line.rsplit(' ').next().expect("a line has words");
@@ -83,7 +83,7 @@ async fn longest_pause(setup: &Setup, topic: &str, is_over: impl Fn() -> bool) -
     while !is_over() {
         sleep(Duration::from_millis(20)).await;
         longest = longest.max(since.elapsed());
-        assert!(longest < LONG, "{topic}: everybody waits");
+        assert!(longest < LONG, "{topic}: all owners wait");
         let now = turns();
         if now != last {
             (last, since) = (now, Instant::now());

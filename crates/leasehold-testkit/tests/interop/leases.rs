@@ -117,7 +117,7 @@ async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
         .unwrap();
     let guard = short.lock("leases-holder").acquire().await.unwrap();
     assert_eq!(java.ask("leases-holder", "force plain leases-holder").await, "true");
-    assert_eq!(timeout(LONG, guard.lost()).await.expect("it is told"), Loss::Gone);
+    assert_eq!(timeout(LONG, guard.lost()).await.expect("it is notified"), Loss::Gone);
 }
 
 #[tokio::test]

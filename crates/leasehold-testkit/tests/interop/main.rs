@@ -3,7 +3,7 @@
 //! `cargo xtask interop` builds the Java side and runs this. One of the tests is the Rust side, which runs in a process of
 //! its own and is controlled by lines of input; run without its parent, it does nothing.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 mod counters;
 mod driver;

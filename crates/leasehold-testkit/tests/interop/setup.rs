@@ -100,7 +100,7 @@ impl Setup {
     /// Waits until a channel has a subscriber.
     pub(crate) async fn subscribed(&self, channel: &str) {
         let count = || self.server.cli(&["PUBSUB", "NUMSUB", channel]).elements()[1].clone();
-        until(&format!("somebody waits at {channel}"), || count() != Value::Int(0)).await;
+        until(&format!("a waiter is subscribed to {channel}"), || count() != Value::Int(0)).await;
     }
 }
 

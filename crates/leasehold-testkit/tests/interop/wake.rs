@@ -138,7 +138,7 @@ async fn woken(setup: &Setup, case: &Case, holder: &Peer, waiter: &Peer) -> Opti
             // outside when it sleeps.
             sleep(Duration::from_millis(200)).await;
         }
-        assert!(!waiting.is_answered(), "{}: nobody has released", case.what);
+        assert!(!waiting.is_answered(), "{}: there was no release", case.what);
         let begun = Instant::now();
         holder.ask(HOLDER, &said(case.give).replace("RESULT", &result)).await;
         waiting.ok().await;

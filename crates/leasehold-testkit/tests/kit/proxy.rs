@@ -40,7 +40,7 @@ fn silent(connection: &mut Connection) -> bool {
     match received {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => true,
         Ok(_) => false,
-        Err(error) => panic!("neither silent nor heard: {error}"),
+        Err(error) => panic!("neither silent nor received: {error}"),
     }
 }
 

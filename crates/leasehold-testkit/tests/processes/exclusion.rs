@@ -58,7 +58,7 @@ fn contender() {
 
 async fn take_turns(lock: Lock, port: u16, seat: String, turns: u64) {
     let mut server = Connection::open(port).expect("the server listens");
-    let mut call = |command: &[&str]| server.call(command).expect("the server answers");
+    let mut call = |command: &[&str]| server.call(command).expect("the server replies");
     let mut failures = 0;
     for turn in 0_u64.. {
         let guard = match lock.acquire().await {
@@ -120,7 +120,7 @@ fn processes_exclude_each_other_while_some_are_killed() {
         if value > progress.0 {
             progress = (value, Instant::now());
         }
-        assert!(progress.1.elapsed() < Duration::from_secs(20), "everybody waits, at {value}");
+        assert!(progress.1.elapsed() < Duration::from_secs(20), "all owners wait, at {value}");
         let victim = dice.index(MORTAL);
         contenders[victim].kill();
         kills += 1;
@@ -146,12 +146,12 @@ fn processes_exclude_each_other_while_some_are_killed() {
     }
 
     let violations = text(&["LRANGE", "violations", "0", "-1"]);
-    assert!(violations.elements().is_empty(), "two were inside at once: {violations:?}");
+    assert!(violations.elements().is_empty(), "two owners held the lock at once: {violations:?}");
     let log = text(&["LRANGE", "log", "0", "-1"]);
     let log: Vec<u64> = log.elements().iter().map(|value| value.as_str().unwrap().parse().unwrap()).collect();
     assert!(log.iter().copied().eq(1..=turns), "a value is missing or there twice: {log:?}");
     let by_seat: Vec<_> = (0..PROCESSES).map(|seat| text(&["HGET", "turns", &seat.to_string()])).collect();
-    assert!(by_seat[MORTAL..].iter().all(|turns| turns.as_str().is_some()), "somebody starved: {by_seat:?}");
+    assert!(by_seat[MORTAL..].iter().all(|turns| turns.as_str().is_some()), "an owner starved: {by_seat:?}");
     let told = text(&["LLEN", "told"]);
     println!(
         "exclusion: {turns} turns in {took:.1?}, {kills} kills, about {killed_holding} of holders, \

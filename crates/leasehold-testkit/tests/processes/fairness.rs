@@ -73,7 +73,7 @@ impl Replay {
             ["lrem", QUEUE, _, owner] => self.queue.retain(|waiter| waiter != owner),
             ["hincrby", "one name", owner, "1"] => {
                 if let Some(head) = self.queue.pop_front() {
-                    assert_eq!(head, owner, "served before those who came first: {:?}", self.queue);
+                    assert_eq!(head, owner, "served before the waiters in front of it: {:?}", self.queue);
                     self.served_from_queue += 1;
                 } else {
                     self.served_at_once += 1;
@@ -98,7 +98,7 @@ fn processes_are_served_in_the_order_in_which_the_server_saw_them_come() {
     let mut replay = Replay::default();
     while processes.iter_mut().any(|process| process.ended().is_none()) {
         monitor.take().iter().for_each(|line| replay.see(line));
-        assert!(begun.elapsed() < Duration::from_secs(120), "it does not come to an end");
+        assert!(begun.elapsed() < Duration::from_secs(120), "it does not end");
         std::thread::sleep(Duration::from_millis(5));
     }
     assert!(processes.iter_mut().all(|process| process.ended().is_some_and(|status| status.success())));
@@ -172,7 +172,7 @@ fn dead_waiters_delay_the_queue_by_five_seconds_at_most() {
             other => Err(other),
         });
         let delay = died.elapsed();
-        println!("fairness: round {round}: the next who lived was served {delay:.1?} after the last death");
+        println!("fairness: round {round}: the next live waiter was served {delay:.1?} after the last death");
         assert!(delay < Duration::from_secs(5), "{delay:?}");
         let living = if round == 0 { 2 } else { 1 };
         wait_until(Duration::from_secs(20), || match server.cli(&["GET", "served"]) {

@@ -101,7 +101,7 @@ async fn a_deleted_key_lets_another_in_and_the_first_is_told_within_a_third_of_t
     let other = second.lock("a").try_acquire().await.unwrap().expect("the key is gone");
     assert!(guard.is_held() && other.is_held(), "this is the hole");
     assert_eq!(timeout(LEASE, guard.lost()).await.unwrap(), Loss::TakenOver);
-    assert!(deleted.elapsed() < LEASE / 3 + SLACK, "told after {:?}", deleted.elapsed());
+    assert!(deleted.elapsed() < LEASE / 3 + SLACK, "notified after {:?}", deleted.elapsed());
     assert!(other.is_held());
 }
 
@@ -120,7 +120,7 @@ async fn a_restart_without_data_lets_another_in_and_the_first_is_told_at_its_rec
     proxy.heal();
     let healed = Instant::now();
     assert_eq!(timeout(10 * SECOND, guard.lost()).await.unwrap(), Loss::TakenOver);
-    assert!(healed.elapsed() < SECOND + SLACK, "told after {:?}", healed.elapsed());
+    assert!(healed.elapsed() < SECOND + SLACK, "notified after {:?}", healed.elapsed());
     assert!(other.is_held());
 }
 
@@ -153,7 +153,7 @@ async fn eviction_lets_another_in_and_the_first_is_told_within_a_third_of_the_le
     let other = second.lock("a").try_acquire().await.unwrap().expect("the key is gone");
     assert!(guard.is_held() && other.is_held(), "this is the hole");
     assert_eq!(timeout(LEASE, guard.lost()).await.unwrap(), Loss::TakenOver);
-    assert!(evicted.elapsed() < LEASE / 3 + SLACK, "told after {:?}", evicted.elapsed());
+    assert!(evicted.elapsed() < LEASE / 3 + SLACK, "notified after {:?}", evicted.elapsed());
 }
 
 #[tokio::test]
@@ -179,7 +179,7 @@ async fn a_failover_without_the_write_lets_another_in_and_the_first_is_told_befo
     primary.kill();
     assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
     let second = client(replica.url()).await.unwrap();
-    let other = second.lock("a").try_acquire().await.unwrap().expect("the replica has never heard of it");
+    let other = second.lock("a").try_acquire().await.unwrap().expect("the replica does not have it");
     assert!(guard.is_held() && other.is_held(), "this is the hole");
     assert!(Instant::now() + guard.remaining() < asked + LEASE, "it ends after its lease");
     assert_eq!(guard.lost().await, Loss::Unreachable);
@@ -195,7 +195,7 @@ fn paused() {
     println!("looked");
     std::io::stdin().read_line(&mut String::new()).unwrap();
     Connection::open(port).unwrap().call(&["SET", "value", "first"]).unwrap();
-    assert!(!guard.is_held(), "whoever looks afterwards sees it");
+    assert!(!guard.is_held(), "a later check reports the loss");
 }
 
 #[tokio::test]

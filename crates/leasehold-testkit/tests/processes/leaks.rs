@@ -71,7 +71,7 @@ fn come_and_go() {
     let client =
         Client::connect(format!("redis://127.0.0.1:{port}")).response_timeout(Duration::from_secs(10));
     let client = client.block().unwrap();
-    // The peak comes first: the memory for it is kept, and would look like a leak if it came later. While the server
+    // The peak is first: its memory is kept, and would count as a leak if the peak were later. While the server
     // replies, the number of requests in flight at once is random.
     let guards = runtime.block_on(take(&client, "dropped", amount.dropped));
     assert_eq!(server.call(&["CLIENT", "PAUSE", "60000", "WRITE"]).unwrap(), "OK");
@@ -164,7 +164,7 @@ fn resident_now() -> usize {
 
 /// Neither keys nor subscriptions, long before any lease of 30 s is over.
 fn nothing_is_left(server: &mut Connection) {
-    let mut call = |command: &[&str]| server.call(command).expect("the server answers");
+    let mut call = |command: &[&str]| server.call(command).expect("the server replies");
     wait_until(Duration::from_secs(15), || {
         let nothing = Value::Array(Vec::new());
         let (keys, channels) = (call(&["DBSIZE"]), call(&["PUBSUB", "CHANNELS"]));
@@ -192,8 +192,7 @@ async fn take_and_release(client: &Client, names: Range<usize>) {
         let client = client.clone();
         async move {
             for name in names {
-                let guard =
-                    client.lock(format!("order:{name}")).acquire().await.expect("nobody else wants it");
+                let guard = client.lock(format!("order:{name}")).acquire().await.expect("no other waiter");
                 guard.release().await.expect("it is held");
             }
         }
@@ -203,7 +202,7 @@ async fn take_and_release(client: &Client, names: Range<usize>) {
 
 /// Cancels at every stage: before the request is sent, in flight, in the wait queue.
 async fn cancel(client: &Client, numbers: Range<usize>) {
-    let busy = Arc::new(client.lock("busy").acquire().await.expect("nobody else wants it"));
+    let busy = Arc::new(client.lock("busy").acquire().await.expect("no other waiter"));
     divide(numbers, |numbers| {
         let (client, busy) = (client.clone(), Arc::clone(&busy));
         let mut dice = Dice::new(numbers.first().map_or(0, |number| *number as u64));
@@ -222,7 +221,7 @@ async fn cancel(client: &Client, numbers: Range<usize>) {
                     guard.release().await.expect("it is held");
                 }
             }
-            assert!(busy.is_held(), "nobody but this test releases it");
+            assert!(busy.is_held(), "only this test releases it");
         }
     })
     .await;

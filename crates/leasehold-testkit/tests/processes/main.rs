@@ -3,7 +3,7 @@
 //! Some tests run a part of themselves in a process of its own, which is this binary once more. Such parts are
 //! tests; run without their parent, they do nothing.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 mod exclusion;
 mod fairness;

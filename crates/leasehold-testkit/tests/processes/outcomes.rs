@@ -242,7 +242,7 @@ impl Run {
         let mut holds = BTreeMap::new();
         for name in 0..NAMES {
             let key = format!("run {}:{name}", self.seed);
-            let hold = self.server.call(&["HGETALL", &key]).expect("the server answers");
+            let hold = self.server.call(&["HGETALL", &key]).expect("the server replies");
             let text: Vec<_> = hold.elements().iter().filter_map(|text| text.as_str()).collect();
             let counts = text.chunks(2).filter_map(|field| {
                 // For each value of a group there are a count, an end and the owner: FIELD:OWNER:lock_count is the first.
@@ -299,7 +299,7 @@ async fn every_count_is_right_in_the_end_when_every_answer_is_lost_once() {
         all.unknown += done.unknown;
         all.cut += done.cut;
     }
-    println!("outcomes: {all:?}, {} answers lost, in {:.1?}", proxy.counts().replies_lost, begun.elapsed());
+    println!("outcomes: {all:?}, {} replies lost, in {:.1?}", proxy.counts().replies_lost, begun.elapsed());
     assert!(all.entered > sequences / 4 && all.unknown > sequences, "too little happened");
     assert_eq!(server.cli(&["DBSIZE"]), 0);
 }
@@ -353,7 +353,7 @@ async fn an_undo_that_the_server_does_not_know_yet_does_not_come_after_the_next_
     assert_eq!(
         server.cli(&["HVALS", "a"]).elements().first(),
         Some(&"1".into()),
-        "the guard says it is held"
+        "the guard reports that it is held"
     );
 }
 

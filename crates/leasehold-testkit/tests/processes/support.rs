@@ -89,7 +89,7 @@ pub(crate) async fn take(client: &Client, name: &str, number: usize) -> Vec<Guar
             tokio::spawn(async move {
                 let mut guards = Vec::new();
                 for lock in locks {
-                    guards.push(lock.acquire().await.expect("nobody else wants it"));
+                    guards.push(lock.acquire().await.expect("no other waiter"));
                 }
                 guards
             })

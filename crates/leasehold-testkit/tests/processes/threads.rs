@@ -109,7 +109,7 @@ async fn go_in(port: u16, outage: Outage, after: Duration) {
         .await
         .expect("there is no outage yet");
     // One of each: a hold, an owner's second hold, a waiter with its subscription.
-    let guard = client.lock("a").acquire().await.expect("nobody else wants it");
+    let guard = client.lock("a").acquire().await.expect("no other waiter");
     let inner = guard.reenter().await.expect("it is held");
     let waiter = tokio::spawn(client.lock("a").acquire().wait(30 * SECOND).into_future());
     while proxy.open(Which::PubSub) == 0 {

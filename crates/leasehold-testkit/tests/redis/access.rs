@@ -158,7 +158,7 @@ async fn queue_up(client: &Client, other: &Client, name: &str) -> Result<(), Str
     waiters[0].abort();
     sleep(SECOND * 2).await;
     if lock.queue().await.map_err(|error| told("queue")(&error))?.len() != 2 {
-        return Err("fair, whoever gives up".into());
+        return Err("fair, a waiter that gives up".into());
     }
     guard.release().await.map_err(|error| told("release")(&error))?;
     let [_, second, third] = waiters;
@@ -348,7 +348,7 @@ async fn an_undo_that_is_repeated_does_not_end_the_next_hold_of_its_owner() {
         // Longer than the pause between two undos.
         sleep(SECOND).await;
         assert!(guard.is_held(), "without {without:?}");
-        assert_eq!(keys(&server), ["lock:n"], "without {without:?}: the guard says that it is held");
+        assert_eq!(keys(&server), ["lock:n"], "without {without:?}: the guard reports that it is held");
         guard.release().await.unwrap();
     }
 }

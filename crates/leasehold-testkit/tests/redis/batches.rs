@@ -114,7 +114,7 @@ async fn a_queue_that_is_overwritten_takes_nobody_out_of_another_queue() {
         held.push(holder.fair_lock(name).acquire().await.unwrap());
         waiters.push(tokio::spawn(client.fair_lock(name).acquire().into_future()));
         let queue = format!("redisson_lock_queue:{{{name}}}");
-        until("it stands in the queue", || number(&server.cli(&["LLEN", &queue])) == 1).await;
+        until("it is queued", || number(&server.cli(&["LLEN", &queue])) == 1).await;
     }
     for key in broken {
         server.cli(&["SET", key, "something else"]);

@@ -340,7 +340,7 @@ async fn undo_and_come_again(of: Primitive) {
         // Longer than the pause before an undo is repeated.
         sleep(Duration::from_millis(300)).await;
         assert!(guard.is_held(), "round {round}");
-        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard says that it is held");
+        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard reports that it is held");
         drop(guard);
         stage.nothing_is_left(round).await;
     }
@@ -374,7 +374,7 @@ async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_it
         };
         sleep(Duration::from_millis(500)).await;
         assert!(guard.is_held(), "round {round}");
-        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard says that it is held");
+        assert_eq!(keys(&stage.server), [NAME], "round {round}: the guard reports that it is held");
         drop(guard);
         stage.nothing_is_left(round).await;
     }
@@ -411,6 +411,6 @@ async fn an_answer_that_is_looked_at_too_late_takes_nothing_from_the_next_holder
     until("the server has granted it", || !keys(&server).is_empty()).await;
     let next = soon("the next holder", client.lock(NAME).acquire().into_future()).await.expect("the lock");
     assert!(late.await.is_err_and(|error| error.is_unavailable()));
-    assert!(next.is_held(), "it was told of a loss that did not happen");
+    assert!(next.is_held(), "it was notified of a loss that did not happen");
     assert_eq!(next.release().await.expect("it is held").holds_left, 0);
 }

@@ -18,7 +18,7 @@ async fn warm_up(client: &Client) {
     for _ in 0..2 {
         lock.acquire().await.expect("a free lock").release().await.expect("a held lock");
         drop(lock.acquire().await.expect("a free lock"));
-        while lock.is_locked().await.expect("an answer") {}
+        while lock.is_locked().await.expect("a reply") {}
     }
 }
 
@@ -88,7 +88,7 @@ async fn a_waiter_that_sleeps_sends_nothing_but_pings() {
 
     held.release().await.unwrap();
     let guard = granted(waiter).await;
-    until("nobody is subscribed", || channels(&server).is_empty()).await;
+    until("no client is subscribed", || channels(&server).is_empty()).await;
     let names: Vec<_> = proxy.take_sent().into_iter().map(|sent| sent.name).collect();
     assert_eq!(names, ["EVALSHA", "UNSUBSCRIBE"]);
     drop(guard);
@@ -120,7 +120,7 @@ async fn many_waiters_of_a_client_share_one_subscription() {
     for waiter in waiters {
         soon("the waiter ends", waiter).await.unwrap();
     }
-    until("nobody is subscribed", || channels(&server).is_empty()).await;
+    until("no client is subscribed", || channels(&server).is_empty()).await;
     let sent = proxy.take_sent();
     assert_eq!((count(&sent, "SUBSCRIBE"), count(&sent, "UNSUBSCRIBE")), (0, 1), "{sent:?}");
     let requests = count(&sent, "EVALSHA");

@@ -121,9 +121,9 @@ async fn nobody_hangs_when_messages_are_dropped() {
             drop(waiter.await.unwrap().unwrap());
         }
     };
-    timeout(AT_LAST, all).await.expect("all look by themselves");
+    timeout(AT_LAST, all).await.expect("all waiters poll");
     assert!(proxy.counts().messages_dropped >= 3);
-    until("nobody is subscribed", || channels(&server).is_empty()).await;
+    until("no client is subscribed", || channels(&server).is_empty()).await;
 }
 
 #[tokio::test]

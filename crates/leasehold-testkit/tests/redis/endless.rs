@@ -1,6 +1,6 @@
 //! Replies that never end.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::io::Write as _;
 use std::sync::Arc;

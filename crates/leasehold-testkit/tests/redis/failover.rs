@@ -1,6 +1,6 @@
 //! An address that leads to another server after a failover.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::time::Duration;
 

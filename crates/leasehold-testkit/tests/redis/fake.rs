@@ -1,6 +1,6 @@
 //! A server with scripted replies.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::io::{Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};

@@ -112,7 +112,7 @@ async fn of_many_writes_at_once_the_greatest_token_stays() {
     assert_eq!((server.cli(&["GET", "balance"]), server.cli(&["GET", FENCE])), ("200".into(), "200".into()));
 }
 
-/// The child reads, is stopped past its lease, and goes on to write as if nothing had happened.
+/// The child reads, is stopped past its lease, and then writes as if nothing had happened.
 #[test]
 fn a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote() {
     if let Ok(url) = env::var(URL) {
@@ -136,7 +136,7 @@ fn a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote()
     let name = "fence::a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote";
     let mut child = child(name, &server);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let mut next = |word: &str| lines.find(|line| line.starts_with(word)).expect("the child goes on");
+    let mut next = |word: &str| lines.find(|line| line.starts_with(word)).expect("the child continues");
     assert_eq!(next("token"), "token 1");
     signal("STOP", &child);
     let client = Client::connect(server.url()).block().unwrap();

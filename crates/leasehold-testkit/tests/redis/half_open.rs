@@ -1,6 +1,6 @@
 //! Connections whose other end is gone without a close.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::time::Duration;
 

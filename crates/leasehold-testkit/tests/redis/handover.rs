@@ -94,8 +94,8 @@ fn passer(which: Which, server: &Server, client: &Client) -> tokio::task::JoinHa
 fn owner_at(port: u16, which: Which) -> String {
     let mut server = Connection::open(port).expect("the server is there");
     let reply = match which {
-        Which::Hash => server.call(&["HKEYS", "n"]).expect("an answer").elements()[0].clone(),
-        Which::SetNx => server.call(&["GET", "n"]).expect("an answer"),
+        Which::Hash => server.call(&["HKEYS", "n"]).expect("a reply").elements()[0].clone(),
+        Which::SetNx => server.call(&["GET", "n"]).expect("a reply"),
     };
     reply.as_str().expect("an owner").to_owned()
 }
@@ -288,7 +288,7 @@ async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
     let guard = soon("the other one", which.lock(&other).acquire().into_future()).await.unwrap();
     guard.release().await.unwrap();
     // It has lost its turn, not its position in the queue.
-    let guard = soon("whoever slept", sleeper).await.unwrap();
+    let guard = soon("the sleeping waiter", sleeper).await.unwrap();
     assert!(guard.is_held());
 }
 

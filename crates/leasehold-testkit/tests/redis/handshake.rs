@@ -130,7 +130,7 @@ async fn after_a_change_of_the_password_everybody_is_told_of_it() {
         matches!(failure, ServerError::Denied(_)) && text.contains("not connected: WRONGPASS")
     };
     let begun = Instant::now();
-    let waited = soon("the waiter is told", waiter).await.unwrap().unwrap_err();
+    let waited = soon("the waiter is notified", waiter).await.unwrap().unwrap_err();
     assert!(matches!(&waited, AcquireError::Server { cause: failure, .. } if is_told(failure)), "{waited:?}");
     assert!(begun.elapsed() < SECOND * 3, "{:?}", begun.elapsed());
     let acquired_not = client.lock("m").acquire().await.unwrap_err();
@@ -153,7 +153,7 @@ async fn after_a_change_of_the_password_everybody_is_told_of_it() {
     let lock = client.lock("m");
     let begun = Instant::now();
     while lock.acquire().await.is_err() {
-        assert!(begun.elapsed() < SECOND * 10, "it does not go on");
+        assert!(begun.elapsed() < SECOND * 10, "it does not continue");
         sleep(SECOND / 50).await;
     }
 }

@@ -26,7 +26,7 @@ async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flav
     take_as_redisson(&server, "n", SECOND * 600);
     // This waiter stays: the heartbeats continue for it.
     let stays = tokio::spawn(waits(1).into_future());
-    until("a waiter stands in the queue", || queue() == [field(1)]).await;
+    until("a waiter is queued", || queue() == [field(1)]).await;
 
     // The reply to the only request of each arrives after its caller is gone.
     for number in 10..15 {
@@ -35,7 +35,7 @@ async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flav
     }
     assert!(waits(20).wait(SECOND / 5).await.unwrap_err().is_contended());
     let aborted = tokio::spawn(waits(21).into_future());
-    until("another waiter stands in the queue", || queue().contains(&field(21))).await;
+    until("another waiter is queued", || queue().contains(&field(21))).await;
     aborted.abort();
     until("those that have gone have left the queue", || queue() == [field(1)]).await;
     // Enough time for the replies to their leave requests; no event reports their arrival.
@@ -50,7 +50,7 @@ async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flav
     .await;
     for number in (10..15).chain(20..22) {
         let said = sent.iter().find(|line| mentions(line, number));
-        assert!(said.is_none(), "the waiter {number} has gone, and the client says {said:?}");
+        assert!(said.is_none(), "the waiter {number} has left, and the client reports {said:?}");
     }
     stays.abort();
 }

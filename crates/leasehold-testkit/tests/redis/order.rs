@@ -68,7 +68,10 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover(flavour:
         held_at(&server, "n").await;
         let thief = lock.acquire().steal().await.unwrap();
         let victim = soon("the victim's try", victim).await.unwrap();
-        assert!(victim.is_none(), "{lock:?}: the thief has it, and the victim says {victim:?}");
+        assert!(
+            victim.is_none(),
+            "{lock:?}: another owner has taken it over, and the first guard reports {victim:?}"
+        );
         assert!(thief.is_held(), "{lock:?}: nothing was taken from the thief");
         assert!(lock.is_held_by(&thief.owner()).await.unwrap());
         thief.release().await.unwrap();
@@ -257,7 +260,7 @@ async fn a_crowd_goes_on_while_the_lock_is_removed_again_and_again(flavour: Flav
     for _ in 0..3 {
         let before = turns.load(Ordering::Relaxed);
         sleep(Duration::from_millis(500)).await;
-        until("the crowd goes on", || turns.load(Ordering::Relaxed) > before + 8).await;
+        until("the other tasks continue", || turns.load(Ordering::Relaxed) > before + 8).await;
     }
     over.store(true, Ordering::Relaxed);
     until("the crowd ends", || crowd.is_finished()).await;

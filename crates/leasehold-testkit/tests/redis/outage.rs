@@ -116,11 +116,11 @@ async fn a_longer_silence_is_told_before_the_server_lets_go() {
     sleep(SECOND / 10).await;
     let kept_until = kept_until(&server);
     sleep_until(kept_until - Duration::from_millis(10)).await;
-    assert!(!guard.is_held(), "the clock decides, whoever listens");
+    assert!(!guard.is_held(), "the clock decides, with or without a listener");
     let (loss, at) = told.join().unwrap();
     assert_eq!(loss, Loss::Unreachable);
-    assert!(at < kept_until, "told {:?} too late", at - kept_until);
-    until("the server lets go", || keys(&server).is_empty()).await;
+    assert!(at < kept_until, "notified {:?} too late", at - kept_until);
+    until("the lock expires on the server", || keys(&server).is_empty()).await;
 
     proxy.heal();
     let next = acquired(&client.lock("n")).await;
@@ -145,10 +145,10 @@ async fn a_server_that_stops_for_longer_than_the_lease() {
     let kept_until = kept_until(&server);
     server.pause();
     sleep_until(kept_until - Duration::from_millis(10)).await;
-    assert!(!guard.is_held(), "the clock decides, whoever listens");
+    assert!(!guard.is_held(), "the clock decides, with or without a listener");
     let (loss, at) = told.join().unwrap();
     assert_eq!(loss, Loss::Unreachable);
-    assert!(at < kept_until, "told {:?} too late", at - kept_until);
+    assert!(at < kept_until, "notified {:?} too late", at - kept_until);
     sleep(SECOND).await;
     assert!(!waiter.is_finished());
     server.resume();
@@ -224,7 +224,7 @@ async fn a_waiter_looks_again_when_a_release_was_announced_while_nothing_listene
         let mut monitor = server.monitor();
         let waiter = waiting(&server, &client.lock("n"), CHANNEL).await;
         let mut sent = Vec::new();
-        until("the look that follows the subscription", || {
+        until("the retry that follows the subscription", || {
             sent.extend(monitor.take_sent());
             let subscribed = sent.iter().position(|line| line.contains("\"SUBSCRIBE\""));
             subscribed.is_some_and(|at| sent[at..].iter().any(|line| line.contains("\"EVALSHA\"")))
@@ -234,11 +234,11 @@ async fn a_waiter_looks_again_when_a_release_was_announced_while_nothing_listene
         proxy.blackhole(Which::PubSub);
         free_as_redisson(&server, "n", CHANNEL);
         sleep(SECOND / 20).await;
-        assert!(!waiter.is_finished(), "nothing told it");
+        assert!(!waiter.is_finished(), "it was not notified");
         proxy.cut(Which::PubSub);
         proxy.heal();
         let granted = timeout(SECOND * 5, granted(waiter)).await;
-        granted.expect("it looks when it listens again").release().await.unwrap();
+        granted.expect("it retries when it is subscribed again").release().await.unwrap();
         subscribed(&server, CHANNEL, 0).await;
     }
 }

@@ -122,7 +122,7 @@ fn take_turns(server: &Server, client: &Client, other: &Client) {
         let waiter = scope.spawn(|| take(client).release().block());
         let begun = Instant::now();
         while subscribers(server, "redisson_lock__channel:{n}") == 0 {
-            assert!(begun.elapsed() < SECOND * 10, "nobody waits");
+            assert!(begun.elapsed() < SECOND * 10, "there is no waiter");
             thread::sleep(Duration::from_millis(2));
         }
         guard.release().block().expect("it is held");

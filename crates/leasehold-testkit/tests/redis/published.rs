@@ -12,13 +12,13 @@ pub(crate) struct Published {
 impl Published {
     pub(crate) fn on(server: &Server) -> Self {
         let (mut connection, marker) = (server.connect(), server.connect());
-        connection.call(&["PSUBSCRIBE", "*"]).expect("the server answers");
+        connection.call(&["PSUBSCRIBE", "*"]).expect("the server replies");
         Self { connection, marker }
     }
 
     /// The channels and payloads since the last call.
     pub(crate) fn take(&mut self) -> Vec<(String, String)> {
-        self.marker.call(&["PUBLISH", "so far", ""]).expect("the server answers");
+        self.marker.call(&["PUBLISH", "so far", ""]).expect("the server replies");
         let mut messages = Vec::new();
         loop {
             let message = self.connection.receive().expect("a message arrives");

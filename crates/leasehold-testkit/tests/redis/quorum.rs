@@ -1,6 +1,6 @@
 //! One lock on five servers, some of which hang, die and restart.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::time::Duration;
 
@@ -146,7 +146,7 @@ async fn a_majority_that_dies_is_a_loss_in_time() {
         server.kill();
     }
     let last = Instant::now();
-    assert_eq!(soon("the loss is told", lost).await.unwrap(), Loss::Unreachable);
+    assert_eq!(soon("the loss is reported", lost).await.unwrap(), Loss::Unreachable);
     // No later than the leases that were renewed right before the end.
     assert!(last.elapsed() < WATCHDOG, "{:?}", last.elapsed());
     assert!(!guard.is_held() && guard.remaining().is_zero());
@@ -189,8 +189,10 @@ async fn a_round_that_is_dropped_leaves_nothing() {
         server.pause();
     }
     let begun = tokio::spawn(stage.lock().acquire().into_future());
-    until("the others have said yes", || stage.servers[3..].iter().all(|server| !keys(server).is_empty()))
-        .await;
+    until("the other servers have granted it", || {
+        stage.servers[3..].iter().all(|server| !keys(server).is_empty())
+    })
+    .await;
     begun.abort();
     for server in &stage.servers[..3] {
         server.resume();

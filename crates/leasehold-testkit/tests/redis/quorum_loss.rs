@@ -1,6 +1,6 @@
 //! A lock on three servers is lost if it lacked a majority at some moment, no matter when that is detected.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 use std::time::Duration;
 
@@ -124,7 +124,7 @@ async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
     stage.proxy.heal();
     assert_eq!(soon("the loss", listener).await.unwrap(), Loss::ForceUnlocked);
     is_lost(&guard, Loss::ForceUnlocked).await;
-    until("what came late is given back", || stage.held_on() == 0).await;
+    until("a late grant is released", || stage.held_on() == 0).await;
 }
 
 /// One server cannot be queried for its vote when another vote is acquired again. Its vote is gone, as it reports when it is

@@ -45,7 +45,7 @@ impl Python {
     }
 
     fn answer(&mut self) -> String {
-        self.output.next().expect("Python answers").expect("a line")
+        self.output.next().expect("Python replies").expect("a line")
     }
 
     fn ask(&mut self, command: &str) -> String {
@@ -113,11 +113,11 @@ async fn we_wait_for_redis_py_and_it_waits_for_us() {
 
 /// One turn in the same way as the Python program: reads, waits, and writes one more.
 async fn take_turn(connection: &mut Connection) {
-    let value = connection.call(&["GET", "n:value"]).expect("an answer");
+    let value = connection.call(&["GET", "n:value"]).expect("a reply");
     let seen: u64 = value.as_str().map_or(0, |value| value.parse().expect("a number"));
     sleep(Duration::from_millis(1)).await;
-    connection.call(&["SET", "n:value", &(seen + 1).to_string()]).expect("an answer");
-    connection.call(&["RPUSH", "n:log", &format!("rust {seen}")]).expect("an answer");
+    connection.call(&["SET", "n:value", &(seen + 1).to_string()]).expect("a reply");
+    connection.call(&["RPUSH", "n:log", &format!("rust {seen}")]).expect("a reply");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -55,7 +55,7 @@ async fn a_lease_that_a_lost_reentry_has_shortened_is_not_trusted(flavour: Flavo
         guard.remaining()
     );
     soon("the loss", guard.lost()).await;
-    until("the server has let go", || keys(&server).is_empty()).await;
+    until("the lock is released on the server", || keys(&server).is_empty()).await;
 }
 
 async fn a_reentry_that_is_dropped_keeps_nothing_longer_than_its_lease(flavour: Flavour) {

@@ -114,7 +114,7 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
         let mut waiters = Vec::new();
         for place in 1..=3 {
             waiters.push(tokio::spawn(elsewhere.acquire().into_future()));
-            until("it stands in the queue", || number(&server.cli(&["LLEN", QUEUE])) == place).await;
+            until("it is queued", || number(&server.cli(&["LLEN", QUEUE])) == place).await;
         }
         let queue = lock.queue().await.unwrap();
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
@@ -126,7 +126,7 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
         sleep(SECOND * 4).await;
         assert_eq!(lock.queue().await.unwrap(), queue, "{flavour:?}");
         waiters.remove(0).abort();
-        until("who gives up leaves the queue", || number(&server.cli(&["LLEN", QUEUE])) == 2).await;
+        until("a waiter that gives up leaves the queue", || number(&server.cli(&["LLEN", QUEUE])) == 2).await;
         held.release().await.unwrap();
         for (waiter, owner) in waiters.into_iter().zip(&queue[1..]) {
             let guard = granted(waiter).await;
@@ -257,7 +257,7 @@ async fn where_scripts_are_forbidden_everything_is_denied() {
     );
     // A hold that cannot be renewed is lost in time, and a waiter fails with its next request.
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Unreachable);
-    let waited = soon("the waiter is told", waiter).await.unwrap();
+    let waited = soon("the waiter is notified", waiter).await.unwrap();
     assert!(
         matches!(&waited, Err(AcquireError::Server { cause: failure, .. }) if denied(failure)),
         "{waited:?}"

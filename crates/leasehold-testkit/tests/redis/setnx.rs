@@ -90,7 +90,7 @@ async fn our_releases_wake_our_waiters_in_other_processes() {
             held.release().await.unwrap();
             granted(waiter).await.release().await.unwrap();
             delays.push(begun.elapsed());
-            until("nobody waits", || channels(&server).is_empty()).await;
+            until("there is no waiter", || channels(&server).is_empty()).await;
         }
         // The shortest pause between two polls is 100 ms: shorter delays in most of ten rounds are no coincidence.
         delays.sort();
@@ -115,7 +115,7 @@ async fn what_another_library_holds_is_waited_for_without_its_help() {
         let waiter = tokio::spawn(lock.acquire().into_future());
         sleep(SECOND * 2).await;
         let looks = monitor.take_sent().iter().filter(|line| line.starts_with("\"SET\"")).count();
-        assert!((5..=22).contains(&looks), "{looks} looks in 2 s");
+        assert!((5..=22).contains(&looks), "{looks} polls in 2 s");
         server.cli(&["DEL", "n"]);
         let begun = Instant::now();
         let guard = granted(waiter).await;
@@ -159,7 +159,7 @@ async fn a_stale_guard_does_not_touch_what_another_library_took() {
         sleep(SECOND / 5).await;
         for key in ["n", "m"] {
             assert_eq!(server.cli(&["GET", key]), FOREIGN);
-            assert!(pttl(&server, key) > 50_000, "and nobody renews it");
+            assert!(pttl(&server, key) > 50_000, "and it is not renewed");
         }
     }
 }
@@ -236,7 +236,7 @@ async fn a_command_that_is_denied_is_replaced_by_the_script() {
     let mut monitor = server.monitor();
     lock.acquire().await.unwrap().release().await.unwrap();
     let sent = monitor.take_sent();
-    assert!(sent.len() == 2 && sent[1].starts_with("\"EVALSHA\""), "asked once: {sent:?}");
+    assert!(sent.len() == 2 && sent[1].starts_with("\"EVALSHA\""), "sent once: {sent:?}");
 }
 
 #[tokio::test]

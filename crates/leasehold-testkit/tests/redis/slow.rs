@@ -51,7 +51,7 @@ async fn late_replies_that_nobody_waits_for_keep_the_client_from_nothing_else() 
         let left = pttl(&server, "kept");
         renewals += usize::from(std::mem::replace(&mut last, left) < left);
         let replaced = proxy.counts().connections - before;
-        assert_eq!(replaced, 0, "a connection on which replies come was replaced, after {renewals} renewals");
+        assert_eq!(replaced, 0, "a connection with arriving replies was replaced, after {renewals} renewals");
         assert!(begun.elapsed() < LONG, "{renewals} renewals in {LONG:?}, while replies were late");
     }
     assert!(!dropping.is_finished(), "the replies were not late all the time");

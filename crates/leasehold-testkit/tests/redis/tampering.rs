@@ -131,7 +131,7 @@ async fn messages_that_mean_nothing_change_nothing() {
     free_as_redisson(&server, "n", CHANNEL);
     server.cli(&["PUBLISH", CHANNEL, "0"]);
     granted(waiter).await.release().await.unwrap();
-    until("nobody is subscribed", || server.cli(&["PUBLISH", CHANNEL, "0"]) == 0).await;
+    until("no client is subscribed", || server.cli(&["PUBLISH", CHANNEL, "0"]) == 0).await;
     lock.acquire().await.unwrap().release().await.unwrap();
 }
 

@@ -55,8 +55,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold(flavour: Fl
     take_as_redisson(&server, "n", SECOND * 600);
     let owner = leasehold::Owner::number(7);
     let waiter = tokio::spawn(lock.acquire().as_owner(&owner).lease(SECOND * 600).into_future());
-    until("the waiter stands in the queue", || keys(&server).contains(&"redisson_lock_queue:{n}".into()))
-        .await;
+    until("the waiter is queued", || keys(&server).contains(&"redisson_lock_queue:{n}".into())).await;
     sleep(Duration::from_millis(100)).await;
     // The lock is freed and the waiter is notified. Its next request reaches the server, and the reply is lost.
     proxy.lose_each_reply_once(Which::Command);
@@ -113,7 +112,7 @@ async fn held_back_beyond_its_undo(flavour: Flavour, right: &str) {
     crate::acquired(&lock).await.release().await.unwrap();
     proxy.heal();
     sleep(Duration::from_millis(100)).await;
-    until("what came late is undone", || is_free(&server)).await;
+    until("a late grant is undone", || is_free(&server)).await;
 }
 
 async fn what_a_dead_connection_does_after_its_undo_is_undone_without_client_info(flavour: Flavour) {
@@ -142,7 +141,7 @@ async fn an_undo_that_comes_after_a_new_connection_is_repeated_too(flavour: Flav
     sleep(Duration::from_millis(100)).await;
     proxy.heal();
     sleep(Duration::from_millis(100)).await;
-    until("what came late is undone", || keys(&server).is_empty()).await;
+    until("a late grant is undone", || keys(&server).is_empty()).await;
 }
 
 async fn what_a_dead_connection_does_after_the_lease_is_undone_too(flavour: Flavour) {
@@ -159,7 +158,7 @@ async fn what_a_dead_connection_does_after_the_lease_is_undone_too(flavour: Flav
     proxy.heal();
     until("it is carried out", || !is_free(&server)).await;
     let begun = tokio::time::Instant::now();
-    until("what came late is undone", || is_free(&server)).await;
+    until("a late grant is undone", || is_free(&server)).await;
     assert!(begun.elapsed() < lease * 2 / 3, "not by the end of its lease: {:?}", begun.elapsed());
 }
 

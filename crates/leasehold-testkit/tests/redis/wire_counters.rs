@@ -151,7 +151,7 @@ async fn the_steps_of_leased_permits_leave_the_state_that_redisson_leaves(flavou
 
     sleep(SECOND * 3 / 10).await;
     let next = semaphore.acquire(1).permanent().await.unwrap();
-    assert_eq!(payloads(messages.take()), ["1"], "one of the two is reclaimed, as many as are wanted");
+    assert_eq!(payloads(messages.take()), ["1"], "one of the two is reclaimed, as many as are requested");
     assert_eq!(server.cli(&["GET", "n"]), "0");
     let other = leased.iter().find(|id| permits(&server).iter().any(|(hex, _)| *hex == id.to_string()));
     assert!(!semaphore.try_release([*other.unwrap()]).await.unwrap());
@@ -172,7 +172,7 @@ async fn the_steps_of_leased_permits_leave_the_state_that_redisson_leaves(flavou
     let id: PermitId = "0102030405060708090A0B0C0D0E0F10".parse().unwrap();
     assert!(semaphore.lease_of(id).await.unwrap().is_some());
     assert!(semaphore.update_lease(id, SECOND * 60).await.unwrap());
-    assert_eq!(payloads(messages.take()), ["1"], "who sleeps until a later end is to look again");
+    assert_eq!(payloads(messages.take()), ["1"], "a waiter that sleeps until a later end must retry");
     assert!(semaphore.update_lease(id, SECOND * 90).await.unwrap());
     assert_eq!(payloads(messages.take()), [""; 0]);
     semaphore.release([id]).await.unwrap();

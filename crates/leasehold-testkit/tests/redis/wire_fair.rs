@@ -60,7 +60,7 @@ async fn queued(
     let acquire = lock.acquire().as_owner(owner);
     let acquire = if let Some(wait) = wait { acquire.wait(wait) } else { acquire };
     let waiter = tokio::spawn(acquire.into_future());
-    until("it stands in the queue", || queue(server).len() == before + 1).await;
+    until("it is queued", || queue(server).len() == before + 1).await;
     waiter
 }
 
@@ -90,14 +90,14 @@ async fn the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves(flavour: 
     // Redisson's keys, and our own for heartbeats and wait times.
     assert_eq!(keys(&server), [MARKS, WAITS, "n", QUEUE, SCORES]);
     assert_eq!(published.take(), []);
-    until("both have looked again", || subscribers_of(&server, &[&b_name, &c_name]) == 2).await;
+    until("both have retried", || subscribers_of(&server, &[&b_name, &c_name]) == 2).await;
 
     held.release().await.unwrap();
     assert_eq!(published.take()[0], (format!("redisson_lock__channel:{{n}}:{b_name}"), "0".into()));
     let guard = granted(waiter_b).await;
     assert_eq!(queue(&server), std::slice::from_ref(&c_name));
     let lowered = score(&server, &c_name) - score_b;
-    assert_eq!(lowered, 10_000 - 300_000, "lowered by the wait of whoever was served");
+    assert_eq!(lowered, 10_000 - 300_000, "lowered by the wait of the waiter that was served");
 
     waiter_c.abort();
     until("the queue is gone", || keys(&server) == ["n"]).await;
@@ -240,7 +240,7 @@ async fn who_hears_too_late_that_it_is_queued_leaves_the_queue(flavour: Flavour)
     let held = lock.acquire().await.unwrap();
     let mut waiting = Box::pin(lock.acquire().wait(Duration::from_millis(20)).into_future());
     assert!(poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context).is_pending())).await);
-    until("it stands in the queue", || queue(&server).len() == 1).await;
+    until("it is queued", || queue(&server).len() == 1).await;
     // It is not polled until its wait has timed out.
     std::thread::sleep(Duration::from_millis(50));
     waiting.await.unwrap_err();
@@ -258,14 +258,16 @@ async fn a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end
     let tell = Arc::clone(&told);
     let silent = far.fair_lock("n").acquire().on_position(move |queued| tell.lock().unwrap().push(queued));
     let silent = tokio::spawn(silent.into_future());
-    until("it stands in the queue", || queue(&server).len() == 1).await;
+    until("it is queued", || queue(&server).len() == 1).await;
     let next = tokio::spawn(near.fair_lock("n").acquire().into_future());
-    until("another one stands behind it", || queue(&server).len() == 2).await;
+    until("another waiter is queued behind it", || queue(&server).len() == 2).await;
     proxy.blackhole(Which::All);
     until("the silent one is thrown out", || queue(&server).len() == 1).await;
     proxy.heal();
-    until("it is told", || told.lock().unwrap().iter().any(|queued| queued.requeued && queued.position == 2))
-        .await;
+    until("it is notified", || {
+        told.lock().unwrap().iter().any(|queued| queued.requeued && queued.position == 2)
+    })
+    .await;
     assert!(told.lock().unwrap().iter().any(|queued| !queued.requeued && queued.position == 1));
     held.release().await.unwrap();
     granted(next).await.release().await.unwrap();

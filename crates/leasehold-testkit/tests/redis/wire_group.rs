@@ -95,7 +95,7 @@ async fn the_steps_of_a_set_leave_the_state_that_redisson_leaves(flavour: Flavou
     assert_eq!(counts(&server), held([(JACK, &name, 2), (MARY, &name, 2)]));
     assert!(left(&server, JACK, &name) > 25_000, "the longer lease stays");
 
-    // Other holders come and go beside it; the longest of their times is that of the hash.
+    // Other holders acquire and release beside it; the longest of their times is that of the hash.
     let beside = other.group_lock("n", ["other"]).acquire().lease(SECOND * 60).await.unwrap();
     assert_eq!(hash(&server).len(), 9);
     assert!((55_000..=61_000).contains(&pttl(&server, "n")));

@@ -237,7 +237,7 @@ async fn a_name_with_a_tag_is_the_tag_of_its_holds(flavour: Flavour) {
         soon("the writer", waiter).await.unwrap().unwrap().release().await.unwrap();
         published.take();
     }
-    until("nobody listens", || channels(&server).is_empty()).await;
+    until("no client is subscribed", || channels(&server).is_empty()).await;
 }
 
 async fn a_dropped_guard_leaves_what_a_release_leaves(flavour: Flavour) {
@@ -373,7 +373,7 @@ async fn a_waiting_writer_leaves_a_mark_and_takes_it_away(flavour: Flavour) {
     let lock = client.rw_lock("n").prefer_writers();
     let reads = lock.read().acquire().await.unwrap();
     assert!(lock.write().try_acquire().await.unwrap().is_none());
-    assert_eq!(pttl(&server, MARK), -2, "who only tries leaves none");
+    assert_eq!(pttl(&server, MARK), -2, "an attempt without a wait sets none");
 
     let me = Owner::number(1);
     let waiter = tokio::spawn(lock.write().acquire().as_owner(&me).into_future());

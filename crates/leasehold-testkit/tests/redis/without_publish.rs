@@ -256,7 +256,7 @@ async fn waiters_of_the_same_client_go_on_when_a_count_changes(flavour: Flavour)
                     "count down" => assert_eq!(latch.count_down().await.unwrap(), 0),
                     _ => assert!(latch.delete().await.unwrap()),
                 }
-                timeout(SECOND * 5, another).await.expect("every waiter goes on").unwrap().unwrap();
+                timeout(SECOND * 5, another).await.expect("every waiter continues").unwrap().unwrap();
             });
         opened.await.unwrap();
     }

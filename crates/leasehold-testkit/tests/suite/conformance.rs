@@ -41,9 +41,9 @@ fn the_check_finds_what_is_wrong() {
     let page = "| id | behaviour | shown by |\n|---|---|---|\n| A-1 | It works. | `right` |\n";
     for (rest, complaint) in [
         ("| A-2 | It works. | `other` |", None),
-        ("", Some("A-2: `other` shows it, and there is no such row")),
-        ("| A-2 | It works. | — because |", Some("A-2: `other` shows it, and its row does not say so")),
-        ("| A-2 | It works. | `other`, `right` |", Some("A-2: `right` does not say that it shows this")),
+        ("", Some("A-2: `other` lists this id, and there is no such row")),
+        ("| A-2 | It works. | — because |", Some("A-2: `other` lists this id, and the row does not name it")),
+        ("| A-2 | It works. | `other`, `right` |", Some("A-2: `right` does not list this id")),
         ("| A-2 | It works. | `other`, `gone` |", Some("A-2: there is no case `gone`")),
         ("| A-2 | It works. | `other` |\n| A-3 | It may. | |", Some("A-3: neither a case nor a reason")),
         ("| A-2 | It works. | `other` |\n| A-3 | It may. | — |", Some("A-3: neither a case nor a reason")),
@@ -84,7 +84,7 @@ fn complaints(page: &str, cases: &[Case]) -> Vec<String> {
             match known.get(name) {
                 None => wrong.push(format!("{id}: there is no case `{name}`")),
                 Some(ids) if !ids.contains(&id) => {
-                    wrong.push(format!("{id}: `{name}` does not say that it shows this"));
+                    wrong.push(format!("{id}: `{name}` does not list this id"));
                 }
                 Some(_) => {}
             }
@@ -101,9 +101,9 @@ fn complaints(page: &str, cases: &[Case]) -> Vec<String> {
         }
         for id in case.ids {
             match rows.get(id) {
-                None => wrong.push(format!("{id}: `{}` shows it, and there is no such row", case.name)),
+                None => wrong.push(format!("{id}: `{}` lists this id, and there is no such row", case.name)),
                 Some(named) if !named.contains(case.name) => {
-                    wrong.push(format!("{id}: `{}` shows it, and its row does not say so", case.name));
+                    wrong.push(format!("{id}: `{}` lists this id, and the row does not name it", case.name));
                 }
                 Some(_) => {}
             }

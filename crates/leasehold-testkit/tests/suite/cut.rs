@@ -51,7 +51,7 @@ impl<F: Future> Future for CutOff<F> {
     }
 }
 
-/// Runs `case` under each of these circumstances and for every place to cut, until the cut comes too late. The case returns
+/// Runs `case` under each of these circumstances and for every place to cut, until the cut is too late. The case returns
 /// whether it was cut.
 pub(crate) async fn everywhere<W, C, F>(circumstances: &[W], case: C)
 where

@@ -15,7 +15,7 @@ fn the_page_tells_every_difference_and_no_other() {
 
     assert!(!listed.is_empty());
     assert_eq!(told.iter().copied().collect::<BTreeSet<_>>(), listed);
-    assert_eq!(told.len(), listed.len(), "one of them is told twice");
+    assert_eq!(told.len(), listed.len(), "one of them is listed twice");
 }
 
 /// The last cell of a row of a table, if it is an id in back quotes.

@@ -1,6 +1,6 @@
 //! The integration tests of the library, in one binary.
 
-#![expect(clippy::unwrap_used, reason = "a test that fails says where")]
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
 mod bad_input;
 mod bounds;

@@ -132,7 +132,7 @@ async fn an_extension_without_a_reply_changes_nothing_for_the_worse() {
     let (before, begun) = (guard.remaining(), Instant::now());
     simulation.lose_reply();
     assert!(matches!(guard.extend(SECOND * 100).await, Err(ExtendError::Server { .. })));
-    assert_eq!(guard.remaining() + begun.elapsed(), before, "only what was told is trusted");
+    assert_eq!(guard.remaining() + begun.elapsed(), before, "only the reported lease is trusted");
     sleep(SECOND).await;
     assert!(guard.is_held() && simulation.lose_hold("a"));
     assert!(matches!(guard.extend(SECOND * 10).await, Err(ExtendError::NotHeld { loss: Loss::Gone, .. })));

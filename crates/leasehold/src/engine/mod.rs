@@ -82,7 +82,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// The term of a hold, if this client has it.
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;
 
-    /// Answers a query without changing anything.
+    /// Replies to a query without changing anything.
     fn inspect(&self, query: &Query<'_>) -> Reply<QueryResult>;
 
     /// Writes a value of the user's own, or returns the stored token if that is greater.
@@ -292,7 +292,7 @@ impl<T: Unpin> Future for Reply<T> {
 
     #[cfg_attr(
         not(feature = "remote"),
-        expect(unused_variables, reason = "inside a process nothing replies later")
+        expect(unused_variables, reason = "inside a process there are no later replies")
     )]
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         match self.get_mut() {

@@ -410,7 +410,7 @@ mod tests {
             queue.mark_present(1);
             assert!(!is_woken(&mut queue, 1) && queue.is_front(1));
             if is_woken(&mut queue, 2) {
-                assert!(!is_woken(&mut queue, 2), "all are told now and then");
+                assert!(!is_woken(&mut queue, 2), "all are woken now and then");
             }
         }
     }
@@ -422,12 +422,12 @@ mod tests {
         sweep(&mut queue, LATE - 1);
         assert!(is_woken(&mut queue, 1));
         sweep(&mut queue, LATE - 1);
-        assert!(queue.is_front(1), "it was polled since the look before");
+        assert!(queue.is_front(1), "it was polled since the last check");
         queue.mark_present(1);
         sweep(&mut queue, 5 * LATE);
         assert!(queue.is_front(1));
         queue.reserve();
-        assert!(is_woken(&mut queue, 1) && !is_woken(&mut queue, 1), "it has looked elsewhere, and sleeps");
+        assert!(is_woken(&mut queue, 1) && !is_woken(&mut queue, 1), "it has retried elsewhere, and sleeps");
         sweep(&mut queue, 5 * LATE);
         assert!(queue.is_front(1));
     }
@@ -438,7 +438,7 @@ mod tests {
         sweep(&mut queue, ALL - 1);
         assert!(queue.is_front(1) && !is_woken(&mut queue, 1) && !is_woken(&mut queue, 2));
         sweep(&mut queue, 1);
-        assert!(is_woken(&mut queue, 1) && is_woken(&mut queue, 2), "all are told now and then");
+        assert!(is_woken(&mut queue, 1) && is_woken(&mut queue, 2), "all are woken now and then");
     }
 
     #[test]
@@ -448,7 +448,7 @@ mod tests {
         assert!(is_woken(&mut queue, 1));
         sweep(&mut queue, LATE);
         assert!(queue.is_front(2) && is_woken(&mut queue, 2));
-        assert!(is_woken(&mut queue, 1), "an absent waiter has been told");
+        assert!(is_woken(&mut queue, 1), "an absent waiter has been woken");
     }
 
     #[test]
@@ -458,7 +458,7 @@ mod tests {
         assert!(queue.leave(1, false).wake.is_some());
         assert!(queue.is_reserved() && is_woken(&mut queue, 2));
         queue.withdraw();
-        assert!(queue.leave(2, false).wake.is_none(), "the lock is taken, and there is nothing to look for");
+        assert!(queue.leave(2, false).wake.is_none(), "the lock is held, and a retry would be in vain");
         assert!(queue.reserve().is_some());
         queue.leave(3, true).run();
         assert!(!queue.is_reserved() && queue.may_take(None));
@@ -494,7 +494,7 @@ mod tests {
         let mut queue = asleep(WaitQueue::strict(), 3);
         queue.notify_front();
         sweep(&mut queue, LATE);
-        assert!(is_woken(&mut queue, 2) && !is_woken(&mut queue, 3), "the next one retries in its place");
+        assert!(is_woken(&mut queue, 2) && !is_woken(&mut queue, 3), "the next waiter retries in its place");
         queue.mark_present(2);
         sweep(&mut queue, 2 * STRICTLY_LATE);
         assert!(queue.is_front(1), "the lock was not free");

@@ -6,7 +6,7 @@
 //!
 //! The clock counts the time the machine was suspended, because a server counts it, too.
 //!
-//! In a simulation (feature `test-util`) all of it comes from the host whose task is being polled: see [`sim`].
+//! In a simulation (feature `test-util`) all of it is provided by the host whose task is being polled: see [`sim`].
 
 /// Returns the value of the simulated host instead, if a task of one is being polled.
 macro_rules! in_simulation {

@@ -26,8 +26,8 @@ import org.redisson.api.RedissonClient;
 import org.redisson.config.Config;
 
 /**
- * The drivers of Redisson and of the spin lock with Lettuce. What is said to the harness, and what the jobs are, is
- * explained in drivers/src/lib.rs and drivers/src/jobs.rs. A task is a thread, which is what both locks are made for.
+ * The drivers of Redisson and of the spin lock with Lettuce. The protocol with the harness and the jobs are described in
+ * drivers/src/lib.rs and drivers/src/jobs.rs. A task is a thread, because both locks are made for threads.
  */
 public final class Bench {
     private static final Map<String, String> ARGS = new HashMap<>();
@@ -39,11 +39,11 @@ public final class Bench {
 
         void release(String name) throws Exception;
 
-        /** Waits without a thread, and gives the lock back; tells when it was granted. */
+        /** Waits without a thread, and releases the lock; returns when it was granted. */
         CompletableFuture<Long> visit(String name, long who);
     }
 
-    /** Redisson as it comes: pools, threads and codec are its defaults, and the watchdog keeps the lock. */
+    /** Redisson with its defaults for pools, threads and codec; the watchdog renews the lock. */
     static final class RedissonLocks implements Contender {
         private final RedissonClient client;
 
@@ -52,7 +52,7 @@ public final class Bench {
             config.setLockWatchdogTimeout(lease());
             var server = config.useSingleServer().setAddress(ARGS.get("url"));
             if (ARGS.get("job").equals("wake")) {
-                // By default there is room for 250 subscriptions; its documentation says to make more of it for more.
+                // By default there are at most 250 subscriptions; its documentation recommends a larger pool for more.
                 server.setSubscriptionsPerConnection(1000);
             }
             client = Redisson.create(config);
@@ -78,7 +78,7 @@ public final class Bench {
         }
     }
 
-    /** The lock of the tutorials: SET with NX and PX, a nap of 100 ms, and DEL. One connection for all threads. */
+    /** The lock of the tutorials: SET with NX and PX, a pause of 100 ms, and DEL. One connection for all threads. */
     static final class SpinLock implements Contender {
         private final RedisCommands<String, String> commands = RedisClient.create(ARGS.get("url")).connect().sync();
         private final SetArgs taking = SetArgs.Builder.nx().px(lease());
@@ -128,7 +128,7 @@ public final class Bench {
         }
     }
 
-    /** What one task adds to the outcome. */
+    /** The contribution of one task to the outcome. */
     static final class Part {
         private final Histogram latency = new Histogram();
         private final Histogram handover = new Histogram();
@@ -193,7 +193,7 @@ public final class Bench {
         System.exit(0);
     }
 
-    /** Runs a task on each of so many threads, from one moment on; tells when that was. */
+    /** Runs a task on each of this many threads, with a common start, and returns the time of the start. */
     private static long threads(int count, IntConsumer task) throws InterruptedException {
         CountDownLatch start = new CountDownLatch(1);
         List<Thread> threads = new ArrayList<>();
@@ -312,7 +312,7 @@ public final class Bench {
         }
     }
 
-    /** Locks belong to the thread that took them, and are renewed whether it lives or not. */
+    /** A lock belongs to the thread that acquired it, and is renewed even after that thread has ended. */
     private static String hold(Contender contender, String prefix, int count) throws Exception {
         List<Part> parts = parts(64);
         threads(parts.size(), task -> {

@@ -129,7 +129,7 @@ async fn machines(
         network.stop(client);
         sleep(lasts.min(end.saturating_duration_since(Instant::now()))).await;
         network.resume(client);
-        round.history.note(format!("client {client} goes on"));
+        round.history.note(format!("client {client} continues"));
     }
 }
 

@@ -58,7 +58,7 @@ impl TurnLog {
     fn call(&mut self, command: &[&str], what: &str, rest: &[&str]) -> Value {
         let key = format!("{}:{what}", self.topic);
         let command = [command, &[key.as_str()], rest].concat();
-        self.connection.call(&command).expect("the server answers")
+        self.connection.call(&command).expect("the server replies")
     }
 
     async fn write(&mut self, me: &str) {

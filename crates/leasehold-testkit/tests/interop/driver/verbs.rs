@@ -169,7 +169,7 @@ impl Thread {
 
     async fn question(&self, verb: &str, primitive: &Primitive) -> Result<String, Failed> {
         let lock =
-            primitive.lock().ok_or(Failed(Answer::Unsupported("several locks are not asked".into())))?;
+            primitive.lock().ok_or(Failed(Answer::Unsupported("several locks are not queried".into())))?;
         Ok(match verb {
             "force" => lock.force_unlock().await?.to_string(),
             "locked" => lock.is_locked().await?.to_string(),

@@ -72,7 +72,7 @@ fn length(number: i64) -> String {
 /// One line for each key that belongs to `name`, but for Redisson's notes about its own requests.
 pub(super) fn dump(server: &Server, name: &str, names: &Names) -> Vec<String> {
     let mut connection = server.connect();
-    let mut call = |command: &[&str]| connection.call(command).expect("the server answers");
+    let mut call = |command: &[&str]| connection.call(command).expect("the server replies");
     let now = call(&["TIME"]);
     let part = |n: usize| now.elements()[n].as_str().expect("a number").parse::<i64>().expect("a number");
     let now = part(0) * 1000 + part(1) / 1000;

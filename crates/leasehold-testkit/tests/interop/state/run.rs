@@ -40,7 +40,7 @@ pub(super) async fn run(setup: &Setup, peer: &Peer, script: &str) -> Option<Vec<
             // No earlier waiter is subscribed any more, and then there is one subscription more than before.
             until("others have gone", || listeners(setup) == begun.len()).await;
             begun.insert(thread, told(thread));
-            until("somebody more waits", || listeners(setup) == begun.len()).await;
+            until("one more waiter is subscribed", || listeners(setup) == begun.len()).await;
             None
         } else if let Some(thread) = thread.strip_suffix('<') {
             Some(begun.remove(thread).expect("it was begun").answer().await)

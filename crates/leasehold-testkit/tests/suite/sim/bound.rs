@@ -61,7 +61,7 @@ async fn a_session_that_cannot_be_kept_ends_all_its_holds_before_the_server_does
     let guards = [client.lock("a").acquire().await.unwrap(), client.lock("b").acquire().await.unwrap()];
     simulation.outage();
     for guard in &guards {
-        assert_eq!(soon("the loss is told", guard.lost()).await, Loss::Unreachable);
+        assert_eq!(soon("the loss is reported", guard.lost()).await, Loss::Unreachable);
     }
     assert!(begun.elapsed() < SESSION && simulation.names() == 2, "the server still has them");
     simulation.clear();
@@ -242,7 +242,7 @@ async fn a_hold_that_is_taken_away_is_lost_as_soon_as_the_server_says_so() {
         let guard = client.lock(NAME).acquire().await.unwrap();
         assert!(simulation.lose_hold(NAME));
         let begun = Instant::now();
-        assert_eq!(soon("the loss is told", guard.lost()).await, Loss::Gone);
+        assert_eq!(soon("the loss is reported", guard.lost()).await, Loss::Gone);
         assert!(begun.elapsed() < SECOND);
     }
 }

@@ -249,7 +249,7 @@ where
         soon(&format!("another waiter gets the lock: {what}"), other).await.unwrap();
     }
     if network == Network::No {
-        assert_eq!(freed.elapsed(), Duration::ZERO, "every waiter is told by the one before: {what}");
+        assert_eq!(freed.elapsed(), Duration::ZERO, "every waiter is notified by the one before: {what}");
     }
     nothing_is_left(of, network, &engine, (when, cut)).await;
     was_cut

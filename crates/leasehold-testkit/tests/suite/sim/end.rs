@@ -80,7 +80,7 @@ async fn what_waiters_leave_on_the_server_is_counted() {
     sleep(SECOND / 10).await;
     assert_eq!(simulation.names(), 2, "each name once");
     assert!(simulation.lose_hold(NAME) && simulation.lose_hold("m"));
-    assert_eq!(simulation.names(), 2, "the waiters are not told");
+    assert_eq!(simulation.names(), 2, "the waiters are not notified");
     queued.abort();
     sleep(SECOND / 10).await;
     assert_eq!(simulation.names(), 1);

@@ -79,7 +79,7 @@ async fn a_client_that_may_not_listen_looks_until_it_may() {
     held.release().await.unwrap();
     let held = granted(waiter).await;
     let took = begun.elapsed();
-    assert!((MILLISECOND..=MILLISECOND * 201).contains(&took), "it looks by itself: {took:?}");
+    assert!((MILLISECOND..=MILLISECOND * 201).contains(&took), "it polls: {took:?}");
 
     simulation.clear();
     simulation.cut_messages();
@@ -90,6 +90,6 @@ async fn a_client_that_may_not_listen_looks_until_it_may() {
     assert!(holder.lock(NAME).force_unlock().await.unwrap());
     drop(held);
     granted(waiter).await.release().await.unwrap();
-    assert!(begun.elapsed() < MILLISECOND * 10, "it is told: {:?}", begun.elapsed());
+    assert!(begun.elapsed() < MILLISECOND * 10, "it is notified: {:?}", begun.elapsed());
     assert_eq!(simulation.names(), 0);
 }

@@ -80,7 +80,7 @@ async fn behind_another(
     let what = format!("{network:?}, {when:?}, {cut:?}");
     let was_cut = soon(&format!("the first waiter ends: {what}"), first).await.unwrap();
     for other in others {
-        soon(&format!("another waiter comes in: {what}"), other).await.unwrap();
+        soon(&format!("another waiter is granted the lock: {what}"), other).await.unwrap();
     }
     nothing_is_left(network, &engine, (when, cut)).await;
     was_cut

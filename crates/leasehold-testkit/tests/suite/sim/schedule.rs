@@ -77,7 +77,7 @@ fn a_client_that_is_stopped_past_its_lease_does_nothing_while_two_go_on() {
                     let guard = connect(&url).await.lock(NAME).acquire().await.unwrap();
                     let hold = acts.begin();
                     loop {
-                        // Nothing comes between this check and the act, so a host stops before or after both.
+                        // Nothing happens between this check and the act, so a host stops before or after both.
                         if !guard.is_held() {
                             return guard.lost().await;
                         }
@@ -96,7 +96,7 @@ fn a_client_that_is_stopped_past_its_lease_does_nothing_while_two_go_on() {
             let [earlier, later] = if second < third { [second, third] } else { [third, second] };
             let waited = earlier[0] - at;
             assert!((SECOND * 3..SECOND * 6).contains(&waited), "seed {seed}: for the lease: {waited:?}");
-            assert_eq!(earlier[1] - earlier[0], SECOND * 2, "seed {seed}: it goes on undisturbed");
+            assert_eq!(earlier[1] - earlier[0], SECOND * 2, "seed {seed}: it continues undisturbed");
             assert!(later[0] >= earlier[1], "seed {seed}: one after the other");
             assert!(!first.is_done() && !has_acted.load(Ordering::SeqCst), "seed {seed}: it is stopped");
             stopped.resume();

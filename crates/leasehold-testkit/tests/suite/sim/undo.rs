@@ -28,7 +28,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold() {
     let lock = client.fair_lock(NAME);
     let waiter = tokio::spawn(lock.acquire().as_owner(&Owner::number(7)).lease(SECOND * 600).into_future());
     sleep(SECOND).await;
-    assert_eq!(lock.queue().await.unwrap().len(), 1, "the waiter stands in the queue");
+    assert_eq!(lock.queue().await.unwrap().len(), 1, "the waiter is queued");
     // The release, the message and the waiter's request each need one latency.
     simulation.latency(LATENCY);
     drop(holder);
@@ -132,7 +132,7 @@ async fn is_undone_after_it_acted(simulation: &Simulation, what: &str) {
         sleep(MILLISECOND).await;
     }
     sleep(SECOND).await;
-    assert_eq!(simulation.names(), 0, "what came late is undone: {what}");
+    assert_eq!(simulation.names(), 0, "a late grant is undone: {what}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -182,7 +182,7 @@ async fn ask_twice(simulation: &Simulation, kind: usize, clients: &[Client]) -> 
     let waiters = clients.iter().map(|client| tokio::spawn(acquire(client))).collect();
     sleep(SECOND).await;
     drop(holder);
-    // The release, the message and half of the way of the request.
+    // The release, the message and half of the round trip of the request.
     sleep(LATENCY * 5 / 2).await;
     simulation.act_late(SECOND * 5);
     simulation.cut();
@@ -333,7 +333,7 @@ async fn a_waiter_that_gives_up_does_not_end_what_another_one_of_its_owner_is_ab
         let [waiter, other] = [(); 2].map(|()| tokio::spawn(lock.acquire().as_owner(&owner).into_future()));
         sleep(SECOND).await;
         drop(holder);
-        // The release, the message and half of the way of the request.
+        // The release, the message and half of the round trip of the request.
         sleep(LATENCY * 5 / 2).await;
         other.abort();
         let guard = granted(waiter).await;

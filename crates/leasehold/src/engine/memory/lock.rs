@@ -357,7 +357,7 @@ mod tests {
         assert!(!lock.join(&key(Kind::Lock), 2));
         lock.lower(&holder, 0, &Now::default()).run();
         assert!(!lock.join(&key(Kind::Lock), 3));
-        assert!(lock.join(&key(Kind::Lock), 1), "the other waiter was notified, and may not retry");
+        assert!(lock.join(&key(Kind::Lock), 1), "the other waiter was woken, and may not retry");
     }
 
     #[test]

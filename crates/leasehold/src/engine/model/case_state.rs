@@ -20,7 +20,7 @@ use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
 use crate::term::Until;
 
-/// A case that takes longer than this comes too near to the end of a lease between two steps.
+/// A case that takes longer than this is too near to the end of a lease between two steps.
 const LATE: Duration = Duration::from_millis(400);
 /// A step that takes longer than this by the real clock did not happen at one moment. The sweep of the memory engine, which
 /// uses that clock everywhere, may have skipped a waiter.

@@ -134,7 +134,7 @@ fn run(engines: &mut EnginePair, case: &Case) -> (Stats, Result<(), String>) {
     for (number, op) in case.ops.iter().enumerate() {
         let outcome = state.step(op);
         if state.is_late() {
-            // The results came too near to the end of a lease to be compared.
+            // The results are too near to the end of a lease to be compared.
             return (state.end(true), Ok(()));
         }
         if let Err(difference) = outcome {

@@ -27,7 +27,7 @@ fn both_engines_do_the_same() {
 }
 
 /// A server, and a client for each of the model. A script moves the expiry times on the server, while the clocks of the
-/// clients go on by themselves.
+/// clients continue by themselves.
 struct OnRedis {
     live: Runtime,
     clients: [Redis; CLIENTS],
@@ -141,7 +141,7 @@ impl OnRedis {
     }
 
     fn call<T: Unpin>(&self, client: usize, operation: impl FnOnce(&dyn Engine) -> Reply<T>) -> T {
-        self.live.block_on(async { operation(&self.clients[client]).await }).expect("the server answers")
+        self.live.block_on(async { operation(&self.clients[client]).await }).expect("the server replies")
     }
 }
 
@@ -162,7 +162,7 @@ impl ServerEngine for OnRedis {
         for redis in &self.clients {
             redis.retire(self.fences[0].0.owner.client);
         }
-        self.connection.call(&["FLUSHALL"]).expect("the server answers");
+        self.connection.call(&["FLUSHALL"]).expect("the server replies");
         self.begun = self.live.block_on(async { env::now() });
     }
 
@@ -173,7 +173,7 @@ impl ServerEngine for OnRedis {
 
     fn advance(&mut self, length: Duration) {
         let ms = length.as_millis().to_string();
-        let done = self.connection.call(&["EVAL", ADVANCE, "0", &ms]).expect("the server answers");
+        let done = self.connection.call(&["EVAL", ADVANCE, "0", &ms]).expect("the server replies");
         assert!(!format!("{done:?}").contains("rror"), "{done:?}");
     }
 
@@ -187,7 +187,7 @@ impl ServerEngine for OnRedis {
             self.connection.send(&["PUBLISH", &channel, "0"]).expect("the server is there");
         }
         for client in clients {
-            assert_eq!(self.connection.receive().expect("the server answers"), 1);
+            assert_eq!(self.connection.receive().expect("the server replies"), 1);
             let (fence, ticket) = &self.fences[*client];
             let come = poll_fn(|context| self.clients[*client].poll_wake_up(fence, *ticket, context));
             let limit = Duration::from_secs(5);

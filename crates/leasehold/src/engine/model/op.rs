@@ -54,7 +54,7 @@ pub(super) enum Op {
 
 /// The options of an attempt.
 #[derive(Debug, Clone, Copy)]
-#[expect(clippy::struct_excessive_bools, reason = "each of them can be said beside the others")]
+#[expect(clippy::struct_excessive_bools, reason = "each of them can be set independently")]
 pub(super) struct How {
     pub(super) length: Length,
     pub(super) amount: u32,

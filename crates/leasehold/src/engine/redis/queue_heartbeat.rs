@@ -14,6 +14,7 @@ use super::{Parts, commands, decoded};
 use crate::engine::remote::store::StoreError;
 use crate::engine::{HoldKey, Queueing, Resource};
 use crate::env::jittered;
+use crate::error::Failure;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 
@@ -113,7 +114,9 @@ fn send_heartbeat(batch: Vec<Group>, parts: &Arc<Parts>) {
     let done = move |positions: Result<Vec<Value>, StoreError>| {
         let positions = match positions {
             Ok(positions) => positions,
-            Err(error) => return tracing::debug!(?error, "a heartbeat without a reply"),
+            Err(error) => {
+                return tracing::debug!(error = %Failure::from(error), "a queue heartbeat failed");
+            }
         };
         let hold_keys = batch.into_iter().flat_map(|(resource, waiters)| {
             waiters.into_iter().map(move |(owner, _)| HoldKey {

@@ -1,6 +1,6 @@
 //! Holds that are handed over from one guard to the next inside this client, without a request.
 //!
-//! On the server the hold stays as it is, under the same owner, and its lease goes on. So it may not be handed over here for
+//! On the server the hold stays as it is, under the same owner, and its lease continues. So it may not be handed over here for
 //! ever while waiters of other clients wait: a [`Budget`] ends after so many guards or so much time, and then the release is
 //! sent.
 

@@ -5,7 +5,7 @@
 //!                          queues    only the front waiter of a queue sends       ◀── freed, watching ──┐
 //!                          undo      a step that no caller knows is taken back    ◀── up, down ─────────┤
 //!                          renewal   holds in batches by shard and kind; losses                         │
-//!                          retry     counter changes until they are answered                            │
+//!                          retry     counter changes until there is a reply                             │
 //!                          handover  a hold goes to the next waiter of this client                      │
 //!                             │ take, give, lower, renew …                                              │
 //!                             ▼                                                                         │

@@ -401,9 +401,7 @@ impl Queues {
     /// The server does not allow watching, or may do so again.
     pub(super) fn set_denied(&self, denied: bool) {
         if denied && !self.denied.swap(true, Ordering::Relaxed) {
-            tracing::warn!(
-                "the server does not allow SUBSCRIBE: waiters look for freed locks from time to time"
-            );
+            tracing::warn!("the server does not allow SUBSCRIBE: waiters poll for freed locks");
             // Waiters that sleep already have not started to poll.
             self.wake_fronts();
         }
@@ -503,9 +501,9 @@ mod tests {
         queues.wake(&key);
         assert!(is_woken(front));
         queues.releasing(&key);
-        assert!(!may_send(front) && !is_woken(front), "it was told to leave the lock to other clients");
+        assert!(!may_send(front) && !is_woken(front), "it must leave the lock to other clients");
         sweep(5);
-        assert!(is_woken(next), "it did not come again");
+        assert!(is_woken(next), "it did not retry");
         std::thread::sleep(Duration::from_millis(60));
         assert!(may_send(next) && is_woken(front) && may_send(front), "skipped, not forgotten");
     }

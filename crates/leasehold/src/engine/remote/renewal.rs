@@ -49,6 +49,8 @@ const SLOW: Duration = Duration::from_millis(100);
 const CLOCK_CHECK: Duration = Duration::from_secs(1);
 /// A server may be busy for less than this without losing its connections, however short a lease is.
 const SHORTEST_SILENCE: Duration = Duration::from_millis(500);
+/// How many locks of a failed renewal a log line names.
+const LISTED: usize = 3;
 
 impl Renewal {
     pub(super) fn new(queues: Arc<Queues>) -> Self {
@@ -233,7 +235,8 @@ impl<S: Store> Inner<S> {
         };
         let lost = self.renewal.state.lock().ledger.remove_entry(id);
         if let Some(hold) = lost {
-            tracing::warn!(lock = %hold.key.resource, %loss, "a held lock is lost");
+            let HoldKey { resource, owner, .. } = &hold.key;
+            tracing::warn!(lock = %resource, %owner, %loss, "a held lock is lost");
             self.lost(&hold);
             hold.term.lose(loss);
             self.queues.wake(&hold.key);
@@ -288,6 +291,11 @@ impl<S: Store> Inner<S> {
         let limit = renewed.map(|((_, hold), _)| hold.term.remaining() / 2).min();
         let (over, is_over) = oneshot::channel::<()>();
         let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
+        let first: Vec<_> = batch.iter().take(LISTED).map(|(_, hold)| hold.spot.target.clone()).collect();
+        let left = move || {
+            let left = limit.map(|half| (half * 2).saturating_sub(env::now() - begun));
+            left.map(tracing::field::debug)
+        };
         let inner = Arc::clone(self);
         let done = move |outcome: Result<Vec<Verdict>, StoreError>| {
             match outcome {
@@ -300,11 +308,12 @@ impl<S: Store> Inner<S> {
                     }
                 }
                 Err(StoreError::Refused(failure @ ServerError::Denied(_))) => {
-                    tracing::warn!(%failure, holds = ids.len(), "a renewal was refused, trying again");
+                    let (locks, left) = (listed(&first, ids.len()), left());
+                    tracing::warn!(locks, left, error = %failure, "a renewal was refused and is retried");
                 }
                 Err(error) => {
-                    let failure = ServerError::from(error);
-                    tracing::debug!(%failure, holds = ids.len(), "not renewed, trying again");
+                    let (locks, left, error) = (listed(&first, ids.len()), left(), ServerError::from(error));
+                    tracing::debug!(locks, left, %error, "a renewal failed and is retried");
                 }
             }
             drop(over);
@@ -319,5 +328,14 @@ impl<S: Store> Inner<S> {
                 inner.store.doubt(shard, limit.max(SHORTEST_SILENCE));
             }
         }
+    }
+}
+
+/// The names of the first of `count` resources, for a log line.
+fn listed(first: &[Target], count: usize) -> String {
+    let names = first.iter().map(Target::to_string).collect::<Vec<_>>().join(", ");
+    match count - first.len() {
+        0 => names,
+        more => format!("{names} and {more} more"),
     }
 }

@@ -68,7 +68,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Frees a resource in place of its holder.
     fn force(&self, _resource: &Resource, _done: impl Done<Forced>) {}
 
-    /// Answers a query about a resource, without changing it.
+    /// Replies to a query about a resource, without changing it.
     fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>);
 
     /// Changes or reads a counter. A change that is sent again is recognised by its number and counts once.
@@ -312,7 +312,7 @@ pub(crate) trait Events: Send + Sync {
     /// An outage of this shard has begun.
     fn down(&self, shard: Shard);
 
-    /// It goes on, for this reason.
+    /// It continues, for this reason.
     fn still_down(&self, shard: Shard, reason: ServerError);
 
     /// The outage is over. `stale`: earlier requests may still be carried out.

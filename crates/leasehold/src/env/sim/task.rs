@@ -12,7 +12,7 @@ use super::host::Host;
 use super::schedule::{Schedule, TaskId};
 
 /// A task of a [`Schedule`], which is also the future of its output.
-#[must_use = "drop it if the output is not wanted: the task goes on"]
+#[must_use = "drop it if the output is not needed: the task continues"]
 pub struct Task<T> {
     schedule: Schedule,
     id: TaskId,

@@ -233,7 +233,7 @@ impl CaseState<'_> {
         let held = self.count_of(request);
         let has_tokens =
             matches!(kind.family(), Family::Lock | Family::SetNx | Family::Group) || kind == Kind::Write;
-        // A re-entered hold goes on under its term.
+        // A re-entered hold continues under its term.
         let [memory, server] =
             self.engines.call_without_reply(client(*at), |engine, _| engine.term(key).filter(|_| held > 0));
         let running = if side == Side::Memory { memory } else { server };

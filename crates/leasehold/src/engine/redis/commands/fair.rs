@@ -12,9 +12,9 @@ use crate::owner::{Owner, OwnerId};
 
 static ACQUIRE: Script = locks!("lock.lua" "fair_queue.lua" "fair_acquire.lua");
 static RELEASE: Script = locks!("lock.lua" "fair_queue.lua" "fair_release.lua");
-static LOWER: Script = locks!("lock.lua" "fair_queue.lua" "fair_abandon.lua");
+static LOWER: Script = locks!("lock.lua" "fair_queue.lua" "fair_undo.lua");
 static FORCE: Script = locks!("lock.lua" "fair_queue.lua" "fair_force.lua");
-static HEARTBEAT: Script = locks!("lock.lua" "fair_queue.lua" "fair_beat.lua");
+static HEARTBEAT: Script = locks!("lock.lua" "fair_queue.lua" "fair_heartbeat.lua");
 static QUEUE: Script = script!("queue.lua");
 
 /// A script about a fair lock.

@@ -9,11 +9,12 @@ use crate::engine::remote::store::Take;
 use crate::engine::{HoldKey, Resource};
 use crate::lease::PERMANENT;
 
-static TAKE: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_take.lua");
-static GIVE: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_give.lua");
-static RENEW: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_renew.lua");
-static COUNT: Script = script!("announce.lua" "tell.lua" "leased_prelude.lua" "leased_count.lua");
-static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "leased_prelude.lua" "leased.lua");
+static TAKE: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_acquire.lua");
+static GIVE: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_release.lua");
+static RENEW: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_renew.lua");
+static COUNT: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_count.lua");
+static CHANGE: Script =
+    script!("idempotent.lua" "publish.lua" "publish_permits.lua" "leased_common.lua" "leased.lua");
 
 fn on(script: &'static Script, resource: &Resource) -> Call {
     Call::new(script).key(resource.name.as_str()).key(&keys::permits(resource)).arg(keys::Channel(resource))

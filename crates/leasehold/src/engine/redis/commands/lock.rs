@@ -13,10 +13,10 @@ use crate::owner::OwnerId;
 static ACQUIRE: Script = locks!("lock.lua" "acquire.lua");
 static ACQUIRE_ALL: Script = locks!("acquire_all.lua");
 static RELEASE: Script = locks!("lock.lua" "release.lua");
-static LOWER: Script = locks!("lock.lua" "abandon.lua");
+static LOWER: Script = locks!("lock.lua" "undo.lua");
 static RENEW: Script = script!("renew.lua");
 static QUERY: Script = script!("query.lua");
-static FORCE: Script = script!("announce.lua" "force.lua");
+static FORCE: Script = script!("publish.lua" "force.lua");
 
 pub(super) fn take(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;

@@ -7,10 +7,10 @@ macro_rules! script {
     };
 }
 
-/// A script that may mint tokens or announce, preceded by the files for that.
+/// A script that may mint tokens or publish, preceded by the files for that.
 macro_rules! locks {
     ($($file:literal)+) => {
-        script!("mint.lua" "announce.lua" $($file)+)
+        script!("mint.lua" "publish.lua" $($file)+)
     };
 }
 
@@ -38,7 +38,7 @@ use crate::error::ServerError;
 use crate::lease::COUNTED;
 use crate::owner::{Owner, OwnerId};
 
-static LATCH: Script = script!("once.lua" "announce.lua" "latch.lua");
+static LATCH: Script = script!("idempotent.lua" "publish.lua" "latch.lua");
 
 /// Acquires or re-enters.
 pub(super) fn take(take: &Take<'_>) -> Call {

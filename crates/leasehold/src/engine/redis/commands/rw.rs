@@ -15,7 +15,7 @@ static LEAVE: Script = locks!("rw/common.lua" "rw/leave.lua");
 static RENEW: Script = locks!("rw/common.lua" "rw/renew.lua");
 static QUERY: Script = locks!("rw/common.lua" "rw/query.lua");
 static FORCE: Script = locks!("rw/common.lua" "rw/force.lua");
-static UNFLAG: Script = script!("announce.lua" "rw/unmark.lua");
+static UNFLAG: Script = script!("publish.lua" "rw/unflag.lua");
 
 pub(super) fn read(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;

@@ -8,10 +8,10 @@ use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
 use crate::engine::{HoldKey, Resource};
 
-static TAKE: Script = script!("semaphore_record.lua" "semaphore_take.lua");
-static GIVE: Script = script!("announce.lua" "tell.lua" "semaphore_give.lua");
-static KEEP: Script = script!("semaphore_record.lua" "semaphore_keep.lua");
-static CHANGE: Script = script!("once.lua" "announce.lua" "tell.lua" "semaphore.lua");
+static TAKE: Script = script!("semaphore_record.lua" "semaphore_acquire.lua");
+static GIVE: Script = script!("publish.lua" "publish_permits.lua" "semaphore_release.lua");
+static KEEP: Script = script!("semaphore_record.lua" "semaphore_renew.lua");
+static CHANGE: Script = script!("idempotent.lua" "publish.lua" "publish_permits.lua" "semaphore.lua");
 static COUNT: Script = script!("count.lua");
 
 /// A script on a semaphore and the record of its permits by owner.

@@ -10,7 +10,7 @@ use crate::engine::remote::store::Take;
 use crate::engine::{HoldKey, Resource};
 
 static ACQUIRE: Script = locks!("setnx_acquire.lua");
-static RELEASE: Script = script!("announce.lua" "setnx_release.lua");
+static RELEASE: Script = script!("publish.lua" "setnx_release.lua");
 static RENEW: Script = script!("setnx_renew.lua");
 static QUERY: Script = script!("setnx_query.lua");
 

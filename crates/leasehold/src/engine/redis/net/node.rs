@@ -133,7 +133,8 @@ impl Node {
         loop {
             // It fails when the connection has ended.
             let _ = (&mut link.ended).await;
-            tracing::debug!("the connection is replaced");
+            let server = &self.settings.address.place;
+            tracing::debug!(%server, "the connection for commands has ended and is replaced");
             self.state.lock().pipeline = None;
             stale.add(link);
             report(&self.events, |events| events.down(self.shard));
@@ -157,7 +158,7 @@ impl Node {
                     }
                 }
                 Err(failure) => {
-                    reconnect.failed("commands", &failure);
+                    reconnect.failed(&self.settings.address.place, "commands", &failure);
                     report(&self.events, |events| events.still_down(self.shard, failure));
                 }
             }

@@ -612,7 +612,7 @@ mod tests {
         assert_eq!(waits(&caller_reader, FEW).await, GRACE);
         assert_eq!(waits(&caller_reader, FEW).await, Duration::ZERO, "it was not there in time");
         caller_reader.poll(|| 0);
-        assert_eq!(waits(&caller_reader, 0).await, GRACE, "it has polled again");
+        assert_eq!(waits(&caller_reader, 0).await, GRACE, "it has polled in time again");
     }
 
     #[tokio::test(start_paused = true)]

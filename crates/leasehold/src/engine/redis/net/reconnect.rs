@@ -1,5 +1,6 @@
 //! When the next connection is opened, and how failed attempts are logged.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use crate::env::jittered;
@@ -42,11 +43,11 @@ impl Reconnect {
     }
 
     /// The connection for this `purpose` could not be opened. Each new reason is logged as a warning once.
-    pub(crate) fn failed(&mut self, purpose: &str, failure: &ServerError) {
+    pub(crate) fn failed(&mut self, server: &impl fmt::Display, purpose: &str, failure: &ServerError) {
         if self.reason.as_ref() == Some(failure) {
-            tracing::debug!(%failure, purpose, "still no connection");
+            tracing::debug!(%server, error = %failure, "connecting for {purpose} failed again and is retried");
         } else {
-            tracing::warn!(%failure, purpose, "no connection, trying again");
+            tracing::warn!(%server, error = %failure, "connecting for {purpose} failed and is retried");
             self.reason = Some(failure.clone());
         }
     }

@@ -74,7 +74,7 @@ impl Call {
         Self::of(Command::CompareAndDelete(script))
     }
 
-    /// A plain command: its key comes first, then its arguments.
+    /// A plain command: first its key, then its arguments.
     pub(crate) fn command(name: &'static str) -> Self {
         Self::of(Command::Builtin(name))
     }

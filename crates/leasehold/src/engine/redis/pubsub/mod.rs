@@ -10,6 +10,7 @@ use tokio::sync::watch;
 pub(super) use self::subscriptions::Subscriptions;
 use super::net::{Call, Ended, Pipeline, Push, Reconnect, Settings, Value};
 use crate::engine::remote::store::{Events, StoreError, report};
+use crate::error::Failure;
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
@@ -41,10 +42,11 @@ impl Subscriber {
                     reconnect.opened();
                     self.subscriptions.link_up();
                     report(&self.events, |events| events.watch_denied(false));
-                    let error = self.serve(&connection, ended, demoted, gap).await.err();
-                    tracing::debug!(?error, "the connection for messages is replaced");
+                    let error = self.serve(&connection, ended, demoted, gap).await.err().map(Failure::from);
+                    let (server, error) = (&self.settings.address.place, error.map(tracing::field::display));
+                    tracing::debug!(%server, error, "the connection for messages has ended and is replaced");
                 }
-                Err(failure) => reconnect.failed("messages", &failure),
+                Err(failure) => reconnect.failed(&self.settings.address.place, "messages", &failure),
             }
             gap = true;
             self.subscriptions.link_down();
@@ -97,7 +99,8 @@ impl Subscriber {
                         report(&self.events, |events| events.watching(&topics));
                     }
                     Err(StoreError::Refused(failure)) => {
-                        tracing::debug!(%failure, "SUBSCRIBE refused");
+                        let server = &self.settings.address.place;
+                        tracing::debug!(%server, error = %failure, "the server refused SUBSCRIBE");
                         report(&self.events, |events| events.watch_denied(true));
                     }
                     Err(error) => return Err(error),

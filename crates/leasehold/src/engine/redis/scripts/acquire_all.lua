@@ -1,6 +1,6 @@
--- Takes several free locks, or none of them.
--- KEYS: the locks, and their tokens if some are to be minted. ARGV: how many locks, owner, lease in ms.
--- Returns the tokens, or 1 for each; or {'busy', which one, ms left or -1, who holds it}.
+-- Acquires several free locks, or none of them.
+-- KEYS: the locks, and their tokens if tokens are to be minted. ARGV: the number of locks, owner, lease in ms.
+-- Returns the tokens, or 1 for each lock; or {'busy', index of the first lock that is held, ms left or -1, its holder}.
 local locks, owner, lease = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 for i = 1, locks do
     local left = redis.call('pttl', KEYS[i])

@@ -1,11 +1,11 @@
--- Sets a value, unless a greater token than this has written it. The mark stays when the value goes.
--- KEYS: the value, its fence. ARGV: token, value. Returns nil when it is written, else the greatest token seen.
+-- Sets a value, unless it was written with a greater token. The fence stays when the value is deleted.
+-- KEYS: the value, its fence. ARGV: token, value. Returns nil if the value is written, else the greatest token seen.
 local token, seen = ARGV[1], redis.call('get', KEYS[2])
 if seen then
     if not string.match(seen, '^%d+$') then
         return redis.error_reply('ERR the fence of this key is not a number')
     end
-    -- By their digits: as numbers of Lua, great ones would be rounded.
+    -- Compared by their digits: Lua rounds numbers above 2^53.
     if #token < #seen or (#token == #seen and token < seen) then
         return seen
     end

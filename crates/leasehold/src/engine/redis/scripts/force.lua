@@ -1,6 +1,6 @@
--- Frees a lock, whoever has it, and tells one waiter. KEYS: the lock. ARGV: channel or nothing.
--- Returns 0 if it was free, else -2 and one less for each who listens.
+-- Frees a lock, for any holder, and publishes it. KEYS: the lock. ARGV: channel or an empty string.
+-- Returns 0 if the lock was free, else -2 minus the number of subscribers that received the message.
 if redis.call('del', KEYS[1]) == 0 then
     return 0
 end
-return -2 - (ARGV[1] ~= '' and announce(ARGV[1], '0') or 0)
+return -2 - (ARGV[1] ~= '' and publish(ARGV[1], '0') or 0)

@@ -1,19 +1,20 @@
 -- Renews or checks many holds at once. A lease is never shortened.
--- KEYS: their permits. ARGV: for each half of the ids, first number, how many, lease in ms or 0 to check only.
--- Returns for each: 1 all are held, 0 not.
+-- KEYS: their permits. ARGV: for each the client's half of the ids, first number, number of permits, lease in ms or 0 to
+-- check only.
+-- Returns for each: 1 all of its permits are held, 0 not.
 local held = {}
 for i, key in ipairs(KEYS) do
     permits = key
     local ids = ids_of(ARGV[4 * i - 3], ARGV[4 * i - 2], ARGV[4 * i - 1])
-    local ends, late = now + tonumber(ARGV[4 * i]), {}
-    held[i] = alive(ids) == #ids and 1 or 0
+    local ends, shorter = now + tonumber(ARGV[4 * i]), {}
+    held[i] = count_held(ids) == #ids and 1 or 0
     for _, id in ipairs(held[i] == 1 and ids or {}) do
         if tonumber(redis.call('zscore', permits, id)) < ends then
-            late[#late + 1] = id
+            shorter[#shorter + 1] = id
         end
     end
-    if #late > 0 then
-        move(late, ends)
+    if #shorter > 0 then
+        change_end(shorter, ends)
     end
 end
 return held

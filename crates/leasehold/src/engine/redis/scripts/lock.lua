@@ -1,19 +1,19 @@
--- What the scripts of plain and fair locks share. The lock is a hash with one field, its owner, which counts the entries.
+-- The common part of the scripts of plain and fair locks. The lock is a hash with one field: the owner, and its count.
 
--- How many ms the lock has left, -1 for no limit, -2 if it is free; and how often the owner holds it.
-local function look(key, owner)
+-- The ms that are left of the lease, -1 for no time to live, -2 if the lock is free; and the count of the owner.
+local function read_state(key, owner)
     local left = redis.call('pttl', key)
     return left, left ~= -2 and tonumber(redis.call('hget', key, owner) or 0) or 0
 end
 
--- Counts an entry.
+-- Raises the count of the owner by one, and begins the lease anew.
 local function enter(key, owner, lease)
     redis.call('hincrby', key, owner, 1)
     redis.call('pexpire', key, lease)
 end
 
--- Takes back one of so many counts; a lock still held lasts at least the lease. Returns the counts left, or -1 when the
--- owner does not have so many.
+-- Lowers the given count of the owner by one; a lock that is still held keeps at least the lease. Returns the counts left,
+-- or -1 if the owner has another count.
 local function leave(key, owner, count, lease)
     if redis.call('hget', key, owner) ~= count then
         return -1
@@ -22,12 +22,12 @@ local function leave(key, owner, count, lease)
         redis.call('del', key)
         return 0
     end
-    -- A full server lets a script go on that has begun with what takes no memory.
+    -- A server over its maxmemory continues a script that began with a write that needs no memory.
     redis.call('pexpire', key, math.max(redis.call('pttl', key), tonumber(lease)))
     return redis.call('hincrby', key, owner, -1)
 end
 
--- Sees to it that the owner has at most so many counts, and tells whether it had more.
+-- Lowers the count of the owner to at most the given one, and returns whether it was greater.
 local function lower(key, owner, most)
     local count = redis.pcall('hget', key, owner)
     if type(count) ~= 'string' or tonumber(count) <= most then
@@ -38,7 +38,7 @@ local function lower(key, owner, most)
     else
         local left = redis.call('pttl', key)
         if left > 0 then
-            -- Nothing changes, but a full server lets a script go on that has begun like this.
+            -- This changes nothing, but a server over its maxmemory continues a script that began with such a write.
             redis.call('pexpire', key, left)
         end
         redis.call('hset', key, owner, most)

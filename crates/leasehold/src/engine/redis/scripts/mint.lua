@@ -1,16 +1,16 @@
--- Mints a token, if there is where to count them; else it is 1. Before anything is changed: it fails where something else
--- has the name of the tokens.
+-- Mints a token, if the key of the tokens is given; else returns 1. To be called before anything is changed: it fails if
+-- the key has another type.
 local function mint(tokens)
     if not tokens then
         return 1
     end
     local token = redis.call('incr', tokens)
     if token < 1 then
-        -- No token of ours. The answer of an acquire would be read as another one.
+        -- This count was not written by Leasehold. As the reply to an acquire, 0 and -1 have another meaning.
         redis.pcall('decr', tokens)
         error('the tokens of this lock are counted from less than zero')
     end
-    -- A token that is forgotten comes again. Whoever put a time on it did not mean that.
+    -- If the count expired, old tokens would be issued again. So a time to live set by another client is removed.
     redis.call('persist', tokens)
     return token
 end

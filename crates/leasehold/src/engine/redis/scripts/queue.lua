@@ -1,2 +1,2 @@
--- Who stands in a queue. KEYS: the queue. Returns the owners, the next one first.
+-- Returns the owners in a queue, the front waiter first. KEYS: the queue.
 return redis.call('lrange', KEYS[1], 0, -1)

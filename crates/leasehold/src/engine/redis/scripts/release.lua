@@ -1,9 +1,9 @@
--- Gives back one count of an owner.
--- KEYS: the lock. ARGV: owner, the count it has, lease in ms that a lock still held gets at least, channel or nothing.
--- Returns the counts left, or -1 when the owner does not have that count. Freeing the lock tells those who wait, and
--- returns -2 and one less for each who listens.
+-- Releases one count of an owner.
+-- KEYS: the lock. ARGV: owner, its count, the least lease in ms of a lock that is still held, channel or an empty string.
+-- Returns the counts left, or -1 if the owner has another count. If the lock is freed, a message is published, and the
+-- return value is -2 minus the number of subscribers that received it.
 local left = leave(KEYS[1], ARGV[1], ARGV[2], ARGV[3])
 if left ~= 0 then
     return left
 end
-return -2 - (ARGV[4] ~= '' and announce(ARGV[4], '0') or 0)
+return -2 - (ARGV[4] ~= '' and publish(ARGV[4], '0') or 0)

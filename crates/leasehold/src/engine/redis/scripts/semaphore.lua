@@ -1,10 +1,10 @@
 -- Changes the number of free permits of a semaphore.
--- KEYS: the semaphore, the requests, the record. ARGV: request, ms that it is noted, and that the record is kept of a
--- semaphore without a time to live, channel, what to do, and with how many.
-local semaphore, record, channel, what, permits = KEYS[1], KEYS[3], ARGV[3], ARGV[4], ARGV[5]
--- Whoever has permits of a semaphore that is gone has none of the one that takes its place.
+-- KEYS: the semaphore, the request records, the permit record. ARGV: request, ms for which its record is kept, and the
+-- permit record of a semaphore without a time to live, channel, the operation, and its number of permits.
+local semaphore, record, channel, operation, permits = KEYS[1], KEYS[3], ARGV[3], ARGV[4], ARGV[5]
+-- An owner of permits of a deleted semaphore has none of the next semaphore of that name.
 local is_new = redis.call('exists', semaphore) == 0
-if what == 'set' then
+if operation == 'set' then
     if not is_new then
         return done(0)
     end
@@ -14,31 +14,31 @@ if what == 'set' then
         redis.call('set', semaphore, permits)
     end
     redis.call('del', record)
-    tell(channel, tonumber(permits))
+    publish_permits(channel, tonumber(permits))
     return done(1)
-elseif what == 'give' or what == 'give to one that exists' then
+elseif operation == 'give' or operation == 'give to one that exists' then
     if is_new then
-        if what ~= 'give' then
+        if operation ~= 'give' then
             return done(0)
         end
         redis.call('del', record)
     end
-    -- A full server lets a script go on that has begun with what frees memory, be it nothing.
+    -- A server over its maxmemory continues a script that began with a write that frees memory, even if it frees none.
     redis.call('hdel', KEYS[2], ARGV[1])
-    tell(channel, redis.call('incrby', semaphore, permits))
+    publish_permits(channel, redis.call('incrby', semaphore, permits))
     return done(1)
-elseif what == 'add' then
+elseif operation == 'add' then
     local free = redis.call('incrby', semaphore, permits)
-    -- As Redisson does, which sets the sum anew.
+    -- Redisson removes the time to live as well: it sets the sum anew.
     redis.call('persist', semaphore)
     if is_new then
         redis.call('del', record)
     else
         redis.call('pexpire', record, ARGV[2])
     end
-    tell(channel, free)
+    publish_permits(channel, free)
     return done(free)
-elseif what == 'drain' then
+elseif operation == 'drain' then
     local free = redis.call('get', semaphore)
     if free then
         redis.call('set', semaphore, 0)
@@ -46,7 +46,7 @@ elseif what == 'drain' then
     end
     return done(tonumber(free or 0))
 end
--- What is left is to delete it, with the record of who has permits of it.
+-- The remaining operation is to delete the semaphore with its permit record.
 local existed = redis.call('del', semaphore)
 redis.call('del', record)
 return done(existed)

@@ -1,6 +1,6 @@
--- Keeps the record of a semaphore for so many ms, but no longer than the semaphore lasts: whoever is in it has none of the
--- permits of the next one.
-local function keep(semaphore, record, ms)
+-- Sets the time to live of the permit record of a semaphore, at most to that of the semaphore: the owners in the record
+-- have no permits of the next semaphore of that name.
+local function renew_record(semaphore, record, ms)
     local left = redis.call('pttl', semaphore)
     redis.call('pexpire', record, left < 0 and ms or math.min(left, tonumber(ms)))
 end

@@ -1,6 +1,8 @@
--- Takes a lock that is one string, by force or with a token. Without either a plain SET does.
--- KEYS: the lock, and its tokens if one is to be minted. ARGV: owner, lease in ms, 1 to take it from whoever has it.
--- Returns the token, or 1, when it is ours; else {ms left or -1, who holds it}. Nothing is changed unless it is ours.
+-- Acquires a lock that is a string, by force or with a token. For other acquires a plain SET is sent.
+-- KEYS: the lock, and its tokens if a token is to be minted. ARGV: owner, lease in ms, 1 to take the lock over from another
+-- holder.
+-- Returns the token, or 1, if the lock is granted; else {ms left or -1, the holder}. Nothing is changed unless it is
+-- granted.
 local key, owner, lease = KEYS[1], ARGV[1], ARGV[2]
 local holder = redis.call('get', key)
 if holder and ARGV[3] ~= '1' then

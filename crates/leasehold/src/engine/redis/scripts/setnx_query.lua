@@ -1,4 +1,4 @@
--- Who holds a lock that is one string. KEYS: the lock. Returns nil or {ms left or -1, owner, count}.
+-- Returns the holder of a lock that is a string. KEYS: the lock. Returns nil or {ms left or -1, owner, count}.
 local owner = redis.call('get', KEYS[1])
 if not owner then
     return nil

@@ -1,8 +1,9 @@
--- Deletes a lock that has this owner, and tells one waiter. Harmless to repeat.
--- Where the server has DELEX or DELIFEQ, that and a PUBLISH take its place.
--- KEYS: the lock. ARGV: owner, channel. Returns 0, or if it was deleted -2 and one less for each who listens.
+-- Deletes a lock that has this owner, and publishes it. Idempotent.
+-- Where the server has DELEX or DELIFEQ, that command and a PUBLISH are sent instead of this script.
+-- KEYS: the lock. ARGV: owner, channel. Returns 0, or if the lock was deleted, -2 minus the number of subscribers that
+-- received the message.
 if redis.call('get', KEYS[1]) ~= ARGV[1] then
     return 0
 end
 redis.call('del', KEYS[1])
-return -2 - announce(ARGV[2], '0')
+return -2 - publish(ARGV[2], '0')

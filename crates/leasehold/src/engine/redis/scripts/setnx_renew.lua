@@ -1,6 +1,6 @@
--- Renews or checks many locks at once, each of which is one string. A lease is never shortened.
+-- Renews or checks many locks at once, each of which is a string. A lease is never shortened.
 -- KEYS: the locks. ARGV: for each its owner and the lease in ms, 0 to check only.
--- Returns for each: 1 held, 0 gone, 2 somebody else's.
+-- Returns for each: 1 held, 0 gone, 2 held by another owner.
 local held = {}
 for i, key in ipairs(KEYS) do
     local owner, lease = ARGV[2 * i - 1], tonumber(ARGV[2 * i])

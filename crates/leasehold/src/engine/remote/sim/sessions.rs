@@ -18,7 +18,7 @@ use crate::session::Session;
 /// What binds the holds of a client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Service {
-    /// A session with heartbeats, as of `ZooKeeper` and Consul: owners are told apart, and a waiter has a position in a queue,
+    /// A session with heartbeats, as of `ZooKeeper` and Consul: owners are distinguished, and a waiter has a position in a queue,
     /// whose front waiter is notified when the lock is free.
     Sessions,
     /// A connection, as of `MySQL` and `PostgreSQL`: to the server a client is one owner, and a waiter is a call that does not

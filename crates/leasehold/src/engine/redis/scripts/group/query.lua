@@ -1,18 +1,19 @@
--- Who holds values of a group. KEYS: the group. ARGV: the owner who is asked about, or nothing for the first that is found,
--- the fields. Returns nil, or {ms until the last is free, owner, count}. An owner that is asked about holds all or none.
-local key, asked = KEYS[1], ARGV[1]
-check(key)
-local last, who, least = 0, nil, nil
+-- Returns the holder of values of a group. KEYS: the group. ARGV: the owner in question, or an empty string for the first
+-- holder that is found, the fields. Returns nil, or {ms until the last value is free, owner, count}. The owner in question
+-- counts as the holder only if it holds all of the values.
+local key, expected = KEYS[1], ARGV[1]
+check_type(key)
+local last, found, least = 0, nil, nil
 for i = 2, #ARGV do
-    local by, till, count = holder(key, ARGV[i])
-    if asked ~= '' and by ~= asked then
+    local holder, expires, count = holder_of(key, ARGV[i])
+    if expected ~= '' and holder ~= expected then
         return nil
     end
-    if by then
-        last = math.max(last, till)
-        if not who or asked ~= '' and count < least then
-            who, least = by, count
+    if holder then
+        last = math.max(last, expires)
+        if not found or expected ~= '' and count < least then
+            found, least = holder, count
         end
     end
 end
-return who and { last - now, who, tostring(least) }
+return found and { last - now, found, tostring(least) }

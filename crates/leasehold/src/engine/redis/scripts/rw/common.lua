@@ -1,68 +1,68 @@
--- What the scripts of a read-write lock share. The lock is a hash. Its field `mode` is `read` or `write`, that of an
--- owner counts its read holds, and that of an owner and `:write` its write holds. Each read hold has a key of its own,
--- TAG:OWNER:rwlock_timeout:1 and so on, which lives as long as the hold does.
+-- The common part of the scripts of a read-write lock. The lock is a hash. Its field `mode` is `read` or `write`, the field
+-- of an owner has the count of its read holds, and the field of an owner and `:write` the count of its write holds. Each
+-- read hold has a key of its own, TAG:OWNER:rwlock_timeout:1 and so on, with the time to live of the hold.
 
--- What the keys of an owner's read holds begin with.
-local function holds(tag, owner)
+-- The prefix of the keys of an owner's read holds.
+local function hold_prefix(tag, owner)
     return tag .. ':' .. owner .. ':rwlock_timeout:'
 end
 
--- The owner who writes, if this is its field.
-local function writer(field)
+-- The owner in the name of a field of a writer; nil for other fields.
+local function writer_in(field)
     return string.match(field, '^(.*):write$')
 end
 
--- The owner who writes a lock, if any, and its field.
+-- The writer that holds a lock, and its field; nil if there is none.
 local function writer_of(key)
     for _, field in ipairs(redis.call('hkeys', key)) do
-        if writer(field) then
-            return writer(field), field
+        if writer_in(field) then
+            return writer_in(field), field
         end
     end
 end
 
--- How many ms the longest of an owner's read holds has left; less than one when it is dead.
-local function left(tag, owner, count)
+-- The ms that are left of the longest of an owner's read holds; less than one if all of them have expired.
+local function read_left(tag, owner, count)
     local most = 0
     for n = 1, count do
-        most = math.max(most, redis.call('pttl', holds(tag, owner) .. n))
+        most = math.max(most, redis.call('pttl', hold_prefix(tag, owner) .. n))
     end
     return most
 end
 
--- Makes a key last at least this long, if it is there.
-local function raise(key, lease)
+-- Raises the time to live of a key to at least this long, if the key exists.
+local function raise_ttl(key, lease)
     if redis.call('pttl', key) < lease then
         return redis.call('pexpire', key, lease)
     end
     return 1
 end
 
--- Makes the read holds of an owner last at least this long.
-local function raise_holds(tag, owner, count, lease)
+-- Extends the read holds of an owner to at least this long.
+local function extend_holds(tag, owner, count, lease)
     for n = 1, count do
-        local hold = holds(tag, owner) .. n
-        if raise(hold, lease) == 0 then
+        local hold = hold_prefix(tag, owner) .. n
+        if raise_ttl(hold, lease) == 0 then
             redis.call('set', hold, '1', 'px', lease)
         end
     end
 end
 
--- The mode, or false if nobody holds the lock.
+-- The mode, or false if the lock is free.
 local function mode_of(key)
-    -- What has no mode is another lock. Reading it as a string fails as for any key of another type.
+    -- A hash without a mode is another lock. Reading it as a string fails with WRONGTYPE, as for any key of another type.
     return redis.call('hget', key, 'mode') or redis.call('get', key) and nil
 end
 
--- Calls `tell` with every owner that reads, and its count, until it returns something.
-local function each_reader(key, tell)
+-- Calls `callback` with every reader and its count, until it returns a value; returns that value.
+local function each_reader(key, callback)
     local fields = redis.call('hgetall', key)
     for i = 1, #fields, 2 do
         local count = tonumber(fields[i + 1])
-        if count and not writer(fields[i]) then
-            local told = tell(fields[i], count)
-            if told then
-                return told
+        if count and not writer_in(fields[i]) then
+            local result = callback(fields[i], count)
+            if result then
+                return result
             end
         end
     end
@@ -72,7 +72,7 @@ end
 local function delete(key, tag)
     each_reader(key, function(owner, count)
         for n = 1, count do
-            redis.call('del', holds(tag, owner) .. n)
+            redis.call('del', hold_prefix(tag, owner) .. n)
         end
     end)
     redis.call('del', key)

@@ -1,6 +1,6 @@
--- Who holds a half. KEYS: the lock. ARGV: tag, `read` or `write`, the owner whom to tell of if it is one of many, or
--- nothing. Returns nil or {ms left or -1, owner, count}.
-local key, tag, asked = KEYS[1], ARGV[1], ARGV[3]
+-- Returns a holder of a half. KEYS: the lock. ARGV: tag, `read` or `write`, the owner to return if it is one of several
+-- readers, or an empty string. Returns nil or {ms left or -1, owner, count}.
+local key, tag, preferred = KEYS[1], ARGV[1], ARGV[3]
 if not mode_of(key) then
     return nil
 end
@@ -10,8 +10,8 @@ if ARGV[2] == 'write' then
     found = owner and { owner, redis.call('hget', key, field) }
 else
     local function alive(owner, count)
-        return left(tag, owner, count) > 0 and { owner, tostring(count) }
+        return read_left(tag, owner, count) > 0 and { owner, tostring(count) }
     end
-    found = alive(asked, tonumber(redis.call('hget', key, asked) or 0)) or each_reader(key, alive)
+    found = alive(preferred, tonumber(redis.call('hget', key, preferred) or 0)) or each_reader(key, alive)
 end
 return found and { redis.call('pttl', key), found[1], found[2] }

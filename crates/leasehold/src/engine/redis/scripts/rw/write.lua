@@ -1,55 +1,56 @@
--- Takes or re-enters the write half.
--- KEYS: the lock, the mark of writers that wait if it is to be left, and the tokens if one is to be minted.
--- ARGV: tag, owner, lease in ms, how often the owner writes now, `steal` to take it from whoever has it or `upgrade` for
--- an owner that reads and nobody else does, for how many ms to leave the mark if it is busy, or 0.
--- Returns the token, or 1, when it is ours; 0 when the owner does not write as often as it says; -1 when it reads and does
--- not want to upgrade, or the other way round; else {ms left or -1, somebody who holds it}.
+-- Acquires or re-enters the write half.
+-- KEYS: the lock, the waiting-writer flag if it is to be set, and the tokens if a token is to be minted.
+-- ARGV: tag, owner, lease in ms, the count of write holds that the owner expects to have, `steal` to take the lock over
+-- from its holders or `upgrade` for an owner that is the only reader, the ms for which the flag is set if the lock is busy,
+-- or 0.
+-- Returns the token, or 1, if the half is granted; 0 if the owner has another count than expected; -1 if it is a reader and
+-- does not upgrade, or upgrades and is no reader; else {ms left or -1, a holder}.
 local key, tag, owner, lease, held = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local mark = ARGV[6] ~= '0' and KEYS[2]
-local tokens = KEYS[mark and 3 or 2]
+local flag = ARGV[6] ~= '0' and KEYS[2]
+local tokens = KEYS[flag and 3 or 2]
 local mode = mode_of(key)
 if tonumber(redis.call('hget', key, owner .. ':write') or 0) ~= held then
     return 0
 end
-local rob = false
+local take_over = false
 if held == 0 then
     local reads = tonumber(redis.call('hget', key, owner) or 0)
     local upgrade = ARGV[5] == 'upgrade'
-    if (left(tag, owner, reads) > 0) ~= upgrade then
+    if (read_left(tag, owner, reads) > 0) ~= upgrade then
         return -1
     end
     local other
     if upgrade then
         other = each_reader(key, function(reader, count)
-            if reader ~= owner and left(tag, reader, count) > 0 then
+            if reader ~= owner and read_left(tag, reader, count) > 0 then
                 return reader
             end
         end)
     elseif mode then
         for _, field in ipairs(redis.call('hkeys', key)) do
-            -- What this owner has read has run out.
+            -- The read holds of this owner have expired.
             if field ~= 'mode' and field ~= owner then
-                other = writer(field) or field
+                other = writer_in(field) or field
                 break
             end
         end
     end
-    rob = other and ARGV[5] == 'steal'
-    if other and not rob then
-        if mark then
-            redis.call('set', mark, owner, 'px', ARGV[6])
+    take_over = other and ARGV[5] == 'steal'
+    if other and not take_over then
+        if flag then
+            redis.call('set', flag, owner, 'px', ARGV[6])
         end
         return { redis.call('pttl', key), other }
     end
 end
 local token = mint(tokens)
-if rob then
+if take_over then
     delete(key, tag)
 end
 redis.call('hset', key, 'mode', 'write')
 redis.call('hset', key, owner .. ':write', held + 1)
-raise(key, lease)
-if mark and redis.call('get', mark) == owner then
-    redis.call('del', mark)
+raise_ttl(key, lease)
+if flag and redis.call('get', flag) == owner then
+    redis.call('del', flag)
 end
 return token

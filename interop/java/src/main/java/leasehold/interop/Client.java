@@ -9,8 +9,8 @@ import org.redisson.api.RLock;
 import org.redisson.api.RedissonClient;
 
 /**
- * A client and its locks. Each thread has its own objects and keeps them: an object remembers the last lease, and forgets
- * it when an unlock is answered, whoever has unlocked; two threads with one object find it one way or the other.
+ * A client and its locks. Each thread has its own lock objects and keeps them: an object stores the last lease, and clears
+ * it at the reply to an unlock by any thread, so two threads with one object would have a race.
  */
 final class Client {
     final RedissonClient redisson;
@@ -58,7 +58,7 @@ final class Client {
         };
     }
 
-    /** By reflection, because older ones do not have the method. */
+    /** By reflection, because older versions do not have the method. */
     private RLock named(String method, String name) {
         try {
             return (RLock) RedissonClient.class.getMethod(method, String.class).invoke(redisson, name);

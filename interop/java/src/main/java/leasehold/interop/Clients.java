@@ -6,7 +6,7 @@ import org.redisson.Redisson;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
-/** The clients of one server, each with a watchdog time of its own, made when they are first wanted. */
+/** The clients of one server, each with a watchdog time of its own, created on first use. */
 final class Clients {
     private final int port;
     private final Map<Long, Client> clients = new ConcurrentHashMap<>();
@@ -25,7 +25,7 @@ final class Clients {
         config.setThreads(4);
         config.setNettyThreads(4);
         config.setLockWatchdogTimeout(watchdog);
-        // The only one that gives a value of a group the field that others know.
+        // The only codec with which a value of a group has the same field as in Leasehold.
         config.setCodec(StringCodec.INSTANCE);
         config.useSingleServer()
                 .setAddress("redis://127.0.0.1:" + port)

@@ -12,9 +12,9 @@ import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 
 /**
- * Threads that take turns at something that breaks as soon as two are inside: they read a value, and write one more.
+ * Threads that take turns in a critical section that detects two owners inside: they read a value, and write one more.
  *
- * <p>What they do is kept under names that begin with a topic: {@code :value}, who was {@code :inside} last, a
+ * <p>The state is in keys that begin with a topic: {@code :value}, the owner that was {@code :inside} last, a
  * {@code :log} with a line for each turn, how many {@code :readers} are inside, and {@code :violations}, which stays
  * empty.
  */
@@ -31,7 +31,7 @@ final class Loop {
         this.topic = topic;
     }
 
-    /** So many turns of each of so many threads, or turns until there is {@code :stop}. Tells how many there were. */
+    /** Runs this many turns of each of this many threads, or turns until {@code :stop} exists. Returns their number. */
     int run(int threads, int turns) throws Exception {
         var pool = Executors.newFixedThreadPool(threads);
         var running = new ArrayList<Future<Integer>>();
@@ -69,7 +69,7 @@ final class Loop {
         return taken;
     }
 
-    /** What goes in when it is called, and gives what goes out. */
+    /** Enters the critical section when it is called, and returns the function that leaves it. */
     private Callable<Runnable> door() {
         switch (kind) {
             case "semaphore" -> {

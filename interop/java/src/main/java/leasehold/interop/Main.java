@@ -13,13 +13,13 @@ import java.util.concurrent.ExecutorService;
 import java.util.concurrent.Executors;
 
 /**
- * Redisson, told by lines what to do.
+ * Redisson, controlled by commands, one per line.
  *
  * <p>A line is {@code NUMBER CLIENT/THREAD VERB WORDS…}. CLIENT is the watchdog time of the client in milliseconds,
- * THREAD any name: each is a thread of its own, because to Redisson the thread is the owner. What one thread is told, it
- * does in order. The answer is {@code = NUMBER ok|refused|unsupported|error TEXT}, whenever it is there.
+ * THREAD any name: each is a thread of its own, because to Redisson the thread is the owner. A thread executes
+ * its commands in order. The reply is {@code = NUMBER ok|refused|unsupported|error TEXT}, as soon as it is known.
  *
- * <p>The program ends with its input, and with the verb {@code die}, without giving anything back.
+ * <p>The program ends with its input, and with the verb {@code die}, without releasing any lock.
  */
 public final class Main {
     private static final PrintStream OUT = new PrintStream(System.out, false, StandardCharsets.UTF_8);
@@ -70,7 +70,7 @@ public final class Main {
         }
     }
 
-    /** What went wrong may be wrapped, by Redisson or by a loop. */
+    /** The exception may be wrapped, by Redisson or by a loop. */
     private static String kind(Throwable thrown) {
         for (Throwable cause = thrown; cause != null; cause = cause.getCause()) {
             if (cause instanceof Unsupported) {

@@ -1,6 +1,6 @@
 package leasehold.interop;
 
-/** This Redisson does not have what was asked for. */
+/** This version of Redisson does not have the requested method. */
 final class Unsupported extends RuntimeException {
     private static final long serialVersionUID = 1;
 

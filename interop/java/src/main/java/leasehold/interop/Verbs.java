@@ -10,7 +10,7 @@ import org.redisson.api.RLock;
 import org.redisson.api.RPermitExpirableSemaphore;
 import org.redisson.api.RSemaphore;
 
-/** What a thread can be told. Times are milliseconds; -1 is none. */
+/** The commands of a thread. Times are milliseconds; -1 is none. */
 final class Verbs {
     private final Client client;
 
@@ -151,7 +151,7 @@ final class Verbs {
         };
     }
 
-    /** What follows a verb and a name. */
+    /** The words after a verb and a name. */
     private record Words(List<String> words) {
         String text(int index) {
             return words.get(index);

@@ -1,6 +1,6 @@
--- Takes permits, all or none, and notes who has them, so that they can be given back exactly once.
--- KEYS: the semaphore, the record. ARGV: owner, ms that the record is kept, permits.
--- Returns 1 when they are ours, 0 when this owner has some already, else {-1}.
+-- Acquires permits, all or none, and records their owner, so that they can be released exactly once.
+-- KEYS: the semaphore, the permit record. ARGV: owner, ms for which the record is kept, number of permits.
+-- Returns 1 if the permits are granted, 0 if this owner already has permits, else {-1}.
 local permits = tonumber(ARGV[3])
 local free = tonumber(redis.call('get', KEYS[1]) or 0)
 if not free then
@@ -14,5 +14,5 @@ if free < permits then
 end
 redis.call('decrby', KEYS[1], ARGV[3])
 redis.call('hset', KEYS[2], ARGV[1], ARGV[3])
-keep(KEYS[1], KEYS[2], ARGV[2])
+renew_record(KEYS[1], KEYS[2], ARGV[2])
 return 1

@@ -1,5 +1,5 @@
--- What all scripts of permits with a lease have in common. The last key holds the taken permits: their ids as 16 bytes,
--- and as scores the ms when they end.
+-- The common part of the scripts of permits with a lease. The last key is a sorted set of the taken permits: their ids as
+-- 16 bytes, and as scores the epoch ms at which their leases end.
 local PERMANENT = 922337203685477
 local permits = KEYS[#KEYS]
 local now
@@ -15,7 +15,7 @@ local function bytes(hex)
         return string.char(tonumber(pair, 16))
     end))
 end
--- The ids of a hold: the half that its client gives, and one number after the other.
+-- The ids of a hold: each is the half that its client chose and one of consecutive numbers.
 local function ids_of(client, first, count)
     local ids, half = {}, bytes(client)
     for number = tonumber(first), tonumber(first) + tonumber(count) - 1 do
@@ -23,7 +23,7 @@ local function ids_of(client, first, count)
     end
     return ids
 end
--- A call takes only so many arguments.
+-- Calls `call` with at most 1000 elements at a time: the number of arguments of a call is limited.
 local function in_parts(list, call)
     local sum = 0
     for from = 1, #list, 1000 do
@@ -36,7 +36,7 @@ local function remove(ids)
         return redis.call('zrem', permits, ...)
     end)
 end
-local function put(ids, ends)
+local function add(ids, ends)
     local list = {}
     for _, id in ipairs(ids) do
         list[#list + 1] = whole(ends)
@@ -46,14 +46,14 @@ local function put(ids, ends)
         return redis.call('zadd', permits, ...)
     end)
 end
--- Lets permits that are taken end at another time. There is none without a name, but a full server lets a script go on
--- that has begun with what frees memory.
-local function move(ids, ends)
+-- Changes the end of the lease of taken permits. There is no permit with an empty id, but a server over its maxmemory
+-- continues a script that began with a write that frees memory.
+local function change_end(ids, ends)
     redis.call('zrem', permits, '')
-    put(ids, ends)
+    add(ids, ends)
 end
--- How many of these are taken, and their lease is not over. A key of another type has none.
-local function alive(ids)
+-- How many of these permits are taken and have a lease that is not over. In a key of another type there are none.
+local function count_held(ids)
     local count = 0
     for _, id in ipairs(ids) do
         local ends = redis.pcall('zscore', permits, id)
@@ -63,25 +63,26 @@ local function alive(ids)
     end
     return count
 end
--- When the first of them ends.
+-- When the first lease of a taken permit ends.
 local function first_end()
     local first = redis.call('zrangebyscore', permits, '-inf', '+inf', 'withscores', 'limit', 0, 1)
     return tonumber(first[2] or PERMANENT)
 end
--- Gives so many back to the semaphore that they were taken from, and returns what telling it does. One that is gone gets
--- none, and the rest of its permits goes, too: they are none of the next semaphore of that name.
-local function give(channel, count)
+-- Adds a number of permits to the semaphore that they were taken from, and returns the result of `publish_permits`. If the
+-- semaphore is deleted, no permit is returned, and the set of taken permits is deleted, too: it does not belong to the next
+-- semaphore of that name.
+local function return_permits(channel, count)
     if redis.call('exists', KEYS[1]) == 0 then
         redis.call('del', permits)
         return nil
     end
-    return tell(channel, redis.call('incrby', KEYS[1], count))
+    return publish_permits(channel, redis.call('incrby', KEYS[1], count))
 end
--- Gives back so many of those whose lease is over, or all.
+-- Returns the permits whose lease is over to the semaphore, all or at most a given number.
 local function reclaim(channel, most)
-    local lapsed = redis.call('zrangebyscore', permits, 0, whole(now), 'limit', 0, most or -1)
-    if #lapsed > 0 then
-        remove(lapsed)
-        give(channel, #lapsed)
+    local expired = redis.call('zrangebyscore', permits, 0, whole(now), 'limit', 0, most or -1)
+    if #expired > 0 then
+        remove(expired)
+        return_permits(channel, #expired)
     end
 end

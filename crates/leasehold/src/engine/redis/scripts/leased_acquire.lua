@@ -1,6 +1,7 @@
--- Takes permits, all or none.
--- KEYS: the semaphore, its permits. ARGV: channel, half of the ids, first number, how many, lease in ms or -1 for none.
--- Returns 1 when they are ours, else {ms until the next lease is over, or -1}.
+-- Acquires permits, all or none.
+-- KEYS: the semaphore, its permits. ARGV: channel, the client's half of the ids, first number, number of permits, lease in
+-- ms or -1 for none.
+-- Returns 1 if the permits are granted, else {ms until the next lease is over, or -1}.
 local count = tonumber(ARGV[4])
 reclaim(ARGV[1], count)
 local free = tonumber(redis.call('get', KEYS[1]) or 0)
@@ -13,7 +14,7 @@ if free < count then
 end
 local lease = tonumber(ARGV[5])
 redis.call('decrby', KEYS[1], ARGV[4])
-put(ids_of(ARGV[2], ARGV[3], ARGV[4]), lease == -1 and PERMANENT or now + lease)
+add(ids_of(ARGV[2], ARGV[3], ARGV[4]), lease == -1 and PERMANENT or now + lease)
 local left = redis.call('pttl', KEYS[1])
 if left > 0 then
     redis.call('pexpire', permits, left)
