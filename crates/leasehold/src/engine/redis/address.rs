@@ -109,17 +109,12 @@ impl Address {
     /// The URL of the server without credentials, for errors and logs.
     pub(crate) fn server(&self, url: &str) -> String {
         let scheme = url.split_once(':').map_or("redis", |(scheme, _)| scheme).to_ascii_lowercase();
-        let database = |before: &str| match self.database {
-            0 => String::new(),
-            database => format!("{before}{database}"),
+        let database = match (self.database, &self.endpoint) {
+            (0, _) => String::new(),
+            (database, Endpoint::Tcp(..)) => format!("/{database}"),
+            (database, Endpoint::Unix(_)) => format!("?db={database}"),
         };
-        match &self.endpoint {
-            Endpoint::Tcp(host, port) if host.contains(':') => {
-                format!("{scheme}://[{host}]:{port}{}", database("/"))
-            }
-            Endpoint::Tcp(host, port) => format!("{scheme}://{host}:{port}{}", database("/")),
-            Endpoint::Unix(path) => format!("{scheme}://{}{}", path.display(), database("?db=")),
-        }
+        format!("{scheme}://{}{database}", self.endpoint)
     }
 }
 
@@ -184,7 +179,7 @@ fn decoded(part: &str) -> Result<String, UrlError> {
     })
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Tcp(host, port) if host.contains(':') => write!(f, "[{host}]:{port}"),

@@ -14,7 +14,7 @@ use super::{Parts, commands, decoded};
 use crate::engine::remote::store::StoreError;
 use crate::engine::{HoldKey, Queueing, Resource};
 use crate::env::jittered;
-use crate::error::Failure;
+use crate::error::ServerError;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 
@@ -115,7 +115,7 @@ fn send_heartbeat(batch: Vec<Group>, parts: &Arc<Parts>) {
         let positions = match positions {
             Ok(positions) => positions,
             Err(error) => {
-                return tracing::debug!(error = %Failure::from(error), "a queue heartbeat failed");
+                return tracing::debug!(error = %ServerError::from(error), "a queue heartbeat failed");
             }
         };
         let hold_keys = batch.into_iter().flat_map(|(resource, waiters)| {

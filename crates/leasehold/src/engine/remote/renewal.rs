@@ -291,7 +291,7 @@ impl<S: Store> Inner<S> {
         let limit = renewed.map(|((_, hold), _)| hold.term.remaining() / 2).min();
         let (over, is_over) = oneshot::channel::<()>();
         let ids: Vec<_> = batch.iter().map(|(id, _)| *id).collect();
-        let first: Vec<_> = batch.iter().take(LISTED).map(|(_, hold)| hold.spot.target.clone()).collect();
+        let first: Vec<_> = batch.iter().take(LISTED).map(|(_, hold)| hold.key.resource.clone()).collect();
         let left = move || {
             let left = limit.map(|half| (half * 2).saturating_sub(env::now() - begun));
             left.map(tracing::field::debug)
@@ -332,8 +332,8 @@ impl<S: Store> Inner<S> {
 }
 
 /// The names of the first of `count` resources, for a log line.
-fn listed(first: &[Target], count: usize) -> String {
-    let names = first.iter().map(Target::to_string).collect::<Vec<_>>().join(", ");
+fn listed(first: &[Resource], count: usize) -> String {
+    let names = first.iter().map(Resource::to_string).collect::<Vec<_>>().join(", ");
     match count - first.len() {
         0 => names,
         more => format!("{names} and {more} more"),

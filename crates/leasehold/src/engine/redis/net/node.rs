@@ -133,7 +133,7 @@ impl Node {
         loop {
             // It fails when the connection has ended.
             let _ = (&mut link.ended).await;
-            let server = &self.settings.address.place;
+            let server = &self.settings.address.endpoint;
             tracing::debug!(%server, "the connection for commands has ended and is replaced");
             self.state.lock().pipeline = None;
             stale.add(link);
@@ -158,7 +158,7 @@ impl Node {
                     }
                 }
                 Err(failure) => {
-                    reconnect.failed(&self.settings.address.place, "commands", &failure);
+                    reconnect.failed(&self.settings.address.endpoint, "commands", &failure);
                     report(&self.events, |events| events.still_down(self.shard, failure));
                 }
             }

@@ -10,7 +10,7 @@ use tokio::sync::watch;
 pub(super) use self::subscriptions::Subscriptions;
 use super::net::{Call, Ended, Pipeline, Push, Reconnect, Settings, Value};
 use crate::engine::remote::store::{Events, StoreError, report};
-use crate::error::Failure;
+use crate::error::ServerError;
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
@@ -42,11 +42,13 @@ impl Subscriber {
                     reconnect.opened();
                     self.subscriptions.link_up();
                     report(&self.events, |events| events.watch_denied(false));
-                    let error = self.serve(&connection, ended, demoted, gap).await.err().map(Failure::from);
-                    let (server, error) = (&self.settings.address.place, error.map(tracing::field::display));
+                    let error =
+                        self.serve(&connection, ended, demoted, gap).await.err().map(ServerError::from);
+                    let (server, error) =
+                        (&self.settings.address.endpoint, error.map(tracing::field::display));
                     tracing::debug!(%server, error, "the connection for messages has ended and is replaced");
                 }
-                Err(failure) => reconnect.failed(&self.settings.address.place, "messages", &failure),
+                Err(failure) => reconnect.failed(&self.settings.address.endpoint, "messages", &failure),
             }
             gap = true;
             self.subscriptions.link_down();
@@ -99,7 +101,7 @@ impl Subscriber {
                         report(&self.events, |events| events.watching(&topics));
                     }
                     Err(StoreError::Refused(failure)) => {
-                        let server = &self.settings.address.place;
+                        let server = &self.settings.address.endpoint;
                         tracing::debug!(%server, error = %failure, "the server refused SUBSCRIBE");
                         report(&self.events, |events| events.watch_denied(true));
                     }
