@@ -47,9 +47,23 @@ pub struct MultiLock {
 
 impl MultiLock {
     /// A lock over locks of any kind and of any client.
+    ///
+    /// Fair locks and the halves of read-write locks become members by `into()`. The member for a
+    /// [fenced lock](crate::FencedLock) is the plain lock of its name: [`AcquireAll::fenced`] takes a token with each.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// use leasehold::MultiLock;
+    ///
+    /// let both = MultiLock::new([client.fair_lock("desk:3").into(), client.lock("till:1")]);
+    /// both.acquire().await?.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
-        let mut locks: Vec<_> = locks.into_iter().collect();
+    pub fn new(locks: impl IntoIterator<Item = impl Into<Lock>>) -> Self {
+        let mut locks: Vec<Lock> = locks.into_iter().map(Into::into).collect();
         let order = |lock: &Lock| {
             let resource = lock.resource.clone().ok();
             resource.map(|resource| (resource.name.clone(), resource))
