@@ -1,5 +1,6 @@
 //! Requests for a lock, and their options.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -234,8 +235,8 @@ impl<G> Acquire<G> {
     }
 
     /// Acquires in the name of `owner`. If that owner holds the lock already, it re-enters the lock.
-    pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.request.options.owner = Some(owner.clone());
+    pub fn as_owner(mut self, owner: impl Borrow<Owner>) -> Self {
+        self.request.options.owner = Some(owner.borrow().clone());
         self
     }
 
@@ -390,8 +391,8 @@ impl<G> TryAcquire<G> {
     }
 
     /// Acquires in the name of `owner`. If that owner holds the lock already, it re-enters the lock.
-    pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.0.request.options.owner = Some(owner.clone());
+    pub fn as_owner(mut self, owner: impl Borrow<Owner>) -> Self {
+        self.0.request.options.owner = Some(owner.borrow().clone());
         self
     }
 }

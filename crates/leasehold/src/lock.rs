@@ -1,5 +1,6 @@
 //! The plain lock.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -110,9 +111,23 @@ impl Lock {
     }
 
     /// The lock as seen by `owner`, for code that has no guard.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// use leasehold::Owner;
+    ///
+    /// let (lock, me) = (client.lock("stock:7"), Owner::unique());
+    /// let guard = lock.acquire().as_owner(&me).await?;
+    /// assert!(lock.is_held_by(guard.owner()).await?);
+    /// lock.as_owner(&me).release().await?;
+    /// assert!(!guard.is_held());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn as_owner(&self, owner: &Owner) -> OwnerLock {
-        OwnerLock { lock: self.clone(), owner: owner.clone() }
+    pub fn as_owner(&self, owner: impl Borrow<Owner>) -> OwnerLock {
+        OwnerLock { lock: self.clone(), owner: owner.borrow().clone() }
     }
 
     /// The holder of the lock, with its hold count and remaining time; `None` if the lock is free.
@@ -151,8 +166,8 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
-    pub fn is_held_by(&self, owner: &Owner) -> Operation<Result<bool, QueryError>> {
-        let owner = owner.at(self.shared.id);
+    pub fn is_held_by(&self, owner: impl Borrow<Owner>) -> Operation<Result<bool, QueryError>> {
+        let owner = owner.borrow().at(self.shared.id);
         self.query_holder(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
     }
 
@@ -161,8 +176,8 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
-    pub fn hold_count(&self, owner: &Owner) -> Operation<Result<u32, QueryError>> {
-        let owner = owner.at(self.shared.id);
+    pub fn hold_count(&self, owner: impl Borrow<Owner>) -> Operation<Result<u32, QueryError>> {
+        let owner = owner.borrow().at(self.shared.id);
         self.query_holder(Some(owner), move |holding| {
             holding.filter(|holding| holding.owner == Some(owner)).map_or(0, |holding| holding.count)
         })

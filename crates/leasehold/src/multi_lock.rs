@@ -2,6 +2,7 @@
 
 mod together;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -137,8 +138,8 @@ impl AcquireAll {
     }
 
     /// Acquires all of them in the name of `owner`, which must not be another client's.
-    pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(owner.clone());
+    pub fn as_owner(mut self, owner: impl Borrow<Owner>) -> Self {
+        self.owner = Some(owner.borrow().clone());
         self
     }
 

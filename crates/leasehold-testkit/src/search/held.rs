@@ -121,7 +121,7 @@ impl Held {
             let members: Vec<_> = guard
                 .members()
                 .iter()
-                .map(|member| observer.lock(member.name()).is_held_by(&member.owner()))
+                .map(|member| observer.lock(member.name()).is_held_by(member.owner()))
                 .collect();
             return Some(Box::pin(async {
                 let mut all = true;
@@ -142,7 +142,7 @@ impl Held {
                 Some(all)
             }));
         }
-        let asked = thing.lock(observer)?.is_held_by(&self.owner()?);
+        let asked = thing.lock(observer)?.is_held_by(self.owner()?);
         Some(Box::pin(async { asked.await.ok() }))
     }
 }

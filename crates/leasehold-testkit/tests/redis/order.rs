@@ -70,7 +70,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover(flavour:
         let victim = soon("the victim's try", victim).await.unwrap();
         assert!(victim.is_none(), "{lock:?}: the thief has it, and the victim says {victim:?}");
         assert!(thief.is_held(), "{lock:?}: nothing was taken from the thief");
-        assert!(lock.is_held_by(&thief.owner()).await.unwrap());
+        assert!(lock.is_held_by(thief.owner()).await.unwrap());
         thief.release().await.unwrap();
     }
 }
@@ -215,7 +215,7 @@ async fn two_takeovers_at_once_leave_one_holder(flavour: Flavour) {
         let other = soon("a takeover", other).await.unwrap().unwrap();
         assert!(one.is_held() != other.is_held(), "{one:?} {other:?}");
         let held = if one.is_held() { &one } else { &other };
-        assert!(lock.is_held_by(&held.owner()).await.unwrap());
+        assert!(lock.is_held_by(held.owner()).await.unwrap());
     }
 }
 

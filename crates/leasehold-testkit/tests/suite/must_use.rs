@@ -87,7 +87,7 @@ fn options() {
         client.lock("a").back_off(BackOff::default());
         client.fair_lock("a").non_reentrant();
         client.rw_lock("rw").prefer_writers();
-        client.lock("a").as_owner(&Owner::unique());
+        client.lock("a").as_owner(Owner::unique());
         MultiLock::new([client.lock("a")]);
         QuorumLock::new([&client], "q").server_timeout(second);
         QuorumLock::new([&client], "q").rejoin_delay(second);
