@@ -268,7 +268,7 @@ impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("name", &self.name())
-            .field("owner", &self.owner().to_string())
+            .field("owner", &self.owner())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }
