@@ -217,12 +217,14 @@ impl<G> Acquire<G> {
     }
 
     /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
+    #[doc(alias = "waitTime")]
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
     }
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.
+    #[doc(alias = "leaseTime")]
     pub fn lease(mut self, length: Duration) -> Self {
         self.request.options.lease = Some(length);
         self
@@ -379,6 +381,7 @@ impl<G> TryAcquire<G> {
     }
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.
+    #[doc(alias = "leaseTime")]
     pub fn lease(mut self, length: Duration) -> Self {
         self.0.request.options.lease = Some(length);
         self

@@ -43,6 +43,7 @@ use crate::semaphore::Semaphore;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RedissonClient")]
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
@@ -71,6 +72,7 @@ impl Client {
     ///
     /// The handle costs nothing to make or to drop. An invalid name is refused by the first operation on the lock, before
     /// anything is sent.
+    #[doc(alias = "getLock")]
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         self.lock_of(Kind::Lock, name.as_ref(), HandleOptions::DEFAULT)
     }
@@ -78,11 +80,13 @@ impl Client {
     /// The lock of this name with a fencing token for every acquisition: Redisson's `RFencedLock`.
     ///
     /// It is the same lock as [`lock`](Client::lock) of that name.
+    #[doc(alias = "getFencedLock")]
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         FencedLock::new(self.lock(name))
     }
 
     /// The lock of this name, granted to its waiters in FIFO order: Redisson's fair lock.
+    #[doc(alias = "getFairLock")]
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
         FairLock::new(self.lock_of(Kind::Fair, name.as_ref(), HandleOptions::DEFAULT))
     }
@@ -92,6 +96,8 @@ impl Client {
     /// It is the same lock as [`lock`](Client::lock) of that name, but its waiters are not notified of a release. It costs no
     /// subscription, and suits locks that many clients hold for a moment with little contention. Waiters are served in no
     /// order. The pauses are Redisson's unless [`back_off`](Lock::back_off) sets others.
+    #[doc(alias = "getSpinLock")]
+    #[doc(alias = "RedissonSpinLock")]
     pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
         let options = HandleOptions { spin: Some(BackOff::default()), ..HandleOptions::DEFAULT };
         self.lock_of(Kind::Spin, name.as_ref(), options)
@@ -99,6 +105,7 @@ impl Client {
 
     /// The locks of these names as one: all of them or none. For locks of other kinds or clients, see
     /// [`MultiLock::new`].
+    #[doc(alias = "getMultiLock")]
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }
@@ -136,6 +143,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "getMultiLock")]
     pub fn group_lock(
         &self,
         group: impl AsRef<str>,
@@ -218,23 +226,27 @@ impl Client {
     }
 
     /// The read-write lock of this name: many readers or one writer, Redisson's `RReadWriteLock`.
+    #[doc(alias = "getReadWriteLock")]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         let half = |kind| self.lock_of(kind, name.as_ref(), HandleOptions::DEFAULT);
         RwLock::new(half(Kind::Read), half(Kind::Write))
     }
 
     /// The semaphore of this name: permits that are only counted, Redisson's `RSemaphore`.
+    #[doc(alias = "getSemaphore")]
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Semaphore::new(Arc::clone(&self.shared), self.resource(Kind::Semaphore, name.as_ref()))
     }
 
     /// The semaphore of this name whose permits have a lease: Redisson's `RPermitExpirableSemaphore`. Prefer it to
     /// [`semaphore`](Client::semaphore).
+    #[doc(alias = "getPermitExpirableSemaphore")]
     pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
         LeasedSemaphore::new(Arc::clone(&self.shared), self.resource(Kind::LeasedSemaphore, name.as_ref()))
     }
 
     /// The count-down latch of this name, Redisson's `RCountDownLatch`.
+    #[doc(alias = "getCountDownLatch")]
     pub fn latch(&self, name: impl AsRef<str>) -> Latch {
         Latch::new(Arc::clone(&self.shared), self.resource(Kind::Latch, name.as_ref()))
     }

@@ -64,18 +64,21 @@ impl ConnectOptions {
 
     /// How long a lock without a [`lease`](crate::Acquire::lease) stays held after its process has died. 30 s
     /// by default; on a server the lock is renewed every third of it while the guard lives.
+    #[doc(alias = "lockWatchdogTimeout")]
     pub fn watchdog(mut self, timeout: Duration) -> Self {
         self.watchdog = timeout;
         self
     }
 
     /// A prefix for every name, so that applications that share an engine do not conflict. None by default.
+    #[doc(alias = "nameMapper")]
     pub fn namespace(mut self, prefix: impl Into<String>) -> Self {
         self.namespace = prefix.into();
         self
     }
 
     /// The name of this client in logs and, later, in the server's list of clients. None by default.
+    #[doc(alias = "clientName")]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
@@ -83,12 +86,14 @@ impl ConnectOptions {
 
     /// How long an acquire without [`wait`](crate::Acquire::wait) retries through an outage of the server that
     /// begins while it waits. 30 s by default.
+    #[doc(alias = "retryAttempts")]
     pub fn outage_limit(mut self, limit: Duration) -> Self {
         self.outage_limit = limit;
         self
     }
 
     /// How long to wait for a connection to the server. 2 s by default.
+    #[doc(alias = "connectTimeout")]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self

@@ -39,6 +39,7 @@ use crate::waiting::{Awaited, Patience, wait};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RCountDownLatch")]
 #[derive(Debug, Clone)]
 pub struct Latch {
     counter: Counter,
@@ -63,6 +64,7 @@ impl Latch {
     ///
     /// Once begun, it is executed even if the future is dropped, and never twice. The same holds for every change
     /// below.
+    #[doc(alias = "trySetCount")]
     pub fn try_set_count(&self, count: u32) -> Operation<Result<bool, ChangeError>> {
         self.counter.change(Ok(Adjust::TrySet { count, ttl: None }), |set| set != 0)
     }
@@ -72,6 +74,7 @@ impl Latch {
     /// # Errors
     ///
     /// As for [`try_set_count`](Latch::try_set_count).
+    #[doc(alias = "countDown")]
     pub fn count_down(&self) -> Operation<Result<u64, ChangeError>> {
         self.counter.change(Ok(Adjust::CountDown), i64::unsigned_abs)
     }
@@ -85,11 +88,13 @@ impl Latch {
     /// # Cancel safety
     ///
     /// A query changes nothing.
+    #[doc(alias = "getCount")]
     pub fn count(&self) -> Operation<Result<u64, QueryError>> {
         self.counter.query(Adjust::Count, |count| u64::try_from(count).unwrap_or(0))
     }
 
     /// Waits until it is open. See [`LatchOpened`].
+    #[doc(alias = "await")]
     pub fn opened(&self) -> LatchOpened {
         LatchOpened { counter: self.counter.clone(), limit: None }
     }

@@ -27,6 +27,7 @@ use crate::owner::{Owner, OwnerId};
 /// | `tryLock()` | `try_acquire()` |
 /// | `tryLock(wait, lease)` | `acquire().wait(w).lease(l)` |
 /// | `unlock()` | `guard.release()`, dropping the guard, or `lock.as_owner(&owner).release()` |
+#[doc(alias = "RLock")]
 #[derive(Clone)]
 pub struct Lock {
     pub(crate) shared: Arc<Shared>,
@@ -57,6 +58,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "getNonReentrantLock")]
     #[must_use]
     pub fn non_reentrant(mut self) -> Self {
         self.options.reentrant = false;
@@ -92,6 +94,9 @@ impl Lock {
     }
 
     /// Waits for the lock. See [`Acquire`] for the options.
+    #[doc(alias = "lock")]
+    #[doc(alias = "tryLock")]
+    #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
         self.acquire_as()
     }
@@ -106,6 +111,7 @@ impl Lock {
     }
 
     /// Tries once: `None` when another owner holds it or is next. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
         TryAcquire::new(self.acquire())
     }
@@ -157,6 +163,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "isLocked")]
     pub fn is_locked(&self) -> Operation<Result<bool, QueryError>> {
         self.query_holder(None, |holding| holding.is_some())
     }
@@ -166,6 +173,8 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "isHeldByThread")]
+    #[doc(alias = "isHeldByCurrentThread")]
     pub fn is_held_by(&self, owner: impl Borrow<Owner>) -> Operation<Result<bool, QueryError>> {
         let owner = owner.borrow().at(self.shared.id);
         self.query_holder(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
@@ -176,6 +185,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "getHoldCount")]
     pub fn hold_count(&self, owner: impl Borrow<Owner>) -> Operation<Result<u32, QueryError>> {
         let owner = owner.borrow().at(self.shared.id);
         self.query_holder(Some(owner), move |holding| {
@@ -188,6 +198,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "remainTimeToLive")]
     pub fn ttl(&self) -> Operation<Result<Option<Duration>, QueryError>> {
         self.query_holder(None, |holding| holding.map(|holding| holding.remaining))
     }
@@ -197,6 +208,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "getToken")]
     pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
         let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
@@ -218,6 +230,7 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Once begun, it may take effect even if the future is dropped.
+    #[doc(alias = "forceUnlock")]
     pub fn force_unlock(&self) -> Operation<Result<bool, QueryError>> {
         let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
         Operation::new(async move {
@@ -267,6 +280,7 @@ impl OwnerLock {
     /// # Cancel safety
     ///
     /// Once begun, the count is released even if the future is dropped.
+    #[doc(alias = "unlock")]
     pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
         let (shared, resource) = (Arc::clone(&self.lock.shared), self.lock.resource.clone());
         let owner = shared.own(&self.owner);

@@ -41,6 +41,7 @@ use crate::race::{First, all, first, race};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RedissonMultiLock")]
 #[derive(Clone)]
 pub struct MultiLock {
     locks: Arc<[Lock]>,
@@ -62,6 +63,7 @@ impl MultiLock {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "getMultiLock")]
     #[must_use]
     pub fn new(locks: impl IntoIterator<Item = impl Into<Lock>>) -> Self {
         let mut locks: Vec<Lock> = locks.into_iter().map(Into::into).collect();

@@ -108,11 +108,14 @@ pub struct ReadLock {
 
 impl ReadLock {
     /// Waits until there is no other writer. See [`Acquire`] for the options.
+    #[doc(alias = "lock")]
+    #[doc(alias = "tryLock")]
     pub fn acquire(&self) -> Acquire<ReadGuard> {
         self.lock.acquire_as()
     }
 
     /// Tries once: `None` when there is another writer. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire<ReadGuard> {
         TryAcquire::new(self.acquire())
     }
@@ -137,11 +140,14 @@ pub struct WriteLock {
 
 impl WriteLock {
     /// Waits until there is no other reader or writer. See [`Acquire`] for the options.
+    #[doc(alias = "lock")]
+    #[doc(alias = "tryLock")]
     pub fn acquire(&self) -> Acquire<WriteGuard> {
         self.lock.acquire_as()
     }
 
     /// Tries once: `None` when there is another reader or writer. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire<WriteGuard> {
         TryAcquire::new(self.acquire())
     }
