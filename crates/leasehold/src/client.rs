@@ -50,7 +50,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Connects to the engine that `url` names. Options are set on the returned [`ConnectOptions`], before `.await` or `.block()`.
+    /// Connects to the engine that `url` names. Options are set on the returned [`ConnectOptions`], before `.await` or
+    /// `.block()`.
     ///
     /// | URL | Engine |
     /// |---|---|
@@ -103,15 +104,22 @@ impl Client {
         self.lock_of(Kind::Spin, name.as_ref(), options)
     }
 
-    /// The locks of these names as one: all of them or none. For locks of other kinds or clients, see
-    /// [`MultiLock::new`].
+    /// Several locks as one: the locks of these names, all of them or none.
+    ///
+    /// Each name is a lock of its own, with its own key, which other callers may acquire alone by [`lock`](Client::lock).
+    /// Values of one key, which need no locks of their own, are [`group_lock`](Client::group_lock). For locks of other kinds
+    /// or clients, see [`MultiLock::new`].
     #[doc(alias = "getMultiLock")]
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }
 
-    /// These values of a group as one lock: all of them or none, in one step. Redisson's "faster" multi lock,
-    /// `getMultiLock(group, values)`.
+    /// Values of one key as one lock: these values of a group, all of them or none, in one step. Redisson's "faster" multi
+    /// lock, `getMultiLock(group, values)`.
+    ///
+    /// A value has no key and no name of its own: a caller that needs one value acquires a set of one, and a
+    /// [`lock`](Client::lock) whose name is that value is another lock. Several locks, each with its own name, are
+    /// [`multi_lock`](Client::multi_lock).
     ///
     /// Two sets of one group exclude each other if they have a value in common, and do not otherwise. It suits a shop that
     /// sells several things at once, or a transfer between accounts: however many values there are, on a server the whole
@@ -129,9 +137,9 @@ impl Client {
     /// - Re-entering never shortens the lease: the longer one stays.
     /// - Tokens count the whole group.
     ///
-    /// The order of the values does not matter. An empty set, more than [`limits::MOST_VALUES`] values, and a value given
-    /// twice are refused by the first operation, like an invalid name. For Redisson to see the same values, its codec must be
-    /// the `StringCodec`.
+    /// The order of the values does not matter. An empty set, more than
+    /// [`limits::MOST_VALUES`](crate::limits::MOST_VALUES) values, and a value given twice are refused by the first operation,
+    /// like an invalid name. For Redisson to see the same values, its codec must be the `StringCodec`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -190,8 +198,8 @@ impl Client {
     /// # Errors
     ///
     /// [`WriteError::Stale`] with both tokens: nothing was written. [`WriteError::Server`] if there was no reply; it is
-    /// safe to write again with the same token. [`InvalidRequestError::Unsupported`] on an engine that stores no values: in memory, use
-    /// a [`Fence`](crate::Fence).
+    /// safe to write again with the same token. [`InvalidRequestError::Unsupported`] on an engine that stores no values: in
+    /// memory, use a [`Fence`](crate::Fence).
     ///
     /// # Cancel safety
     ///
@@ -280,7 +288,7 @@ impl Client {
     /// Shuts the client down: refuses new locks, waits up to `grace` for the live guards, then stops.
     ///
     /// Waiters fail at once. Guards that end within `grace` are released as usual. The locks of other guards are never
-    /// released under running work: the guards are lost with [`Loss::ShutdownReport`](crate::Loss::ShutdownReport) and no longer
+    /// released under running work: the guards are lost with [`Loss::Shutdown`](crate::Loss::Shutdown) and no longer
     /// renewed, and their locks expire, or are released if the work ends first.
     ///
     /// Operations that acquire nothing still work: queries such as [`is_locked`](Lock::is_locked), which shows when a lock

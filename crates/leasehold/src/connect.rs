@@ -11,7 +11,8 @@ use crate::error::{ConnectError, InvalidRequestError};
 use crate::lease;
 use crate::operation::Operation;
 
-/// A client to be connected: options first, then `.await` or [`block`](ConnectOptions::block).
+/// The options of a client that [`Client::connect`] is to connect: set them, then `.await` or
+/// [`block`](ConnectOptions::block).
 ///
 /// A server client that is created on a tokio runtime reads its sockets there as long as that runtime has the time, which
 /// saves waking another thread. So the runtime needs the I/O driver, too: `enable_all`, as `#[tokio::main]` does. On a

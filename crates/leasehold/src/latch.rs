@@ -23,7 +23,7 @@ use crate::waiting::{Awaited, Patience, wait};
 /// |---|---|
 /// | `trySetCount(n)` | `try_set_count(n)` |
 /// | `countDown()`, `getCount()` | `count_down()`, `count()` |
-/// | `await()`, `await(limit)` | `wait()`, `wait().within(limit)` |
+/// | `await()`, `await(limit)` | `opened()`, `opened().wait(limit)` |
 /// | `delete()` | `delete()`, which here releases the waiters |
 ///
 /// ```
@@ -35,7 +35,7 @@ use crate::waiting::{Awaited, Patience, wait};
 ///     let parts = parts.clone();
 ///     tokio::spawn(async move { parts.count_down().await }); // from any machine
 /// }
-/// parts.wait().await?;
+/// parts.opened().await?;
 /// # Ok(())
 /// # }
 /// ```
@@ -113,7 +113,7 @@ impl Latch {
 ///
 /// # Errors
 ///
-/// [`WaitError::Timeout`] if it was not opened [`within`](LatchOpened::within) the limit; [`WaitError::Server`] if the
+/// [`WaitError::Timeout`] if it was not opened for the whole [`wait`](LatchOpened::wait); [`WaitError::Server`] if the
 /// server gave no usable reply; [`WaitError::Invalid`] if the name is invalid, or the client is shut down.
 ///
 /// # Cancel safety
@@ -122,7 +122,7 @@ impl Latch {
 ///
 /// # When the server is unreachable
 ///
-/// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its limit is
+/// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its wait is
 /// over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is waited for until this is awaited or `.block()` is called"]

@@ -33,7 +33,7 @@ use crate::permits::{AcquirePermits, Granted, TryAcquirePermits};
 /// | `release(ids)`, `tryRelease(ids)` | `permits.release()`, `release(ids)`, `try_release(ids)` |
 /// | `updateLeaseTime`, `getLeaseTime` | `update_lease`, `make_permanent`, `lease_of` |
 /// | `trySetPermits`, `setPermits`, `addPermits` | `try_set_permits`, `set_permits`, `add_permits` |
-/// | `availablePermits`, `acquiredPermits`, `getPermits` | `available`, `acquired`, `permits` |
+/// | `availablePermits`, `acquiredPermits`, `getPermits` | `available`, `acquired`, `total` |
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

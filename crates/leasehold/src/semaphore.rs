@@ -21,8 +21,9 @@ use crate::permits::{AcquirePermits, TryAcquirePermits};
 /// Prefer [`LeasedSemaphore`](crate::LeasedSemaphore), whose permits have a lease, unless other programs on the server use
 /// this kind.
 ///
-/// Permits can be held by a guard, [`Permits`](crate::Permits), which releases them when dropped; or, after
-/// [`forget`](crate::Permits::forget), as a bare number that any client can [`release`](Semaphore::release).
+/// Permits can be held by a guard, [`SemaphorePermits`](crate::SemaphorePermits), which releases them when dropped; or,
+/// after [`forget`](crate::SemaphorePermits::forget), as a bare number that any client can
+/// [`release`](Semaphore::release).
 ///
 /// | Redisson | here |
 /// |---|---|
