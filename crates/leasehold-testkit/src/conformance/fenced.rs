@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::FencedLock;
+use leasehold::{BackOff, FencedLock};
 use tokio::task::JoinSet;
 
 use super::Outcome;
@@ -50,7 +50,13 @@ pub async fn a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outc
     // A spin lock takes them from the same count.
     guard.release().await?;
     let spin = bench.client().await.spin_lock(bench.name("lock"));
-    assert_eq!(spin.acquire().fenced().await?.token(), 4);
+    assert_eq!(soon(spin.acquire().fenced()).await?.token(), 4);
+    // Handles with other settings have tokens, too.
+    for (lock, token) in [(fenced.clone().non_reentrant(), 5), (fenced.clone().back_off(BackOff::default()), 6)] {
+        let guard = soon(lock.acquire()).await?;
+        assert_eq!((guard.token(), lock.last_token().await?), (token, token));
+        guard.release().await?;
+    }
     Ok(())
 }
 
