@@ -30,8 +30,8 @@ pub(crate) fn run(line: &str, limit: Duration) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("`{line}` cannot start: {error}"))?;
     let output = cargo.stdout.take().expect("it is piped");
-    let (tell, lines) = mpsc::channel();
-    let shown = thread::spawn(move || show(output, |line| tell.send(line).is_ok()));
+    let (sender, lines) = mpsc::channel();
+    let shown = thread::spawn(move || show(output, |line| sender.send(line).is_ok()));
     let hung = watch(&mut cargo, &lines, limit);
     let status = cargo.wait().map_err(|error| format!("`{line}` cannot be waited for: {error}"))?;
     let _ = shown.join();
@@ -55,16 +55,16 @@ const LOOK: Duration = Duration::from_millis(500);
 fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<String> {
     let mut slow: HashMap<String, Instant> = HashMap::new();
     let mut hung = Vec::new();
-    let mut heard = Instant::now();
+    let mut last_output = Instant::now();
     let mut last = String::new();
     loop {
         match lines.recv_timeout(LOOK) {
             Ok(line) => {
-                heard = Instant::now();
-                match said(&line) {
-                    Some(Said::Slow(test)) => drop(slow.insert(test.into(), heard)),
-                    Some(Said::Ended(test)) => slow.retain(|slow, _| !test.starts_with(slow.as_str())),
-                    Some(Said::Begun) => slow.clear(),
+                last_output = Instant::now();
+                match event(&line) {
+                    Some(Event::Slow(test)) => drop(slow.insert(test.into(), last_output)),
+                    Some(Event::Ended(test)) => slow.retain(|slow, _| !test.starts_with(slow.as_str())),
+                    Some(Event::Begun) => slow.clear(),
                     None => {}
                 }
                 last = line;
@@ -78,22 +78,22 @@ fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<St
             hung.extend(names.map(|name| format!("test {name}, after {limit:?}")));
             hung.extend(end_tests(cargo));
             slow.clear();
-            heard = Instant::now();
-        } else if heard.elapsed() > limit + SILENCE {
+            last_output = Instant::now();
+        } else if last_output.elapsed() > limit + SILENCE {
             // Where tests run one by one, their name is printed before they run.
-            hung.push(format!("silence for {:?} after {:?}", heard.elapsed(), last.trim_end()));
+            hung.push(format!("silence for {:?} after {:?}", last_output.elapsed(), last.trim_end()));
             let ended = end_tests(cargo);
             if ended.is_empty() {
                 let _ = cargo.kill();
             }
             hung.extend(ended);
-            heard = Instant::now();
+            last_output = Instant::now();
         }
     }
 }
 
 /// Shows the output as it arrives, and passes it on by lines; the last one may have no line break.
-fn show(mut output: impl Read, mut tell: impl FnMut(String) -> bool) {
+fn show(mut output: impl Read, mut send: impl FnMut(String) -> bool) {
     let (mut chunk, mut rest) = ([0; 4096], Vec::new());
     while let Ok(length @ 1..) = output.read(&mut chunk) {
         let mut shown = std::io::stdout().lock();
@@ -101,19 +101,19 @@ fn show(mut output: impl Read, mut tell: impl FnMut(String) -> bool) {
         rest.extend_from_slice(&chunk[..length]);
         while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = rest.drain(..=end).collect();
-            if !tell(String::from_utf8_lossy(&line).into_owned()) {
+            if !send(String::from_utf8_lossy(&line).into_owned()) {
                 return;
             }
         }
         if !rest.is_empty() {
-            tell(String::from_utf8_lossy(&rest).into_owned());
+            send(String::from_utf8_lossy(&rest).into_owned());
         }
     }
 }
 
 /// The meaning of a line of the harness.
 #[derive(Debug, PartialEq, Eq)]
-enum Said<'a> {
+enum Event<'a> {
     /// The tests of another binary begin.
     Begun,
     /// This test has taken a minute.
@@ -122,17 +122,17 @@ enum Said<'a> {
     Ended(&'a str),
 }
 
-fn said(line: &str) -> Option<Said<'_>> {
+fn event(line: &str) -> Option<Event<'_>> {
     let line = line.trim_end();
     if line.starts_with("running ") && line.trim_end_matches('s').ends_with(" test") {
-        return Some(Said::Begun);
+        return Some(Event::Begun);
     }
     let test = line.strip_prefix("test ")?;
     if let Some((name, _)) = test.split_once(" has been running for over ") {
-        return Some(Said::Slow(name));
+        return Some(Event::Slow(name));
     }
     let (name, how) = test.rsplit_once(" ... ")?;
-    (!how.is_empty()).then_some(Said::Ended(name))
+    (!how.is_empty()).then_some(Event::Ended(name))
 }
 
 /// Ends the test binary that cargo runs now, and returns the states of its threads. Processes that a test has started end
@@ -147,12 +147,12 @@ pub(crate) fn end_tests(cargo: &Child) -> Vec<String> {
         }
         next += 1;
     }
-    let told = ends.iter().map(|id| threads(*id)).collect();
+    let reports = ends.iter().map(|id| threads(*id)).collect();
     for id in ends {
         // The shell's own `kill` is everywhere.
         let _ = Command::new("sh").args(["-c", &format!("kill -9 {id}")]).status();
     }
-    told
+    reports
 }
 
 /// The processes that a process has started, by any of its threads.
@@ -167,15 +167,15 @@ fn children(process: u32) -> Vec<u32> {
 /// The state of each thread of a process: its name, which begins like that of its test, its state, and the call in which it
 /// waited.
 fn threads(process: u32) -> String {
-    let mut told = format!("process {process} ({})", name(&format!("/proc/{process}")));
+    let mut report = format!("process {process} ({})", name(&format!("/proc/{process}")));
     for thread in fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
         let path = thread.path().display().to_string();
         let status = fs::read_to_string(format!("{path}/status")).unwrap_or_default();
         let state = status.lines().find_map(|line| line.strip_prefix("State:")).unwrap_or_default().trim();
         let place = fs::read_to_string(format!("{path}/wchan")).unwrap_or_default();
-        let _ = write!(told, "\n    {}: {state}, in {place}", name(&path));
+        let _ = write!(report, "\n    {}: {state}, in {place}", name(&path));
     }
-    told
+    report
 }
 
 fn name(path: &str) -> String {
@@ -189,15 +189,15 @@ mod tests {
     #[test]
     fn the_lines_of_the_harness_are_understood() {
         let slow = "test outage::a_case has been running for over 60 seconds\n";
-        assert_eq!(said(slow), Some(Said::Slow("outage::a_case")));
-        assert_eq!(said("test outage::a_case ... ok\n"), Some(Said::Ended("outage::a_case")));
-        let panics = said("test tally::noticed - should panic ... ok\n");
-        assert_eq!(panics, Some(Said::Ended("tally::noticed - should panic")));
-        assert_eq!(said("running 3 tests\n"), Some(Said::Begun));
-        assert_eq!(said("running 1 test\n"), Some(Said::Begun));
+        assert_eq!(event(slow), Some(Event::Slow("outage::a_case")));
+        assert_eq!(event("test outage::a_case ... ok\n"), Some(Event::Ended("outage::a_case")));
+        let panics = event("test tally::noticed - should panic ... ok\n");
+        assert_eq!(panics, Some(Event::Ended("tally::noticed - should panic")));
+        assert_eq!(event("running 3 tests\n"), Some(Event::Begun));
+        assert_eq!(event("running 1 test\n"), Some(Event::Begun));
         // Where tests run one by one, the name is printed before the test.
-        assert_eq!(said("test outage::a_case ... "), None);
-        assert_eq!(said("leaks: 3 bytes\n"), None);
+        assert_eq!(event("test outage::a_case ... "), None);
+        assert_eq!(event("leaks: 3 bytes\n"), None);
     }
 
     #[test]

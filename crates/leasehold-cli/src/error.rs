@@ -4,7 +4,7 @@ use std::error::Error as _;
 use std::io;
 use std::process::{ExitCode, ExitStatus};
 
-use leasehold::{AcquireError, ConnectError, Loss, ReleaseError};
+use leasehold::{AcquireError, ConnectError, LostError, ReleaseError};
 use thiserror::Error;
 
 /// Why a command failed.
@@ -17,7 +17,7 @@ pub enum Error {
     /// Child processes cannot share an engine that is inside one process.
     #[error(
         "`memory:` lives inside one process: {processes} child processes would each have seats and a lock of \
-         their own, and show nothing. Leave --processes out."
+         their own, and show nothing. Give --url redis://host:port to show it over processes."
     )]
     MemoryIsNotShared {
         /// How many processes were requested.
@@ -31,7 +31,7 @@ pub enum Error {
     Acquire(#[from] AcquireError),
     /// A user acquired the lock, but lost it before the end.
     #[error("a user lost the lock while taking a seat")]
-    Lost(#[from] Loss),
+    Lost(#[from] LostError),
     /// A user could not release the lock.
     #[error("a user could not release the lock")]
     Release(#[from] ReleaseError),
@@ -63,7 +63,7 @@ pub enum Error {
         status: ExitStatus,
     },
     /// A child process broke the protocol.
-    #[error("child process {number} gave an answer that makes no sense: {answer:?}")]
+    #[error("child process {number} gave an unexpected reply: {answer:?}")]
     ChildAnswer {
         /// Which one, from 1.
         number: u32,
@@ -71,12 +71,12 @@ pub enum Error {
         answer: String,
     },
     /// A child process received no start signal.
-    #[error("the start signal did not come: whoever should give it is gone")]
+    #[error("the start signal did not come: the process that gives it has ended")]
     NoStartSignal,
     /// The command of `run` did not run, or not to its end.
     #[cfg(unix)]
     #[error(transparent)]
-    Run(#[from] crate::run::Failure),
+    Run(#[from] crate::run::RunError),
     /// The event loop could not be started.
     #[error("cannot start: the system may be short of files or memory")]
     Runtime(#[source] io::Error),
@@ -96,7 +96,7 @@ impl Error {
             Self::MemoryIsNotShared { .. }
             | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => ExitCode::from(2),
             #[cfg(unix)]
-            Self::Run(failure) => failure.exit_code(),
+            Self::Run(error) => error.exit_code(),
             _ => ExitCode::FAILURE,
         }
     }
@@ -120,27 +120,28 @@ impl Error {
 
 #[cfg(test)]
 mod tests {
-    use leasehold::Failure;
+    use leasehold::{Loss, ServerError};
 
     use super::*;
 
     #[test]
-    fn every_source_is_said_once() {
-        let outage = Failure::Unavailable("connection refused".into());
+    fn every_source_is_shown_once() {
+        let outage = ServerError::Unavailable("connection refused".into());
         for (error, text) in [
             (
                 Error::from(AcquireError::from(outage.clone())),
-                "a user could not get the lock: the lock server is unavailable: connection refused",
+                "a user could not get the lock: the lock was not acquired: the server is unavailable: connection refused",
             ),
             (
                 Error::from(AcquireError::from(Loss::Expired)),
-                "a user could not get the lock: cannot re-enter the lock: the lease has run out",
+                "a user could not get the lock: the lock cannot be re-entered: the lease ran out",
             ),
             (
-                Error::from(Loss::TakenOver),
-                "a user lost the lock while taking a seat: the lock was taken over",
+                Error::from(LostError::from(Loss::TakenOver)),
+                "a user lost the lock while taking a seat: the lock was lost: another owner took the lock over; the work \
+                 under it was cancelled",
             ),
-            (Error::from(ConnectError::from(outage)), "the lock server is unavailable: connection refused"),
+            (Error::from(ConnectError::from(outage)), "cannot connect to the server: connection refused"),
         ] {
             assert_eq!(error.with_sources(), text);
         }

@@ -21,7 +21,7 @@ impl Url {
     /// Whether the engine runs inside the process that connects to it.
     #[must_use]
     pub fn is_memory(&self) -> bool {
-        self.0.starts_with("memory:")
+        self.0.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("memory"))
     }
 }
 

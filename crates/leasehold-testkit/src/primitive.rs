@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Guard, LeasedPermits, Lock, SemaphorePermits, ReleaseError};
+use leasehold::{AcquireError, Client, Guard, LeasedPermits, Lock, ReleaseError, SemaphorePermits};
 
 /// The primitive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,8 +11,8 @@ use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, BackOff, ChangeError, Client, ConnectOptions, ConnectError, ExtendError, Guard, InvalidRequestError,
-    MultiLock, QuorumLock,
+    AcquireError, BackOff, ChangeError, Client, ConnectError, ConnectOptions, ExtendError, Guard,
+    InvalidRequestError, MultiLock, QuorumLock,
 };
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::{JoinHandle, spawn_blocking};
@@ -59,7 +59,10 @@ async fn waits<T: Send + 'static>(
 
 fn too_long<T>(acquired: Result<T, AcquireError>) {
     let error = acquired.err();
-    assert!(matches!(error, Some(AcquireError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{error:?}");
+    assert!(
+        matches!(error, Some(AcquireError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })),
+        "{error:?}"
+    );
 }
 
 /// Waits for a held lock, by a task and by a thread, until it is free.
@@ -82,7 +85,10 @@ async fn locks(client: &Client, long: Duration) {
     too_long(lock.acquire().max_hold(long).await);
     too_long(lock.try_acquire().lease(long).await);
     let refused = guard.extend(long).await;
-    assert!(matches!(refused, Err(ExtendError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ExtendError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })),
+        "{refused:?}"
+    );
     assert!(lock.acquire().wait(NANOSECOND).await.unwrap_err().is_contended());
     wait_by_all_means("lock", client, guard, long).await;
 
@@ -129,7 +135,10 @@ async fn spins(connect: &ConnectOptions, long: Duration) {
     let shutdown = waits("a shutdown", client.shutdown(long)).await;
     for spinning in [task, thread] {
         let ended = soon("it hears of the shutdown", spinning).await.unwrap();
-        assert!(matches!(ended, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })), "{ended:?}");
+        assert!(
+            matches!(ended, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })),
+            "{ended:?}"
+        );
     }
     guard.release().await.unwrap();
     assert_eq!(soon("the shutdown ends with the last guard", shutdown).await.unwrap().left_to_expire, 0);
@@ -163,7 +172,10 @@ async fn several(client: &Client, long: Duration) {
 async fn counters(client: &Client, long: Duration) {
     let semaphore = client.semaphore("semaphore");
     let refused = semaphore.try_set_permits(1).ttl(long).await;
-    assert!(matches!(refused, Err(ChangeError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ChangeError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })),
+        "{refused:?}"
+    );
     semaphore.try_set_permits(1).await.unwrap();
     let permit = semaphore.acquire(1).wait(long).await.unwrap();
     let waiter = waits("for a permit", semaphore.acquire(1).wait(long).into_future()).await;
@@ -176,7 +188,10 @@ async fn counters(client: &Client, long: Duration) {
     too_long(leased.acquire(1).lease(long).await);
     let permit = leased.acquire(1).wait(long).await.unwrap();
     let refused = leased.update_lease(permit.ids()[0], long).await;
-    assert!(matches!(refused, Err(ChangeError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ChangeError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })),
+        "{refused:?}"
+    );
     let waiter = waits("for a leased permit", leased.acquire(1).wait(long).into_future()).await;
     permit.release().await.unwrap();
     soon("a leased permit", waiter).await.unwrap().unwrap().release().await.unwrap();
@@ -196,7 +211,10 @@ async fn every_length(connect: ConnectOptions) {
     watch_panics();
     for long in LONG {
         let refused = connect.clone().watchdog(long).await;
-        assert!(matches!(refused, Err(ConnectError::Invalid(InvalidRequestError::TooLong { .. }))), "{refused:?}");
+        assert!(
+            matches!(refused, Err(ConnectError::Invalid(InvalidRequestError::TooLong { .. }))),
+            "{refused:?}"
+        );
         let connect =
             connect.clone().outage_limit(long).connect_timeout(long).response_timeout(long).linger(long);
         let client = connect.clone().await.unwrap();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Feature, Kind, Queueing, RwOptions, HoldKey, Resource};
-use crate::error::{AcquireError, InvalidRequestError, unless_busy};
+use crate::engine::{Feature, HoldKey, Kind, Queueing, Resource, RwOptions};
+use crate::error::{AcquireError, Classified as _, InvalidRequestError, unless_busy};
 use crate::fair::{self, QueuePosition, Watcher};
 use crate::fenced::FencedGuard;
 use crate::guard::Guard;
@@ -205,7 +205,11 @@ impl Acquire<WriteGuard> {
 }
 
 impl<G> Acquire<G> {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>, handle: HandleOptions) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        resource: Result<Resource, InvalidRequestError>,
+        handle: HandleOptions,
+    ) -> Self {
         let (lease, max_hold, owner) = (None, None, None);
         let options = Options { lease, max_hold, owner, steal: false, fenced: false, handle };
         Self { request: Request { shared, resource, options }, wait: None, gives: PhantomData }
@@ -301,6 +305,11 @@ impl<G: Granted> Acquire<G> {
             let granted = match &entering {
                 Ok(entering) => {
                     let granted = wait(entering, patience, &handle).await;
+                    let granted = granted.map_err(|error| match error {
+                        // A caller of a single try gets `None` in its place.
+                        AcquireError::Timeout { .. } if !names_holder => error,
+                        _ => error.about(&entering.hold.subject()),
+                    });
                     if names_holder {
                         entering.hold.shared.expose_holder(&entering.hold.key.resource, &granted);
                     }

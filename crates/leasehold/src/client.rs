@@ -9,13 +9,13 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::acquire::HandleOptions;
-use crate::cache_padded::CachePadded;
 use crate::back_off::BackOff;
+use crate::cache_padded::CachePadded;
 use crate::client_id::ClientId;
 use crate::connect::ConnectOptions;
-use crate::engine::{Engine, Feature, Kind, HoldKey, Resource};
+use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
 use crate::env;
-use crate::error::{AcquireError, InvalidRequestError, WriteError};
+use crate::error::{AcquireError, Classified, InvalidRequestError, Subject, WriteError};
 use crate::fair::FairLock;
 use crate::fence::StaleTokenError;
 use crate::fenced::FencedLock;
@@ -225,11 +225,16 @@ impl Client {
         let (key, value) = (Name::new("", key.as_ref()), value.into());
         Operation::new(async move {
             let key = key?;
-            shared.check(Feature::FencedWrite)?;
-            match shared.engine.fenced_write(&key, token, &value).await? {
-                None => Ok(()),
-                Some(highest) => Err(StaleTokenError::new(token, highest).into()),
-            }
+            let write = async {
+                shared.check(Feature::FencedWrite)?;
+                match shared.engine.fenced_write(&key, token, &value).await? {
+                    None => Ok(()),
+                    Some(highest) => Err(StaleTokenError::new(token, highest).into()),
+                }
+            };
+            write.await.map_err(|error: WriteError| {
+                error.about(&Subject::new("key", key.clone(), shared.server.clone()))
+            })
         })
     }
 
@@ -324,6 +329,8 @@ pub struct ShutdownReport {
 pub(crate) struct Shared {
     pub(crate) id: ClientId,
     pub(crate) engine: Arc<dyn Engine>,
+    /// The URL of the server without credentials.
+    server: Option<Arc<str>>,
     pub(crate) namespace: String,
     pub(crate) label: String,
     pub(crate) watchdog: Duration,
@@ -345,6 +352,7 @@ impl fmt::Debug for Shared {
 impl Shared {
     pub(crate) fn new(
         engine: Arc<dyn Engine>,
+        server: Option<Arc<str>>,
         namespace: String,
         label: String,
         watchdog: Duration,
@@ -353,6 +361,7 @@ impl Shared {
         Self {
             id: ClientId::random(),
             engine,
+            server,
             namespace,
             label,
             watchdog,
@@ -396,6 +405,29 @@ impl Shared {
     pub(crate) fn own(&self, owner: &Owner) -> Result<OwnerId, InvalidRequestError> {
         let owner = owner.at(self.id);
         if owner.client == self.id { Ok(owner) } else { Err(InvalidRequestError::ForeignOwner(owner.into())) }
+    }
+
+    /// What an error about this resource is about.
+    pub(crate) fn subject(&self, resource: &Resource) -> Subject {
+        Subject::new(resource.kind.noun(), resource.name.clone(), self.server.clone())
+    }
+
+    /// An operation on a resource: its errors name the resource and the server.
+    pub(crate) fn operation<T, E, F>(
+        self: &Arc<Self>,
+        resource: Result<Resource, InvalidRequestError>,
+        work: impl FnOnce(Arc<Self>, Resource) -> F + Send + 'static,
+    ) -> Operation<Result<T, E>>
+    where
+        E: Classified + From<InvalidRequestError>,
+        F: Future<Output = Result<T, E>> + Send,
+    {
+        let shared = Arc::clone(self);
+        Operation::new(async move {
+            let resource = resource?;
+            let done = work(Arc::clone(&shared), resource.clone()).await;
+            done.map_err(|error| error.about(&shared.subject(&resource)))
+        })
     }
 
     /// Checks that the engine has this feature.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use crate::client::{Client, Shared};
 use crate::engine::{Engine, schemes};
-use crate::error::{ConnectError, InvalidRequestError};
+use crate::error::{Classified as _, ConnectError, InvalidRequestError, Subject};
 use crate::lease;
 use crate::operation::Operation;
 
@@ -115,10 +115,15 @@ impl ConnectOptions {
         self
     }
 
-    /// The client on an open engine.
-    pub(crate) fn client(self, engine: Arc<dyn Engine>) -> Result<Client, InvalidRequestError> {
+    /// The client on an open engine, and the URL of its server.
+    fn client(
+        self,
+        engine: Arc<dyn Engine>,
+        server: Option<Arc<str>>,
+    ) -> Result<Client, InvalidRequestError> {
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
-        Ok(Client::new(Shared::new(engine, self.namespace, self.label, watchdog, self.outage_limit)))
+        let Self { namespace, label, outage_limit, .. } = self;
+        Ok(Client::new(Shared::new(engine, server, namespace, label, watchdog, outage_limit)))
     }
 
     /// Connects from a plain thread.
@@ -155,8 +160,10 @@ impl IntoFuture for ConnectOptions {
                 response_timeout: self.response_timeout,
                 linger: self.linger,
             };
-            let engine = schemes::open(&self.url, options)?.await?;
-            Ok(self.client(engine)?)
+            let (opening, server) = schemes::open(&self.url, options)?;
+            let engine =
+                opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
+            Ok(self.client(engine, server)?)
         })
     }
 }

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::client::Shared;
-use crate::engine::{Adjust, Adjusted, Change, Resource};
-use crate::error::{ChangeError, ServerError, InvalidRequestError, QueryError};
+use crate::engine::{Adjust, Adjusted, Change, Reply, Resource};
+use crate::error::{ChangeError, InvalidRequestError, QueryError, ServerError, Subject};
 use crate::operation::Operation;
 use crate::owner::OwnerId;
 
@@ -23,12 +23,13 @@ impl Counter {
         adjust: Result<Adjust, InvalidRequestError>,
         map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, ChangeError>> {
-        let counter = self.clone();
-        Operation::new(async move {
-            match counter.adjust(adjust?)?.await {
+        self.shared.operation(self.resource.clone(), |shared, resource| async move {
+            match adjusted(&shared, &resource, adjust?).await {
                 Ok(Adjusted::Done(number)) => Ok(map(number)),
-                Err(failure @ ServerError::Unavailable(_)) => Err(ChangeError::Unknown { cause: failure, .. }),
-                Ok(Adjusted::NotSent(failure)) | Err(failure) => Err(ChangeError::Server { cause: failure, .. }),
+                Err(cause @ ServerError::Unavailable(_)) => {
+                    Err(ChangeError::Unknown { cause, subject: Subject::default() })
+                }
+                Ok(Adjusted::NotSent(cause)) | Err(cause) => Err(cause.into()),
             }
         })
     }
@@ -39,25 +40,28 @@ impl Counter {
         query: Adjust,
         map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
-        let counter = self.clone();
-        Operation::new(async move {
-            match counter.adjust(query)?.await? {
+        self.shared.operation(self.resource.clone(), |shared, resource| async move {
+            match adjusted(&shared, &resource, query).await? {
                 Adjusted::Done(number) => Ok(map(number)),
-                Adjusted::NotSent(failure) => Err(failure.into()),
+                Adjusted::NotSent(cause) => Err(cause.into()),
             }
         })
     }
+}
 
-    fn adjust(&self, adjust: Adjust) -> Result<crate::engine::Reply<Adjusted>, InvalidRequestError> {
-        let request = OwnerId::fresh(self.shared.id, 1);
-        let change = Change { request, adjust, patience: self.shared.outage_limit };
-        Ok(self.shared.engine.adjust(self.resource.as_ref().map_err(Clone::clone)?, &change))
-    }
+fn adjusted(shared: &Shared, resource: &Resource, adjust: Adjust) -> Reply<Adjusted> {
+    let request = OwnerId::fresh(shared.id, 1);
+    let change = Change { request, adjust, patience: shared.outage_limit };
+    shared.engine.adjust(resource, &change)
 }
 
 /// Checks a number of permits: Redisson counts them in 32 bits with a sign.
 pub(crate) fn checked(permits: u32) -> Result<u32, InvalidRequestError> {
-    if i32::try_from(permits).is_ok() { Ok(permits) } else { Err(InvalidRequestError::TooManyPermits { given: permits }) }
+    if i32::try_from(permits).is_ok() {
+        Ok(permits)
+    } else {
+        Err(InvalidRequestError::TooManyPermits { given: permits })
+    }
 }
 
 impl fmt::Debug for Counter {

@@ -21,8 +21,8 @@ pub use self::operations::{
 use self::questions::answers_questions;
 pub(crate) use self::questions::{Class, Classified};
 pub use self::server::ServerError;
+pub(crate) use self::subject::Rounded;
 pub use self::subject::Subject;
-pub(crate) use self::subject::{Quoted, Rounded};
 use crate::fence::StaleTokenError;
 use crate::loss::Loss;
 
@@ -81,7 +81,7 @@ impl From<Loss> for Error {
 }
 
 impl Error {
-    fn inner(&self) -> Option<&dyn Inner> {
+    fn inner(&self) -> Option<&dyn Classified> {
         Some(match self {
             Self::Connect(error) => error,
             Self::Acquire(error) => error,
@@ -96,3 +96,20 @@ impl Error {
         })
     }
 }
+
+impl Classified for Error {
+    fn class(&self) -> Class {
+        self.inner().map_or(Class::Final, Classified::class)
+    }
+
+    fn subject(&self) -> Option<&Subject> {
+        self.inner()?.subject()
+    }
+
+    /// The error of an operation has got its subject already.
+    fn subject_mut(&mut self) -> Option<&mut Subject> {
+        None
+    }
+}
+
+answers_questions!(Error);

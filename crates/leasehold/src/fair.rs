@@ -71,8 +71,9 @@ impl FairLock {
     ///
     /// As for [`Lock::holder`].
     pub fn queue(&self) -> Operation<Result<Vec<Owner>, QueryError>> {
-        let (shared, resource) = (Arc::clone(&self.lock.shared), self.lock.resource.clone());
-        Operation::new(async move { Ok(shared.engine.inspect(&Query::Queue(&resource?)).await?.queue) })
+        self.lock.shared.operation(self.lock.resource.clone(), |shared, resource| async move {
+            Ok(shared.engine.inspect(&Query::Queue(&resource)).await?.queue)
+        })
     }
 }
 

@@ -76,7 +76,7 @@ impl Fence {
 
 /// A fencing token that arrived after a greater one: another holder has had the lock since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the fencing token {token} is stale: {highest} has been here before")]
+#[error("the fencing token {token} is stale: a holder with {highest} has written since")]
 #[non_exhaustive]
 pub struct StaleTokenError {
     /// The refused token.
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!((late.token, late.highest), (7, u64::MAX));
         assert_eq!(
             late.to_string(),
-            "the fencing token 7 is stale: 18446744073709551615 has been here before"
+            "the fencing token 7 is stale: a holder with 18446744073709551615 has written since"
         );
         assert!(Fence::starting_at(5).check(4).is_err() && Fence::starting_at(5).check(5).is_ok());
     }

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::engine::{Feature, Kind, RwOptions, HoldKey, Resource};
-use crate::error::{AcquireError, ExtendError, ReleaseError};
+use crate::engine::{Feature, HoldKey, Kind, Resource, RwOptions};
+use crate::error::{AcquireError, Classified as _, ExtendError, LostError, ReleaseError, Subject};
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease;
 use crate::loss::Loss;
@@ -67,7 +67,8 @@ impl Guard {
         Operation::new(async move {
             // The guard itself lives until the lock is released: a shutdown waits for it.
             let Self { hold, term, armed, .. } = &mut self;
-            hold.release(term, armed).await.map(|holds_left| Released { holds_left })
+            let released = hold.release(term, armed).await.map(|holds_left| Released { holds_left });
+            released.map_err(|error| error.about(&hold.subject()))
         })
     }
 
@@ -124,7 +125,10 @@ impl Guard {
     pub fn extend(&self, length: Duration) -> Operation<Result<Duration, ExtendError>> {
         let hold = Arc::clone(&self.hold);
         let term = Arc::clone(&self.term);
-        Operation::new(async move { hold.extend(&term, lease::checked("lease", length)?).await })
+        Operation::new(async move {
+            let extend = async { hold.extend(&term, lease::checked("lease", length)?).await };
+            extend.await.map_err(|error| error.about(&hold.subject()))
+        })
     }
 
     /// Runs `work` as long as the lock is held, and drops it where it is when the lock is lost.
@@ -133,7 +137,7 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// The cause, when the lock was lost before the work was done.
+    /// [`LostError`] with the cause, when the lock was lost before the work was done.
     ///
     /// # Cancel safety
     ///
@@ -149,11 +153,11 @@ impl Guard {
     /// # Ok(())
     /// # }
     /// ```
-    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LostError> {
         match race(pin!(Arc::clone(&self.term).lost()), pin!(work)).await {
-            First::Left(loss) => Err(loss),
+            First::Left(loss) => Err(self.lost_error(loss)),
             // The work may have kept the thread busy past the deadline.
-            First::Right(output) => self.term.loss().map_or(Ok(output), Err),
+            First::Right(output) => self.term.loss().map_or(Ok(output), |loss| Err(self.lost_error(loss))),
         }
     }
 
@@ -173,8 +177,11 @@ impl Guard {
         let hold = Arc::clone(&self.hold);
         let term = Arc::clone(&self.term);
         Operation::new(async move {
-            hold.shared.check_open()?;
-            hold.reenter(&term).await
+            let reenter = async {
+                hold.shared.check_open()?;
+                hold.reenter(&term).await
+            };
+            reenter.await.map_err(|error| error.about(&hold.subject()))
         })
     }
 
@@ -217,7 +224,8 @@ impl Guard {
                 hold.shared.check_open()?;
             }
             let HoldKey { resource, owner, .. } = &hold.key;
-            let key = HoldKey { resource: Resource::new(kind, resource.name.clone()), owner: *owner, amount: 1 };
+            let key =
+                HoldKey { resource: Resource::new(kind, resource.name.clone()), owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
             match hold.shared.hold_of(key)?.enter(&entry, None).await? {
@@ -225,6 +233,16 @@ impl Guard {
                 Tried::Busy(busy) => Ok(Err(busy.holder)),
             }
         }
+    }
+
+    /// The error of work under the guard, which is lost.
+    pub(crate) fn lost_error(&self, loss: Loss) -> LostError {
+        LostError::from(loss).about(&self.subject())
+    }
+
+    /// What an error about this guard is about.
+    pub(crate) fn subject(&self) -> Subject {
+        self.hold.subject()
     }
 
     /// Why the lock is lost, if it is.

@@ -14,12 +14,13 @@ pub(crate) use self::budget::Budget;
 use self::state::{HoldState, StepGuard, Undo};
 use crate::client::Shared;
 use crate::engine::{
-    Attempt, Busy, Claim, Kind, Queueing, Released, Renewed, RwOptions, HoldKey, Resource, Ticket,
+    Attempt, Busy, Claim, HoldKey, Kind, Queueing, Released, Renewed, Resource, RwOptions, Ticket,
 };
 use crate::env;
-use crate::error::{AcquireError, ExtendError, ServerError, InvalidRequestError, ReleaseError};
+use crate::error::{AcquireError, ExtendError, InvalidRequestError, ReleaseError, ServerError, Subject};
 use crate::guard::Guard;
 use crate::lease::{Bounds, Expiry, Lease, margin};
+use crate::limits;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
@@ -127,6 +128,11 @@ impl Hold {
         Self { shared, key, state, deferred: Mutex::default(), owner_known, spent }
     }
 
+    /// What an error about this hold is about.
+    pub(crate) fn subject(&self) -> Subject {
+        self.shared.subject(&self.key.resource)
+    }
+
     /// Records that a caller receives the owner: from now on the hold is not handed over to another task.
     pub(crate) fn expose_owner(&self) {
         self.owner_known.store(true, Ordering::SeqCst);
@@ -182,7 +188,7 @@ impl Hold {
                 }
                 Attempt::Gone if state.count == 0 => {
                     self.undo(0, state.expiry(entry.lease));
-                    let text = "the server still counts a hold of this owner that was given up";
+                    let text = "the server still counts a hold of this owner that was undone here: retry";
                     return Err(ServerError::Unavailable(text.into()).into());
                 }
                 // The hold to be re-entered is gone: enter as if for the first time.
@@ -297,7 +303,7 @@ impl Hold {
         *armed = false;
         if let Some(loss) = state.loss_of(term) {
             state.give_back(term);
-            return Err(ReleaseError::NotHeld { loss, .. });
+            return Err(not_held(loss, term));
         }
         if state.hand_over(term) {
             return Ok(0);
@@ -309,10 +315,10 @@ impl Hold {
     pub(crate) async fn release_as_owner(&self) -> Result<u32, ReleaseError> {
         let mut state = self.lock_step().await;
         let Some(term) = state.term.clone() else {
-            return Err(ReleaseError::NotOwner { owner: self.key.owner.into(), .. });
+            return Err(ReleaseError::NotOwner { owner: self.key.owner.into(), subject: Subject::default() });
         };
         match state.loss_of(&term) {
-            Some(loss) => Err(ReleaseError::NotHeld { loss, .. }),
+            Some(loss) => Err(not_held(loss, &term)),
             // A guard that still exists protects nothing any more.
             None => self.step_out(&mut state, &term, |term| term.lose(Loss::Gone)).await,
         }
@@ -334,7 +340,12 @@ impl Hold {
             end(term);
         }
         let released = self.shared.engine.release(&self.key, from, state.lease).await;
-        let released = released.map_err(ReleaseError::Unknown)?;
+        let released = released.map_err(|cause| {
+            // Counted permits have no lease on a server.
+            let is_leased = state.count == 0 && self.key.resource.kind != Kind::Semaphore;
+            let free_within = is_leased.then(|| state.lease.length());
+            ReleaseError::Unknown { cause, free_within, subject: Subject::default() }
+        })?;
         undo.disarm();
         match released {
             Released::Left(left, until) => {
@@ -346,7 +357,7 @@ impl Hold {
             Released::NotHeld => {
                 term.lose(Loss::Gone);
                 state.leave_lost_term();
-                Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })
+                Err(Loss::Gone.into())
             }
         }
     }
@@ -387,7 +398,7 @@ impl Hold {
         let mut state = self.lock_step().await;
         // The guard may be gone by now, and the hold handed over to another task.
         if let Some(loss) = state.loss_of(term) {
-            return Err(ExtendError::NotHeld { loss, .. });
+            return Err(ExtendError::NotHeld { loss, ago: term.lost_for(), subject: Subject::default() });
         }
         state.extends(length);
         match self.shared.engine.renew(&self.key, length).await? {
@@ -399,7 +410,7 @@ impl Hold {
         let Some(loss) = term.loss() else { return Ok(term.remaining()) };
         // The engine may have extended a hold that is already lost here.
         state.leave_lost_term();
-        Err(ExtendError::NotHeld { loss, .. })
+        Err(ExtendError::NotHeld { loss, ago: term.lost_for(), subject: Subject::default() })
     }
 
     /// The entry for the other half of a read-write lock that ends together with the hold of `term`.
@@ -436,13 +447,17 @@ impl Hold {
     }
 }
 
+fn not_held(loss: Loss, term: &Term) -> ReleaseError {
+    ReleaseError::NotHeld { loss, ago: term.lost_for(), subject: Subject::default() }
+}
+
 /// The result of a grant that was lost before its caller received it: nothing ran under it, and the caller can keep
 /// waiting if another caller ended it. A reply that took longer than the lease leaves the state of the lock unknown.
 fn unseen(loss: Loss) -> Result<Busy, ServerError> {
     match loss {
         Loss::TakenOver | Loss::ForceUnlocked | Loss::Gone | Loss::Shutdown => Ok(Busy::default()),
         Loss::Expired | Loss::Unreachable | Loss::MaxHold => {
-            Err(ServerError::Unavailable("the answer came after the lease had run out".into()))
+            Err(ServerError::Unavailable("the reply came after the lease had run out".into()))
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 
 use crate::client::Shared;
-use crate::engine::{Kind, HoldKey, Resource};
+use crate::engine::{HoldKey, Kind, Resource};
 use crate::error::InvalidRequestError;
 use crate::hold::Hold;
 use crate::mutex::Mutex;

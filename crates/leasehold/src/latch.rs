@@ -2,13 +2,16 @@
 
 use std::future::IntoFuture;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::counter::Counter;
 use crate::engine::{Adjust, Busy, HoldKey, Resource, Ticket};
-use crate::error::{AcquireError, ChangeError, InvalidRequestError, QueryError, WaitError};
+use crate::error::{
+    AcquireError, ChangeError, Classified as _, InvalidRequestError, QueryError, Subject, WaitError,
+};
 use crate::hold::Tried;
 use crate::operation::Operation;
 use crate::owner::OwnerId;
@@ -113,7 +116,7 @@ impl Latch {
 ///
 /// # Errors
 ///
-/// [`WaitError::Timeout`] if it was not opened for the whole [`wait`](LatchOpened::wait); [`WaitError::Server`] if the
+/// [`WaitError::Timeout`] if it was still closed at the end of the [`wait`](LatchOpened::wait); [`WaitError::Server`] if the
 /// server gave no usable reply; [`WaitError::Invalid`] if the name is invalid, or the client is shut down.
 ///
 /// # Cancel safety
@@ -156,15 +159,10 @@ impl IntoFuture for LatchOpened {
         Operation::new(async move {
             let Counter { shared, resource } = &self.counter;
             let (resource, owner) = (resource.clone()?, OwnerId::fresh(shared.id, 1));
-            let opening = Opening { counter: &self.counter, key: HoldKey { resource, owner, amount: 1 } };
-            wait(&opening, Patience::from_wait(self.limit), &HandleOptions::DEFAULT).await.map_err(|error| match error {
-                AcquireError::Timeout { waited, .. } => WaitError::Timeout { waited },
-                AcquireError::Server { cause: failure, .. } => failure.into(),
-                AcquireError::Invalid { cause: invalid, .. } => invalid.into(),
-                AcquireError::Lost { .. } | AcquireError::OtherReaders { .. } => {
-                    unreachable!("a latch is not held")
-                }
-            })
+            let key = HoldKey { resource, owner, amount: 1 };
+            let opening = Opening { counter: &self.counter, key, left: AtomicU64::new(0) };
+            let opened = wait(&opening, Patience::from_wait(self.limit), &HandleOptions::DEFAULT).await;
+            opened.map_err(|error| opening.failed(error).about(&shared.subject(&opening.key.resource)))
         })
     }
 }
@@ -173,6 +171,27 @@ impl IntoFuture for LatchOpened {
 struct Opening<'a> {
     counter: &'a Counter,
     key: HoldKey,
+    /// The count at the last attempt; zero if none had a reply.
+    left: AtomicU64,
+}
+
+impl Opening<'_> {
+    fn failed(&self, error: AcquireError) -> WaitError {
+        let subject = Subject::default();
+        match error {
+            AcquireError::Timeout { waited, .. } => {
+                let left = Some(self.left.load(Ordering::Relaxed)).filter(|left| *left > 0);
+                WaitError::Timeout { waited, left, subject }
+            }
+            AcquireError::Server { cause, .. } => WaitError::Server { cause, subject },
+            AcquireError::Invalid { cause, .. } => WaitError::Invalid { cause, subject },
+            AcquireError::Lost { .. }
+            | AcquireError::OtherReaders { .. }
+            | AcquireError::NoPermitsSet { .. } => {
+                unreachable!("a latch is not held")
+            }
+        }
+    }
 }
 
 impl Awaited for Opening<'_> {
@@ -187,11 +206,14 @@ impl Awaited for Opening<'_> {
     }
 
     async fn attempt(&self, _turn: Option<Ticket>) -> Result<Tried<()>, AcquireError> {
-        match self.counter.query(Adjust::Count, |count| count <= 0).await {
-            Ok(true) => Ok(Tried::Granted(())),
-            Ok(false) => Ok(Tried::Busy(Busy::default())),
-            Err(QueryError::Server { cause: failure, .. }) => Err(failure.into()),
-            Err(QueryError::Invalid { cause: invalid, .. }) => Err(invalid.into()),
+        match self.counter.query(Adjust::Count, |count| u64::try_from(count).unwrap_or(0)).await {
+            Ok(0) => Ok(Tried::Granted(())),
+            Ok(left) => {
+                self.left.store(left, Ordering::Relaxed);
+                Ok(Tried::Busy(Busy::default()))
+            }
+            Err(QueryError::Server { cause, .. }) => Err(cause.into()),
+            Err(QueryError::Invalid { cause, .. }) => Err(cause.into()),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::env::Instant;
 use crate::error::InvalidRequestError;
+use crate::limits;
 use crate::loss::Loss;
 use crate::term::Until;
 

@@ -8,7 +8,7 @@ use crate::client::Shared;
 use crate::counter::{Counter, checked};
 use crate::deref::derefs_to;
 use crate::engine::{Adjust, Resource};
-use crate::error::{ChangeError, InvalidRequestError, QueryError, ReleaseError};
+use crate::error::{ChangeError, InvalidRequestError, QueryError, ReleaseError, Subject};
 use crate::guard::Guard;
 use crate::lease::{self, Lease, PERMANENT};
 use crate::operation::Operation;
@@ -152,11 +152,17 @@ impl LeasedSemaphore {
     ///
     /// # Errors
     ///
-    /// [`ChangeError::NotTaken`] if one of them is not acquired, or its lease is over: nothing was released. Otherwise as
+    /// [`ChangeError::NotAcquired`] if one of them is not acquired, or its lease is over: nothing was released. Otherwise as
     /// for [`try_set_permits`](LeasedSemaphore::try_set_permits).
     pub fn release(&self, ids: impl IntoIterator<Item = PermitId>) -> Operation<Result<(), ChangeError>> {
-        let released = self.try_release(ids);
-        Operation::new(async move { if released.await? { Ok(()) } else { Err(ChangeError::NotTaken) } })
+        let (released, Counter { shared, resource }) = (self.try_release(ids), self.counter.clone());
+        Operation::new(async move {
+            if released.await? {
+                return Ok(());
+            }
+            let subject = resource.map_or_else(|_| Subject::default(), |resource| shared.subject(&resource));
+            Err(ChangeError::NotAcquired { subject })
+        })
     }
 
     /// The same; false if one of them is not acquired, or its lease is over.

@@ -33,6 +33,7 @@ mod holds;
 mod latch;
 mod lease;
 mod leased_semaphore;
+pub mod limits;
 mod lock;
 mod loss;
 mod multi_lock;
@@ -66,8 +67,8 @@ pub use crate::back_off::BackOff;
 pub use crate::client::{Client, ShutdownReport};
 pub use crate::connect::ConnectOptions;
 pub use crate::error::{
-    AcquireError, ChangeError, ConnectError, ExtendError, ServerError, InvalidRequestError, QueryError, ReleaseError,
-    WaitError, WriteError,
+    AcquireError, ChangeError, ConnectError, Error, ExtendError, InvalidRequestError, LostError, QueryError,
+    ReleaseError, ServerError, Subject, WaitError, WriteError,
 };
 pub use crate::fair::{FairLock, QueuePosition};
 pub use crate::fence::{Fence, StaleTokenError};

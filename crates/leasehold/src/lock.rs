@@ -5,10 +5,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::acquire::{Acquire, TryAcquire, HandleOptions};
+use crate::acquire::{Acquire, HandleOptions, TryAcquire};
 use crate::back_off::BackOff;
 use crate::client::Shared;
-use crate::engine::{Feature, Holding, Query, HoldKey, Resource};
+use crate::engine::{Feature, HoldKey, Holding, Query, Resource};
 use crate::error::{InvalidRequestError, QueryError, ReleaseError};
 use crate::guard::Released;
 use crate::operation::Operation;
@@ -36,7 +36,11 @@ pub struct Lock {
 }
 
 impl Lock {
-    pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>, options: HandleOptions) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        resource: Result<Resource, InvalidRequestError>,
+        options: HandleOptions,
+    ) -> Self {
         Self { shared, resource, options }
     }
 
@@ -147,9 +151,7 @@ impl Lock {
     ///
     /// A query changes nothing.
     pub fn holder(&self) -> Operation<Result<Option<Holder>, QueryError>> {
-        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
-        Operation::new(async move {
-            let resource = resource?;
+        self.shared.operation(self.resource.clone(), |shared, resource| async move {
             let holding = shared.engine.inspect(&Query::Holder(&resource, None)).await?.holding;
             if let Some(owner) = holding.and_then(|holding| holding.owner) {
                 shared.expose_owner(&resource, owner);
@@ -177,7 +179,9 @@ impl Lock {
     #[doc(alias = "isHeldByCurrentThread")]
     pub fn is_held_by(&self, owner: impl Borrow<Owner>) -> Operation<Result<bool, QueryError>> {
         let owner = owner.borrow().at(self.shared.id);
-        self.query_holder(Some(owner), move |holding| holding.is_some_and(|holding| holding.owner == Some(owner)))
+        self.query_holder(Some(owner), move |holding| {
+            holding.is_some_and(|holding| holding.owner == Some(owner))
+        })
     }
 
     /// The hold count of `owner`: zero if it does not hold the lock.
@@ -210,9 +214,7 @@ impl Lock {
     /// As for [`holder`](Lock::holder).
     #[doc(alias = "getToken")]
     pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
-        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
-        Operation::new(async move {
-            let resource = resource?;
+        self.shared.operation(self.resource.clone(), |shared, resource| async move {
             shared.check(Feature::Fenced)?;
             Ok(shared.engine.inspect(&Query::Token(&resource)).await?.token)
         })
@@ -232,9 +234,7 @@ impl Lock {
     /// Once begun, it may take effect even if the future is dropped.
     #[doc(alias = "forceUnlock")]
     pub fn force_unlock(&self) -> Operation<Result<bool, QueryError>> {
-        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
-        Operation::new(async move {
-            let resource = resource?;
+        self.shared.operation(self.resource.clone(), |shared, resource| async move {
             shared.check(Feature::ForceUnlock)?;
             Ok(shared.engine.force(&resource).await?)
         })
@@ -245,9 +245,8 @@ impl Lock {
         owner: Option<OwnerId>,
         map: impl FnOnce(Option<Holding>) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
-        let (shared, resource) = (Arc::clone(&self.shared), self.resource.clone());
-        Operation::new(async move {
-            Ok(map(shared.engine.inspect(&Query::Holder(&resource?, owner)).await?.holding))
+        self.shared.operation(self.resource.clone(), move |shared, resource| async move {
+            Ok(map(shared.engine.inspect(&Query::Holder(&resource, owner)).await?.holding))
         })
     }
 }
@@ -282,10 +281,10 @@ impl OwnerLock {
     /// Once begun, the count is released even if the future is dropped.
     #[doc(alias = "unlock")]
     pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
-        let (shared, resource) = (Arc::clone(&self.lock.shared), self.lock.resource.clone());
+        let Lock { shared, resource, .. } = &self.lock;
         let owner = shared.own(&self.owner);
-        Operation::new(async move {
-            let hold = shared.hold_of(HoldKey { resource: resource?, owner: owner?, amount: 1 })?;
+        shared.operation(resource.clone(), |shared, resource| async move {
+            let hold = shared.hold_of(HoldKey { resource, owner: owner?, amount: 1 })?;
             hold.release_as_owner().await.map(|holds_left| Released { holds_left })
         })
     }

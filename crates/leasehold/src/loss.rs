@@ -7,24 +7,27 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum Loss {
     /// Its lease expired, by our own clock.
-    #[error("the lease has run out")]
+    #[error("the lease ran out")]
     Expired,
     /// Another owner took it over on purpose, as [`steal`](crate::Acquire::steal) does.
-    #[error("the lock was taken over")]
+    #[error("another owner took the lock over")]
     TakenOver,
     /// It was removed before its time: by hand, by eviction, by a restart without data, or by a release in its owner's name.
-    #[error("the lock was removed before its time")]
+    #[error(
+        "the lock is gone: the key was deleted or evicted, the server restarted without its data, or the lock was \
+         released in its owner's name"
+    )]
     Gone,
     /// The server could not be reached to renew it in time.
-    #[error("the lock server could not be reached in time")]
+    #[error("the server could not be reached in time to renew the lock")]
     Unreachable,
     /// It was held for as long as [`max_hold`](crate::Acquire::max_hold) allows.
-    #[error("the longest time it may be held is over")]
+    #[error("the lock was held for as long as max_hold allows")]
     MaxHold,
     /// The client was shut down while the guard was still alive.
     #[error("the client was shut down")]
     Shutdown,
     /// A client removed it by [`force_unlock`](crate::Lock::force_unlock): on a server this client, in memory any.
-    #[error("the lock was unlocked by force")]
+    #[error("the lock was freed by force_unlock")]
     ForceUnlocked,
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 use self::together::Together;
 use crate::acquire::Acquire;
 use crate::env::{self, Instant};
-use crate::error::{AcquireError, ExtendError, InvalidRequestError, ReleaseError, unless_busy};
+use crate::error::{AcquireError, ExtendError, InvalidRequestError, LostError, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::loss::Loss;
@@ -169,11 +169,12 @@ impl AcquireAll {
             match self.take(lock, &owner, deadline, &guards).await {
                 Ok(guard) => guards.push(guard),
                 // The whole wait, not only that for this member.
-                Err(AcquireError::Timeout { holder, .. }) => {
-                    let waited = env::now().saturating_duration_since(begun);
-                    return Err(AcquireError::Timeout { waited, holder });
+                Err(mut error) => {
+                    if let AcquireError::Timeout { waited, .. } = &mut error {
+                        *waited = env::now().saturating_duration_since(begun);
+                    }
+                    return Err(error);
                 }
-                Err(error) => return Err(error),
             }
         }
         self.even_out(&guards).await?;
@@ -233,9 +234,15 @@ impl AcquireAll {
         for extended in all(guards.iter().map(|guard| guard.extend(lease))).await {
             match extended {
                 Ok(_) => {}
-                Err(ExtendError::NotHeld { loss, .. }) => return Err(loss.into()),
-                Err(ExtendError::Server { cause: failure, .. }) => return Err(failure.into()),
-                Err(ExtendError::Invalid { cause: invalid, .. }) => return Err(invalid.into()),
+                Err(ExtendError::NotHeld { loss, subject, .. }) => {
+                    return Err(AcquireError::Lost { loss, subject });
+                }
+                Err(ExtendError::Server { cause, subject }) => {
+                    return Err(AcquireError::Server { cause, subject });
+                }
+                Err(ExtendError::Invalid { cause, subject }) => {
+                    return Err(AcquireError::Invalid { cause, subject });
+                }
             }
         }
         Ok(())
@@ -334,14 +341,14 @@ impl MultiGuard {
     /// # Cancel safety
     ///
     /// Dropping the future drops the work; the locks stay held by the guard.
-    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
-        match race(self.lost(), pin!(work)).await {
-            First::Left(loss) => Err(loss),
-            // The work may have kept the thread busy past a deadline: check each once more.
-            First::Right(output) => match self.guards.iter().find(|guard| !guard.is_held()) {
-                Some(lost) => Err(lost.lost().await),
-                None => Ok(output),
-            },
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LostError> {
+        let ended = race(self.lost(), pin!(work)).await;
+        // The work may have kept the thread busy past a deadline: check each.
+        let lost = self.guards.iter().find_map(|guard| Some(guard.lost_error(guard.loss()?)));
+        match (ended, lost) {
+            (First::Right(output), None) => Ok(output),
+            (_, Some(lost)) => Err(lost),
+            (First::Left(loss), None) => Err(loss.into()),
         }
     }
 

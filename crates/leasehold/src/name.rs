@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, BuildHasherDefault, Hash, Hasher, RandomState};
 use std::sync::{Arc, LazyLock};
 
 use crate::error::InvalidRequestError;
+use crate::limits;
 
 /// The full name of a lock, namespace included. Cheap to clone, to compare and to look up: its hash is computed once.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -155,6 +156,9 @@ mod tests {
         assert!(matches!(Name::new("app{", "a"), Err(InvalidRequestError::NameSplitsSlots { .. })));
         let longest = limits::LONGEST_NAME - "app:".len();
         assert!(Name::new("app:", &"x".repeat(longest)).is_ok());
-        assert!(matches!(Name::new("app:", &"x".repeat(longest + 1)), Err(InvalidRequestError::NameTooLong { .. })));
+        assert!(matches!(
+            Name::new("app:", &"x".repeat(longest + 1)),
+            Err(InvalidRequestError::NameTooLong { .. })
+        ));
     }
 }

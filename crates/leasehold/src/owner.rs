@@ -171,7 +171,10 @@ mod tests {
         assert_eq!("7".parse(), Ok(Owner::number(7)));
         let of_java: Owner = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42".parse().unwrap();
         assert_eq!(of_java.to_string(), "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42");
-        assert_eq!(format!("{of_java:?} {:?}", Owner::number(7)), "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42 7");
+        assert_eq!(
+            format!("{of_java:?} {:?}", Owner::number(7)),
+            "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42 7"
+        );
         for wrong in [
             "",
             ":",

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use crate::acquire::HandleOptions;
 use crate::counter::{Counter, checked};
-use crate::error::{AcquireError, InvalidRequestError, ReleaseError, unless_busy};
+use crate::engine::Adjust;
+use crate::error::{AcquireError, Classified as _, InvalidRequestError, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
 use crate::lease::{COUNTED, Lease};
@@ -149,6 +150,12 @@ impl<G: Granted> AcquirePermits<G> {
     }
 
     /// Checks everything that can be checked here, before anything is sent.
+    /// Whether no permits were ever set, so that a wait is in vain. A single try does not ask.
+    async fn is_never_set(&self) -> bool {
+        let is_single = self.wait == Some(Duration::ZERO);
+        !is_single && matches!(self.counter.query(Adjust::Exists, |exists| exists == 0).await, Ok(true))
+    }
+
     fn prepare(&self) -> Result<(Arc<Hold>, Entry), InvalidRequestError> {
         let (shared, resource) = (Arc::clone(&self.counter.shared), self.counter.resource.clone()?);
         let lease = G::lease(self.lease, shared.watchdog)?;
@@ -168,7 +175,15 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
                 return Ok(G::none()?);
             }
             let (hold, entry) = self.prepare()?;
-            wait(&Entering::new(hold, entry), Patience::from_wait(self.wait), &HandleOptions::DEFAULT).await.map(G::some)
+            let subject = hold.subject();
+            let entering = Entering::new(hold, entry);
+            let granted = wait(&entering, Patience::from_wait(self.wait), &HandleOptions::DEFAULT).await;
+            match granted {
+                Err(AcquireError::Timeout { waited, .. }) if self.is_never_set().await => {
+                    Err(AcquireError::NoPermitsSet { waited, subject })
+                }
+                granted => granted.map(G::some).map_err(|error| error.about(&subject)),
+            }
         })
     }
 }

@@ -14,7 +14,7 @@ use self::round::Round;
 use crate::back_off::BackOff;
 use crate::client::Client;
 use crate::env;
-use crate::error::{AcquireError, InvalidRequestError, unless_busy};
+use crate::error::{AcquireError, Classified as _, InvalidRequestError, Subject, unless_busy};
 use crate::lock::Lock;
 use crate::operation::Operation;
 
@@ -102,6 +102,16 @@ impl QuorumLock {
     }
 }
 
+impl QuorumLock {
+    /// What an error about the lock as a whole is about: its name. The errors of a member also have its server.
+    fn subject(&self) -> Subject {
+        let resource = self.members.first().and_then(|member| member.resource.as_ref().ok());
+        resource.map_or_else(Subject::default, |resource| {
+            Subject::new("quorum lock", resource.name.clone(), None)
+        })
+    }
+}
+
 impl fmt::Debug for QuorumLock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("QuorumLock").field("members", &self.members).finish_non_exhaustive()
@@ -161,15 +171,17 @@ impl AcquireQuorum {
         loop {
             let error = match Round::begin(&lock, lease).run().await {
                 Ok(guard) => return Ok(guard),
-                Err(AcquireError::Timeout { holder, .. }) => {
-                    AcquireError::Timeout { waited: env::now().saturating_duration_since(begun), holder }
+                Err(mut error) => {
+                    if let AcquireError::Timeout { waited, .. } = &mut error {
+                        *waited = env::now().saturating_duration_since(begun);
+                    }
+                    error
                 }
-                Err(error) => error,
             };
             let again = env::now() + env::jittered(back_off.pause(failures) * 2);
             let is_over = deadline.is_some_and(|deadline| again >= deadline);
             if is_over || !error.is_contended() {
-                return Err(error);
+                return Err(error.about(&lock.subject()));
             }
             env::sleep_until(again).await;
             failures = failures.saturating_add(1);

@@ -1,10 +1,10 @@
 //! The read-write lock and its guards.
 
-use crate::acquire::{Acquire, Granted, TryAcquire, HandleOptions};
+use crate::acquire::{Acquire, Granted, HandleOptions, TryAcquire};
 use crate::delegate::delegates_to_lock;
 use crate::deref::derefs_to;
 use crate::engine::Kind;
-use crate::error::{AcquireError, ReleaseError};
+use crate::error::{AcquireError, Classified as _, ReleaseError};
 use crate::guard::{Guard, Released};
 use crate::lock::Lock;
 use crate::loss::Loss;
@@ -38,7 +38,7 @@ use crate::operation::Operation;
 ///
 /// let write = prices.write().acquire().await?;
 /// // … change the prices …
-/// let read = write.downgrade().await?; // nobody else has written in between
+/// let read = write.downgrade().await?; // no other owner has written in between
 /// # drop(read);
 /// # Ok(())
 /// # }
@@ -190,7 +190,7 @@ impl ReadGuard {
     /// # let client = leasehold::Client::connect("memory:").await?;
     /// let lock = client.rw_lock("prices");
     /// let read = lock.read().acquire().await?;
-    /// let write = read.try_upgrade().await?; // nobody else reads
+    /// let write = read.try_upgrade().await?; // no other owner reads
     /// write.release().await?;
     /// assert!(read.is_held());
     ///
@@ -201,11 +201,11 @@ impl ReadGuard {
     /// # }
     /// ```
     pub fn try_upgrade(&self) -> Operation<Result<WriteGuard, AcquireError>> {
-        let upgrade = self.guard.enter_beside(Kind::Write, true);
+        let (upgrade, subject) = (self.guard.enter_beside(Kind::Write, true), self.guard.subject());
         Operation::new(async move {
-            match upgrade.await? {
+            match upgrade.await.map_err(|error| error.about(&subject))? {
                 Ok(guard) => Ok(WriteGuard { guard }),
-                Err(reader) => Err(AcquireError::OtherReaders { reader: reader.map(Into::into) }),
+                Err(reader) => Err(AcquireError::OtherReaders { reader: reader.map(Into::into), subject }),
             }
         })
     }
@@ -261,14 +261,16 @@ impl WriteGuard {
     pub fn downgrade(self) -> Operation<Result<ReadGuard, AcquireError>> {
         Operation::new(async move {
             // The writer may also read. It holds both for a moment, so that there is no gap.
-            let reads = self.guard.enter_beside(Kind::Read, false).await?;
-            let guard = reads.map_err(|_| Loss::Gone)?;
+            let subject = self.guard.subject();
+            let about = |error: AcquireError| error.about(&subject);
+            let reads = self.guard.enter_beside(Kind::Read, false).await.map_err(about)?;
+            let guard = reads.map_err(|_| about(Loss::Gone.into()))?;
             match self.guard.release().await {
                 // A release without a reply continues in the background.
                 Ok(_) | Err(ReleaseError::Unknown { .. }) => Ok(ReadGuard { guard }),
-                Err(ReleaseError::NotHeld { loss, .. }) => Err(loss.into()),
-                Err(ReleaseError::NotOwner { .. }) => Err(Loss::Gone.into()),
-                Err(ReleaseError::Invalid { cause: invalid, .. }) => Err(invalid.into()),
+                Err(ReleaseError::NotHeld { loss, .. }) => Err(about(loss.into())),
+                Err(ReleaseError::NotOwner { .. }) => Err(about(Loss::Gone.into())),
+                Err(ReleaseError::Invalid { cause, .. }) => Err(about(cause.into())),
             }
         })
     }

@@ -194,6 +194,10 @@ impl Term {
 
     fn end(&self, end: End) {
         let mut state = self.checked();
+        if let (None, End::Lost(loss)) = (state.end, end) {
+            // From now on it tells when the lock was lost.
+            state.until = Until::Deadline(env::now(), loss);
+        }
         state.end = state.end.filter(|_| !mutation!("later-end-wins")).or(Some(end));
     }
 
@@ -207,6 +211,15 @@ impl Term {
         match self.checked().end {
             Some(End::Lost(loss)) => Some(loss),
             Some(End::Released) | None => None,
+        }
+    }
+
+    /// How long ago the lock was lost, if it is and that is known.
+    pub(crate) fn lost_for(&self) -> Option<Duration> {
+        let state = self.checked();
+        match (state.end, state.until) {
+            (Some(End::Lost(_)), Until::Deadline(at, _)) => env::now().checked_duration_since(at),
+            _ => None,
         }
     }
 

@@ -26,7 +26,7 @@ use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::engine::{Busy, HoldKey, Ticket};
 use crate::env::{self, Instant, Sleep};
-use crate::error::{AcquireError, ServerError, InvalidRequestError};
+use crate::error::{AcquireError, InvalidRequestError, Rounded, ServerError, Subject};
 use crate::fair::{QueuePosition, Watcher};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold, Tried};
@@ -169,8 +169,8 @@ pub(crate) fn wait<'a, A: Awaited>(
                     if let Err(over) = wait.busy(busy) {
                         if awaited.queues() {
                             // A waiter that its first attempt has queued must leave the queue, too.
-                            let nobody = &mut Context::from_waker(Waker::noop());
-                            drop(turn.unwrap_or_else(|| Turn::take(awaited, nobody).0));
+                            let no_task = &mut Context::from_waker(Waker::noop());
+                            drop(turn.unwrap_or_else(|| Turn::take(awaited, no_task).0));
                         }
                         // A grant that a shutdown has taken back is not contention.
                         awaited.shared().check_open()?;
@@ -277,6 +277,8 @@ struct Wait<'a> {
 struct Outage {
     since: Instant,
     pause: Duration,
+    /// The last failure.
+    reason: ServerError,
 }
 
 impl<'a> Wait<'a> {
@@ -300,9 +302,7 @@ impl<'a> Wait<'a> {
         match race(work, env::sleep_until_or_forever(self.deadline)).await {
             First::Left(done) => Ok(done),
             First::Right(()) if since(begun) < SLOW => Err(self.timed_out()),
-            First::Right(()) => {
-                Err(ServerError::Unavailable(format!("no answer within the wait of {:?}", self.waited())).into())
-            }
+            First::Right(()) => Err(ServerError::Unavailable(self.no_reply()).into()),
         }
     }
 
@@ -331,7 +331,10 @@ impl<'a> Wait<'a> {
     /// There was no reply. Continues, after the returned pause, only if this is an outage that began during the wait.
     fn failed(&mut self, failure: ServerError) -> Result<Duration, AcquireError> {
         let now = env::now();
-        let outage = self.outage.get_or_insert_with(|| Box::new(Outage { since: now, pause: FIRST_PAUSE }));
+        let outage = self.outage.get_or_insert_with(|| {
+            Box::new(Outage { since: now, pause: FIRST_PAUSE, reason: failure.clone() })
+        });
+        outage.reason.clone_from(&failure);
         let pause = env::jittered(outage.pause);
         outage.pause = (outage.pause * 2).min(LONGEST_PAUSE);
         let limit = match self.deadline {
@@ -386,11 +389,33 @@ impl<'a> Wait<'a> {
     }
 
     fn timed_out(&self) -> AcquireError {
-        if self.outage.is_some() {
-            return ServerError::Unavailable(format!("the wait of {:?} ended in an outage", self.waited()))
-                .into();
+        if let Some(Outage { reason, .. }) = self.outage.as_deref() {
+            let waited = Rounded(self.waited());
+            let text = match reason {
+                ServerError::Unavailable(text) => {
+                    format!("{text}; the wait of {waited} ended in this outage")
+                }
+                other => format!("the wait of {waited} ended in an outage: {other}"),
+            };
+            return ServerError::Unavailable(text).into();
         }
-        AcquireError::Timeout { waited: self.waited(), holder: self.holder.map(Into::into) }
+        AcquireError::Timeout {
+            waited: self.waited(),
+            holder: self.holder.map(Into::into),
+            is_own: self.holder.is_some_and(|holder| holder.client == self.shared.id),
+            subject: Subject::default(),
+        }
+    }
+
+    fn no_reply(&self) -> String {
+        let waited = Rounded(self.waited());
+        if self.shared.engine.profile().real_time && env::clock_has_jumped() {
+            return format!(
+                "tokio's clock is paused, and has jumped over the wait of {waited} while a reply was on its way: under a \
+                 paused clock use `memory:` or the simulated server of `leasehold::test`"
+            );
+        }
+        format!("no reply within the wait of {waited}")
     }
 
     fn is_over(&self) -> bool {

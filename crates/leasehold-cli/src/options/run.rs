@@ -4,7 +4,6 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
-use leasehold::InvalidRequestError;
 
 use crate::duration;
 use crate::run::SHORTEST_LEASE;
@@ -136,7 +135,7 @@ fn lease(text: &str) -> Result<Duration, String> {
         let least = duration::human(SHORTEST_LEASE);
         return Err(format!("that is too short to end a command in time: the least is {least}"));
     }
-    if length > limits::LONGEST_LEASE {
+    if length > leasehold::limits::LONGEST_LEASE {
         return Err("that is longer than a hundred years".into());
     }
     Ok(length)

@@ -19,7 +19,7 @@ pub(super) struct Plan {
     /// The deadline of the warden, in case we cannot kill the command ourselves. See [`Warden`](super::warden::Warden).
     pub(super) last: Duration,
     /// How often to check whether the deadline has moved.
-    pub(super) look: Duration,
+    pub(super) check_every: Duration,
     /// How much earlier than expected a deadline by `max_hold` may be: the safety margin, and the time from the request for
     /// the lock to the reply that grants it.
     pub(super) slack: Duration,
@@ -28,7 +28,7 @@ pub(super) struct Plan {
 /// The least time between the kill and the deadline, unless the lease is too short for that.
 const SHORTEST_DEATH: Duration = Duration::from_millis(100);
 /// The longest time between two checks.
-const LONGEST_LOOK: Duration = Duration::from_secs(1);
+const LONGEST_CHECK: Duration = Duration::from_secs(1);
 
 impl Plan {
     /// The shortest lease that leaves time for a request to end and for dying.
@@ -41,7 +41,7 @@ impl Plan {
         // A healthy lease never falls below two thirds, so an early kill costs time only in an outage.
         let kill = (shortest / 30).max(SHORTEST_DEATH).min(shortest / 6);
         let term = grace.min(longest_grace(lease, max_hold));
-        Self { term, kill, last: kill / 2, look: (lease / 6).min(LONGEST_LOOK), slack: lease / 3 }
+        Self { term, kill, last: kill / 2, check_every: (lease / 6).min(LONGEST_CHECK), slack: lease / 3 }
     }
 
     /// When a command under this guard must be dead at the latest, counted from the start of the machine.

@@ -5,7 +5,7 @@ use std::future::IntoFuture as _;
 use leasehold::{AcquireError, Client, ConnectError, Guard, Lock};
 use tokio::select;
 
-use super::failure::{Failure, held};
+use super::failure::{LockText, RunError, held};
 use super::notices::Notices;
 use super::waiting;
 use crate::options::{IfBusy, RunOptions};
@@ -21,36 +21,33 @@ pub(super) async fn enter(
     options: &RunOptions,
     url: &Url,
     notices: &Notices,
-) -> Result<Option<(Lock, Guard)>, Failure> {
+) -> Result<Option<(Lock, Guard)>, RunError> {
     let client = Client::connect(url.secret()).watchdog(options.lease).label("leasehold-run").await;
     let client = client.map_err(|error| match error {
-        ConnectError::Url(error) => Failure::Url(error),
-        ConnectError::Invalid(invalid) => Failure::Invalid(invalid),
-        ConnectError::Server { cause, .. } => Failure::Server { url: url.clone(), cause },
-        other => unknown(url, &other),
+        ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
+        other => RunError::Server(other.into()),
     })?;
     let lock = client.lock(&options.name);
+    let text = LockText::new(&options.name, url);
     let entered = match options.if_busy {
-        IfBusy::Wait => wait(options, &lock, notices).await.map(Some),
+        IfBusy::Wait => wait(options, &lock, &text, notices).await.map(Some),
         IfBusy::Fail | IfBusy::Skip => attempt(options, &lock).await,
     };
-    let name = options.name.clone();
     match entered {
         Ok(Some(guard)) => Ok(Some((lock, guard))),
         Ok(None) => {
             let held = held(&lock).await;
             if options.if_busy == IfBusy::Fail {
-                return Err(Failure::Busy { name, held });
+                return Err(RunError::Busy { lock: text, held });
             }
-            notices.say(format!("the lock {name:?} is busy{held}: skipped the command"));
+            notices.say(format!("{text} is busy{held}: skipped the command"));
             Ok(None)
         }
         Err(AcquireError::Timeout { waited, .. }) => {
-            Err(Failure::TimedOut { name, waited, held: held(&lock).await })
+            Err(RunError::TimedOut { lock: text, waited, held: held(&lock).await })
         }
-        Err(AcquireError::Server { cause, .. }) => Err(Failure::Server { url: url.clone(), cause }),
-        Err(AcquireError::Invalid { cause: invalid, .. }) => Err(Failure::Invalid(invalid)),
-        Err(other) => Err(unknown(url, &other)),
+        Err(error @ AcquireError::Invalid { .. }) => Err(RunError::Invalid(error.into())),
+        Err(error) => Err(RunError::Server(error.into())),
     }
 }
 
@@ -62,7 +59,12 @@ async fn attempt(options: &RunOptions, lock: &Lock) -> Result<Option<Guard>, Acq
     attempt.await
 }
 
-async fn wait(options: &RunOptions, lock: &Lock, notices: &Notices) -> Result<Guard, AcquireError> {
+async fn wait(
+    options: &RunOptions,
+    lock: &Lock,
+    text: &LockText,
+    notices: &Notices,
+) -> Result<Guard, AcquireError> {
     let mut acquire = lock.acquire();
     if let Some(limit) = options.wait {
         acquire = acquire.wait(limit);
@@ -73,11 +75,6 @@ async fn wait(options: &RunOptions, lock: &Lock, notices: &Notices) -> Result<Gu
     select! {
         biased;
         guard = acquire.into_future() => guard,
-        never = waiting::tell(lock, &options.name, notices) => match never {},
+        never = waiting::report(lock, text, notices) => match never {},
     }
-}
-
-/// An error that is newer than this command. The lock was not acquired in any case.
-fn unknown(url: &Url, error: &impl ToString) -> Failure {
-    Failure::Server { url: url.clone(), cause: leasehold::Failure::Denied(error.to_string()) }
 }

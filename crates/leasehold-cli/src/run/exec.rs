@@ -8,7 +8,7 @@ use std::time::Duration;
 use nix::unistd::{Pid, getppid};
 
 use super::clock;
-use super::failure::Failure;
+use super::failure::RunError;
 use crate::error::Error;
 use crate::options::ExecOptions;
 
@@ -20,31 +20,31 @@ use crate::options::ExecOptions;
 pub fn run(options: &ExecOptions) -> Result<(), Error> {
     die_with_parent(Pid::from_raw(options.parent))?;
     if clock::since_boot() >= Duration::from_nanos(options.until) {
-        return Err(Failure::TooLate.into());
+        return Err(RunError::TooLate.into());
     }
     let Some((program, arguments)) = options.command.split_first() else {
-        return Err(Failure::NoCommand.into());
+        return Err(RunError::NoCommand.into());
     };
     let cause = Command::new(program).args(arguments).exec();
     let command = program.to_string_lossy().into_owned();
     Err(match cause.kind() {
-        io::ErrorKind::NotFound => Failure::NotFound { command },
-        _ => Failure::NotExecutable { command, cause },
+        io::ErrorKind::NotFound => RunError::NotFound { command },
+        _ => RunError::NotExecutable { command, cause },
     }
     .into())
 }
 
 /// Makes the kernel kill this process when the parent ends, for any reason. The command inherits this setting.
 #[cfg(target_os = "linux")]
-fn die_with_parent(parent: Pid) -> Result<(), Failure> {
+fn die_with_parent(parent: Pid) -> Result<(), RunError> {
     nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL)
-        .map_err(|error| Failure::Start(error.into()))?;
+        .map_err(|error| RunError::Start(error.into()))?;
     // The parent may have ended before the call. Then this process has another parent by now.
-    if getppid() == parent { Ok(()) } else { Err(Failure::Orphaned) }
+    if getppid() == parent { Ok(()) } else { Err(RunError::Orphaned) }
 }
 
 /// On other systems only the [warden](super::warden) does this.
 #[cfg(not(target_os = "linux"))]
-fn die_with_parent(parent: Pid) -> Result<(), Failure> {
-    if getppid() == parent { Ok(()) } else { Err(Failure::Orphaned) }
+fn die_with_parent(parent: Pid) -> Result<(), RunError> {
+    if getppid() == parent { Ok(()) } else { Err(RunError::Orphaned) }
 }

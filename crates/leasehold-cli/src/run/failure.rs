@@ -1,10 +1,10 @@
 //! Why the command did not run, or not to its end, and how to fix it.
 
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
+use std::{fmt, io};
 
-use leasehold::{Holder, Invalid, Lock, Loss, QueryError, UrlError};
+use leasehold::{Holder, Lock, Loss, QueryError, ServerError};
 use nix::sys::signal::Signal;
 use thiserror::Error;
 use tokio::time::timeout;
@@ -13,85 +13,67 @@ use crate::duration::human;
 use crate::options::IfBusy;
 use crate::url::Url;
 
-/// How to fix a refusal by the server, as a literal that other literals can include.
-macro_rules! check_access {
-    () => {
-        "check the user and the password in the URL, which server it leads to, and what that user may do"
-    };
-}
-
 /// What `run` ends with instead of the command's own exit code.
 #[derive(Debug, Error)]
 #[non_exhaustive]
-pub enum Failure {
+pub enum RunError {
     /// No URL of a lock server was given.
-    #[error("no lock server is given: say --url redis://host:port, or set {}", Url::VARIABLE)]
+    #[error("no lock server is given: write --url redis://host:port, or set {}", Url::VARIABLE)]
     NoUrl,
     /// An engine that no other process can reach.
     #[error(
-        "`memory:` lives and dies with this one process, so its lock would keep nobody out: give the --url of a \
+        "`memory:` lives and dies with this one process, so its lock would exclude no other process: give the --url of a \
          server, such as redis://host:port"
     )]
     Memory,
     /// Two options that contradict each other.
     #[error("--wait limits the waiting, and --if-busy {} does not wait: leave one of them out", .0.option())]
     NothingToLimit(IfBusy),
-    /// The URL is unknown.
-    #[error(transparent)]
-    Url(UrlError),
-    /// The name or an option is invalid.
-    #[error(transparent)]
-    Invalid(Invalid),
+    /// The URL, the name or an option is invalid.
+    #[error("{0}")]
+    Invalid(leasehold::Error),
     /// The server is unreachable, or refuses.
-    #[error("no lock from {url}: {cause}{}", advice(.cause))]
-    Server {
-        /// The URL of the server.
-        url: Url,
-        /// The failure, as the client reports it.
-        cause: leasehold::Failure,
-    },
+    #[error("{0} (the URL is that of --url or {variable})", variable = Url::VARIABLE)]
+    Server(leasehold::Error),
     /// Another owner holds the lock, and `run` is not to wait.
-    #[error("the lock {name:?} is busy{held}: try again later, or wait with --if-busy wait")]
+    #[error("{lock} is busy{held}: try again later, or wait with --if-busy wait")]
     Busy {
-        /// Its name.
-        name: String,
+        /// The lock.
+        lock: LockText,
         /// The holder, as text from `held`.
         held: String,
     },
     /// Another owner held the lock during the whole wait.
-    #[error(
-        "the lock {name:?} stayed busy for {}{held}: try again later, or wait longer with --wait",
-        human(*.waited)
-    )]
+    #[error("{lock} stayed busy for {}{held}: try again later, or wait longer with --wait", human(*.waited))]
     TimedOut {
-        /// Its name.
-        name: String,
+        /// The lock.
+        lock: LockText,
         /// How long `run` waited.
         waited: Duration,
         /// The holder, as text from `held`.
         held: String,
     },
     /// A signal ended the wait.
-    #[error("ended by {} while waiting for the lock {name:?}: the command was not started", .signal.as_str())]
+    #[error("ended by {} while waiting for {lock}: the command was not started", .signal.as_str())]
     Interrupted {
-        /// The name of the lock.
-        name: String,
+        /// The lock.
+        lock: LockText,
         /// The signal.
         signal: Signal,
     },
     /// The lock was lost, or about to be, and the command ended because of that.
     #[error(
-        "the lock {name:?} is lost: {cause}{}. The command was ended: see what it left half done{}",
+        "{lock} is lost: {cause}{}. The command was ended: see what it left half done{}",
         in_brackets(.reason.as_ref()),
         .cause.advice(.reason.as_ref())
     )]
     Lost {
-        /// The name of the lock.
-        name: String,
+        /// The lock.
+        lock: LockText,
         /// The cause of the loss.
         cause: Cause,
         /// The client's report about the server, if that was unreachable.
-        reason: Option<leasehold::Failure>,
+        reason: Option<ServerError>,
     },
     /// The command does not exist.
     #[error("the command {command:?} was not found: check its spelling and the PATH")]
@@ -108,13 +90,15 @@ pub enum Failure {
         cause: io::Error,
     },
     /// There is no command.
-    #[error("there is no command to run: say it after `--`")]
+    #[error("there is no command to run: write it after `--`")]
     NoCommand,
     /// The lock expired before the command could begin.
     #[error("the lock was over before the command could begin: give a longer --lease or --max-hold")]
     TooLate,
     /// One of the hidden commands, run without its parent process.
-    #[error("whoever started this is gone: it is a part of `leasehold run` and does nothing by itself")]
+    #[error(
+        "the process that started this has ended: it is a part of `leasehold run` and does nothing by itself"
+    )]
     Orphaned,
     /// A process, a thread or a pipe could not be made.
     #[error("cannot start the command: {0}: the system may be short of processes or memory")]
@@ -132,7 +116,7 @@ pub enum Cause {
     #[error("the lock server could not be reached to renew it")]
     NotRenewed,
     /// The warden has ended the command in time, because we did not report any renewal to it.
-    #[error("leasehold was stopped, or got no time on this machine to look after it")]
+    #[error("leasehold was stopped, or got no CPU time on this machine to renew it")]
     Stalled,
     /// The lock was already lost when we noticed.
     #[error(transparent)]
@@ -145,30 +129,51 @@ impl Cause {
         matches!(self, Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired))
     }
 
-    fn advice(self, reason: Option<&leasehold::Failure>) -> &'static str {
+    fn advice(self, reason: Option<&ServerError>) -> &'static str {
         match self {
-            _ if matches!(reason, Some(leasehold::Failure::Denied(_))) => concat!(", and ", check_access!()),
+            _ if matches!(reason, Some(ServerError::Denied(_))) => {
+                ", and check the user and the password in the URL, and what that user may do"
+            }
             Self::MaxHold | Self::Lost(Loss::MaxHold) => ", and give it more time with --max-hold",
             Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired) => {
-                ", and look after the server and the network"
+                ", and check the server and the network"
             }
-            Self::Stalled => ", and look after the load of this machine",
-            Self::Lost(_) => ", and find out who unlocked it",
+            Self::Stalled => ", and check the load of this machine",
+            Self::Lost(Loss::Gone) => ", and check the log, the memory and the persistence of the server",
+            Self::Lost(_) => ", and find out which client unlocked it",
         }
     }
 }
 
-impl Failure {
+/// The lock as messages name it: its name and the URL of its server.
+#[derive(Debug, Clone)]
+pub struct LockText {
+    name: String,
+    url: Url,
+}
+
+impl LockText {
+    pub(super) fn new(name: &str, url: &Url) -> Self {
+        Self { name: name.to_owned(), url: url.clone() }
+    }
+}
+
+impl fmt::Display for LockText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the lock {:?} on {}", self.name, self.url)
+    }
+}
+
+impl RunError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::NoUrl
             | Self::Memory
             | Self::NothingToLimit(_)
-            | Self::Url(_)
             | Self::Invalid(_)
             | Self::NoCommand
             | Self::Orphaned => 2,
-            Self::Server { .. } => 69,
+            Self::Server(_) => 69,
             Self::Busy { .. } | Self::TimedOut { .. } => 75,
             Self::Lost { .. } | Self::TooLate => 76,
             Self::NotExecutable { .. } | Self::Start(_) => 126,
@@ -187,26 +192,15 @@ pub(super) fn killed_by(signal: i32) -> ExitCode {
 const KNOWN: Duration = Duration::from_millis(200);
 
 /// The client's report about a server that it cannot reach.
-pub(super) async fn unreachable(lock: &Lock) -> Option<leasehold::Failure> {
+pub(super) async fn unreachable(lock: &Lock) -> Option<ServerError> {
     match timeout(KNOWN, lock.is_locked()).await {
-        Ok(Err(QueryError::Server { cause: failure, .. })) => Some(failure),
+        Ok(Err(QueryError::Server { cause, .. })) => Some(cause),
         _ => None,
     }
 }
 
-fn in_brackets(reason: Option<&leasehold::Failure>) -> String {
+fn in_brackets(reason: Option<&ServerError>) -> String {
     reason.map_or_else(String::new, |reason| format!(" ({reason})"))
-}
-
-fn advice(failure: &leasehold::Failure) -> String {
-    match failure {
-        leasehold::Failure::Unavailable(_) => {
-            format!(": start the server, or name another with --url or {}", Url::VARIABLE)
-        }
-        leasehold::Failure::Denied(_) => concat!(": ", check_access!()).into(),
-        // The failure's own text is enough.
-        _ => String::new(),
-    }
 }
 
 /// The holder of a lock, and the time left until its lease expires without a renewal. Empty if there is no holder, or the
@@ -215,8 +209,8 @@ pub(super) async fn held(lock: &Lock) -> String {
     match lock.holder().await {
         Ok(Some(Holder { owner, remaining, .. })) => {
             // The time first: on a narrow terminal the rest is cut off.
-            let by = owner.map_or_else(|| "somebody else".into(), |owner| owner.to_string());
-            format!(", held for at least {} by {by}", human(remaining))
+            let by = owner.map_or_else(|| "another library".into(), |owner| owner.to_string());
+            format!(", held (its lease ends in {} unless renewed) by {by}", human(remaining))
         }
         _ => String::new(),
     }

@@ -29,7 +29,7 @@ use tokio::time::{Instant, timeout};
 
 use self::child::Child;
 use self::deadline::Plan;
-pub use self::failure::{Cause, Failure};
+pub use self::failure::{Cause, LockText, RunError};
 use self::notices::Notices;
 use self::signals::{FORWARDED, Signals};
 use self::supervise::{End, Supervisor};
@@ -60,7 +60,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
     drop(runtime);
     let interrupted = match &done {
         Ok(Done::Ended(status)) => status.signal() == Some(Signal::SIGINT as i32),
-        Err(failure) => matches!(failure, Failure::Interrupted { signal: Signal::SIGINT, .. }),
+        Err(error) => matches!(error, RunError::Interrupted { signal: Signal::SIGINT, .. }),
         Ok(Done::Skipped) => false,
     };
     let interactive = terminal.is_interactive();
@@ -81,16 +81,16 @@ enum Done {
     Skipped,
 }
 
-async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, Failure> {
+async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, RunError> {
     let url = check(options)?;
     let notices = Notices::new();
     let plan = plan(options, &notices);
-    let mut signals = Signals::listen(&FORWARDED).map_err(Failure::Start)?;
+    let mut signals = Signals::listen(&FORWARDED).map_err(RunError::Start)?;
     let entered = select! {
         biased;
         // Ends without a hold left behind, unlike the default effect of a signal.
         signal = signals.next_request_to_end() => {
-            return Err(Failure::Interrupted { name: options.name.clone(), signal });
+            return Err(RunError::Interrupted { lock: LockText::new(&options.name, url), signal });
         }
         entered = enter::enter(options, url, &notices) => entered?,
     };
@@ -100,30 +100,30 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, F
     match end {
         Ok(End::Held(status)) => {
             if let Err(error) = guard.release().await {
-                notices.say(format!("the command has ended, but releasing the lock had trouble: {error}"));
+                notices.say(format!("the command has ended, but its lock may still be held: {error}"));
             }
             Ok(Done::Ended(status))
         }
         Ok(End::Lost(cause)) => {
             give_back(guard).await;
             let reason = if cause.is_unreachable() { failure::unreachable(&lock).await } else { None };
-            Err(Failure::Lost { name: options.name.clone(), cause, reason })
+            Err(RunError::Lost { lock: LockText::new(&options.name, url), cause, reason })
         }
-        Ok(End::TooLate) => Err(Failure::TooLate),
+        Ok(End::TooLate) => Err(RunError::TooLate),
         Err(error) => {
             give_back(guard).await;
-            Err(Failure::Start(error))
+            Err(RunError::Start(error))
         }
     }
 }
 
 /// The server, if the options are consistent.
-fn check(options: &RunOptions) -> Result<&Url, Failure> {
+fn check(options: &RunOptions) -> Result<&Url, RunError> {
     if options.wait.is_some() && options.if_busy != IfBusy::Wait {
-        return Err(Failure::NothingToLimit(options.if_busy));
+        return Err(RunError::NothingToLimit(options.if_busy));
     }
-    let url = options.url.as_ref().ok_or(Failure::NoUrl)?;
-    if url.is_memory() { Err(Failure::Memory) } else { Ok(url) }
+    let url = options.url.as_ref().ok_or(RunError::NoUrl)?;
+    if url.is_memory() { Err(RunError::Memory) } else { Ok(url) }
 }
 
 fn plan(options: &RunOptions, notices: &Notices) -> Plan {

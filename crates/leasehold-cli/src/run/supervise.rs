@@ -54,7 +54,7 @@ const LONGEST_DEATH: Duration = Duration::from_secs(1);
 
 /// A request to the command to end.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct TermRequest {
     cause: Cause,
     /// When the command is killed.
     kill: Instant,
@@ -64,24 +64,24 @@ impl Supervisor<'_> {
     /// Runs until the command has ended, by itself or by us.
     pub(super) async fn run(mut self) -> io::Result<End> {
         let mut lost = pin!(self.guard.lost());
-        let mut looks = interval(self.plan.look);
-        let mut asked: Option<Asked> = None;
+        let mut checks = interval(self.plan.check_every);
+        let mut requested: Option<TermRequest> = None;
         let mut wants_terminal = false;
         let cause = loop {
             select! {
                 biased;
-                status = self.child.ended() => return Ok(self.judge(status?, asked).await),
+                status = self.child.ended() => return Ok(self.end_of(status?, requested).await),
                 // Another owner may hold the lock by now: kill without SIGTERM.
                 loss = &mut lost => break Cause::Lost(loss),
-                () = falls_to(self.guard, self.plan.kill) => break self.cause(asked),
+                () = falls_to(self.guard, self.plan.kill) => break self.cause(requested),
                 // After SIGTERM the command has to end even if the lock is renewed: it is shutting down already.
-                () = at(asked.map(|asked| asked.kill)) => break self.cause(asked),
-                () = falls_to(self.guard, self.plan.term), if asked.is_none() && self.plan.asks_first() => {
-                    asked = Some(self.ask());
+                () = at(requested.map(|requested| requested.kill)) => break self.cause(requested),
+                () = falls_to(self.guard, self.plan.term), if requested.is_none() && self.plan.asks_first() => {
+                    requested = Some(self.request_end());
                 }
                 signal = self.signals.next() => self.forward(signal),
                 _ = self.changes.recv() => wants_terminal = self.stopped(wants_terminal),
-                _ = looks.tick() => {
+                _ = checks.tick() => {
                     self.warden.allow_until(self.plan.latest(self.guard));
                     if wants_terminal && self.terminal.lend(self.warden.group()) {
                         self.child.signal(Signal::SIGCONT);
@@ -96,8 +96,8 @@ impl Supervisor<'_> {
     }
 
     /// The outcome of a command that has ended, apparently by itself.
-    async fn judge(&mut self, status: ExitStatus, asked: Option<Asked>) -> End {
-        if let Some(Asked { cause, .. }) = asked {
+    async fn end_of(&mut self, status: ExitStatus, requested: Option<TermRequest>) -> End {
+        if let Some(TermRequest { cause, .. }) = requested {
             // It may have left processes behind that ignore SIGTERM.
             self.child.signal(Signal::SIGKILL);
             return End::Lost(cause);
@@ -109,18 +109,18 @@ impl Supervisor<'_> {
         if killed && self.warden.has_ended().await { End::Lost(Cause::Stalled) } else { End::Held(status) }
     }
 
-    fn ask(&self) -> Asked {
+    fn request_end(&self) -> TermRequest {
         self.child.ask_to_end(Signal::SIGTERM);
         let cause = self.cause(None);
         self.notices.say(format!("the lock is about to be lost: {cause}. Asked the command to end."));
         let grace = self.guard.remaining().saturating_sub(self.plan.kill);
-        Asked { cause, kill: Instant::now() + grace }
+        TermRequest { cause, kill: Instant::now() + grace }
     }
 
     /// Why the lock is about to be lost.
-    fn cause(&self, asked: Option<Asked>) -> Cause {
-        if let Some(asked) = asked {
-            return asked.cause;
+    fn cause(&self, requested: Option<TermRequest>) -> Cause {
+        if let Some(requested) = requested {
+            return requested.cause;
         }
         let end = self.since.elapsed() + self.guard.remaining() + self.plan.slack;
         if self.max_hold.is_some_and(|max_hold| end >= max_hold) { Cause::MaxHold } else { Cause::NotRenewed }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use leasehold::Lock;
 use tokio::time::{Instant, sleep};
 
-use super::failure::held;
+use super::failure::{LockText, held};
 use super::notices::Notices;
 use crate::duration::human;
 
@@ -19,18 +19,18 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// Shows the holder of the lock, until dropped: on a terminal in one line that is kept up to date and then cleared,
 /// elsewhere once.
-pub(super) async fn tell(lock: &Lock, name: &str, notices: &Notices) -> Infallible {
+pub(super) async fn report(lock: &Lock, text: &LockText, notices: &Notices) -> Infallible {
     let start = Instant::now();
     sleep(QUIET).await;
     let line = Line::on_stderr();
     if !line.is_shown() {
-        notices.say(format!("waiting for the lock {name:?}{}", held(lock).await));
+        notices.say(format!("waiting for {text}{}", held(lock).await));
         return pending().await;
     }
     loop {
         let held = held(lock).await;
         let waited = Duration::from_secs(start.elapsed().as_secs().max(1));
-        line.show(format!("leasehold: waiting for the lock {name:?} for {}{held}", human(waited)));
+        line.show(format!("leasehold: waiting for {text} for {}{held}", human(waited)));
         sleep(REFRESH).await;
     }
 }

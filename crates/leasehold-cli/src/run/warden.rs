@@ -19,7 +19,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use super::clock;
-use super::failure::Failure;
+use super::failure::RunError;
 use super::program;
 use crate::error::Error;
 
@@ -86,15 +86,15 @@ impl Warden {
 /// When it was not started by `Warden::start`. Otherwise it does not return, because it kills itself.
 pub fn run() -> Result<(), Error> {
     // It has to survive every signal to the group, Ctrl-C and Ctrl-Z included.
-    SigSet::all().thread_block().map_err(|error| Failure::Start(error.into()))?;
+    SigSet::all().thread_block().map_err(|error| RunError::Start(error.into()))?;
     #[cfg(target_os = "linux")]
     let _ = nix::sys::prctl::set_name(c"leasehold-warden");
     // Called by hand from a script, it would kill that script.
     if getpgrp() != getpid() {
-        return Err(Failure::Orphaned.into());
+        return Err(RunError::Orphaned.into());
     }
     let _ = watch();
-    killpg(getpgrp(), Signal::SIGKILL).map_err(|error| Failure::Start(error.into()).into())
+    killpg(getpgrp(), Signal::SIGKILL).map_err(|error| RunError::Start(error.into()).into())
 }
 
 /// Returns when the deadline has passed or the socket is closed.

@@ -132,7 +132,11 @@ impl Bench {
     /// [`InvalidRequestError::Unsupported`] on the others.
     pub fn needs(&self, what: &str) -> Result<(), InvalidRequestError> {
         if self.lacks(what) {
-            return Err(InvalidRequestError::Unsupported { what: what.into(), engine: "tested", can: Vec::new() });
+            return Err(InvalidRequestError::Unsupported {
+                what: what.into(),
+                engine: "tested",
+                can: Vec::new(),
+            });
         }
         Ok(())
     }

@@ -148,8 +148,10 @@ pub async fn a_waiter_knows_its_place(bench: &Bench) -> Outcome {
     let places = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&places);
     let watcher = fair_lock(bench).await;
-    let watched =
-        watcher.acquire().as_owner(&me).on_position(move |queued| seen.lock().expect("no panic").push(queued));
+    let watched = watcher
+        .acquire()
+        .as_owner(&me)
+        .on_position(move |queued| seen.lock().expect("no panic").push(queued));
     let second = tokio::spawn(watched.into_future());
     queued(&lock, 2).await?;
     held.release().await?;
@@ -198,7 +200,10 @@ pub async fn a_fair_lock_that_is_not_re_entered_says_so(bench: &Bench) -> Outcom
         lock.acquire().as_owner(&me).wait(MOMENT).await.err(),
         lock.try_acquire().as_owner(&me).await.err(),
     ] {
-        assert!(matches!(again, Some(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{again:?}");
+        assert!(
+            matches!(again, Some(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })),
+            "{again:?}"
+        );
     }
     assert!(lock.queue().await?.is_empty());
     assert_eq!(guard.release().await?.holds_left, 0);

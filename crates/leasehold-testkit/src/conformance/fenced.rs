@@ -52,7 +52,9 @@ pub async fn a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outc
     let spin = bench.client().await.spin_lock(bench.name("lock"));
     assert_eq!(soon(spin.acquire().fenced()).await?.token(), 4);
     // Handles with other settings have tokens, too.
-    for (lock, token) in [(fenced.clone().non_reentrant(), 5), (fenced.clone().back_off(BackOff::default()), 6)] {
+    for (lock, token) in
+        [(fenced.clone().non_reentrant(), 5), (fenced.clone().back_off(BackOff::default()), 6)]
+    {
         let guard = soon(lock.acquire()).await?;
         assert_eq!((guard.token(), lock.last_token().await?), (token, token));
         guard.release().await?;

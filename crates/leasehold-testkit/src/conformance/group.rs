@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use leasehold::{AcquireError, BackOff, Client, ConnectOptions, InvalidRequestError, Lock, Loss, Owner, ReleaseError};
+use leasehold::{
+    AcquireError, BackOff, Client, ConnectOptions, InvalidRequestError, Lock, Loss, Owner, ReleaseError,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -112,7 +114,10 @@ pub async fn sets_of_one_owner_are_the_same_or_apart(bench: &Bench) -> Outcome {
     let mine = guard.owner();
     for values in [["b", "c"].as_slice(), &["a"], &["a", "b", "c"]] {
         let error = client.group_lock(bench.name("group"), values).acquire().as_owner(&mine).await;
-        assert!(matches!(error, Err(AcquireError::Invalid { cause: InvalidRequestError::SetsOverlap, .. })), "{error:?}");
+        assert!(
+            matches!(error, Err(AcquireError::Invalid { cause: InvalidRequestError::SetsOverlap, .. })),
+            "{error:?}"
+        );
     }
     let apart = set(bench, &client, ["c"]).acquire().as_owner(&mine).await?;
     let inner = guard.reenter().await?;
@@ -230,10 +235,17 @@ pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
     waiter.outcome().await?.release().await?;
     assert!(!lock.is_locked().await?);
 
-    let most = client.group_lock(bench.name("group"), many(0, limits::MOST_VALUES));
+    let most = client.group_lock(bench.name("group"), many(0, leasehold::limits::MOST_VALUES));
     most.acquire().await?.release().await?;
-    let more = client.group_lock(bench.name("group"), many(0, limits::MOST_VALUES + 1)).acquire().await;
-    assert!(matches!(more, Err(AcquireError::Invalid { cause: InvalidRequestError::TooManyValues { given: 10_001 }, .. })), "{more:?}");
+    let more =
+        client.group_lock(bench.name("group"), many(0, leasehold::limits::MOST_VALUES + 1)).acquire().await;
+    assert!(
+        matches!(
+            more,
+            Err(AcquireError::Invalid { cause: InvalidRequestError::TooManyValues { given: 10_001 }, .. })
+        ),
+        "{more:?}"
+    );
     Ok(())
 }
 
@@ -274,7 +286,10 @@ pub async fn a_set_has_leases_and_limits(bench: &Bench) -> Outcome {
     let again = lock.clone().non_reentrant();
     let guard = soon(again.acquire().as_owner(&me)).await?;
     let refused = again.acquire().as_owner(&me).await;
-    assert!(matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })),
+        "{refused:?}"
+    );
     bench.remove(&bench.name("group")).await?;
     drop(guard);
 

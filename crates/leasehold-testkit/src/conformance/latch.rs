@@ -56,7 +56,7 @@ pub async fn a_wait_for_a_latch_keeps_its_limit(bench: &Bench) -> Outcome {
     assert!(latch.try_set_count(1).await?);
     let begun = Instant::now();
     let over = soon(latch.opened().wait(LEASE)).await;
-    assert!(matches!(over, Err(WaitError::Timeout { waited }) if waited >= LEASE), "{over:?}");
+    assert!(matches!(over, Err(WaitError::Timeout { waited, .. }) if waited >= LEASE), "{over:?}");
     assert!(begun.elapsed() >= LEASE);
     let waiter = tokio::spawn(latch.opened().wait(LEASE * 20).into_future());
     sleep(MOMENT).await;
@@ -128,8 +128,14 @@ pub async fn a_shutdown_ends_the_wait_for_a_latch(bench: &Bench) -> Outcome {
     let waiter = tokio::spawn(latch.opened().into_future());
     sleep(MOMENT).await;
     client.shutdown(LEASE).await;
-    assert!(matches!(soon(waiter).await?, Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })));
-    assert!(matches!(soon(latch.opened()).await, Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })));
+    assert!(matches!(
+        soon(waiter).await?,
+        Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })
+    ));
+    assert!(matches!(
+        soon(latch.opened()).await,
+        Err(WaitError::Invalid { cause: InvalidRequestError::ShutDown, .. })
+    ));
     assert!(other.delete().await?);
     Ok(())
 }

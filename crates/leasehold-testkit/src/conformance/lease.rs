@@ -24,7 +24,10 @@ pub async fn a_release_after_the_lease_is_an_error(bench: &Bench) -> Outcome {
     let me = Owner::unique();
     let lapsed = lock.acquire().as_owner(&me).lease(LEASE).await?;
     soon(elsewhere.acquire()).await?.release().await?;
-    assert!(matches!(lock.as_owner(&me).release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));
+    assert!(matches!(
+        lock.as_owner(&me).release().await,
+        Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })
+    ));
     assert!(matches!(lapsed.release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));
     Ok(())
 }

@@ -82,7 +82,10 @@ pub async fn a_client_needs_a_url_it_knows(bench: &Bench) -> Outcome {
         assert!(matches!(refused, Err(ConnectError::Url(_))), "{url}: {refused:?}");
     }
     let refused = Client::connect(bench.url()).watchdog(Duration::ZERO).await;
-    assert!(matches!(refused, Err(ConnectError::Invalid(InvalidRequestError::TooShort { .. }))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ConnectError::Invalid(InvalidRequestError::TooShort { .. }))),
+        "{refused:?}"
+    );
     Ok(())
 }
 

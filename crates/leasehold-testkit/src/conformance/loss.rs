@@ -13,12 +13,12 @@ use crate::bench::Bench;
 pub async fn a_release_is_not_a_loss(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().lease(LEASE).await?;
-    let unheard = guard.lost();
+    let loss = guard.lost();
     let mut heard = tokio::spawn(guard.lost());
     assert!(is_pending_for(MOMENT, &mut heard).await);
     soon(guard.release()).await?;
     assert!(is_pending_for(LEASE * 2, &mut heard).await);
-    assert!(is_pending_for(MOMENT, unheard).await);
+    assert!(is_pending_for(MOMENT, loss).await);
     heard.abort();
     Ok(())
 }
@@ -108,9 +108,9 @@ pub async fn work_stops_when_the_lock_is_lost(bench: &Bench) -> Outcome {
     });
     match soon(work).await {
         Ok(removed) => removed?,
-        Err(loss) => assert_eq!(loss, Loss::Gone),
+        Err(lost) => assert_eq!(lost.loss, Loss::Gone),
     }
     assert!(soon(stopped).await.is_err(), "what the work owned is dropped");
-    assert_eq!(guard.run(async { 7 }).await, Err(Loss::Gone), "no work begins");
+    assert_eq!(guard.run(async { 7 }).await.map_err(|lost| lost.loss), Err(Loss::Gone), "no work begins");
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! Valid names of a lock.
 
-use leasehold::{AcquireError, InvalidRequestError, QueryError};
+use leasehold::{AcquireError, QueryError};
 
 use super::Outcome;
 use super::common::{is_free_for, taken};
@@ -18,7 +18,7 @@ pub async fn other_names_are_other_locks(bench: &Bench) -> Outcome {
 
 pub async fn names_can_be_almost_anything(bench: &Bench) -> Outcome {
     let client = bench.client().await;
-    let longest = "x".repeat(limits::LONGEST_NAME - bench.name("").len());
+    let longest = "x".repeat(leasehold::limits::LONGEST_NAME - bench.name("").len());
     let backslashes = "\\".repeat(1000);
     for odd in ["", " ", "\\", "\0", "a b\nc", "{tag}:x", "öffentlich/鍵/🔑", &backslashes, &longest] {
         let lock = client.lock(bench.name(odd));

@@ -107,14 +107,22 @@ pub async fn rw_names_can_be_almost_anything(bench: &Bench) -> Outcome {
         lock.write().acquire().await?.release().await?;
     }
     let broken = client.rw_lock(bench.name("{")).read().acquire().await;
-    assert!(matches!(broken, Err(AcquireError::Invalid { cause: InvalidRequestError::NameSplitsSlots { .. }, .. })), "{broken:?}");
+    assert!(
+        matches!(
+            broken,
+            Err(AcquireError::Invalid { cause: InvalidRequestError::NameSplitsSlots { .. }, .. })
+        ),
+        "{broken:?}"
+    );
     Ok(())
 }
 
 pub async fn rw_lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
     bench.needs("read-write lock")?;
     let lock = bench.rw_lock().await;
-    let short = |error: AcquireError| matches!(error, AcquireError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. });
+    let short = |error: AcquireError| {
+        matches!(error, AcquireError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })
+    };
     let nothing = Duration::ZERO;
     assert!(short(lock.read().acquire().lease(nothing).await.expect_err("no time")));
     assert!(short(lock.write().acquire().lease(nothing).await.expect_err("no time")));
@@ -294,7 +302,10 @@ pub async fn shutdown_counts_readers_and_writers(bench: &Bench) -> Outcome {
         assert_eq!(soon(lost).await, Loss::Shutdown);
     }
     let refused = client.rw_lock(&name).read().try_acquire().await;
-    assert!(matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })),
+        "{refused:?}"
+    );
     writer.outcome().await?.release().await?;
     reader.outcome().await?.release().await?;
     Ok(())

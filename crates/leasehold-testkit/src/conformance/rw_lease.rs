@@ -93,8 +93,7 @@ pub async fn a_writer_that_reads_is_kept_on_both_halves(bench: &Bench) -> Outcom
     let reads = lock.read().acquire().as_owner(writes.owner()).await?;
     let begun = Instant::now();
     while begun.elapsed() < WATCHDOG * 3 / 2 {
-        for left in [elsewhere.read().ttl().await?, lock.write().ttl().await?]
-        {
+        for left in [elsewhere.read().ttl().await?, lock.write().ttl().await?] {
             assert!(left.is_some_and(|left| left > WATCHDOG / 4), "{left:?}");
         }
         sleep(MOMENT).await;

@@ -80,7 +80,9 @@ pub async fn who_only_reads_cannot_wait_to_write(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
     let me = Owner::unique();
     let reads = lock.read().acquire().as_owner(&me).await?;
-    let refused = |error: AcquireError| matches!(error, AcquireError::Invalid { cause: InvalidRequestError::OnlyReads, .. });
+    let refused = |error: AcquireError| {
+        matches!(error, AcquireError::Invalid { cause: InvalidRequestError::OnlyReads, .. })
+    };
     // Whether other writers wait or not.
     for _ in 0..2 {
         assert!(refused(soon(lock.write().acquire().as_owner(&me)).await.expect_err("it reads")));
@@ -121,7 +123,9 @@ pub async fn nobody_upgrades_beside_other_readers(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let (one, two) = (lock.read().acquire().await?, elsewhere.read().acquire().lease(LEASE).await?);
     let error = soon(one.try_upgrade()).await.expect_err("another reads");
-    assert!(matches!(&error, AcquireError::OtherReaders { reader: Some(reader) } if *reader == two.owner()));
+    assert!(
+        matches!(&error, AcquireError::OtherReaders { reader: Some(reader), .. } if *reader == two.owner())
+    );
     assert!(error.is_contended());
     assert!(soon(two.try_upgrade()).await.is_err());
     assert!(one.is_held() && two.is_held() && !lock.write().is_locked().await?);

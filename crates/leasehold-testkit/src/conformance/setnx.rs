@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use leasehold::{AcquireError, ConnectOptions, InvalidRequestError, Lock, Loss, MultiLock, Owner, ReleaseError};
+use leasehold::{
+    AcquireError, ConnectOptions, InvalidRequestError, Lock, Loss, MultiLock, Owner, ReleaseError,
+};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
@@ -52,7 +54,10 @@ pub async fn a_setnx_lock_is_not_entered_twice(bench: &Bench) -> Outcome {
     let me = Owner::unique();
     let guard = lock.acquire().as_owner(&me).await?;
     for refused in [soon(lock.acquire().as_owner(&me)).await, soon(guard.reenter()).await] {
-        assert!(matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{refused:?}");
+        assert!(
+            matches!(refused, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })),
+            "{refused:?}"
+        );
     }
     assert!(guard.is_held() && lock.hold_count(&me).await? == 1);
     assert_eq!(lock.as_owner(&me).release().await?.holds_left, 0);

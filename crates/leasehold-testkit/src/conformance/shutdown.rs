@@ -59,7 +59,7 @@ pub async fn shutdown_frees_nothing_under_running_work(bench: &Bench) -> Outcome
         shutdown.await;
         sleep(LONG_LEASE).await;
     });
-    assert_eq!(soon(stopped).await, Err(Loss::Shutdown));
+    assert_eq!(soon(stopped).await.map_err(|lost| lost.loss), Err(Loss::Shutdown));
     assert!(!guard.is_held() && !is_free_for(&elsewhere).await?);
     Ok(())
 }
@@ -71,7 +71,10 @@ pub async fn work_that_ends_after_shutdown_frees_its_lock(bench: &Bench) -> Outc
     assert_eq!(client.shutdown(Duration::ZERO).await.left_to_expire, 2);
     drop(dropped);
     assert!(soon(elsewhere.acquire()).await?.is_held());
-    assert!(matches!(soon(released.release()).await, Err(ReleaseError::NotHeld { loss: Loss::Shutdown, .. })));
+    assert!(matches!(
+        soon(released.release()).await,
+        Err(ReleaseError::NotHeld { loss: Loss::Shutdown, .. })
+    ));
     drop(soon(bench.client().await.lock(bench.name("another")).acquire()).await?);
     Ok(())
 }
@@ -85,7 +88,10 @@ pub async fn a_client_shut_down_refuses_new_locks_and_others_go_on(bench: &Bench
     sleep(MOMENT).await;
     assert!(is_refused(&described_before.await));
     assert!(is_refused(&client.lock(&other).acquire().await));
-    assert!(matches!(client.lock(&other).try_acquire().await, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })));
+    assert!(matches!(
+        client.lock(&other).try_acquire().await,
+        Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. })
+    ));
     assert!(is_refused(&guard.reenter().await));
     assert!(is_free_for(&elsewhere.lock(&other)).await?);
     drop(guard);

@@ -100,7 +100,10 @@ pub async fn a_spinning_waiter_is_told_of_a_shutdown(bench: &Bench) -> Outcome {
     let waiter = Waiter::begin(slow.acquire()).await;
     client.shutdown(Duration::ZERO).await;
     let told = waiter.outcome().await;
-    assert!(matches!(told, Err(AcquireError::Invalid { cause: leasehold::InvalidRequestError::ShutDown, .. })), "{told:?}");
+    assert!(
+        matches!(told, Err(AcquireError::Invalid { cause: leasehold::InvalidRequestError::ShutDown, .. })),
+        "{told:?}"
+    );
     Ok(())
 }
 

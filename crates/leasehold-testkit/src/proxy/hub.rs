@@ -102,9 +102,9 @@ impl State {
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
-    ToServer,
-    ToClient,
+pub(super) enum Toward {
+    Server,
+    Client,
 }
 
 /// The state, and a notification for its changes.
@@ -116,7 +116,7 @@ pub(super) struct Hub {
 
 impl Hub {
     /// Sets a connection's kind, which may end a fault for it or start one.
-    pub(super) fn tell_kind(&self, connection: usize, kind: Kind) {
+    pub(super) fn set_kind(&self, connection: usize, kind: Kind) {
         if let Some(open) = self.state.borrow_mut().connections.get_mut(&connection) {
             open.kind = kind;
         }
@@ -124,19 +124,19 @@ impl Hub {
     }
 
     /// Whether a connection is held at this moment, in that direction.
-    pub(super) fn holds(&self, connection: usize, way: Way) -> bool {
+    pub(super) fn holds(&self, connection: usize, toward: Toward) -> bool {
         let state = self.state.borrow();
         state.connections.get(&connection).is_some_and(|open| {
             let faults = state.faults_of(open.kind);
-            open.held || faults.blackhole || (faults.hold_replies && way == Way::ToClient)
+            open.held || faults.blackhole || (faults.hold_replies && toward == Toward::Client)
         })
     }
 
     /// Waits until a connection is not held in that direction.
-    pub(super) async fn let_pass(&self, connection: usize, way: Way) {
+    pub(super) async fn wait_until_free(&self, connection: usize, toward: Toward) {
         loop {
             let changed = self.changed.notified();
-            if !self.holds(connection, way) {
+            if !self.holds(connection, toward) {
                 return;
             }
             changed.await;
@@ -163,19 +163,19 @@ pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedRe
         };
         let hub = Rc::new(Hub { state: RefCell::new(state), changed: Notify::new() });
         let entrance = Some(Entrance::new(listener));
-        Reception { hub, address, entrance, tasks: JoinSet::new() }.run(controls).await;
+        Acceptor { hub, address, entrance, tasks: JoinSet::new() }.run(controls).await;
     });
 }
 
 /// Accepts and closes connections.
-struct Reception {
+struct Acceptor {
     hub: Rc<Hub>,
     address: SocketAddr,
     entrance: Option<Entrance>,
     tasks: JoinSet<()>,
 }
 
-impl Reception {
+impl Acceptor {
     async fn run(mut self, mut controls: UnboundedReceiver<Control>) {
         loop {
             tokio::select! {
@@ -221,7 +221,7 @@ impl Reception {
             if let Some(entrance) = &self.entrance
                 && which.covers(Kind::default())
             {
-                entrance.turn_away();
+                entrance.refuse_waiting();
             }
             let mut closing = Vec::new();
             for (connection, open) in &self.hub.state.borrow().connections {
@@ -296,7 +296,7 @@ impl Entrance {
     }
 
     /// Closes the connections that clients have opened and that are not accepted yet.
-    fn turn_away(&self) {
+    fn refuse_waiting(&self) {
         while self.looked_at.accept().is_ok() {}
     }
 }

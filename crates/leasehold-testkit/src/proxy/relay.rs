@@ -10,12 +10,12 @@ use tokio::{
 
 use super::{
     exchange::{Command, Exchange, Received},
-    hub::{Hub, Sent, Way},
+    hub::{Hub, Sent, Toward},
 };
 use crate::resp;
 
 /// Bytes to forward, and the earliest time for that. The end of the queue is the end of the connection.
-struct Parcel {
+struct Chunk {
     bytes: Vec<u8>,
     due: Instant,
 }
@@ -36,8 +36,8 @@ pub(super) async fn relay(hub: &Hub, id: usize, client: TcpStream, server: u16) 
     let exchange = RefCell::new(Exchange::default());
     let (commands, to_server) = unbounded_channel();
     let (replies, to_client) = unbounded_channel();
-    let up = Direction { hub, id, way: Way::ToServer, from: &client, to: &server };
-    let down = Direction { hub, id, way: Way::ToClient, from: &server, to: &client };
+    let up = Direction { hub, id, toward: Toward::Server, from: &client, to: &server };
+    let down = Direction { hub, id, toward: Toward::Client, from: &server, to: &client };
     tokio::select! {
         delivered = up.deliver(to_server) => delivered,
         delivered = down.deliver(to_client) => delivered,
@@ -49,14 +49,14 @@ pub(super) async fn relay(hub: &Hub, id: usize, client: TcpStream, server: u16) 
 struct Direction<'a> {
     hub: &'a Hub,
     id: usize,
-    way: Way,
+    toward: Toward,
     from: &'a TcpStream,
     to: &'a TcpStream,
 }
 
 impl Direction<'_> {
     /// Reads commands until the client closes, and then leaves the rest to the delivery.
-    async fn commands(&self, exchange: &RefCell<Exchange>, queue: UnboundedSender<Parcel>) {
+    async fn commands(&self, exchange: &RefCell<Exchange>, queue: UnboundedSender<Chunk>) {
         let mut buffer = Vec::new();
         while let Some(length) = self.read(&mut buffer).await {
             self.hub.state.borrow_mut().counts.from_clients += length;
@@ -65,8 +65,8 @@ impl Direction<'_> {
                 self.hub.state.borrow_mut().sent.push(sent);
                 let bytes = command.bytes.clone();
                 exchange.borrow_mut().sent(command);
-                self.hub.tell_kind(self.id, exchange.borrow().kind);
-                let _ = queue.send(Parcel { bytes, due: Instant::now() });
+                self.hub.set_kind(self.id, exchange.borrow().kind);
+                let _ = queue.send(Chunk { bytes, due: Instant::now() });
             }
         }
         drop(queue);
@@ -74,7 +74,7 @@ impl Direction<'_> {
     }
 
     /// Reads replies until the server closes or one is lost, and then leaves the rest to the delivery.
-    async fn replies(&self, exchange: &RefCell<Exchange>, queue: UnboundedSender<Parcel>) {
+    async fn replies(&self, exchange: &RefCell<Exchange>, queue: UnboundedSender<Chunk>) {
         let mut buffer = Vec::new();
         'connection: while let Some(length) = self.read(&mut buffer).await {
             self.hub.state.borrow_mut().counts.from_server += length;
@@ -95,7 +95,7 @@ impl Direction<'_> {
                     _ => {}
                 }
                 let due = Instant::now() + state.faults_of(kind).delay;
-                let _ = queue.send(Parcel { bytes, due });
+                let _ = queue.send(Chunk { bytes, due });
             }
         }
         drop(queue);
@@ -120,14 +120,14 @@ impl Direction<'_> {
     }
 
     /// Delivers the queue, as far as faults allow, and then closes.
-    async fn deliver(&self, mut queue: UnboundedReceiver<Parcel>) -> io::Result<()> {
-        while let Some(Parcel { bytes, due }) = queue.recv().await {
+    async fn deliver(&self, mut queue: UnboundedReceiver<Chunk>) -> io::Result<()> {
+        while let Some(Chunk { bytes, due }) = queue.recv().await {
             sleep_until(due).await;
             let mut rest = bytes.as_slice();
             while !rest.is_empty() {
-                self.hub.let_pass(self.id, self.way).await;
+                self.hub.wait_until_free(self.id, self.toward).await;
                 self.to.writable().await?;
-                if self.hub.holds(self.id, self.way) {
+                if self.hub.holds(self.id, self.toward) {
                     continue;
                 }
                 match self.to.try_write(rest) {
@@ -137,7 +137,7 @@ impl Direction<'_> {
                 }
             }
         }
-        self.hub.let_pass(self.id, self.way).await;
+        self.hub.wait_until_free(self.id, self.toward).await;
         Ok(())
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::checker::{Asked, Identity};
+use super::checker::{Identity, RequestTimes};
 
 /// The requested limits.
 #[derive(Debug, Default)]
@@ -29,10 +29,10 @@ impl Limit {
 }
 
 impl Limits {
-    pub(super) fn asked(&mut self, of: Identity, asked: Asked) {
-        let limit = |length| Limit { of, begun: asked.at, length };
-        self.leases.extend(asked.lease.map(limit));
-        self.most.extend(asked.max_hold.map(limit));
+    pub(super) fn requested(&mut self, of: Identity, times: RequestTimes) {
+        let limit = |length| Limit { of, begun: times.at, length };
+        self.leases.extend(times.lease.map(limit));
+        self.most.extend(times.max_hold.map(limit));
     }
 
     /// Adds a lease that begins now.

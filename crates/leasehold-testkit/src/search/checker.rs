@@ -23,18 +23,18 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 
 use super::causes::Limits;
-use super::ground::Ground;
+use super::environment::Environment;
 use super::held::Held;
 use super::history::{History, Who};
 use super::invariant::Invariant;
-use super::thing::{Kind, PERMITS, Thing};
+use super::resource::{Kind, PERMITS, Resource};
 use super::tokens::Tokens;
 
 /// The guards of a round, and their violations.
 #[derive(Debug)]
 pub(super) struct Checker {
     history: Arc<History>,
-    ground: Ground,
+    environment: Environment,
     state: Mutex<State>,
 }
 
@@ -56,10 +56,10 @@ pub(super) struct Identity(u64);
 #[derive(Debug)]
 pub(super) struct Grant {
     who: Who,
-    pub(super) thing: Thing,
+    pub(super) resource: Resource,
     pub(super) identity: Identity,
     /// When it was requested. The server may have granted it at any time since.
-    asked: Instant,
+    requested: Instant,
     /// When it was granted, as far as its task knows.
     at: Instant,
     /// How long it lasts without renewal, if it is renewed.
@@ -74,7 +74,7 @@ pub(super) struct Grant {
 
 /// The times of a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked {
+pub(super) struct RequestTimes {
     /// When it was made.
     pub(super) at: Instant,
     /// How long the hold lasts without renewal, if it has no fixed lease.
@@ -91,14 +91,14 @@ struct Disturbance {
     /// The task whose client knows of it when it has ended.
     who: Option<Who>,
     /// None means everything.
-    thing: Option<Thing>,
+    resource: Option<Resource>,
     begun: Instant,
     end: Option<Instant>,
 }
 
 impl Disturbance {
-    fn concerns(&self, thing: Thing) -> bool {
-        self.thing.is_none_or(|of| of.touches(thing))
+    fn concerns(&self, resource: Resource) -> bool {
+        self.resource.is_none_or(|of| of.touches(resource))
     }
 }
 
@@ -111,14 +111,14 @@ const LATE: Duration = Duration::from_millis(500);
 /// A request without an outcome is carried out within this time, or never.
 const LATEST: Duration = Duration::from_secs(10);
 /// For how long a hold is handed over from task to task of its client.
-const HANDED_ON: Duration = Duration::from_millis(50);
+const HANDED_OVER: Duration = Duration::from_millis(50);
 /// For how long a guard must be wrong about a loss: until then a request may still be in flight.
 const STUBBORN: Duration = Duration::from_millis(300);
 
 impl Grant {
     /// Queries the guard, as long as it is not released.
-    pub(super) fn look<T>(&self, look: impl FnOnce(&Held) -> T) -> Option<T> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(look)
+    pub(super) fn with_guard<T>(&self, query: impl FnOnce(&Held) -> T) -> Option<T> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(query)
     }
 
     /// The client that has it.
@@ -131,19 +131,20 @@ impl Grant {
     }
 
     fn describe(&self) -> String {
-        let owner = self.look(Held::owner).flatten().map_or_else(String::new, |owner| format!(" as {owner}"));
-        format!("{:?} {:#b} of {}{owner}", self.thing.kind, self.thing.parts, self.who)
+        let owner =
+            self.with_guard(Held::owner).flatten().map_or_else(String::new, |owner| format!(" as {owner}"));
+        format!("{:?} {:#b} of {}{owner}", self.resource.kind, self.resource.parts, self.who)
     }
 }
 
 impl Checker {
-    pub(super) fn new(history: Arc<History>, ground: Ground) -> Self {
-        Self { history, ground, state: Mutex::default() }
+    pub(super) fn new(history: Arc<History>, environment: Environment) -> Self {
+        Self { history, environment, state: Mutex::default() }
     }
 
     /// Whether the guard reports that it is held, by the clock of its client.
     fn says_held(&self, grant: &Grant) -> bool {
-        self.ground.by_clock_of(grant.who.client, || grant.look(Held::is_held).unwrap_or(false))
+        self.environment.by_clock_of(grant.who.client, || grant.with_guard(Held::is_held).unwrap_or(false))
     }
 
     /// Raises how long a guard may last.
@@ -178,9 +179,9 @@ impl Checker {
     pub(super) fn granted(
         self: &Arc<Self>,
         who: Who,
-        thing: Thing,
+        resource: Resource,
         identity: Identity,
-        asked: Asked,
+        times: RequestTimes,
         held: Held,
     ) -> Arc<Grant> {
         let (lost, token) = (held.lost(), held.token());
@@ -189,23 +190,32 @@ impl Checker {
         let new;
         let (there, older) = {
             let mut state = self.state();
-            let older = token.and_then(|token| state.tokens.granted(&thing.name(), asked.at, token));
-            state.limits.asked(identity, asked);
+            let older = token.and_then(|token| state.tokens.granted(&resource.name(), times.at, token));
+            state.limits.requested(identity, times);
             // A re-entry continues the existing hold.
             let same = state.grants.iter().filter(|grant| grant.identity == identity);
-            let first = same.clone().map(|grant| grant.asked).fold(asked.at, Instant::min);
-            let lease = asked.lease.unwrap_or(asked.watchdog);
+            let first = same.clone().map(|grant| grant.requested).fold(times.at, Instant::min);
+            let lease = times.lease.unwrap_or(times.watchdog);
             let lease = Mutex::new(same.map(|grant| grant.lease()).fold(lease, Duration::max));
-            let (at, watchdog) = (Instant::now(), asked.watchdog);
-            new =
-                Arc::new(Grant { who, thing, identity, asked: first, at, watchdog, lease, held, unwatched });
+            let (at, watchdog) = (Instant::now(), times.watchdog);
+            new = Arc::new(Grant {
+                who,
+                resource,
+                identity,
+                requested: first,
+                at,
+                watchdog,
+                lease,
+                held,
+                unwatched,
+            });
             state.grants.push(Arc::clone(&new));
             // A re-entry has the token of the existing hold.
-            (state.grants.clone(), older.filter(|_| first == asked.at))
+            (state.grants.clone(), older.filter(|_| first == times.at))
         };
         if let Some(lost) = lost {
             let (checker, grant) = (Arc::clone(self), Arc::clone(&new));
-            self.ground.spawn(who.client, async move {
+            self.environment.spawn(who.client, async move {
                 tokio::select! {
                     biased;
                     _ = given_back => {}
@@ -217,29 +227,29 @@ impl Checker {
             let what = format!("{token} comes after {older}: {}", new.describe());
             self.violation(Invariant::Tokens, &what);
         }
-        if thing.kind.counts() {
-            self.count(thing, &there);
+        if resource.kind.counts() {
+            self.count(resource, &there);
         } else {
-            self.ask(&new, &there);
+            self.query_all(&new, &there);
         }
         new
     }
 
     /// A guard reports that it is lost.
     fn lost(&self, grant: &Grant, loss: Loss) {
-        let Grant { who, thing, .. } = grant;
-        self.history.step(*who, format!("{:?} {:#b} is lost: {loss:?}", thing.kind, thing.parts));
-        let Ground::Simulated(field) = &self.ground else { return };
+        let Grant { who, resource, .. } = grant;
+        self.history.step(*who, format!("{:?} {:#b} is lost: {loss:?}", resource.kind, resource.parts));
+        let Environment::Simulated(network) = &self.environment else { return };
         let now = Instant::now();
         let state = self.state();
         let is_explained = match loss {
             Loss::Expired => state.limits.has_expired(grant.identity, now),
             Loss::MaxHold => state.limits.is_at_most(grant.identity, now),
-            Loss::Unreachable => field.had_trouble(who.client, grant.watchdog, now),
-            Loss::Shutdown => field.is_shut_down(who.client),
+            Loss::Unreachable => network.was_disrupted(who.client, grant.watchdog, now),
+            Loss::Shutdown => network.is_shut_down(who.client),
             _ => state.disturbances.iter().any(|disturbance| {
-                let is_over = |end: Instant| end + grant.lease() + LATE < grant.asked;
-                disturbance.concerns(*thing) && !disturbance.end.is_some_and(is_over)
+                let is_over = |end: Instant| end + grant.lease() + LATE < grant.requested;
+                disturbance.concerns(*resource) && !disturbance.end.is_some_and(is_over)
             }),
         };
         drop(state);
@@ -249,21 +259,21 @@ impl Checker {
     }
 
     /// Counts the permits that were held together.
-    fn count(&self, thing: Thing, there: &[Arc<Grant>]) {
+    fn count(&self, resource: Resource, there: &[Arc<Grant>]) {
         let is_out = |grant: &&Arc<Grant>| {
-            grant.thing.touches(thing) && self.says_held(grant) && !self.is_excused(grant)
+            grant.resource.touches(resource) && self.says_held(grant) && !self.is_excused(grant)
         };
-        let out: u32 = there.iter().filter(is_out).map(|grant| grant.thing.permits).sum();
+        let out: u32 = there.iter().filter(is_out).map(|grant| grant.resource.permits).sum();
         if out > PERMITS {
-            let what = format!("{out} of {PERMITS} are out: {:?} {:#b}", thing.kind, thing.parts);
+            let what = format!("{out} of {PERMITS} are out: {:?} {:#b}", resource.kind, resource.parts);
             self.violation(Invariant::Permits, &what);
         }
     }
 
     /// Queries the guards that the new one excludes.
-    fn ask(&self, new: &Grant, there: &[Arc<Grant>]) {
+    fn query_all(&self, new: &Grant, there: &[Arc<Grant>]) {
         for other in there {
-            if other.identity == new.identity || !other.thing.excludes(new.thing) {
+            if other.identity == new.identity || !other.resource.excludes(new.resource) {
                 continue;
             }
             // The new one last: if it is still held then, it was while the other was.
@@ -284,11 +294,13 @@ impl Checker {
         self.state().disturbances.iter().any(|disturbance| {
             let elsewhere = disturbance.who.is_none_or(|who| who.client != grant.who.client);
             // Counted permits are never notified.
-            let is_told = |end| grant.thing.kind != Kind::Semaphore && now >= end + grant.lease() + LATE;
-            let is_handed_on = matches!(grant.thing.kind, Kind::Plain | Kind::SetNx);
-            let since = if is_handed_on { HANDED_ON } else { Duration::ZERO };
-            disturbance.concerns(grant.thing)
-                && disturbance.end.is_none_or(|end| elsewhere && end + since >= grant.asked && !is_told(end))
+            let is_told = |end| grant.resource.kind != Kind::Semaphore && now >= end + grant.lease() + LATE;
+            let is_handed_on = matches!(grant.resource.kind, Kind::Plain | Kind::SetNx);
+            let since = if is_handed_on { HANDED_OVER } else { Duration::ZERO };
+            disturbance.concerns(grant.resource)
+                && disturbance
+                    .end
+                    .is_none_or(|end| elsewhere && end + since >= grant.requested && !is_told(end))
         })
     }
 
@@ -305,27 +317,27 @@ impl Checker {
     }
 
     /// A steal or a `force_unlock` begins.
-    pub(super) fn disturb(&self, who: Who, thing: Thing) -> Disturbing {
+    pub(super) fn disturb(&self, who: Who, resource: Resource) -> Disturbing {
         let mut state = self.state();
-        let (who, thing) = (Some(who), Some(thing));
-        state.disturbances.push(Disturbance { who, thing, begun: Instant::now(), end: None });
+        let (who, resource) = (Some(who), Some(resource));
+        state.disturbances.push(Disturbance { who, resource, begun: Instant::now(), end: None });
         Disturbing(state.disturbances.len() - 1)
     }
 
     /// It has failed or was dropped. It may reach the server later; without real servers it is known until when.
     pub(super) fn may_have_disturbed(&self, Disturbing(number): Disturbing) {
-        let Ground::Simulated(_) = self.ground else { return };
+        let Environment::Simulated(_) = self.environment else { return };
         let disturbance = &mut self.state().disturbances[number];
         disturbance.who = None;
         disturbance.end = Some(Instant::now() + LATEST);
     }
 
     /// The server has lost the holds of this, or all.
-    pub(super) fn forgotten(&self, thing: Option<Thing>) {
+    pub(super) fn forgotten(&self, resource: Option<Resource>) {
         let now = Instant::now();
         let mut state = self.state();
-        state.disturbances.push(Disturbance { who: None, thing, begun: now, end: Some(now) });
-        if thing.is_none() {
+        state.disturbances.push(Disturbance { who: None, resource, begun: now, end: Some(now) });
+        if resource.is_none() {
             state.tokens.begin_anew(now);
         }
     }
@@ -344,18 +356,19 @@ impl Checker {
 
     /// A `force_unlock` has freed a lock: the earlier guards of its own client know.
     pub(super) fn forced(&self, Disturbing(number): Disturbing) {
-        let (who, thing, begun) = {
-            let Disturbance { who, thing, begun, .. } = &self.state().disturbances[number];
-            let (Some(who), Some(thing)) = (*who, *thing) else { return };
-            (who, thing, *begun)
+        let (who, resource, begun) = {
+            let Disturbance { who, resource, begun, .. } = &self.state().disturbances[number];
+            let (Some(who), Some(resource)) = (*who, *resource) else { return };
+            (who, resource, *begun)
         };
         for grant in self.all() {
             // A half of a read-write lock is forced alone.
-            let is_same = grant.thing.kind == thing.kind || !matches!(thing.kind, Kind::Read | Kind::Write);
+            let is_same =
+                grant.resource.kind == resource.kind || !matches!(resource.kind, Kind::Read | Kind::Write);
             if is_same
                 && grant.who.client == who.client
                 && grant.at < begun
-                && grant.thing.touches(thing)
+                && grant.resource.touches(resource)
                 && self.says_held(&grant)
             {
                 let what = format!("still says held after {who} has forced it: {}", grant.describe());
@@ -367,7 +380,8 @@ impl Checker {
     /// A client was shut down: its guards know.
     pub(super) fn shut_down(&self, client: usize) {
         for grant in self.all() {
-            if grant.who.client == client && grant.thing.kind != Kind::Semaphore && self.says_held(&grant) {
+            if grant.who.client == client && grant.resource.kind != Kind::Semaphore && self.says_held(&grant)
+            {
                 let what = format!("still says held after a shutdown: {}", grant.describe());
                 self.violation(Invariant::Told, &what);
             }
@@ -384,12 +398,13 @@ impl Checker {
             loop {
                 let held = self.says_held(&grant);
                 let client = grant.who.client;
-                let loss = self.ground.by_clock_of(client, || grant.look(Held::loss).flatten());
-                let Some(asked) = grant.look(|held| held.asked_elsewhere(grant.thing, observer)).flatten()
+                let loss = self.environment.by_clock_of(client, || grant.with_guard(Held::loss).flatten());
+                let Some(query) =
+                    grant.with_guard(|held| held.queried_elsewhere(grant.resource, observer)).flatten()
                 else {
                     break;
                 };
-                let Some(there) = asked.await else { break };
+                let Some(there) = query.await else { break };
                 if held && self.says_held(&grant) && !there && !self.is_excused(&grant) {
                     self.violation(Invariant::Truth, &format!("says held and is not: {}", grant.describe()));
                     break;
@@ -410,12 +425,12 @@ impl Checker {
     }
 
     fn is_held_by_another(&self, grant: &Arc<Grant>) -> bool {
-        let owner = |grant: &Grant| -> Option<Owner> { grant.look(Held::owner).flatten() };
+        let owner = |grant: &Grant| -> Option<Owner> { grant.with_guard(Held::owner).flatten() };
         let mine = owner(grant);
         self.all().iter().any(|other| {
             !Arc::ptr_eq(other, grant)
-                && other.thing.touches(grant.thing)
-                && (owner(other) == mine || other.thing.kind == Kind::Multi)
+                && other.resource.touches(grant.resource)
+                && (owner(other) == mine || other.resource.kind == Kind::Multi)
                 && self.says_held(other)
         })
     }
@@ -429,8 +444,8 @@ impl Checker {
 mod tests {
     use leasehold::test::Schedule;
 
-    use super::super::ask::Ask;
-    use super::super::simulated::Field;
+    use super::super::request::Request;
+    use super::super::simulated::SimulatedNetwork;
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
@@ -442,8 +457,8 @@ mod tests {
     /// Clients that differ only in their numbers.
     fn in_a_round(test: impl AsyncFnOnce(Arc<Checker>)) {
         Schedule::run(1, async |schedule| {
-            let ground = Ground::Simulated(Arc::new(Field::new(&schedule)));
-            test(Arc::new(Checker::new(Arc::new(History::new()), ground))).await;
+            let environment = Environment::Simulated(Arc::new(SimulatedNetwork::new(&schedule)));
+            test(Arc::new(Checker::new(Arc::new(History::new()), environment))).await;
         });
     }
 
@@ -452,27 +467,32 @@ mod tests {
         Client::connect("memory:").await.unwrap()
     }
 
-    async fn held(client: &Client, thing: Thing) -> Held {
-        Ask::new(thing, Duration::ZERO).of(client).await.unwrap()
+    async fn held(client: &Client, resource: Resource) -> Held {
+        Request::new(resource, Duration::ZERO).of(client).await.unwrap()
     }
 
-    async fn granted(checker: &Arc<Checker>, number: usize, client: &Client, thing: Thing) -> Arc<Grant> {
-        let (identity, held) = (checker.identity(), held(client, thing).await);
+    async fn granted(
+        checker: &Arc<Checker>,
+        number: usize,
+        client: &Client,
+        resource: Resource,
+    ) -> Arc<Grant> {
+        let (identity, held) = (checker.identity(), held(client, resource).await);
         // Events of the same moment have no order.
         sleep(Duration::from_millis(1)).await;
-        let asked = Asked { at: Instant::now(), watchdog: LONG, lease: None, max_hold: None };
-        checker.granted(who(number), thing, identity, asked, held)
+        let times = RequestTimes { at: Instant::now(), watchdog: LONG, lease: None, max_hold: None };
+        checker.granted(who(number), resource, identity, times, held)
     }
 
     #[test]
     fn two_holders_are_noticed() {
         for kind in Kind::LOCKS.iter().copied().filter(|kind| *kind != Kind::Read) {
             in_a_round(async |checker| {
-                let thing = Thing::new(kind, 0);
-                granted(&checker, 0, &client().await, thing).await;
-                granted(&checker, 1, &client().await, Thing::new(kind, 1)).await;
+                let resource = Resource::new(kind, 0);
+                granted(&checker, 0, &client().await, resource).await;
+                granted(&checker, 1, &client().await, Resource::new(kind, 1)).await;
                 assert_eq!(checker.violations(), [""; 0]);
-                granted(&checker, 1, &client().await, thing).await;
+                granted(&checker, 1, &client().await, resource).await;
                 let found = checker.violations();
                 assert!(
                     found.last().is_some_and(|found| found.starts_with("exclusion: ")),
@@ -485,10 +505,10 @@ mod tests {
     #[test]
     fn a_token_that_is_not_greater_is_noticed() {
         in_a_round(async |checker| {
-            let thing = Thing::new(Kind::Fenced, 0);
+            let resource = Resource::new(Kind::Fenced, 0);
             for number in 0..2 {
                 assert_eq!(checker.violations(), [""; 0]);
-                let grant = granted(&checker, number, &client().await, thing).await;
+                let grant = granted(&checker, number, &client().await, resource).await;
                 drop(checker.take(&grant));
             }
             assert!(
@@ -503,16 +523,18 @@ mod tests {
     fn too_many_permits_are_noticed() {
         for kind in [Kind::Semaphore, Kind::Leased] {
             in_a_round(async |checker| {
-                let thing = Thing { permits: 2, ..Thing::new(kind, 0) };
+                let resource = Resource { permits: 2, ..Resource::new(kind, 0) };
                 for out in 0..2 {
                     assert_eq!(checker.violations().len(), 0, "{out}");
                     let client = client().await;
                     let set = match kind {
-                        Kind::Leased => client.leased_semaphore(thing.name()).try_set_permits(PERMITS).await,
-                        _ => client.semaphore(thing.name()).try_set_permits(PERMITS).await,
+                        Kind::Leased => {
+                            client.leased_semaphore(resource.name()).try_set_permits(PERMITS).await
+                        }
+                        _ => client.semaphore(resource.name()).try_set_permits(PERMITS).await,
                     };
                     assert_eq!(set, Ok(true));
-                    granted(&checker, out, &client, thing).await;
+                    granted(&checker, out, &client, resource).await;
                 }
                 assert_eq!(checker.violations().len(), 1);
             });
@@ -522,7 +544,7 @@ mod tests {
     #[test]
     fn readers_and_guards_given_back_are_nobodys_rivals() {
         in_a_round(async |checker| {
-            let read = Thing::new(Kind::Read, 0);
+            let read = Resource::new(Kind::Read, 0);
             let readers = [
                 granted(&checker, 0, &client().await, read).await,
                 granted(&checker, 1, &client().await, read).await,
@@ -530,7 +552,7 @@ mod tests {
             for reader in &readers {
                 drop(checker.take(reader));
             }
-            granted(&checker, 0, &client().await, Thing::new(Kind::Write, 0)).await;
+            granted(&checker, 0, &client().await, Resource::new(Kind::Write, 0)).await;
             assert_eq!(checker.violations(), [""; 0]);
         });
     }
@@ -538,15 +560,15 @@ mod tests {
     #[test]
     fn the_victim_of_another_client_is_excused_and_no_other() {
         in_a_round(async |checker| {
-            let thing = Thing::new(Kind::Plain, 0);
-            granted(&checker, 0, &client().await, thing).await;
-            let stealing = checker.disturb(who(1), thing);
-            let thief = granted(&checker, 1, &client().await, thing).await;
+            let resource = Resource::new(Kind::Plain, 0);
+            granted(&checker, 0, &client().await, resource).await;
+            let stealing = checker.disturb(who(1), resource);
+            let thief = granted(&checker, 1, &client().await, resource).await;
             checker.disturbed(stealing);
             assert_eq!(checker.violations(), [""; 0]);
             drop(checker.take(&thief));
             sleep(Duration::from_millis(1)).await;
-            let forcing = checker.disturb(who(0), thing);
+            let forcing = checker.disturb(who(0), resource);
             checker.forced(forcing);
             assert_eq!(checker.violations().len(), 1);
         });
@@ -555,9 +577,9 @@ mod tests {
     #[test]
     fn a_guard_without_a_lock_is_noticed() {
         in_a_round(async |checker| {
-            let thing = Thing::new(Kind::Fair, 0);
+            let resource = Resource::new(Kind::Fair, 0);
             let (client, other) = (client().await, client().await);
-            granted(&checker, 0, &client, thing).await;
+            granted(&checker, 0, &client, resource).await;
             checker.quiet(&client).await;
             assert_eq!(checker.violations(), [""; 0]);
             checker.quiet(&other).await;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use leasehold::{
     AcquireError, Client, ExtendError, FencedGuard, Guard, LeasedPermits, Loss, MultiGuard, Operation, Owner,
-    SemaphorePermits, QuorumGuard, ReadGuard, ReleaseError, WriteGuard,
+    QuorumGuard, ReadGuard, ReleaseError, SemaphorePermits, WriteGuard,
 };
 
-use super::thing::Thing;
+use super::resource::Resource;
 
 /// A future in a box.
 pub(super) type Boxed<T> = Pin<Box<dyn Future<Output = T> + Send>>;
@@ -116,7 +116,11 @@ impl Held {
     }
 
     /// Whether all of it is held, as another client sees it; none if there is no query for it.
-    pub(super) fn asked_elsewhere(&self, thing: Thing, observer: &Client) -> Option<Boxed<Option<bool>>> {
+    pub(super) fn queried_elsewhere(
+        &self,
+        resource: Resource,
+        observer: &Client,
+    ) -> Option<Boxed<Option<bool>>> {
         if let Self::Multi(guard) = self {
             let members: Vec<_> = guard
                 .members()
@@ -132,7 +136,7 @@ impl Held {
             }));
         }
         if let Self::Leased(guard) = self {
-            let semaphore = observer.leased_semaphore(thing.name());
+            let semaphore = observer.leased_semaphore(resource.name());
             let leases: Vec<_> = guard.ids().into_iter().map(|id| semaphore.lease_of(id)).collect();
             return Some(Box::pin(async {
                 let mut all = true;
@@ -142,8 +146,8 @@ impl Held {
                 Some(all)
             }));
         }
-        let asked = thing.lock(observer)?.is_held_by(self.owner()?);
-        Some(Box::pin(async { asked.await.ok() }))
+        let query = resource.lock(observer)?.is_held_by(self.owner()?);
+        Some(Box::pin(async { query.await.ok() }))
     }
 }
 

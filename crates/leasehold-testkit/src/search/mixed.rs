@@ -7,14 +7,14 @@ use leasehold::{AcquireError, InvalidRequestError};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::ask::Ask;
 use super::checker::Grant;
 use super::faults;
 use super::history::Who;
-use super::manner::Manner;
+use super::polling::Polling;
+use super::request::Request;
+use super::resource::{Kind, NAMES, PERMITS, Resource};
+use super::round::{CLIENTS, Former, Round};
 use super::servers::Servers;
-use super::thing::{Kind, NAMES, PERMITS, Thing};
-use super::world::{CLIENTS, Former, World};
 use crate::dice::Dice;
 
 const TASKS: usize = 4;
@@ -23,7 +23,7 @@ const PACE: Pace = Pace {
     kinds: Kind::ALL,
     locks: Kind::LOCKS,
     names: NAMES,
-    apart: 0,
+    other_shard: 0,
     think: Duration::ZERO,
     wait: [Duration::from_millis(20), Duration::from_millis(400)],
     is_endless: false,
@@ -41,25 +41,25 @@ const LONG: Duration = Duration::from_secs(600);
 /// With more, every task would wait for every other one.
 const MOST_HELD: usize = 2;
 
-pub(super) async fn play(world: Arc<World>, servers: &Servers, mut dice: Dice) {
+pub(super) async fn play(round: Arc<Round>, servers: &Servers, mut dice: Dice) {
     let end = Instant::now() + LENGTH;
     let mut players = Vec::new();
     for client in 0..CLIENTS {
         let acts = faults::script(&mut dice, FAULTS);
-        let (proxy, history) = (Arc::clone(&servers.proxies[client]), Arc::clone(&world.history));
+        let (proxy, history) = (Arc::clone(&servers.proxies[client]), Arc::clone(&round.history));
         players.push(faults::play(client, proxy, acts, history));
     }
     let mut tasks = JoinSet::new();
     for who in (0..CLIENTS).flat_map(|client| (0..TASKS).map(move |task| Who { client, task })) {
-        tasks.spawn(Task::new(Arc::clone(&world), who, PACE, dice.fork()).run(end));
+        tasks.spawn(Task::new(Arc::clone(&round), who, PACE, dice.fork()).run(end));
     }
     if dice.one_in(3) {
-        let (world, who) = (Arc::clone(&world), Who { client: dice.index(CLIENTS), task: TASKS });
+        let (round, who) = (Arc::clone(&round), Who { client: dice.index(CLIENTS), task: TASKS });
         let at = dice.between(LENGTH / 2, LENGTH);
         let grace = dice.between(Duration::ZERO, Duration::from_millis(300));
         tasks.spawn(async move {
             sleep(at).await;
-            world.shut_down(who, grace).await;
+            round.shut_down(who, grace).await;
         });
     }
     tasks.join_all().await;
@@ -77,7 +77,7 @@ pub(super) struct Pace {
     /// How many names of each kind there are.
     pub(super) names: u32,
     /// The names, as bits, that are on another part of the server than the others: no multi lock has both.
-    pub(super) apart: u8,
+    pub(super) other_shard: u8,
     /// How long they pause between two operations.
     pub(super) think: Duration,
     /// How long they wait, from and to.
@@ -98,17 +98,17 @@ pub(super) struct Pace {
 
 /// One task of a client.
 pub(super) struct Task {
-    world: Arc<World>,
+    round: Arc<Round>,
     who: Who,
     pace: Pace,
     dice: Dice,
     held: Vec<Arc<Grant>>,
-    former: Vec<(Thing, Former)>,
+    former: Vec<(Resource, Former)>,
 }
 
 impl Task {
-    pub(super) fn new(world: Arc<World>, who: Who, pace: Pace, dice: Dice) -> Self {
-        Self { world, who, pace, dice, held: Vec::new(), former: Vec::new() }
+    pub(super) fn new(round: Arc<Round>, who: Who, pace: Pace, dice: Dice) -> Self {
+        Self { round, who, pace, dice, held: Vec::new(), former: Vec::new() }
     }
 
     /// Runs until then. The task keeps the guards that it has.
@@ -124,8 +124,8 @@ impl Task {
             let more = self.held.len() < MOST_HELD;
             match self.dice.roll(20) {
                 0..8 if more => {
-                    let ask = self.any();
-                    if self.acquire(ask).await.is_err() {
+                    let request = self.any();
+                    if self.acquire(request).await.is_err() {
                         return;
                     }
                     if self.pace.is_endless && Instant::now() >= end {
@@ -139,9 +139,9 @@ impl Task {
                 8 if more => self.acquire_as_former().await,
                 9 => self.release_as_former().await,
                 10 if !self.pace.locks.is_empty() => {
-                    let thing = self.thing(self.pace.locks);
-                    let manner = self.manner();
-                    self.world.force(self.who, thing, manner).await;
+                    let resource = self.resource(self.pace.locks);
+                    let polling = self.polling();
+                    self.round.force(self.who, resource, polling).await;
                 }
                 11 if more => self.reenter().await,
                 12 => self.extend().await,
@@ -152,7 +152,7 @@ impl Task {
                 }
                 15 => {
                     if let Some(grant) = self.pop() {
-                        self.world.let_go(self.who, &grant);
+                        self.round.let_go(self.who, &grant);
                     }
                 }
                 _ => self.release().await,
@@ -160,27 +160,29 @@ impl Task {
         }
     }
 
-    fn manner(&mut self) -> Manner {
-        Manner::within(&mut self.dice, self.pace.moment)
+    fn polling(&mut self) -> Polling {
+        Polling::within(&mut self.dice, self.pace.moment)
     }
 
-    fn thing(&mut self, kinds: &[Kind]) -> Thing {
+    fn resource(&mut self, kinds: &[Kind]) -> Resource {
         let kind = self.dice.one_of(kinds);
         let names = self.pace.names;
         let some = u8::try_from(1 + self.dice.roll((1 << names) - 1)).expect("some bits");
         match kind {
-            Kind::Multi if some & !self.pace.apart != 0 => Thing::of_parts(kind, some & !self.pace.apart),
-            Kind::Group | Kind::Multi => Thing::of_parts(kind, some),
+            Kind::Multi if some & !self.pace.other_shard != 0 => {
+                Resource::of_parts(kind, some & !self.pace.other_shard)
+            }
+            Kind::Group | Kind::Multi => Resource::of_parts(kind, some),
             kind => {
                 let number = u32::from(some) % names;
                 let permits = if kind.counts() { 1 + u32::from(some) % PERMITS } else { 1 };
-                Thing { permits, ..Thing::new(kind, number) }
+                Resource { permits, ..Resource::new(kind, number) }
             }
         }
     }
 
-    fn any(&mut self) -> Ask {
-        let thing = self.thing(self.pace.kinds);
+    fn any(&mut self) -> Request {
+        let resource = self.resource(self.pace.kinds);
         let Pace { wait: [shortest, longest], lease: [short, long], max_hold: [least, most], .. } = self.pace;
         let dice = &mut self.dice;
         let wait = match dice.roll(4) {
@@ -193,23 +195,23 @@ impl Task {
             _ => None,
         };
         let max_hold = dice.one_in(8).then(|| dice.between(least, most));
-        Ask { lease, max_hold, steal: dice.one_in(12), ..Ask::new(thing, wait) }
+        Request { lease, max_hold, steal: dice.one_in(12), ..Request::new(resource, wait) }
     }
 
     /// An error if the client is shut down.
-    async fn acquire(&mut self, mut ask: Ask) -> Result<(), ()> {
-        let mut manner = self.manner();
+    async fn acquire(&mut self, mut request: Request) -> Result<(), ()> {
+        let mut polling = self.polling();
         let is_endless = self.pace.is_endless && self.held.is_empty() && self.dice.one_in(3);
-        if matches!(manner, Manner::DropAfter(_)) || is_endless {
-            ask.wait = None;
+        if matches!(polling, Polling::DropAfter(_)) || is_endless {
+            request.wait = None;
         }
-        if ask.steal && !Kind::LOCKS.contains(&ask.thing.kind) {
-            ask.steal = false;
+        if request.steal && !Kind::LOCKS.contains(&request.resource.kind) {
+            request.steal = false;
         }
-        if let Manner::DropAfter(time) = &mut manner {
+        if let Polling::DropAfter(time) = &mut polling {
             *time *= 10;
         }
-        match self.world.acquire(self.who, &ask, None, manner).await {
+        match self.round.acquire(self.who, &request, None, polling).await {
             Ok(grant) => {
                 self.held.push(grant);
                 Ok(())
@@ -220,23 +222,24 @@ impl Task {
     }
 
     async fn acquire_as_former(&mut self) {
-        let Some((thing, former)) = self.former.pop() else { return };
-        let ask = Ask { owner: Some(former.owner), ..Ask::new(thing, Duration::from_millis(20)) };
-        let manner = self.manner();
-        if let Ok(grant) = self.world.acquire(self.who, &ask, Some(former.identity), manner).await {
+        let Some((resource, former)) = self.former.pop() else { return };
+        let request =
+            Request { owner: Some(former.owner), ..Request::new(resource, Duration::from_millis(20)) };
+        let polling = self.polling();
+        if let Ok(grant) = self.round.acquire(self.who, &request, Some(former.identity), polling).await {
             self.held.push(grant);
         }
     }
 
     async fn release_as_former(&mut self) {
-        let Some((thing, former)) = self.former.pop() else { return };
-        self.world.release_as_former(self.who, thing, &former).await;
+        let Some((resource, former)) = self.former.pop() else { return };
+        self.round.release_as_former(self.who, resource, &former).await;
     }
 
     async fn reenter(&mut self) {
         let Some(grant) = self.held.last().map(Arc::clone) else { return };
-        let manner = self.manner();
-        if let Some(inner) = self.world.reenter(self.who, &grant, manner).await {
+        let polling = self.polling();
+        if let Some(inner) = self.round.reenter(self.who, &grant, polling).await {
             self.held.push(inner);
         }
     }
@@ -244,8 +247,8 @@ impl Task {
     async fn extend(&mut self) {
         let Some(grant) = self.held.last().map(Arc::clone) else { return };
         let length = if self.dice.one_in(3) { LONG } else { self.pace.extend };
-        let manner = self.manner();
-        self.world.extend(self.who, &grant, length, manner).await;
+        let polling = self.polling();
+        self.round.extend(self.who, &grant, length, polling).await;
     }
 
     fn pop(&mut self) -> Option<Arc<Grant>> {
@@ -258,25 +261,25 @@ impl Task {
 
     async fn release(&mut self) {
         let Some(grant) = self.pop() else { return };
-        let owner = grant.look(|held| self.world.owner_of(held)).flatten();
-        let manner = self.manner();
-        let is_settled = self.world.release(self.who, &grant, manner).await;
+        let owner = grant.with_guard(|held| self.round.owner_of(held)).flatten();
+        let polling = self.polling();
+        let is_settled = self.round.release(self.who, &grant, polling).await;
         let is_last = self.held.iter().all(|other| other.identity != grant.identity);
         if let Some(owner) =
-            owner.filter(|_| is_settled && is_last && Kind::LOCKS.contains(&grant.thing.kind))
+            owner.filter(|_| is_settled && is_last && Kind::LOCKS.contains(&grant.resource.kind))
         {
-            self.former.push((grant.thing, Former { owner, identity: grant.identity, is_settled }));
+            self.former.push((grant.resource, Former { owner, identity: grant.identity, is_settled }));
         }
     }
 
     async fn latch(&mut self) {
-        let latch = self.world.clients[self.who.client].latch("lock:latch");
+        let latch = self.round.clients[self.who.client].latch("lock:latch");
         let limit = self.dice.between(Duration::ZERO, Duration::from_millis(100));
         match self.dice.roll(3) {
-            0 => self.world.count(self.who, "try_set_count", latch.try_set_count(2)).await,
-            1 => self.world.count(self.who, "count_down", latch.count_down()).await,
+            0 => self.round.count(self.who, "try_set_count", latch.try_set_count(2)).await,
+            1 => self.round.count(self.who, "count_down", latch.count_down()).await,
             _ => {
-                self.world
+                self.round
                     .count(self.who, "wait for the latch", latch.opened().wait(limit).into_future())
                     .await;
             }

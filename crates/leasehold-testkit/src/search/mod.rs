@@ -6,27 +6,27 @@
 //! defines what a seed means. It does not determine the order in which tasks run and replies arrive, so a seed that has found an
 //! error finds it again often, not always: `cargo xtask search --seed 7 --minutes 1` repeats it.
 
-mod ask;
 mod causes;
 mod checker;
+mod environment;
 mod faults;
-mod ground;
 mod held;
 mod history;
 mod invariant;
 mod late;
-mod manner;
 mod mixed;
 mod outages;
 mod owners;
 mod plan;
+mod polling;
 mod quorum;
+mod request;
+mod resource;
+mod round;
 mod servers;
 pub mod simulated;
 mod storm;
-mod thing;
 mod tokens;
-mod world;
 
 use std::fmt;
 use std::sync::{Arc, mpsc};
@@ -35,11 +35,11 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use ground::Ground;
+use environment::Environment;
 use history::History;
 pub use plan::{Plan, Scenario};
+use round::Round;
 use servers::Servers;
-use world::World;
 
 /// After so long without an event the round is stalled.
 const STALLED: Duration = Duration::from_secs(10);
@@ -121,22 +121,22 @@ fn watch(is_done: &mpsc::Receiver<Vec<String>>, history: &History) -> Vec<String
 async fn play(plan: Plan, history: Arc<History>) -> Vec<String> {
     let Plan { scenario, setting, dice, .. } = plan;
     let (servers, clients, observer) = Servers::start(setting).await;
-    let ground = Ground::Servers(Arc::clone(&servers));
-    let times = [setting.watchdog, Duration::ZERO, world::OUTAGE_LIMIT];
-    let world = World::new((clients, observer), times, history, ground);
-    world.create().await;
-    let (world, servers) = (Arc::new(world), &*servers);
-    let copy = Arc::clone(&world);
+    let environment = Environment::Servers(Arc::clone(&servers));
+    let times = [setting.watchdog, Duration::ZERO, round::OUTAGE_LIMIT];
+    let round = Round::new((clients, observer), times, history, environment);
+    round.create().await;
+    let (round, servers) = (Arc::new(round), &*servers);
+    let copy = Arc::clone(&round);
     match scenario {
         Scenario::ForceStorm => storm::play(copy, dice).await,
         Scenario::LatePolls => late::play(copy, servers, dice).await,
         Scenario::FormerOwners => owners::play(copy, dice).await,
         Scenario::FairOutage => outages::fair(copy, servers, dice).await,
         Scenario::ExtendedOutage => outages::extended(copy, servers, dice).await,
-        Scenario::Ghosts => outages::ghosts(copy, servers, dice).await,
+        Scenario::StaleConnections => outages::stale_connections(copy, servers, dice).await,
         Scenario::Quorum => quorum::play(copy, servers, setting, dice).await,
         Scenario::Mixed => mixed::play(copy, servers, dice).await,
     }
-    world.end().await;
-    world.checker.violations()
+    round.end().await;
+    round.checker.violations()
 }

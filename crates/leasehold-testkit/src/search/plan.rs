@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::world::Setting;
+use super::round::Setting;
 use crate::dice::Dice;
 use crate::server::Flavour;
 
@@ -20,7 +20,7 @@ pub enum Scenario {
     /// Guards with an extended lease that are dropped in an outage.
     ExtendedOutage,
     /// Requests that a dead connection delivers later, to a server that does not report which connection that is.
-    Ghosts,
+    StaleConnections,
     /// A lock on three servers.
     Quorum,
     /// Every primitive, operation and fault.
@@ -33,7 +33,7 @@ const SCENARIOS: [Scenario; 10] = [
     Scenario::FormerOwners,
     Scenario::FairOutage,
     Scenario::ExtendedOutage,
-    Scenario::Ghosts,
+    Scenario::StaleConnections,
     Scenario::Mixed,
     Scenario::Mixed,
     Scenario::Quorum,
@@ -65,8 +65,8 @@ impl Plan {
             _ => dice.between(Duration::from_millis(300), Duration::from_secs(1)),
         };
         let denied: &[_] = match (scenario, dice.roll(3)) {
-            (Scenario::Ghosts, 0) => &["-client|id", "-client|info", "-client|kill"],
-            (Scenario::Ghosts, _) | (Scenario::Mixed, 0) => &["-client|id", "-client|info"],
+            (Scenario::StaleConnections, 0) => &["-client|id", "-client|info", "-client|kill"],
+            (Scenario::StaleConnections, _) | (Scenario::Mixed, 0) => &["-client|id", "-client|info"],
             _ => &[],
         };
         let setting = Setting {

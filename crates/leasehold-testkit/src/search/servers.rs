@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use leasehold::Client;
 
-use super::world::{CLIENTS, Setting};
+use super::round::{CLIENTS, Setting};
 use crate::proxy::Proxy;
 use crate::server::Server;
 

@@ -15,12 +15,12 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// Records a token of a request of that time. Returns a token that was seen before the request and is not smaller.
-    pub(super) fn granted(&mut self, name: &str, asked: Instant, token: u64) -> Option<u64> {
-        if self.begun.is_some_and(|begun| asked <= begun) {
+    pub(super) fn granted(&mut self, name: &str, requested: Instant, token: u64) -> Option<u64> {
+        if self.begun.is_some_and(|begun| requested <= begun) {
             return None;
         }
         let seen = self.greatest.entry(name.to_owned()).or_default();
-        let before = seen.iter().rev().find(|(at, _)| *at < asked).map(|(_, greatest)| *greatest);
+        let before = seen.iter().rev().find(|(at, _)| *at < requested).map(|(_, greatest)| *greatest);
         if seen.last().is_none_or(|(_, greatest)| *greatest < token) {
             seen.push((Instant::now(), token));
         }

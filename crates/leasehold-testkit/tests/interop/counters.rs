@@ -4,25 +4,25 @@ use std::time::Duration;
 
 use leasehold_testkit::peer::Answer;
 
-use crate::world::world;
+use crate::setup::setup;
 
 #[tokio::test]
 async fn permits_given_back_by_one_language_wake_all_waiters_of_both() {
-    let world = world().await;
-    for (giver, _) in world.pairs() {
+    let setup = setup().await;
+    for (giver, _) in setup.pairs() {
         let name = format!("counters-many-{}", giver.name()).replace(' ', "-");
         assert_eq!(giver.ask(&name, &format!("set semaphore {name} 1")).await, "true");
         assert_eq!(giver.ask(&name, &format!("drain semaphore {name}")).await, "1");
         let mut waiting = Vec::new();
-        for (n, peer) in world.peers().into_iter().enumerate() {
+        for (n, peer) in setup.peers().into_iter().enumerate() {
             for permits in 1..=3 {
                 let thread = format!("{name}-{n}-{permits}");
                 waiting.push(peer.tell(&thread, &format!("wait semaphore {name} {permits} 90000")));
             }
         }
         let channel = format!("redisson_sc:{{{name}}}");
-        crate::world::until("all four processes wait", || {
-            world.server.cli(&["PUBSUB", "NUMSUB", &channel]).elements()[1] == 4
+        crate::setup::until("all four processes wait", || {
+            setup.server.cli(&["PUBSUB", "NUMSUB", &channel]).elements()[1] == 4
         })
         .await;
         // In portions that are too small for some waiters at first; 24 in the end.
@@ -34,18 +34,18 @@ async fn permits_given_back_by_one_language_wake_all_waiters_of_both() {
         }
         assert_eq!(giver.ask(&name, &format!("available semaphore {name}")).await, "0");
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn changes_of_a_semaphore_by_us_break_no_java_waiter() {
-    let world = world().await;
-    let (java, rust) = (&world.java[0], &world.rust[0]);
+    let setup = setup().await;
+    let (java, rust) = (&setup.java[0], &setup.rust[0]);
     let name = "counters-negative";
     assert_eq!(rust.ask(name, &format!("set semaphore {name} 1")).await, "true");
     assert_eq!(rust.ask(name, &format!("acquire semaphore {name} 1")).await, "held");
     let waiter = java.tell(name, &format!("wait semaphore {name} 2 90000"));
-    world.subscribed(&format!("redisson_sc:{{{name}}}")).await;
+    setup.subscribed(&format!("redisson_sc:{{{name}}}")).await;
     for change in ["add semaphore NAME -5", "release semaphore NAME 1", "add semaphore NAME 2147483000"] {
         rust.ask(name, &change.replace("NAME", name)).await;
     }
@@ -53,14 +53,14 @@ async fn changes_of_a_semaphore_by_us_break_no_java_waiter() {
     let seen = java.ask(name, &format!("available semaphore {name}")).await;
     assert_eq!(seen, (2_147_483_000 - 4 - 2).to_string());
     assert_eq!(rust.ask(name, &format!("available semaphore {name}")).await, seen);
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn permits_whose_lease_is_over_go_to_waiters_of_the_other_language() {
-    let world = world().await;
-    for (holder, waiter) in world.pairs() {
-        let name = format!("counters-lapse-{}", holder.name()).replace(' ', "-");
+    let setup = setup().await;
+    for (holder, waiter) in setup.pairs() {
+        let name = format!("counters-expiry-{}", holder.name()).replace(' ', "-");
         assert_eq!(holder.ask(&name, &format!("set permits {name} 3")).await, "true");
         let ids = holder.ask(&name, &format!("acquire permits {name} 2 8000")).await;
         let kept = holder.ask(&name, &format!("acquire permits {name} 1 -1")).await;
@@ -89,34 +89,34 @@ async fn permits_whose_lease_is_over_go_to_waiters_of_the_other_language() {
             }
         }
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn permits_added_or_released_one_by_one_wake_the_other_language() {
-    let world = world().await;
-    for (giver, waiter) in world.pairs() {
+    let setup = setup().await;
+    for (giver, waiter) in setup.pairs() {
         let name = format!("counters-added-{}", giver.name()).replace(' ', "-");
         assert_eq!(giver.ask(&name, &format!("set permits {name} 1")).await, "true");
         let id = giver.ask(&name, &format!("acquire permits {name} 1 60000")).await;
         for give in ["add permits NAME 1", "resize permits NAME 3", "release-one permits NAME ID"] {
             let waiting = waiter.tell(&name, &format!("acquire permits {name} 1 60000"));
-            world.subscribed(&format!("redisson_sc:{{{name}}}")).await;
+            setup.subscribed(&format!("redisson_sc:{{{name}}}")).await;
             giver.ask("counters-added", &give.replace("NAME", &name).replace("ID", &id)).await;
             waiting.within(Duration::from_secs(30)).ok().await;
         }
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn a_latch_is_opened_by_either_language_for_both() {
-    let world = world().await;
-    for (opener, other) in world.pairs() {
+    let setup = setup().await;
+    for (opener, other) in setup.pairs() {
         let name = format!("counters-latch-{}", opener.name()).replace(' ', "-");
         assert_eq!(opener.ask(&name, &format!("set latch {name} 3")).await, "true");
         assert_eq!(other.ask(&name, &format!("set latch {name} 5")).await, "false");
-        let waiting = world.peers().map(|peer| {
+        let waiting = setup.peers().map(|peer| {
             [
                 peer.tell(&format!("{name}-a"), &format!("await latch {name}")),
                 peer.tell(&format!("{name}-b"), &format!("wait latch {name} 90000")),
@@ -134,10 +134,10 @@ async fn a_latch_is_opened_by_either_language_for_both() {
         // It can be set again, by the other language.
         assert_eq!(other.ask(&name, &format!("set latch {name} 1")).await, "true");
         let waiting = opener.tell(&name, &format!("await latch {name}"));
-        world.subscribed(&format!("redisson_countdownlatch__channel__{{{name}}}")).await;
+        setup.subscribed(&format!("redisson_countdownlatch__channel__{{{name}}}")).await;
         assert_eq!(other.ask(&name, &format!("down latch {name}")).await, "counted");
         assert_eq!(waiting.answer().await, Answer::Ok("open".into()));
         assert_eq!(opener.ask(&name, &format!("count latch {name}")).await, "0");
     }
-    world.no_complaints();
+    setup.no_complaints();
 }

@@ -6,17 +6,17 @@ use leasehold_testkit::peer::Answer;
 use leasehold_testkit::resp::Value;
 use tokio::time::{Instant, sleep};
 
-use crate::world::{LONG, World, number, world};
+use crate::setup::{LONG, Setup, number, setup};
 
 /// In each of the four processes.
 const WORKERS: u32 = 2;
 
 /// Runs turns in all processes, and checks that no two were in the critical section at once. `names` has the name that each
 /// of the four uses.
-async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4]) {
+async fn exclude(setup: &Setup, topic: &str, kinds: [&str; 4], names: [&str; 4]) {
     let turns = number("LEASEHOLD_TURNS", 300).div_ceil(4 * WORKERS);
     let begun = Instant::now();
-    let running: Vec<_> = world
+    let running: Vec<_> = setup
         .peers()
         .into_iter()
         .zip(kinds.into_iter().zip(names))
@@ -32,13 +32,13 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
         })
         .collect();
     let pause =
-        longest_pause(world, topic, || running.iter().all(|(_, pending)| pending.is_answered())).await;
+        longest_pause(setup, topic, || running.iter().all(|(_, pending)| pending.is_answered())).await;
     let (mut writers, mut missing) = (0, false);
     for (kind, running) in running {
         match running.answer().await {
             Answer::Ok(taken) => assert_eq!(taken, (WORKERS * turns).to_string()),
             Answer::Unsupported(what) => {
-                println!("exclusion, {topic}: Redisson {} has no {what}", world.version);
+                println!("exclusion, {topic}: Redisson {} has no {what}", setup.version);
                 missing = true;
                 continue;
             }
@@ -48,22 +48,22 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
     }
     let took = begun.elapsed();
 
-    assert_eq!(world.list(&format!("{topic}:violations")), [""; 0], "two were inside at once");
-    let log = world.list(&format!("{topic}:log"));
+    assert_eq!(setup.list(&format!("{topic}:violations")), [""; 0], "two were inside at once");
+    let log = setup.list(&format!("{topic}:log"));
     for (n, line) in log.iter().enumerate() {
         let seen = line.rsplit(' ').next().expect("a line has words");
         assert_eq!(seen, n.to_string(), "turn {n} of {topic}: {:?}", &log[n.saturating_sub(3)..=n]);
     }
     assert_eq!(log.len(), usize::try_from(writers * WORKERS * turns).unwrap());
     let passed = log.windows(2).filter(|two| two[0][..4] != two[1][..4]).count();
-    let reads = world.list(&format!("{topic}:reads")).len();
+    let reads = setup.list(&format!("{topic}:reads")).len();
     println!(
         "exclusion, {topic}: {} turns and {reads} reads in {took:.1?}, the longest pause {pause:.1?}, passed between Java and \
          Rust {passed} times",
         log.len()
     );
     assert!(missing || passed > 0, "they were never there together");
-    let keys = world.server.cli(&["KEYS", &format!("*{topic}:lock*")]);
+    let keys = setup.server.cli(&["KEYS", &format!("*{topic}:lock*")]);
     // Redisson's notes expire; tokens, numbers of permits and our records of requests stay.
     let kept =
         ["redisson_unlock_latch:", "redisson_lock_token:", "leasehold_permits:", "leasehold_requests:"];
@@ -77,8 +77,8 @@ async fn exclude(world: &World, topic: &str, kinds: [&str; 4], names: [&str; 4])
 }
 
 /// Waits for the end, and returns the longest time without a turn.
-async fn longest_pause(world: &World, topic: &str, is_over: impl Fn() -> bool) -> Duration {
-    let turns = || ["log", "reads"].map(|list| world.server.cli(&["LLEN", &format!("{topic}:{list}")]));
+async fn longest_pause(setup: &Setup, topic: &str, is_over: impl Fn() -> bool) -> Duration {
+    let turns = || ["log", "reads"].map(|list| setup.server.cli(&["LLEN", &format!("{topic}:{list}")]));
     let (mut last, mut since, mut longest) = (turns(), Instant::now(), Duration::ZERO);
     while !is_over() {
         sleep(Duration::from_millis(20)).await;
@@ -93,10 +93,10 @@ async fn longest_pause(world: &World, topic: &str, is_over: impl Fn() -> bool) -
 }
 
 async fn one_kind(kind: &str) {
-    let world = world().await;
+    let setup = setup().await;
     let topic = format!("exclusion-{kind}");
     let name = format!("{topic}:lock");
-    exclude(&world, &topic, [kind; 4], [&name; 4]).await;
+    exclude(&setup, &topic, [kind; 4], [&name; 4]).await;
 }
 
 macro_rules! excludes {
@@ -120,46 +120,46 @@ excludes! {
 
 #[tokio::test]
 async fn readers_and_writers_exclude_each_other() {
-    let world = world().await;
+    let setup = setup().await;
     let topic = "exclusion-readers";
-    exclude(&world, topic, ["read", "write", "write", "read"], [&format!("{topic}:lock"); 4]).await;
+    exclude(&setup, topic, ["read", "write", "write", "read"], [&format!("{topic}:lock"); 4]).await;
 }
 
 #[tokio::test]
 async fn multi_locks_exclude_each_other() {
-    let world = world().await;
+    let setup = setup().await;
     let topic = "exclusion-multi";
     let [a, b, c] = ["a", "b", "c"].map(|member| format!("{topic}:lock:{member}"));
     // One lock is common to all.
     let names = [format!("{a},{b}"), format!("{b},{c}"), format!("{b},{c}"), format!("{a},{b},{c}")];
-    exclude(&world, topic, ["multi"; 4], names.each_ref().map(String::as_str)).await;
+    exclude(&setup, topic, ["multi"; 4], names.each_ref().map(String::as_str)).await;
 }
 
 #[tokio::test]
 async fn values_of_a_group_exclude_each_other() {
-    let world = world().await;
+    let setup = setup().await;
     let topic = "exclusion-group";
     let group = format!("{topic}:lock");
     let names = ["a,b", "b,c", "c,b", "a,b,c"].map(|values| format!("{group}/{values}"));
-    exclude(&world, topic, ["group"; 4], names.each_ref().map(String::as_str)).await;
+    exclude(&setup, topic, ["group"; 4], names.each_ref().map(String::as_str)).await;
 }
 
 #[tokio::test]
 async fn semaphores_exclude_each_other() {
-    let world = world().await;
+    let setup = setup().await;
     let topic = "exclusion-semaphore";
     let name = format!("{topic}:lock");
-    assert_eq!(world.java[0].ask(topic, &format!("set semaphore {name} 1")).await, "true");
-    exclude(&world, topic, ["semaphore"; 4], [&name; 4]).await;
-    assert_eq!(world.rust[0].ask(topic, &format!("available semaphore {name}")).await, "1");
+    assert_eq!(setup.java[0].ask(topic, &format!("set semaphore {name} 1")).await, "true");
+    exclude(&setup, topic, ["semaphore"; 4], [&name; 4]).await;
+    assert_eq!(setup.rust[0].ask(topic, &format!("available semaphore {name}")).await, "1");
 }
 
 #[tokio::test]
 async fn leased_semaphores_exclude_each_other() {
-    let world = world().await;
+    let setup = setup().await;
     let topic = "exclusion-permits";
     let name = format!("{topic}:lock");
-    assert_eq!(world.rust[0].ask(topic, &format!("set permits {name} 1")).await, "true");
-    exclude(&world, topic, ["permits"; 4], [&name; 4]).await;
-    assert_eq!(world.java[0].ask(topic, &format!("available permits {name}")).await, "1");
+    assert_eq!(setup.rust[0].ask(topic, &format!("set permits {name} 1")).await, "true");
+    exclude(&setup, topic, ["permits"; 4], [&name; 4]).await;
+    assert_eq!(setup.java[0].ask(topic, &format!("available permits {name}")).await, "1");
 }

@@ -6,7 +6,7 @@ use leasehold::{Client, Loss, Owner};
 use leasehold_testkit::peer::{Answer, Peer};
 use tokio::time::timeout;
 
-use crate::world::{LONG, number, world};
+use crate::setup::{LONG, number, setup};
 
 fn time_left(text: &str) -> i64 {
     text.parse().expect("a number of milliseconds")
@@ -82,19 +82,19 @@ async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str)
 
 #[tokio::test]
 async fn holds_are_seen_rightly_and_released_by_their_owners_only() {
-    let world = world().await;
+    let setup = setup().await;
     for kind in ["plain", "spin", "fair", "fenced", "once", "once-fair", "read", "write", "group"] {
-        for (holder, onlooker) in world.pairs() {
-            seen_rightly(kind, holder, onlooker, &world.version).await;
+        for (holder, onlooker) in setup.pairs() {
+            seen_rightly(kind, holder, onlooker, &setup.version).await;
         }
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
-    let world = world().await;
-    let (java, client) = (&world.java[0], Client::connect(world.server.url()).await.unwrap());
+    let setup = setup().await;
+    let (java, client) = (&setup.java[0], Client::connect(setup.server.url()).await.unwrap());
     let lock = client.lock("leases-holder");
     let owner = java.ask("leases-holder", "owner").await;
     for _ in 0..3 {
@@ -110,7 +110,7 @@ async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
     }
 
     // A guard whose lock Java removes detects it at the next renewal, or when it checks.
-    let short = Client::connect(world.server.url())
+    let short = Client::connect(setup.server.url())
         .watchdog(Duration::from_secs(9))
         .response_timeout(Duration::from_secs(20))
         .await
@@ -122,8 +122,8 @@ async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
 
 #[tokio::test]
 async fn a_lease_of_one_language_ends_for_the_other() {
-    let world = world().await;
-    for (holder, waiter) in world.pairs() {
+    let setup = setup().await;
+    for (holder, waiter) in setup.pairs() {
         let mut waiting = Vec::new();
         for kind in ["plain", "spin", "fair", "fenced", "read", "write", "group", "multi"] {
             let name = format!("leases-end-{kind}-{}", holder.name()).replace(' ', "-");
@@ -146,20 +146,20 @@ async fn a_lease_of_one_language_ends_for_the_other() {
             assert_eq!(waiter.ask(&thread, &format!("unlock {wants}")).await, "released");
         }
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 /// Redisson does not change the time to live of a hash when it finds it at zero, so a value that is acquired in the
 /// millisecond in which the whole hash expires is held for no time.
 #[tokio::test]
 async fn java_keeps_values_that_it_takes_the_moment_our_lease_is_over() {
-    let world = world().await;
-    let (java, rust) = (&world.java[0], &world.rust[0]);
+    let setup = setup().await;
+    let (java, rust) = (&setup.java[0], &setup.rust[0]);
     for round in 0..number("LEASEHOLD_ROUNDS", 40) {
         let (name, thread) = (format!("group leases-moment-{round}/a"), format!("leases-moment-{round}"));
         assert_eq!(rust.ask(&thread, &format!("wait {name} 20000 100")).await, "true");
         assert_eq!(java.ask("leases-moment", &format!("wait {name} 60000 -1")).await, "true");
         assert_eq!(java.ask("leases-moment", &format!("unlock {name}")).await, "released", "round {round}");
     }
-    world.no_complaints();
+    setup.no_complaints();
 }

@@ -14,8 +14,8 @@ mod leases;
 #[path = "../redis/published.rs"]
 mod published;
 mod rw;
+mod setup;
 mod share;
 mod state;
 mod wake;
 mod watchdog;
-mod world;

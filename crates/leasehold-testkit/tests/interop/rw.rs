@@ -7,13 +7,13 @@ use leasehold_testkit::jvm;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::driver;
-use crate::world::{LONG, world};
+use crate::setup::{LONG, setup};
 
 #[tokio::test]
 async fn readers_of_both_languages_are_in_together_and_writers_alone() {
-    let world = world().await;
+    let setup = setup().await;
     let name = "rw-together";
-    let peers = world.peers();
+    let peers = setup.peers();
     for peer in peers {
         assert_eq!(peer.ask(name, &format!("wait read {name} 60000 -1")).await, "true");
     }
@@ -25,9 +25,9 @@ async fn readers_of_both_languages_are_in_together_and_writers_alone() {
     for peer in others {
         assert_eq!(peer.ask(name, &format!("unlock read {name}")).await, "released");
     }
-    assert_eq!(world.rust[0].ask("rw-writer", &format!("try write {name}")).await, "false");
+    assert_eq!(setup.rust[0].ask("rw-writer", &format!("try write {name}")).await, "false");
     assert_eq!(first.ask(name, &format!("unlock read {name}")).await, "released");
-    for (writer, other) in world.pairs() {
+    for (writer, other) in setup.pairs() {
         assert_eq!(writer.ask("rw-writer", &format!("try write {name}")).await, "true");
         for half in ["read", "write"] {
             assert_eq!(other.ask("rw-other", &format!("try {half} {name}")).await, "false");
@@ -35,15 +35,15 @@ async fn readers_of_both_languages_are_in_together_and_writers_alone() {
         }
         assert_eq!(writer.ask("rw-writer", &format!("unlock write {name}")).await, "released");
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_longer() {
-    let world = world().await;
-    let java = jvm::start("java, mortal", &world.version, &world.server);
-    let rust = driver::start("rust, mortal", &world.server);
-    for (mortal, survivor) in [(java, &world.rust[0]), (rust, &world.java[0])] {
+    let setup = setup().await;
+    let java = jvm::start("java, mortal", &setup.version, &setup.server);
+    let rust = driver::start("rust, mortal", &setup.server);
+    for (mortal, survivor) in [(java, &setup.rust[0]), (rust, &setup.java[0])] {
         let name = format!("rw-dead-{}", survivor.name()).replace(' ', "-");
         // Both read; one dies, and the other holds for longer than the dead one's lease.
         assert_eq!(mortal.ask("8000/a", &format!("lock read {name}")).await, "held");
@@ -58,13 +58,13 @@ async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_
         println!("rw: {} writes {:.1?} after {} died", survivor.name(), begun.elapsed(), mortal.name());
         assert_eq!(survivor.ask("rw-dead-writer", &format!("unlock write {name}")).await, "released");
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn a_downgrade_lets_readers_of_the_other_language_in_and_no_writer() {
-    let world = world().await;
-    for (writer, other) in world.pairs() {
+    let setup = setup().await;
+    for (writer, other) in setup.pairs() {
         let name = format!("rw-downgrade-{}", writer.name()).replace(' ', "-");
         assert_eq!(writer.ask(&name, &format!("lock write {name}")).await, "held");
         assert_eq!(writer.ask(&name, &format!("lock read {name}")).await, "held");
@@ -78,17 +78,17 @@ async fn a_downgrade_lets_readers_of_the_other_language_in_and_no_writer() {
         assert_eq!(other.ask(&name, &format!("try write {name}")).await, "true");
         assert_eq!(other.ask(&name, &format!("unlock write {name}")).await, "released");
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn our_downgrade_wakes_java_readers_that_wait() {
-    let world = world().await;
+    let setup = setup().await;
     let name = "rw-downgrade-wakes";
-    let (java, client) = (&world.java[0], Client::connect(world.server.url()).await.unwrap());
+    let (java, client) = (&setup.java[0], Client::connect(setup.server.url()).await.unwrap());
     let guard = client.rw_lock(name).write().acquire().await.unwrap();
     let reader = java.tell(name, &format!("lock read {name}"));
-    world.subscribed(&format!("redisson_rwlock:{{{name}}}")).await;
+    setup.subscribed(&format!("redisson_rwlock:{{{name}}}")).await;
     // Until Java's reader sleeps; see `wake.rs`.
     sleep(Duration::from_millis(200)).await;
     let guard = guard.downgrade().await.unwrap();

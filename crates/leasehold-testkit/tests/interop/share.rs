@@ -5,24 +5,24 @@ use std::time::Duration;
 use leasehold_testkit::peer::Peer;
 use tokio::time::Instant;
 
-use crate::world::{World, alone, number};
+use crate::setup::{Setup, alone, number};
 
 /// Makes many workers of one process take turns without end, and one of another process take some turns beside them.
-async fn share(world: &World, kind: &str, crowd: (&Peer, u32), one: &Peer) {
+async fn share(setup: &Setup, kind: &str, crowd: (&Peer, u32), one: &Peer) {
     let (crowd, many) = crowd;
     let topic = format!("share-{kind}-{}", one.name()).replace(' ', "-");
     let name = format!("{topic}:lock");
     let turns = number("LEASEHOLD_TURNS", 300).min(1000) / 10;
-    let log = || world.list(&format!("{topic}:log"));
+    let log = || setup.list(&format!("{topic}:log"));
     let running = crowd.tell(&topic, &format!("loop {kind} {name} {topic} {many} -1"));
-    crate::world::until("the crowd goes round", || log().len() > 50).await;
+    crate::setup::until("the crowd goes round", || log().len() > 50).await;
     let (before, begun) = (log().len(), Instant::now());
     let limit = Duration::from_secs(30) + Duration::from_secs(2) * turns;
     one.tell(&topic, &format!("loop {kind} {name} {topic} 1 {turns}")).within(limit).ok().await;
     let (all, took) = (log().len() - before, begun.elapsed());
-    world.server.cli(&["SET", &format!("{topic}:stop"), "1"]);
+    setup.server.cli(&["SET", &format!("{topic}:stop"), "1"]);
     running.within(Duration::from_secs(60)).ok().await;
-    assert_eq!(world.list(&format!("{topic}:violations")), [""; 0]);
+    assert_eq!(setup.list(&format!("{topic}:violations")), [""; 0]);
     println!(
         "share, {kind} lock: one of {} beside {many} of {} had {turns} of {all} turns in {took:.1?}, {:.2} of an equal share",
         one.name(),
@@ -33,18 +33,18 @@ async fn share(world: &World, kind: &str, crowd: (&Peer, u32), one: &Peer) {
 
 #[tokio::test]
 async fn one_java_thread_gets_its_turns_beside_64_of_our_tasks() {
-    let world = alone().await;
+    let setup = alone().await;
     for kind in ["plain", "fair"] {
-        share(&world, kind, (&world.rust[0], 64), &world.java[0]).await;
+        share(&setup, kind, (&setup.rust[0], 64), &setup.java[0]).await;
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn one_task_of_ours_gets_its_turns_beside_16_java_threads() {
-    let world = alone().await;
+    let setup = alone().await;
     for kind in ["plain", "fair"] {
-        share(&world, kind, (&world.java[0], 16), &world.rust[0]).await;
+        share(&setup, kind, (&setup.java[0], 16), &setup.rust[0]).await;
     }
-    world.no_complaints();
+    setup.no_complaints();
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use leasehold_testkit::peer::{Answer, Peer};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{LONG, World, alone, number};
+use crate::setup::{LONG, Setup, alone, number};
 
 /// The commands to acquire, wait and release; `NAME` is the name, `RESULT` the result of the acquire.
 struct Case {
@@ -110,7 +110,7 @@ const CASES: &[Case] = &[
 
 /// The median time from the release until the waiter holds the lock, over all rounds; `None` if the holder lacks the
 /// primitive; Java's side is tried first.
-async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Option<Duration> {
+async fn woken(setup: &Setup, case: &Case, holder: &Peer, waiter: &Peer) -> Option<Duration> {
     let rounds = number("LEASEHOLD_ROUNDS", 9);
     let mut times = Vec::new();
     for round in 0..rounds {
@@ -123,7 +123,7 @@ async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Opti
             result = match holder.tell(HOLDER, &said(take)).answer().await {
                 Answer::Ok(result) => result,
                 Answer::Unsupported(what) => {
-                    println!("wake-up, {}: Redisson {} has no {what}", case.what, world.version);
+                    println!("wake-up, {}: Redisson {} has no {what}", case.what, setup.version);
                     return None;
                 }
                 other => panic!("{take}: {other:?}"),
@@ -131,7 +131,7 @@ async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Opti
         }
         let owner = waiter.ask(WAITER, "owner").await;
         let waiting = waiter.tell(WAITER, &said(case.wait));
-        world.subscribed(&said(case.channel).replace("OWNER", &owner)).await;
+        setup.subscribed(&said(case.channel).replace("OWNER", &owner)).await;
         if case.give.starts_with("unlock write") {
             // At the end of a writer Redisson wakes the readers that sleep at this moment. A reader that has found the lock
             // busy and does not sleep yet misses the wake-up, as it does among Java programs. A test cannot observe from
@@ -152,12 +152,12 @@ async fn woken(world: &World, case: &Case, holder: &Peer, waiter: &Peer) -> Opti
 
 #[tokio::test]
 async fn a_release_wakes_waiters_of_the_other_language() {
-    let world = alone().await;
-    let [java, other_java, rust, other_rust] = world.peers();
+    let setup = alone().await;
+    let [java, other_java, rust, other_rust] = setup.peers();
     for case in CASES {
         let mut times = Vec::new();
         for (holder, waiter) in [(java, other_java), (rust, other_rust), (java, rust), (rust, java)] {
-            let Some(time) = woken(&world, case, holder, waiter).await else { break };
+            let Some(time) = woken(&setup, case, holder, waiter).await else { break };
             times.push(time);
         }
         let [in_java, in_rust, to_rust, to_java] = times[..] else { continue };
@@ -168,5 +168,5 @@ async fn a_release_wakes_waiters_of_the_other_language() {
             to_java.as_secs_f64() / in_java.as_secs_f64(),
         );
     }
-    world.no_complaints();
+    setup.no_complaints();
 }

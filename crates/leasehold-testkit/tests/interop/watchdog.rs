@@ -7,7 +7,7 @@ use leasehold_testkit::peer::{Answer, Peer, Pending};
 use tokio::time::{Instant, sleep};
 
 use crate::driver;
-use crate::world::{LONG, World, world};
+use crate::setup::{LONG, Setup, setup};
 
 const KINDS: [&str; 10] =
     ["plain", "spin", "fair", "fenced", "once", "once-fair", "read", "write", "multi", "group"];
@@ -34,7 +34,7 @@ struct Waiting<'a> {
 
 /// Makes one process hold a lock of each supported kind, and the other wait for it.
 async fn hold_and_wait<'a>(
-    world: &World,
+    setup: &Setup,
     test: &str,
     watchdog: u32,
     (holder, waiter): (&'a Peer, &'a Peer),
@@ -46,7 +46,7 @@ async fn hold_and_wait<'a>(
         match holder.tell(&thread, &format!("lock {holds}")).answer().await {
             Answer::Ok(_) => {}
             Answer::Unsupported(what) => {
-                println!("{test}: Redisson {} has no {what}", world.version);
+                println!("{test}: Redisson {} has no {what}", setup.version);
                 continue;
             }
             other => panic!("{holds}: {other:?}"),
@@ -74,16 +74,16 @@ impl Waiting<'_> {
 #[tokio::test]
 async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits() {
     const WATCHDOG: u32 = 8000;
-    let (test, world) = ("watchdog-kept", world().await);
+    let (test, setup) = ("watchdog-kept", setup().await);
     let mut all = Vec::new();
-    for pair in world.pairs() {
-        all.extend(hold_and_wait(&world, test, WATCHDOG, pair).await);
+    for pair in setup.pairs() {
+        all.extend(hold_and_wait(&setup, test, WATCHDOG, pair).await);
     }
     sleep(Duration::from_millis(u64::from(WATCHDOG)) * 7 / 2).await;
     for waiting in &all {
         // A kind that Redisson lacks has no waiter.
         let kind = waiting.holds.split(' ').next().expect("a kind");
-        let unsupported = world.version.starts_with("3.") && kind.starts_with("once");
+        let unsupported = setup.version.starts_with("3.") && kind.starts_with("once");
         assert!(unsupported || !waiting.granted.is_answered(), "{} was lost", waiting.holds);
     }
     for waiting in all {
@@ -92,17 +92,17 @@ async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits
         assert_eq!(waiting.holder.ask(&thread, &format!("unlock {}", waiting.holds)).await, "released");
         waiting.granted(test, LONG).await;
     }
-    world.no_complaints();
+    setup.no_complaints();
 }
 
 #[tokio::test]
 async fn what_a_killed_process_held_goes_to_the_other_language_when_its_time_is_over() {
     const WATCHDOG: u32 = 3000;
-    let (test, world) = ("watchdog-killed", world().await);
-    let java = jvm::start("java, mortal", &world.version, &world.server);
-    let rust = driver::start("rust, mortal", &world.server);
-    for (mortal, survivor) in [(&java, &world.rust[0]), (&rust, &world.java[0])] {
-        let all = hold_and_wait(&world, test, WATCHDOG, (mortal, survivor)).await;
+    let (test, setup) = ("watchdog-killed", setup().await);
+    let java = jvm::start("java, mortal", &setup.version, &setup.server);
+    let rust = driver::start("rust, mortal", &setup.server);
+    for (mortal, survivor) in [(&java, &setup.rust[0]), (&rust, &setup.java[0])] {
+        let all = hold_and_wait(&setup, test, WATCHDOG, (mortal, survivor)).await;
         sleep(Duration::from_secs(1)).await;
         let waits = all.iter().filter(|waiting| !waiting.granted.is_answered()).count();
         assert!(waits >= KINDS.len() - 2, "only {waits} wait");
@@ -118,5 +118,5 @@ async fn what_a_killed_process_held_goes_to_the_other_language_when_its_time_is_
             begun.elapsed()
         );
     }
-    world.no_complaints();
+    setup.no_complaints();
 }

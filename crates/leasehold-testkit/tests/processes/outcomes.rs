@@ -16,13 +16,13 @@ use crate::support::{Dice, number};
 const LEASE: Duration = Duration::from_secs(120);
 /// How long the rollback of operations with an unknown outcome may take.
 const SETTLED: Duration = Duration::from_secs(15);
-const WORLDS: u64 = 24;
+const RUNS: u64 = 24;
 const NAMES: usize = 2;
 /// How often a caller tries before it gives up.
 const TRIES: u32 = 8;
 
 /// Two clients with owners of their own, some names, and the expected holds.
-struct World {
+struct Run {
     seed: u64,
     dice: Dice,
     clients: [Client; 2],
@@ -44,9 +44,9 @@ struct Done {
     cut: u64,
 }
 
-impl World {
+impl Run {
     async fn new(seed: u64, server: &Server, proxy: &Proxy) -> Self {
-        let namespace = format!("world {seed}:");
+        let namespace = format!("run {seed}:");
         let client = || async {
             Client::connect(proxy.url())
                 .namespace(&namespace)
@@ -106,7 +106,7 @@ impl World {
         ended
     }
 
-    /// In every other world a name stands for two values of a group.
+    /// In every other run a name stands for two values of a group.
     fn lock(&self, client: usize, name: usize) -> Lock {
         let (client, name) = (&self.clients[client], name.to_string());
         if self.has_groups() { client.group_lock(name, ["a", "b"]) } else { client.lock(name) }
@@ -241,7 +241,7 @@ impl World {
     fn on_the_server(&mut self) -> BTreeMap<usize, (String, usize)> {
         let mut holds = BTreeMap::new();
         for name in 0..NAMES {
-            let key = format!("world {}:{name}", self.seed);
+            let key = format!("run {}:{name}", self.seed);
             let hold = self.server.call(&["HGETALL", &key]).expect("the server answers");
             let text: Vec<_> = hold.elements().iter().filter_map(|text| text.as_str()).collect();
             let counts = text.chunks(2).filter_map(|field| {
@@ -270,23 +270,23 @@ impl World {
 async fn every_count_is_right_in_the_end_when_every_answer_is_lost_once() {
     let sequences = number("LEASEHOLD_SEQUENCES", 192);
     let seed = number("LEASEHOLD_SEED", 1);
-    println!("outcomes: seeds {seed} to {}, {sequences} sequences", seed + WORLDS - 1);
+    println!("outcomes: seeds {seed} to {}, {sequences} sequences", seed + RUNS - 1);
     let begun = Instant::now();
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
-    let mut worlds = Vec::new();
-    for seed in seed..seed + WORLDS {
-        worlds.push(World::new(seed, &server, &proxy).await);
+    let mut runs = Vec::new();
+    for seed in seed..seed + RUNS {
+        runs.push(Run::new(seed, &server, &proxy).await);
     }
     proxy.lose_each_reply_once(Which::All);
-    let tasks: Vec<_> = worlds
+    let tasks: Vec<_> = runs
         .into_iter()
-        .map(|mut world| {
+        .map(|mut run| {
             tokio::spawn(async move {
-                for _ in 0..sequences.div_ceil(WORLDS) {
-                    world.sequence().await;
+                for _ in 0..sequences.div_ceil(RUNS) {
+                    run.sequence().await;
                 }
-                world.done
+                run.done
             })
         })
         .collect();

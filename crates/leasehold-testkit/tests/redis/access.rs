@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, ChangeError, Client, ServerError, Loss, Owner};
+use leasehold::{AcquireError, ChangeError, Client, Loss, Owner, ServerError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;

@@ -60,7 +60,7 @@ async fn cut_off<F: Future>(cut: Cut, future: F) -> Option<F::Output> {
 
 /// The fault that is applied to replies to commands.
 #[derive(Clone, Copy, Debug)]
-enum Weather {
+enum ReplyFault {
     Late,
     EachLostOnce,
 }
@@ -95,15 +95,15 @@ struct Stage {
     client: Client,
     /// Not behind it.
     other: Client,
-    weather: Weather,
+    fault: ReplyFault,
 }
 
 impl Stage {
-    async fn new(of: Primitive, weather: Weather) -> Self {
+    async fn new(of: Primitive, fault: ReplyFault) -> Self {
         let server = Server::start(flavour(of));
         let proxy = Proxy::start(server.port());
         let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
-        let stage = Self { of, server, proxy, client, other, weather };
+        let stage = Self { of, server, proxy, client, other, fault };
         of.create(&stage.other, NAME).await;
         // The connection for pub/sub is open, and the server has the scripts.
         stage.begin_with_messages().await;
@@ -139,9 +139,9 @@ impl Stage {
 
     /// Starts the fault.
     fn storm(&self) {
-        match self.weather {
-            Weather::Late => self.proxy.delay(Which::Command, LATE),
-            Weather::EachLostOnce => self.proxy.lose_each_reply_once(Which::Command),
+        match self.fault {
+            ReplyFault::Late => self.proxy.delay(Which::Command, LATE),
+            ReplyFault::EachLostOnce => self.proxy.lose_each_reply_once(Which::Command),
         }
     }
 
@@ -157,7 +157,7 @@ impl Stage {
 
     /// The lock is free, no channel has subscribers, and the client that was cut off acquires it at the first try.
     async fn nothing_is_left(&self, what: impl Debug) {
-        let what = format!("{:?}, {:?}, {what:?}", self.of, self.weather);
+        let what = format!("{:?}, {:?}, {what:?}", self.of, self.fault);
         until(&format!("no key: {what}"), || keys(&self.server) == at_rest(self.of)).await;
         until(&format!("no channel: {what}"), || channels(&self.server).is_empty()).await;
         self.proxy.heal();
@@ -182,14 +182,14 @@ impl Stage {
 
 /// Runs a case with these, under every fault and with every cut. The case returns whether it was cut off.
 async fn everywhere(all: &[Primitive], case: impl AsyncFn(&Stage, Cut) -> bool) {
-    let weathers = all.iter().flat_map(|of| [(*of, Weather::Late), (*of, Weather::EachLostOnce)]);
-    for (of, weather) in weathers {
-        let stage = Stage::new(of, weather).await;
+    let faults = all.iter().flat_map(|of| [(*of, ReplyFault::Late), (*of, ReplyFault::EachLostOnce)]);
+    for (of, fault) in faults {
+        let stage = Stage::new(of, fault).await;
         for kind in [Cut::After, Cut::InPlaceOf] {
             let mut polls = 1;
             while case(&stage, kind(polls)).await {
                 polls += 1;
-                assert!(polls < 100, "{weather:?}: it is always cut off, so it never ends");
+                assert!(polls < 100, "{fault:?}: it is always cut off, so it never ends");
             }
         }
         for moment in (0..24).step_by(2) {
@@ -233,7 +233,7 @@ async fn a_busy_lock_that_is_released() {
         let second = stage.of.acquire(&stage.other, NAME, None);
         let second = tokio::spawn(async move { second.await.map(drop) });
         subscribed(&stage.server, channel(stage.of), 1).await;
-        if matches!(stage.weather, Weather::Late) {
+        if matches!(stage.fault, ReplyFault::Late) {
             stage.storm();
         }
         let first = tokio::spawn(cut_off(cut, stage.acquire(None)));
@@ -259,7 +259,7 @@ async fn a_wait_that_times_out() {
     everywhere(Primitive::ALL, async |stage, cut| {
         let held = stage.taken_by_the_other().await;
         let wait = Duration::from_millis(20);
-        if matches!(stage.weather, Weather::Late) {
+        if matches!(stage.fault, ReplyFault::Late) {
             stage.storm();
         }
         let ended = cut_off(cut, stage.acquire(Some(wait))).await;
@@ -319,7 +319,7 @@ async fn an_undo_does_not_end_the_next_hold_of_its_owner() {
 }
 
 async fn undo_and_come_again(of: Primitive) {
-    let stage = Stage::new(of, Weather::EachLostOnce).await;
+    let stage = Stage::new(of, ReplyFault::EachLostOnce).await;
     let owner = Owner::number(7);
     for round in 0..10 {
         stage.storm();
@@ -349,7 +349,7 @@ async fn undo_and_come_again(of: Primitive) {
 /// The same when the server has lost the script of the undo, which is then sent once more, later.
 #[tokio::test]
 async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_its_owner() {
-    let stage = Stage::new(Primitive::Plain, Weather::Late).await;
+    let stage = Stage::new(Primitive::Plain, ReplyFault::Late).await;
     let (lock, owner) = (stage.lock(), Owner::number(7));
     for round in 0..3 {
         let held = stage.others_lock().acquire().await.unwrap();

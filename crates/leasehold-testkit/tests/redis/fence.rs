@@ -6,7 +6,7 @@ use std::process::exit;
 use std::thread;
 use std::time::Duration;
 
-use leasehold::{Client, ServerError, InvalidRequestError, WriteError};
+use leasehold::{Client, InvalidRequestError, ServerError, WriteError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
@@ -59,7 +59,10 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
         assert!(matches!(broken, WriteError::Server { cause: ServerError::Denied(_), .. }), "{broken:?}");
         assert_eq!(server.cli(&["GET", "balance"]), "f");
         let nameless = client.fenced_write("", 1, "").await;
-        assert!(matches!(nameless, Err(WriteError::Invalid { cause: InvalidRequestError::EmptyName, .. })), "{nameless:?}");
+        assert!(
+            matches!(nameless, Err(WriteError::Invalid { cause: InvalidRequestError::EmptyName, .. })),
+            "{nameless:?}"
+        );
     }
 }
 
@@ -67,7 +70,10 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
 async fn an_engine_without_values_says_so() {
     let client = Client::connect("memory:").await.unwrap();
     let error = client.fenced_write("balance", 1, "a").await.unwrap_err();
-    assert!(matches!(error, WriteError::Invalid { cause: InvalidRequestError::Unsupported { .. }, .. }), "{error:?}");
+    assert!(
+        matches!(error, WriteError::Invalid { cause: InvalidRequestError::Unsupported { .. }, .. }),
+        "{error:?}"
+    );
     assert!(error.to_string().contains("use redis"), "{error}");
 }
 

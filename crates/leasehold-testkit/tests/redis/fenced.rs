@@ -136,7 +136,10 @@ async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
         let stolen = thief.fenced_lock("n").acquire().steal().await;
         assert_eq!(stolen.is_err(), refused, "{value}: {stolen:?}");
         if value == "many" {
-            assert!(matches!(stolen, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })), "{stolen:?}");
+            assert!(
+                matches!(stolen, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })),
+                "{stolen:?}"
+            );
             assert_eq!(server.cli(&["HEXISTS", "n", &held.owner().to_string()]), 1, "as before");
         }
     }
@@ -168,7 +171,10 @@ async fn tokens_that_were_set_to_less_than_zero_fail_an_acquire_and_leave_the_lo
                 assert_eq!(server.cli(&["GET", TOKENS]), last, "{flavour:?}: nothing is minted");
             }
             let several = client.multi_lock(["n", "m"]).acquire().fenced().await.map(drop);
-            assert!(matches!(several, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })), "{several:?}");
+            assert!(
+                matches!(several, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })),
+                "{several:?}"
+            );
             assert_eq!(server.cli(&["EXISTS", "n", "m"]), 0, "{flavour:?}, {last}: nothing is held");
             server.cli(&["DEL", "redisson_lock_token:{m}"]);
             assert!(client.fenced_lock("n").last_token().await.is_err(), "it is no token");

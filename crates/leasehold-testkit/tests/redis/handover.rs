@@ -194,7 +194,10 @@ async fn the_next_task_has_the_hold_as_it_is(flavour: Flavour, which: Which) {
     match which {
         Which::Hash => assert_eq!(again.unwrap().release().await.unwrap().holds_left, 1),
         Which::SetNx => {
-            assert!(matches!(again, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })), "{again:?}");
+            assert!(
+                matches!(again, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. })),
+                "{again:?}"
+            );
         }
     }
     assert_eq!(guard.release().await.unwrap().holds_left, 0);

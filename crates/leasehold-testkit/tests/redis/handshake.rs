@@ -1,6 +1,6 @@
 //! The server's properties, as reported when a connection is opened.
 
-use leasehold::{AcquireError, ChangeError, Client, ConnectError, ServerError, QueryError};
+use leasehold::{AcquireError, ChangeError, Client, ConnectError, QueryError, ServerError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
@@ -67,7 +67,9 @@ async fn a_node_of_a_cluster_is_refused() {
     for flavour in Flavour::ALL {
         let server = Server::builder(flavour).config("cluster-enabled yes").start();
         let error = Client::connect(server.url()).await.unwrap_err();
-        let ConnectError::Server { cause: ServerError::Denied(text), .. } = &error else { panic!("{error:?}") };
+        let ConnectError::Server { cause: ServerError::Denied(text), .. } = &error else {
+            panic!("{error:?}")
+        };
         assert!(text.contains("node of a cluster") && text.contains("connect to"), "{error}");
     }
 }
@@ -79,7 +81,9 @@ async fn a_replica_is_refused() {
         let replica =
             Server::builder(flavour).config(format!("replicaof 127.0.0.1 {}", primary.port())).start();
         let error = Client::connect(replica.url()).await.unwrap_err();
-        let ConnectError::Server { cause: ServerError::Unavailable(text), .. } = &error else { panic!("{error:?}") };
+        let ConnectError::Server { cause: ServerError::Unavailable(text), .. } = &error else {
+            panic!("{error:?}")
+        };
         assert!(text.contains("replica") && text.contains("connect to its primary"), "{error}");
         // The same address can be used as soon as the server is a primary.
         assert_eq!(replica.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
@@ -130,11 +134,17 @@ async fn after_a_change_of_the_password_everybody_is_told_of_it() {
     assert!(matches!(&waited, AcquireError::Server { cause: failure, .. } if is_told(failure)), "{waited:?}");
     assert!(begun.elapsed() < SECOND * 3, "{:?}", begun.elapsed());
     let acquired_not = client.lock("m").acquire().await.unwrap_err();
-    assert!(matches!(&acquired_not, AcquireError::Server { cause: failure, .. } if is_told(failure)), "{acquired_not:?}");
+    assert!(
+        matches!(&acquired_not, AcquireError::Server { cause: failure, .. } if is_told(failure)),
+        "{acquired_not:?}"
+    );
     let asked = client.lock("m").is_locked().await.unwrap_err();
     assert!(matches!(&asked, QueryError::Server { cause: failure, .. } if is_told(failure)), "{asked:?}");
     let changed = client.semaphore("s").try_set_permits(1).await.unwrap_err();
-    assert!(matches!(&changed, ChangeError::Server { cause: failure, .. } if is_told(failure)), "{changed:?}");
+    assert!(
+        matches!(&changed, ChangeError::Server { cause: failure, .. } if is_told(failure)),
+        "{changed:?}"
+    );
 
     // It continues by itself when the password is right again.
     let mut operator = leasehold_testkit::resp::Connection::open(server.port()).unwrap();

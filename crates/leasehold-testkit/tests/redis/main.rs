@@ -52,12 +52,12 @@ mod slow;
 mod spin;
 mod tampering;
 mod undo;
-mod unheard;
 mod wire;
 mod wire_counters;
 mod wire_fair;
 mod wire_group;
 mod wire_rw;
+mod without_publish;
 
 use std::future::Future;
 use std::time::Duration;

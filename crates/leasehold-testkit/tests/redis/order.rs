@@ -54,8 +54,8 @@ fn locks(client: &Client) -> [Lock; 5] {
     [
         client.lock("n"),
         client.setnx_lock("n"),
-        (*client.fair_lock("n")).clone(),
-        (*client.rw_lock("n").write()).clone(),
+        client.fair_lock("n").into(),
+        client.rw_lock("n").write().into(),
         client.group_lock("n", ["a", "b"]),
     ]
 }

@@ -4,7 +4,9 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ExtendError, InvalidRequestError, Loss, QuorumGuard, QuorumLock, ReleaseError};
+use leasehold::{
+    AcquireError, Client, ExtendError, InvalidRequestError, Loss, QuorumGuard, QuorumLock, ReleaseError,
+};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep, timeout};
@@ -382,7 +384,10 @@ async fn what_cannot_be_is_refused_before_anything_is_sent() {
         assert!(refused.to_string().contains(expected), "{refused}");
     }
     let none = QuorumLock::new(&[], "n").acquire().await;
-    assert!(matches!(none, Err(AcquireError::Invalid { cause: InvalidRequestError::NoMembers, .. })), "{none:?}");
+    assert!(
+        matches!(none, Err(AcquireError::Invalid { cause: InvalidRequestError::NoMembers, .. })),
+        "{none:?}"
+    );
     assert_eq!(stage.held_on(), 0);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, ConnectError, ServerError, Lock, Loss, QueryError, ReleaseError,
+    AcquireError, ChangeError, Client, ConnectError, Lock, Loss, QueryError, ReleaseError, ServerError,
 };
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
@@ -77,8 +77,7 @@ async fn a_full_server_still_lets_one_of_two_holds_go() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
     let client = connect(server.url()).await;
     let rw = client.rw_lock("rw");
-    let locks =
-        [client.lock("n"), Lock::clone(&client.fair_lock("fair")), client.group_lock("group", ["a", "b"])];
+    let locks = [client.lock("n"), client.fair_lock("fair").into(), client.group_lock("group", ["a", "b"])];
     let mut outer = Vec::new();
     for lock in &locks {
         let guard = lock.acquire().await.unwrap();
@@ -119,7 +118,9 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
         let queue = lock.queue().await.unwrap();
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
         let error = lock.acquire().await.unwrap_err();
-        assert!(matches!(&error, AcquireError::Server { cause: ServerError::Unavailable(text), .. } if text.contains("OOM")));
+        assert!(
+            matches!(&error, AcquireError::Server { cause: ServerError::Unavailable(text), .. } if text.contains("OOM"))
+        );
         // Longer than a waiter without a heartbeat stays in the queue.
         sleep(SECOND * 4).await;
         assert_eq!(lock.queue().await.unwrap(), queue, "{flavour:?}");
@@ -154,12 +155,16 @@ async fn a_full_server_goes_on_keeping_sets_and_permits() {
         let open = tokio::spawn(latch.opened().into_future());
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
 
-        let full = |failure: &ServerError| matches!(failure, ServerError::Unavailable(text) if text.contains("OOM"));
+        let full =
+            |failure: &ServerError| matches!(failure, ServerError::Unavailable(text) if text.contains("OOM"));
         for error in [
             client.group_lock("group", ["c"]).acquire().await.map(drop).unwrap_err(),
             semaphore.acquire(1).await.map(drop).unwrap_err(),
         ] {
-            assert!(matches!(&error, AcquireError::Server { cause: failure, .. } if full(failure)), "{error:?}");
+            assert!(
+                matches!(&error, AcquireError::Server { cause: failure, .. } if full(failure)),
+                "{error:?}"
+            );
         }
         // Whether an earlier attempt made the change is unknown: it is retried for as long as an outage may last.
         for error in [
@@ -167,7 +172,10 @@ async fn a_full_server_goes_on_keeping_sets_and_permits() {
             client.leased_semaphore("other").try_set_permits(1).await.unwrap_err(),
             client.latch("other").try_set_count(1).await.unwrap_err(),
         ] {
-            assert!(matches!(&error, ChangeError::Unknown { cause: failure, .. } if full(failure)), "{error:?}");
+            assert!(
+                matches!(&error, ChangeError::Unknown { cause: failure, .. } if full(failure)),
+                "{error:?}"
+            );
         }
         sleep(SECOND * 2).await;
         assert!(set_of_two.is_held(), "it is renewed");
@@ -237,14 +245,22 @@ async fn where_scripts_are_forbidden_everything_is_denied() {
     let lock = client.lock("m");
     let denied = |failure: &ServerError| matches!(failure, ServerError::Denied(_));
     for error in [lock.acquire().await.unwrap_err(), lock.acquire().wait(SECOND).await.unwrap_err()] {
-        assert!(matches!(&error, AcquireError::Server { cause: failure, .. } if denied(failure)), "{error:?}");
+        assert!(
+            matches!(&error, AcquireError::Server { cause: failure, .. } if denied(failure)),
+            "{error:?}"
+        );
         assert!(!error.is_transient());
     }
-    assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: failure, .. }) if denied(&failure)));
+    assert!(
+        matches!(lock.is_locked().await, Err(QueryError::Server { cause: failure, .. }) if denied(&failure))
+    );
     // A hold that cannot be renewed is lost in time, and a waiter fails with its next request.
     assert_eq!(soon("the loss", guard.lost()).await, Loss::Unreachable);
     let waited = soon("the waiter is told", waiter).await.unwrap();
-    assert!(matches!(&waited, Err(AcquireError::Server { cause: failure, .. }) if denied(failure)), "{waited:?}");
+    assert!(
+        matches!(&waited, Err(AcquireError::Server { cause: failure, .. }) if denied(failure)),
+        "{waited:?}"
+    );
     let released = guard.release().await;
     assert!(matches!(released, Err(ReleaseError::NotHeld { loss: Loss::Unreachable, .. })), "{released:?}");
     set(&server, &["ACL", "SETUSER", "default", "+evalsha"]);

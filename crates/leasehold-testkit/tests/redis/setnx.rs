@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ServerError, Loss, Owner, ReleaseError};
+use leasehold::{AcquireError, Client, Loss, Owner, ReleaseError, ServerError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ServerError, Guard, Loss, QueryError, ReleaseError};
+use leasehold::{AcquireError, Client, Guard, Loss, QueryError, ReleaseError, ServerError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
@@ -68,7 +68,9 @@ async fn a_key_of_another_type_is_not_a_lock() {
     let (kept_lost, given_lost) = tokio::join!(loss(&kept), loss(&given));
     assert_eq!((kept_lost, given_lost), (Loss::TakenOver, Loss::TakenOver));
     let lock = client.lock("n");
-    let not_a_lock = |error: AcquireError| assert!(matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. }));
+    let not_a_lock = |error: AcquireError| {
+        assert!(matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. }))
+    };
     not_a_lock(lock.acquire().await.unwrap_err());
     not_a_lock(lock.try_acquire().await.unwrap_err());
     not_a_lock(lock.acquire().steal().await.unwrap_err());
@@ -90,7 +92,10 @@ async fn a_release_of_something_else_is_not_held() {
         let guard = client.lock("n").acquire().await.unwrap();
         server.cli(&["DEL", "n"]);
         server.cli(&command);
-        assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })), "{command:?}");
+        assert!(
+            matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::Gone, .. })),
+            "{command:?}"
+        );
     }
 }
 

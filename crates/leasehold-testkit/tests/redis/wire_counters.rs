@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
-use leasehold::{ChangeError, ServerError, PermitId};
+use leasehold::{ChangeError, PermitId, ServerError};
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::sleep;
@@ -296,7 +296,10 @@ async fn what_is_no_counter_is_left_alone(flavour: Flavour) {
         assert!(client.latch("n").opened().await.is_err());
         let refused = semaphore.release(1).await;
         assert!(
-            matches!(refused, Err(ChangeError::Server { cause: ServerError::NotALock | ServerError::Denied(_), .. })),
+            matches!(
+                refused,
+                Err(ChangeError::Server { cause: ServerError::NotALock | ServerError::Denied(_), .. })
+            ),
             "{refused:?}"
         );
         assert!(client.latch("n").count_down().await.is_err());

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ServerError, Loss, Owner, QueryError};
+use leasehold::{AcquireError, Client, Loss, Owner, QueryError, ServerError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
@@ -197,10 +197,14 @@ async fn what_is_no_group_is_left_alone(flavour: Flavour) {
     let client = connect(server.url()).await;
     let lock = client.group_lock("n", BOTH);
     let check = || async {
-        let refused = |error: AcquireError| matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. });
+        let refused =
+            |error: AcquireError| matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. });
         assert!(refused(lock.acquire().await.unwrap_err()));
         assert!(refused(lock.acquire().steal().await.unwrap_err()));
-        assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: ServerError::NotALock, .. })));
+        assert!(matches!(
+            lock.is_locked().await,
+            Err(QueryError::Server { cause: ServerError::NotALock, .. })
+        ));
     };
     let plain = client.lock("n").acquire().await.unwrap();
     check().await;

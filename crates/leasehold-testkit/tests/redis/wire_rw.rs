@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ServerError, Loss, Owner, QueryError};
+use leasehold::{AcquireError, Client, Loss, Owner, QueryError, ServerError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -335,7 +335,7 @@ async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
     let ours = lock.read().acquire().lease(SECOND * 5).await.unwrap();
     assert!(lock.read().is_held_by(&stranger).await.unwrap());
     let error = ours.try_upgrade().await.unwrap_err();
-    assert!(matches!(error, AcquireError::OtherReaders { reader: Some(reader) } if reader == stranger));
+    assert!(matches!(error, AcquireError::OtherReaders { reader: Some(reader), .. } if reader == stranger));
     ours.release().await.unwrap();
     let left = pttl(&server, "n");
     assert!((15_000..=20_000).contains(&left), "{left}");
@@ -412,11 +412,15 @@ async fn what_is_no_read_write_lock_is_left_alone(flavour: Flavour) {
         if text {
             server.cli(&["SET", "n", "a text"]);
         }
-        let refused = |error: AcquireError| matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. });
+        let refused =
+            |error: AcquireError| matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. });
         assert!(refused(lock.read().acquire().await.unwrap_err()));
         assert!(refused(lock.write().try_acquire().await.unwrap_err()));
         assert!(refused(lock.write().acquire().steal().await.unwrap_err()));
-        assert!(matches!(lock.read().is_locked().await, Err(QueryError::Server { cause: ServerError::NotALock, .. })));
+        assert!(matches!(
+            lock.read().is_locked().await,
+            Err(QueryError::Server { cause: ServerError::NotALock, .. })
+        ));
         assert!(!text || server.cli(&["GET", "n"]) == "a text");
         assert!(text || plain.is_held() && client.lock("n").is_locked().await.unwrap());
         assert_eq!(keys(&server), ["n"]);

@@ -3,23 +3,22 @@
 use std::time::Duration;
 
 use leasehold::test::Embedded;
-use leasehold::{
-    AcquireError, ChangeError, Client, ConnectError, ExtendError, InvalidRequestError, QueryError, ReleaseError,
-    WaitError, WriteError,
-};
+use leasehold::{AcquireError, Client, ConnectError, ExtendError, InvalidRequestError};
 
 const MS: Duration = Duration::from_millis(1);
 
 /// Acquires with this name in every possible way, and expects the same refusal from all of them.
 async fn refused(client: &Client, name: &str) -> InvalidRequestError {
     let lock = client.lock(name);
-    let Err(AcquireError::Invalid { cause: invalid, .. }) = lock.acquire().await else { panic!("{name:.80} was taken") };
-    assert_eq!(lock.try_acquire().await.unwrap_err(), AcquireError::Invalid { cause: invalid.clone(), .. });
-    assert_eq!(lock.acquire().steal().await.unwrap_err(), AcquireError::Invalid { cause: invalid.clone(), .. });
-    assert_eq!(lock.is_locked().await, Err(QueryError::Invalid { cause: invalid.clone(), .. }));
-    assert_eq!(lock.force_unlock().await, Err(QueryError::Invalid { cause: invalid.clone(), .. }));
+    let Err(AcquireError::Invalid { cause: invalid, .. }) = lock.acquire().await else {
+        panic!("{name:.80} was taken")
+    };
+    assert_eq!(lock.try_acquire().await.unwrap_err(), invalid.clone().into());
+    assert_eq!(lock.acquire().steal().await.unwrap_err(), invalid.clone().into());
+    assert_eq!(lock.is_locked().await, Err(invalid.clone().into()));
+    assert_eq!(lock.force_unlock().await, Err(invalid.clone().into()));
     let by_owner = lock.as_owner(&leasehold::Owner::this_thread()).release().await;
-    assert_eq!(by_owner, Err(ReleaseError::Invalid { cause: invalid.clone(), .. }));
+    assert_eq!(by_owner, Err(invalid.clone().into()));
     invalid
 }
 
@@ -28,7 +27,7 @@ async fn names_that_no_engine_can_take() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     assert_eq!(refused(&client, "").await, InvalidRequestError::EmptyName);
-    let enormous = "x".repeat(limits::LONGEST_NAME + 1);
+    let enormous = "x".repeat(leasehold::limits::LONGEST_NAME + 1);
     assert_eq!(refused(&client, &enormous).await, InvalidRequestError::NameTooLong { bytes: 65_537 });
     for split in ["a{b", "{}", "x{}y", "a}b", "}{"] {
         let text = refused(&client, split).await.to_string();
@@ -46,7 +45,7 @@ async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
     let client = Client::connect(engine.url()).await.unwrap();
     let refusal = refused(&client, "{x}").await;
     assert!(refusal.to_string().ends_with(r#"write "x""#), "{refusal}");
-    let refused = Err(AcquireError::Invalid { cause: refusal.clone(), .. });
+    let refused = Err(AcquireError::from(refusal.clone()));
     let rw = client.rw_lock("{x}");
     let quorum = leasehold::QuorumLock::new([&client], "{x}");
     let acquired = [
@@ -65,10 +64,10 @@ async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
     for (number, acquired) in acquired.into_iter().enumerate() {
         assert_eq!(acquired, refused, "number {number}");
     }
-    assert_eq!(client.latch("{x}").try_set_count(1).await, Err(ChangeError::Invalid { cause: refusal.clone(), .. }));
-    assert_eq!(client.latch("{x}").opened().await, Err(WaitError::Invalid { cause: refusal.clone(), .. }));
-    assert_eq!(client.semaphore("{x}").try_set_permits(1).await, Err(ChangeError::Invalid { cause: refusal.clone(), .. }));
-    assert_eq!(client.fenced_write("{x}", 1, "v").await, Err(WriteError::Invalid { cause: refusal.clone(), .. }));
+    assert_eq!(client.latch("{x}").try_set_count(1).await, Err(refusal.clone().into()));
+    assert_eq!(client.latch("{x}").opened().await, Err(refusal.clone().into()));
+    assert_eq!(client.semaphore("{x}").try_set_permits(1).await, Err(refusal.clone().into()));
+    assert_eq!(client.fenced_write("{x}", 1, "v").await, Err(refusal.clone().into()));
     // With the namespace it is another name, or only then becomes the tag.
     let inside = Client::connect("memory:").namespace("app:").await.unwrap();
     assert!(inside.lock("{x}").try_acquire().await.unwrap().is_some());
@@ -81,7 +80,7 @@ async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
 async fn odd_names_work_and_differ() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
-    let longest = "x".repeat(limits::LONGEST_NAME);
+    let longest = "x".repeat(leasehold::limits::LONGEST_NAME);
     let names = [
         "\0",
         "a\0b",
@@ -115,24 +114,36 @@ async fn leases_that_cannot_be_kept() {
     for short in [Duration::ZERO, Duration::from_nanos(1), Duration::from_micros(999), MS, MS * 19] {
         for outcome in [lock.acquire().lease(short).await, lock.acquire().max_hold(short).await] {
             let error = outcome.unwrap_err();
-            assert!(matches!(error, AcquireError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. }), "{error}");
+            assert!(
+                matches!(error, AcquireError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. }),
+                "{error}"
+            );
             assert!(error.to_string().contains("the least is 20ms"), "{error}");
         }
         assert!(lock.try_acquire().lease(short).await.is_err());
         let connected = Client::connect("memory:").watchdog(short).await;
         assert!(matches!(connected, Err(ConnectError::Invalid(InvalidRequestError::TooShort { .. }))));
     }
-    for long in [Duration::MAX, Duration::from_secs(u64::MAX), limits::LONGEST_LEASE + MS] {
+    for long in [Duration::MAX, Duration::from_secs(u64::MAX), leasehold::limits::LONGEST_LEASE + MS] {
         for outcome in [lock.acquire().lease(long).await, lock.acquire().max_hold(long).await] {
-            assert!(matches!(outcome, Err(AcquireError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })));
+            assert!(matches!(
+                outcome,
+                Err(AcquireError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })
+            ));
         }
         assert!(Client::connect("memory:").watchdog(long).await.is_err());
     }
     assert_eq!(engine.names(), 0);
 
     let guard = lock.acquire().lease(MS * 20).await.unwrap();
-    assert!(matches!(guard.extend(MS * 19).await, Err(ExtendError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })));
-    assert!(matches!(guard.extend(Duration::MAX).await, Err(ExtendError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })));
+    assert!(matches!(
+        guard.extend(MS * 19).await,
+        Err(ExtendError::Invalid { cause: InvalidRequestError::TooShort { .. }, .. })
+    ));
+    assert!(matches!(
+        guard.extend(Duration::MAX).await,
+        Err(ExtendError::Invalid { cause: InvalidRequestError::TooLong { .. }, .. })
+    ));
     assert!(guard.is_held(), "a refused extension changes nothing");
 }
 
@@ -141,7 +152,7 @@ async fn the_shortest_and_the_longest_lease_work() {
     let client = Client::connect("memory:").await.unwrap();
     let shortest = client.lock("short").acquire().lease(MS * 20).await.unwrap();
     assert_eq!(shortest.remaining(), MS * 18, "lease minus margin");
-    let longest = client.lock("long").acquire().lease(limits::LONGEST_LEASE).await.unwrap();
+    let longest = client.lock("long").acquire().lease(leasehold::limits::LONGEST_LEASE).await.unwrap();
     let listener = tokio::spawn(longest.lost());
     tokio::time::sleep(Duration::from_secs(3 * 365 * 24 * 3600)).await;
     assert!(longest.is_held() && !listener.is_finished());

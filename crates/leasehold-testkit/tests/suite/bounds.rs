@@ -3,12 +3,13 @@
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client, ConnectOptions,
-    ConnectError, Error, ExtendError, ServerError, FairLock, Fence, FencedGuard, FencedLock, Guard, Holder, InvalidRequestError,
-    Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss, LostError, MultiGuard, MultiLock, Operation,
-    OwnerLock, Owner, OwnerParseError, PermitId, PermitIdParseError, SemaphorePermits, QueryError, QueuePosition,
-    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore, ShutdownReport, StaleTokenError, Subject,
-    TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
+    Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client,
+    ConnectError, ConnectOptions, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard,
+    Holder, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss, LostError,
+    MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId, PermitIdParseError,
+    QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock,
+    Semaphore, SemaphorePermits, ServerError, ShutdownReport, StaleTokenError, Subject, TryAcquire,
+    TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}

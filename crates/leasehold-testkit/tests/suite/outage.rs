@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use leasehold::test::Simulation;
-use leasehold::{AcquireError, Client, ConnectError, ExtendError, ServerError, Loss, QueryError, ReleaseError};
+use leasehold::{
+    AcquireError, Client, ConnectError, ExtendError, Loss, QueryError, ReleaseError, ServerError,
+};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -30,7 +32,10 @@ async fn the_first_attempt_fails_at_once() {
         assert!(outcome.unwrap_err().is_unavailable());
     }
     assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
-    assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: ServerError::Unavailable(_), .. })));
+    assert!(matches!(
+        lock.is_locked().await,
+        Err(QueryError::Server { cause: ServerError::Unavailable(_), .. })
+    ));
     assert!(matches!(Client::connect(simulation.url()).await, Err(ConnectError::Server { .. })));
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
@@ -97,7 +102,10 @@ async fn a_refusal_is_final_and_neither_contention_nor_an_outage() {
         assert!(!error.is_transient());
     }
     assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: ServerError::Denied(_), .. })));
-    assert!(matches!(holder.release().await, Err(ReleaseError::Unknown { cause: ServerError::Denied(_), .. })));
+    assert!(matches!(
+        holder.release().await,
+        Err(ReleaseError::Unknown { cause: ServerError::Denied(_), .. })
+    ));
     let begun = Instant::now();
     assert!(matches!(waiter.await.unwrap(), Err(AcquireError::Server { cause: ServerError::Denied(_), .. })));
     assert!(begun.elapsed() <= SECOND * 30, "when the lease that it saw is over: {:?}", begun.elapsed());
@@ -183,7 +191,10 @@ async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
     let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
     simulation.latency(SECOND * 3 / 5);
-    assert!(matches!(guard.extend(SECOND * 3600).await, Err(ExtendError::NotHeld { loss: Loss::Expired, .. })));
+    assert!(matches!(
+        guard.extend(SECOND * 3600).await,
+        Err(ExtendError::NotHeld { loss: Loss::Expired, .. })
+    ));
     assert_eq!(simulation.names(), 1, "the server has carried it out");
     simulation.clear();
     sleep(SECOND).await;
@@ -200,6 +211,9 @@ async fn a_server_that_has_stopped_is_an_outage_and_nobody_hangs() {
     let error = lock.acquire().wait(SECOND).lease(SECOND * 10).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
-    assert!(matches!(lock.is_locked().await, Err(QueryError::Server { cause: ServerError::Unavailable(_), .. })));
+    assert!(matches!(
+        lock.is_locked().await,
+        Err(QueryError::Server { cause: ServerError::Unavailable(_), .. })
+    ));
     assert!(matches!(Client::connect(server.url()).await, Err(ConnectError::Server { .. })));
 }

@@ -56,8 +56,8 @@ async fn is_lost(guard: &QuorumGuard, cause: Loss) {
     assert!(!guard.is_held());
     assert_eq!((guard.remaining(), guard.votes()), (Duration::ZERO, 0));
     assert_eq!(timeout(SECOND, guard.lost()).await, Ok(cause));
-    assert!(matches!(guard.extend(SECOND).await, Err(ExtendError::NotHeld { loss: cause, .. })));
-    assert_eq!(guard.run(async {}).await, Err(cause));
+    assert_eq!(guard.extend(SECOND).await.map_err(|error| error.loss()), Err(Some(cause)));
+    assert_eq!(guard.run(async {}).await.map_err(|lost| lost.loss), Err(cause));
 }
 
 #[tokio::test(start_paused = true)]

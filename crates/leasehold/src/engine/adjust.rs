@@ -39,6 +39,8 @@ pub(crate) enum Adjust {
     Delete,
     /// Returns the count; zero if there is none.
     Count,
+    /// Returns 1 if a count was set, else 0.
+    Exists,
     /// Returns how many are taken.
     Taken,
     /// Returns how many there are, free and taken ones.
@@ -61,7 +63,7 @@ impl Adjust {
     /// Whether it only reads, so that repeating it does no harm.
     #[cfg(feature = "remote")]
     pub(crate) fn is_query(&self) -> bool {
-        matches!(self, Self::Count | Self::Taken | Self::Total | Self::LeaseOf(_))
+        matches!(self, Self::Count | Self::Exists | Self::Taken | Self::Total | Self::LeaseOf(_))
     }
 }
 

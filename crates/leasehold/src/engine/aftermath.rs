@@ -10,7 +10,7 @@ use crate::term::Term;
 ///
 /// All three run foreign code: a waker can drop a whole task, and with it a guard of the very same lock.
 #[derive(Debug, Default)]
-#[must_use = "somebody waits for it"]
+#[must_use = "waiters are woken when it runs"]
 pub(crate) struct Aftermath {
     pub(crate) wake: Option<Waker>,
     pub(crate) discard: Option<Waker>,

@@ -3,7 +3,6 @@
 mod adjust;
 mod aftermath;
 mod inspect;
-mod wait_queue;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "remote"))]
 mod model;
@@ -21,8 +20,9 @@ pub(crate) mod redis;
     expect(dead_code, reason = "only the simulation binds holds to sessions")
 )]
 pub(crate) mod remote;
-pub(crate) mod schemes;
 mod resource;
+pub(crate) mod schemes;
+mod wait_queue;
 
 use std::fmt;
 use std::future::Future;
@@ -34,9 +34,9 @@ use std::time::Duration;
 pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 #[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
-pub(crate) use self::inspect::{QueryResult, Query};
+pub(crate) use self::inspect::{Query, QueryResult};
 pub(crate) use self::profile::{Feature, Profile};
-pub(crate) use self::resource::{Family, Kind, HoldKey, Resource};
+pub(crate) use self::resource::{Family, HoldKey, Kind, Resource};
 #[cfg(feature = "remote")]
 use tokio::sync::oneshot;
 
@@ -87,7 +87,7 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Writes a value of the user's own, or returns the stored token if that is greater.
     fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Reply<Option<u64>> {
-        Reply::Now(Some(Err(ServerError::Denied("this engine keeps no values".into()))))
+        Reply::Now(Some(Err(ServerError::Denied("this engine stores no values".into()))))
     }
 
     /// Changes or reads a counter. A change that is retried because its reply is missing counts once.

@@ -43,10 +43,12 @@ impl fmt::Display for Feature {
     }
 }
 
-/// The name of an engine, and the features that it lacks.
+/// The name of an engine, its clock, and the features that it lacks.
 #[derive(Debug)]
 pub(crate) struct Profile {
     pub(crate) engine: &'static str,
+    /// Replies take real time, so a paused clock jumps over them.
+    pub(crate) real_time: bool,
     pub(crate) lacks: &'static [Feature],
 }
 

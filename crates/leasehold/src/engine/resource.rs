@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::error::InvalidRequestError;
+use crate::limits;
 use crate::name::Name;
 use crate::owner::OwnerId;
 
@@ -33,6 +34,18 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// What it is called in texts.
+    pub(crate) fn noun(self) -> &'static str {
+        match self {
+            Self::Lock | Self::Spin | Self::Fair | Self::SetNx => "lock",
+            Self::Read => "read lock",
+            Self::Write => "write lock",
+            Self::Group => "lock on values of the group",
+            Self::Semaphore | Self::LeasedSemaphore => "semaphore",
+            Self::Latch => "latch",
+        }
+    }
+
     /// Kinds of one family share their state.
     pub(crate) fn family(self) -> Family {
         match self {

@@ -16,6 +16,8 @@ pub(crate) struct Scheme {
     /// The part after it, for the error that lists the known schemes.
     pub(crate) usage: &'static str,
     pub(crate) profile: &'static Profile,
+    /// The URL of the server without credentials, for errors; `None` for an engine inside the process.
+    pub(crate) server: fn(&str) -> Option<String>,
     /// Parses the whole URL, and makes the engine of a client.
     pub(crate) open: fn(&str, Options) -> Result<Opening, UrlError>,
 }
@@ -43,18 +45,21 @@ const SCHEMES: &[&Scheme] = &[
     &super::remote::sim::example::SCHEME,
 ];
 
-/// The engine of a URL.
-pub(crate) fn open(url: &str, options: Options) -> Result<Opening, UrlError> {
-    let (name, _) = url.split_once(':').ok_or(UrlError::NoScheme)?;
-    if let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&name)) {
-        return (scheme.open)(url, options);
+/// The engine of a URL, and its server.
+pub(crate) fn open(url: &str, options: Options) -> Result<(Opening, Option<Arc<str>>), UrlError> {
+    UrlError::check_spaces(url)?;
+    let (name, rest) = url.split_once(':').ok_or(UrlError::NoScheme)?;
+    // The scheme of a URL ignores case.
+    let lower = name.to_ascii_lowercase();
+    if let Some(scheme) = SCHEMES.iter().find(|scheme| scheme.names.contains(&lower.as_str())) {
+        return Ok(((scheme.open)(url, options)?, (scheme.server)(url).map(Into::into)));
     }
     let may_be_in_scheme = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     // Text that only resembles a scheme may be half of a password: it is not repeated.
     if name.is_empty() || !name.bytes().all(may_be_in_scheme) {
         return Err(UrlError::NoScheme);
     }
-    Err(UrlError::UnknownScheme(name.to_owned()))
+    Err(UrlError::unknown_scheme(name, rest))
 }
 
 /// The known schemes, for an error.

@@ -257,7 +257,11 @@ impl WaitQueue {
         turn.is_none() || turn == ticket || mutation!("waiters-overtake")
     }
 
-    pub(crate) fn poll_wake_up(&mut self, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+    pub(crate) fn poll_wake_up(
+        &mut self,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> (Poll<()>, Aftermath) {
         let passes = self.passes;
         let Some(waiter) = self.get_mut(ticket) else {
             return (Poll::Ready(()), Aftermath::default());

@@ -47,6 +47,13 @@ pub(crate) fn now() -> Instant {
     Instant::now() + suspended()
 }
 
+/// Whether the clock of the runtime is ahead of the system's: a test has paused it, and it jumps from timer to timer.
+pub(crate) fn clock_has_jumped() -> bool {
+    in_simulation!(|_| false);
+    let ahead = Instant::now().into_std().checked_duration_since(std::time::Instant::now());
+    ahead.is_some_and(|ahead| ahead > Duration::from_millis(10))
+}
+
 /// The time after `length` from now; `None` for a far future that no clock can represent, which counts as never.
 ///
 /// For lengths from callers. Leases are at most a hundred years long, which every clock can add.

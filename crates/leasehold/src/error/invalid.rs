@@ -76,7 +76,9 @@ pub enum InvalidRequestError {
     #[error("zero permits were requested, so there is nothing to hold")]
     NoPermits,
     /// The owner holds the lock already, and the lock is not re-entrant.
-    #[error("this very owner holds the lock, which is not re-entrant: use the guard that it has, or another owner")]
+    #[error(
+        "this very owner holds the lock, which is not re-entrant: use the guard that it has, or another owner"
+    )]
     NotReentrant,
     /// A lock over several locks has no members.
     #[error("a lock over several locks needs at least one")]
@@ -91,7 +93,10 @@ pub enum InvalidRequestError {
     )]
     SetsOverlap,
     /// More values of a group than [`limits::MOST_VALUES`].
-    #[error("{given} values of a group are more than one lock can have: the most are {}", limits::MOST_VALUES)]
+    #[error(
+        "{given} values of a group are more than one lock can have: the most are {}",
+        limits::MOST_VALUES
+    )]
     TooManyValues {
         /// How many there were.
         given: usize,

@@ -282,7 +282,9 @@ pub enum WriteError {
         subject: Subject,
     },
     /// There was no reply, or a refusal. The write may have been made; it is idempotent with the same token.
-    #[error("whether {subject} is written is not known: {cause}; it is safe to write again with the same token")]
+    #[error(
+        "whether {subject} is written is not known: {cause}; it is safe to write again with the same token"
+    )]
     Server {
         /// The failure of the server.
         cause: ServerError,
@@ -476,5 +478,6 @@ fn left_text(left: Option<u64>) -> String {
 }
 
 fn frees_itself(within: Option<Duration>) -> String {
-    within.map_or_else(String::new, |length| format!(", and the lock frees itself within {}", Rounded(length)))
+    within
+        .map_or_else(String::new, |length| format!(", and the lock frees itself within {}", Rounded(length)))
 }

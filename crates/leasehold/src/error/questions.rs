@@ -27,7 +27,7 @@ impl From<&ServerError> for Class {
 }
 
 /// An error of an operation: its class and its subject.
-pub(crate) trait Classified: Sized {
+pub(crate) trait Classified {
     fn class(&self) -> Class;
 
     fn subject(&self) -> Option<&Subject>;
@@ -35,7 +35,10 @@ pub(crate) trait Classified: Sized {
     fn subject_mut(&mut self) -> Option<&mut Subject>;
 
     /// The same error, about `subject` unless it has one.
-    fn about(mut self, subject: &Subject) -> Self {
+    fn about(mut self, subject: &Subject) -> Self
+    where
+        Self: Sized,
+    {
         if let Some(own) = self.subject_mut() {
             own.fill(subject);
         }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::AcquireAll;
 use crate::acquire::HandleOptions;
 use crate::client::Shared;
-use crate::engine::{Busy, Feature, Kind, HoldKey, Resource, Ticket};
+use crate::engine::{Busy, Feature, HoldKey, Kind, Resource, Ticket};
 use crate::env;
-use crate::error::{AcquireError, InvalidRequestError};
+use crate::error::{AcquireError, Classified as _, InvalidRequestError};
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease::{self, Lease};
@@ -69,9 +69,10 @@ impl Together {
         loop {
             let waited = env::now().saturating_duration_since(begun);
             let left = limit.map(|limit| limit.saturating_sub(waited));
-            let late = |holder| AcquireError::Timeout { waited, holder };
+            let subject = || self.shared.subject(&self.key.resource);
+            let late = || AcquireError::Timeout { waited, holder: None, is_own: false, subject: subject() };
             if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
-                return Err(late(None));
+                return Err(late());
             }
             let step = wait(&self, Patience::from_wait(left), &HandleOptions::DEFAULT).await;
             self.shared.expose_holder(&self.key.resource, &step);
@@ -79,17 +80,18 @@ impl Together {
                 Ok(Step::All(guards)) => return Ok(Some(guards)),
                 Ok(Step::OneByOne) => return Ok(None),
                 Ok(Step::Elsewhere(_)) if limit.is_some_and(|limit| limit.is_zero()) => {
-                    return Err(late(None));
+                    return Err(late());
                 }
                 Ok(Step::Elsewhere(number)) => {
                     (self.number, self.is_sent) = (number, true);
                     self.key.resource = self.resources[number].clone();
                 }
-                Err(AcquireError::Timeout { holder, .. }) => {
-                    let waited = env::now().saturating_duration_since(begun);
-                    return Err(AcquireError::Timeout { waited, holder });
+                Err(mut error) => {
+                    if let AcquireError::Timeout { waited, .. } = &mut error {
+                        *waited = env::now().saturating_duration_since(begun);
+                    }
+                    return Err(error.about(&subject()));
                 }
-                Err(error) => return Err(error),
             }
         }
     }
@@ -113,7 +115,8 @@ impl Awaited for Together {
         }
         // A new owner for every try: the rollback of one try does not affect the next.
         let owner = OwnerId::fresh(self.shared.id, 1);
-        let hold = |resource: &Resource| Arc::new(Hold::drawn(Arc::clone(&self.shared), resource.clone(), owner));
+        let hold =
+            |resource: &Resource| Arc::new(Hold::drawn(Arc::clone(&self.shared), resource.clone(), owner));
         let holds: Vec<_> = self.resources.iter().map(hold).collect();
         let turn = turn.map(|ticket| (self.number, ticket));
         let Some(entered) = Hold::enter_all(&holds, &self.entry, turn).await? else {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::QuorumLock;
-use super::members::{MemberReply, End, Members};
+use super::members::{End, MemberReply, Members};
 use crate::env;
-use crate::error::{ExtendError, ReleaseError};
+use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::guard::Guard;
 use crate::loss::Loss;
 use crate::operation::Operation;
@@ -113,12 +113,12 @@ impl QuorumGuard {
     /// # Cancel safety
     ///
     /// Dropping the future drops the work; the lock stays held by the guard.
-    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Loss> {
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, LostError> {
         match race(self.lost(), pin!(work)).await {
-            First::Left(loss) => Err(loss),
+            First::Left(loss) => Err(self.members.lost_error(loss)),
             // The work may have kept the thread busy past a deadline.
             First::Right(output) => match self.members.end() {
-                Some(End::Lost(loss)) => Err(loss),
+                Some(End::Lost(loss)) => Err(self.members.lost_error(loss)),
                 Some(End::Released) | None => Ok(output),
             },
         }

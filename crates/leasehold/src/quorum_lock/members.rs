@@ -11,8 +11,9 @@ use tokio::sync::Notify;
 use super::QuorumLock;
 use super::round::request_vote;
 use crate::env::{self, Instant};
-use crate::error::{AcquireError, ExtendError, ServerError, InvalidRequestError, ReleaseError};
+use crate::error::{AcquireError, Classified as _, ExtendError, LostError, ReleaseError, ServerError};
 use crate::guard::Guard;
+use crate::limits;
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::operation::Operation;
@@ -166,6 +167,11 @@ impl Members {
         self.checked(|state| state.end)
     }
 
+    /// The error of work under the guard, which is lost.
+    pub(super) fn lost_error(&self, loss: Loss) -> LostError {
+        LostError::from(loss).about(&self.lock.subject())
+    }
+
     pub(super) fn votes(&self) -> usize {
         self.checked(|state| state.members.iter().flatten().count())
     }
@@ -207,10 +213,11 @@ impl Members {
     }
 
     pub(super) fn release(&self) -> Operation<Result<(), ReleaseError>> {
-        let quorum = self.lock.quorum();
+        let (quorum, subject) = (self.lock.quorum(), self.lock.subject());
         let members = self.finish();
         Operation::new(async move {
-            let members = members.map_err(ReleaseError::NotHeld)?;
+            let lost = |loss| ReleaseError::from(loss).about(&subject);
+            let members = members.map_err(lost)?;
             let (times, guards): (Vec<_>, Vec<_>) =
                 members.into_iter().map(|member| ((member.since, member.seen), member.guard)).unzip();
             let (mut held_since, mut ended, mut released, mut failed) = (Vec::new(), Vec::new(), 0, None);
@@ -231,7 +238,7 @@ impl Members {
                 }
             }
             match (broken_by(quorum, &held_since, &ended), failed) {
-                (Some(loss), _) => Err(ReleaseError::NotHeld { loss, .. }),
+                (Some(loss), _) => Err(lost(loss)),
                 (None, Some(error)) if released < quorum => Err(error),
                 (None, _) => Ok(()),
             }
@@ -244,8 +251,8 @@ impl Members {
         });
         let (extended, failed): (Vec<_>, Vec<_>) = all(extensions).await.into_iter().partition(Result::is_ok);
         match self.end() {
-            Some(End::Lost(loss)) => return Err(ExtendError::NotHeld { loss, .. }),
-            Some(End::Released) => return Err(ExtendError::NotHeld { loss: Loss::Gone, .. }),
+            Some(End::Lost(loss)) => return Err(ExtendError::from(loss).about(&self.lock.subject())),
+            Some(End::Released) => return Err(ExtendError::from(Loss::Gone).about(&self.lock.subject())),
             None if extended.len() >= self.lock.quorum() => return Ok(self.remaining()),
             None => {}
         }
@@ -253,8 +260,8 @@ impl Members {
         let failed = failed.into_iter().filter_map(Result::err);
         let failure = failed.into_iter().find(|error| !matches!(error, ExtendError::NotHeld { .. }));
         Err(failure.unwrap_or_else(|| {
-            ServerError::Unavailable("the lease was extended on fewer than a majority of the servers".into())
-                .into()
+            let text = "the lease was extended on fewer than a majority of the servers";
+            ExtendError::from(ServerError::Unavailable(text.into())).about(&self.lock.subject())
         }))
     }
 
@@ -269,7 +276,9 @@ impl Members {
                 env::sleep_until_or_forever(every.and_then(env::after)).await;
                 self.checked(|state| {
                     let missing = state.members.iter().enumerate().filter(|(_, member)| member.is_none());
-                    let vote = |(number, _)| missing_vote(number, request_vote(&self.lock, number, &self.owner, None));
+                    let vote = |(number, _)| {
+                        missing_vote(number, request_vote(&self.lock, number, &self.owner, None))
+                    };
                     if state.end.is_none() {
                         state.pending.requests = missing.map(vote).collect();
                     }

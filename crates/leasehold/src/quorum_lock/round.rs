@@ -9,7 +9,7 @@ use super::members::missing_vote;
 use super::{QuorumGuard, QuorumLock};
 use crate::engine::Query;
 use crate::env;
-use crate::error::{AcquireError, ServerError};
+use crate::error::{AcquireError, ServerError, Subject};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::operation::Operation;
@@ -52,7 +52,7 @@ pub(super) fn request_vote(
         };
         match race(Box::pin(vote), late).await {
             First::Left(reply) => reply,
-            First::Right(()) => Err(ServerError::Unavailable(format!("no answer within {limit:?}")).into()),
+            First::Right(()) => Err(ServerError::Unavailable(format!("no reply within {limit:?}")).into()),
         }
     })
 }
@@ -73,7 +73,8 @@ async fn is_old_enough(member: &Lock, delay: Option<Duration>) -> Result<(), Acq
 impl Round {
     pub(super) fn begin(lock: &QuorumLock, lease: Option<Duration>) -> Self {
         let owner = Owner::unique();
-        let votes = (0..lock.members.len()).map(|number| Vote::Pending(request_vote(lock, number, &owner, lease)));
+        let votes =
+            (0..lock.members.len()).map(|number| Vote::Pending(request_vote(lock, number, &owner, lease)));
         Self { votes: votes.collect(), lock: lock.clone(), owner, lease }
     }
 
@@ -96,7 +97,7 @@ impl Round {
         if guard.is_held() {
             return Ok(guard);
         }
-        Err(ServerError::Unavailable("the answers took longer than the lease".into()).into())
+        Err(ServerError::Unavailable("the replies took longer than the lease".into()).into())
     }
 
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<(), AcquireError>> {
@@ -106,7 +107,7 @@ impl Round {
             {
                 *vote = match reply {
                     Ok(Some(guard)) => Vote::Yes(guard),
-                    Ok(None) => Vote::No(AcquireError::Timeout { waited: Duration::ZERO, holder: None }),
+                    Ok(None) => Vote::No(contended()),
                     Err(error) => Vote::No(error),
                 };
             }
@@ -128,7 +129,11 @@ impl Round {
         let missing: Vec<_> =
             self.votes.iter().filter_map(no).filter(|error| !error.is_contended()).collect();
         let impossible = self.votes.len() - missing.len() < self.lock.quorum();
-        let contended = AcquireError::Timeout { waited: Duration::ZERO, holder: None };
-        missing.into_iter().next().filter(|_| impossible).unwrap_or(contended)
+        missing.into_iter().next().filter(|_| impossible).unwrap_or_else(contended)
     }
+}
+
+/// Another owner has the votes.
+fn contended() -> AcquireError {
+    AcquireError::Timeout { waited: Duration::ZERO, holder: None, is_own: false, subject: Subject::default() }
 }

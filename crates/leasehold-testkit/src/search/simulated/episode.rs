@@ -10,11 +10,11 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use super::super::history::Who;
 use super::super::invariant::Invariant;
 use super::super::mixed::{Pace, Task};
-use super::super::thing::{Kind, NAMES};
-use super::super::world::{CLIENTS, World};
-use super::Field;
-use super::field::Usual;
-use super::weather::{self, Messages};
+use super::super::resource::{Kind, NAMES};
+use super::super::round::{CLIENTS, Round};
+use super::SimulatedNetwork;
+use super::faults::{self, Messages};
+use super::network::Conditions;
 use crate::dice::Dice;
 
 /// The contents of an episode.
@@ -25,17 +25,17 @@ pub(super) struct Episode {
     /// How many tasks each client has.
     tasks: usize,
     pace: Pace,
-    usual: Usual,
+    conditions: Conditions,
     /// Whether there are faults.
-    is_stormy: bool,
+    has_faults: bool,
     /// Whether a client is shut down.
     shuts_down: bool,
     /// Whether guards are queried for their owners.
-    asks_owners: bool,
+    queries_owners: bool,
     dice: Dice,
 }
 
-/// The kinds of an episode, and those that can be forced. With fewer targets tasks compete more often.
+/// The kinds of an episode, and those that can be forced. With fewer resources tasks compete more often.
 const ABOUT: &[(&[Kind], &[Kind], u32)] = &[
     (Kind::ALL, Kind::LOCKS, NAMES),
     (Kind::ALL, Kind::LOCKS, 1),
@@ -63,7 +63,7 @@ impl Episode {
         let (kinds, locks, names) = dice.one_of(ABOUT);
         let think = dice.one_of(&[5, 50, 500, 1500]);
         let think = Duration::from_millis(think);
-        let is_stormy = !dice.one_in(3);
+        let has_faults = !dice.one_in(3);
         let tasks = 1 + dice.index(5);
         let length = dice.between(Duration::from_secs(1), Duration::from_secs(4)) + think * 60;
         let latency = match dice.roll(6) {
@@ -80,7 +80,7 @@ impl Episode {
             // Too many would excuse every loss.
             locks: if dice.one_in(2) { &[] } else { locks },
             names,
-            apart: 0b10,
+            other_shard: 0b10,
             think,
             wait: [Duration::from_millis(20), length / 3],
             is_endless: true,
@@ -92,48 +92,58 @@ impl Episode {
             moment: dice.one_of(&[think / 5, think, think * 4]).min(watchdog / 6),
         };
         let acts_late = dice.one_in(4).then(|| dice.between(Duration::from_millis(1), LATEST));
-        let usual = Usual { latency, is_doubled: dice.one_in(4), acts_late };
-        let (shuts_down, asks_owners) = (is_last && dice.one_in(2), dice.one_in(2));
-        Self { watchdog, length, tasks, pace, usual, is_stormy, shuts_down, asks_owners, dice: dice.fork() }
+        let conditions = Conditions { latency, is_doubled: dice.one_in(4), acts_late };
+        let (shuts_down, queries_owners) = (is_last && dice.one_in(2), dice.one_in(2));
+        Self {
+            watchdog,
+            length,
+            tasks,
+            pace,
+            conditions,
+            has_faults,
+            shuts_down,
+            queries_owners,
+            dice: dice.fork(),
+        }
     }
 
     /// Runs it, up to the end where nothing is left.
-    pub(super) async fn play(mut self, world: &Arc<World>, field: &Arc<Field>) {
+    pub(super) async fn play(mut self, round: &Arc<Round>, network: &Arc<SimulatedNetwork>) {
         let begun = Instant::now();
         let end = begun + self.length;
-        world.history.note(format!("episode: {self:?}"));
-        field.begin(self.usual);
-        world.ask_owners(self.asks_owners);
+        round.history.note(format!("episode: {self:?}"));
+        network.begin(self.conditions);
+        round.query_owners(self.queries_owners);
         let running = Arc::new(Running::default());
         for who in (0..CLIENTS).flat_map(|client| (0..self.tasks).map(move |task| Who { client, task })) {
-            let task = Task::new(Arc::clone(world), who, self.pace, self.dice.fork());
-            running.spawn(world, who.client, task.run(end));
+            let task = Task::new(Arc::clone(round), who, self.pace, self.dice.fork());
+            running.spawn(round, who.client, task.run(end));
         }
         if self.shuts_down {
             let (client, at) = (self.dice.index(CLIENTS), self.dice.between(self.length / 2, self.length));
             let grace = self.dice.between(Duration::ZERO, Duration::from_secs(5));
-            let (of, field) = (Arc::clone(world), Arc::clone(field));
-            running.spawn(world, client, async move {
+            let (of, network) = (Arc::clone(round), Arc::clone(network));
+            running.spawn(round, client, async move {
                 sleep(at).await;
-                field.shut_down(client);
+                network.shut_down(client);
                 of.shut_down(Who { client, task: usize::MAX }, grace).await;
             });
         }
         let mut messages = Messages::Whole;
-        if self.is_stormy {
+        if self.has_faults {
             let dice = [self.dice.fork(), self.dice.fork()];
-            messages = weather::play(world, field, self.watchdog, end, dice).await;
+            messages = faults::play(round, network, self.watchdog, end, dice).await;
         }
         sleep_until(end).await;
-        field.heal();
-        world.history.note("no faults any more".to_owned());
+        network.heal();
+        round.history.note("no faults any more".to_owned());
         sleep(SETTLED).await;
-        world.checker.quiet(&world.observer).await;
-        world.history.note("what is left in the hands of tasks is dropped".to_owned());
-        world.let_all_go();
-        running.drain(world, if messages == Messages::Lost { BY_ITSELF } else { SOON }).await;
-        if world.checker.violations().is_empty() {
-            world.end().await;
+        round.checker.quiet(&round.observer).await;
+        round.history.note("what is left in the hands of tasks is dropped".to_owned());
+        round.let_all_go();
+        running.drain(round, if messages == Messages::Lost { BY_ITSELF } else { SOON }).await;
+        if round.checker.violations().is_empty() {
+            round.end().await;
         }
     }
 }
@@ -148,13 +158,13 @@ struct Running {
 impl Running {
     fn spawn(
         self: &Arc<Self>,
-        world: &World,
+        round: &Round,
         client: usize,
         work: impl Future<Output = ()> + Send + 'static,
     ) {
         self.number.fetch_add(1, Ordering::Relaxed);
         let running = Arc::clone(self);
-        world.ground.spawn(client, async move {
+        round.environment.spawn(client, async move {
             work.await;
             running.number.fetch_sub(1, Ordering::Relaxed);
             running.ended.notify_one();
@@ -162,16 +172,16 @@ impl Running {
     }
 
     /// Waits for all tasks. The locks that they wait for are free, or are handed over: there is always progress.
-    async fn drain(&self, world: &World, most: Duration) {
+    async fn drain(&self, round: &Round, most: Duration) {
         loop {
             let left = self.number.load(Ordering::Relaxed);
             if left == 0 {
                 return;
             }
-            let length = world.history.length();
-            if timeout(most, self.ended.notified()).await.is_err() && world.history.length() == length {
+            let length = round.history.length();
+            if timeout(most, self.ended.notified()).await.is_err() && round.history.length() == length {
                 let what = format!("{left} tasks wait for what is free, and have got nothing for {most:?}");
-                return world.checker.violation(Invariant::Stranded, &what);
+                return round.checker.violation(Invariant::Stranded, &what);
             }
         }
     }

@@ -8,8 +8,8 @@
 //! One round runs in one thread and depends only on the seed: a seed that has found an error always finds it again.
 
 mod episode;
-mod field;
-mod weather;
+mod faults;
+mod network;
 
 use std::fmt;
 use std::sync::{Arc, mpsc};
@@ -21,11 +21,11 @@ use leasehold::test::Schedule;
 use tokio::time::timeout;
 
 use self::episode::Episode;
-pub(super) use self::field::Field;
-use super::ground::Ground;
+pub(super) use self::network::SimulatedNetwork;
+use super::environment::Environment;
 use super::history::{History, Who};
 use super::invariant::Invariant;
-use super::world::{CLIENTS, World};
+use super::round::{CLIENTS, Round};
 use super::{found, watch};
 use crate::dice::Dice;
 
@@ -96,46 +96,47 @@ pub fn run(seed: u64) -> Played {
 
 async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<String> {
     let mut dice = Dice::new(seed);
-    let field = Arc::new(Field::new(schedule));
+    let network = Arc::new(SimulatedNetwork::new(schedule));
     let watchdog = dice.between(Duration::from_secs(5), Duration::from_secs(30));
     history.note(format!("seed {seed}, watchdog {watchdog:?}"));
     let mut clients = Vec::new();
     for client in 0..CLIENTS {
-        let connect = Client::connect(field.url())
+        let connect = Client::connect(network.url())
             .watchdog(watchdog)
             .outage_limit(dice.between(Duration::from_secs(1), OUTAGE_LIMIT));
-        clients.push(field.run(client, connect.into_future()).await.expect("there are no faults yet"));
+        clients.push(network.run(client, connect.into_future()).await.expect("there are no faults yet"));
     }
-    let observer = Client::connect(field.url()).await.expect("there are no faults yet");
-    let ground = Ground::Simulated(Arc::clone(&field));
-    let world = Arc::new(World::new((clients, observer), [watchdog, LONGEST, OUTAGE_LIMIT], history, ground));
-    world.create().await;
+    let observer = Client::connect(network.url()).await.expect("there are no faults yet");
+    let environment = Environment::Simulated(Arc::clone(&network));
+    let round =
+        Arc::new(Round::new((clients, observer), [watchdog, LONGEST, OUTAGE_LIMIT], history, environment));
+    round.create().await;
     for number in 0..EPISODES {
         let is_last = number + 1 == EPISODES;
-        Episode::new(&mut dice, watchdog, is_last).play(&world, &field).await;
-        if !world.checker.violations().is_empty() {
-            return world.checker.violations();
+        Episode::new(&mut dice, watchdog, is_last).play(&round, &network).await;
+        if !round.checker.violations().is_empty() {
+            return round.checker.violations();
         }
-        world.checker.forget();
-        field.forget();
+        round.checker.forget();
+        network.forget();
     }
-    end(&world, &field).await;
-    world.checker.violations()
+    end(&round, &network).await;
+    round.checker.violations()
 }
 
 /// Every client can end, and the server has no state left.
-async fn end(world: &Arc<World>, field: &Field) {
+async fn end(round: &Arc<Round>, network: &SimulatedNetwork) {
     for client in 0..CLIENTS {
-        let (of, who) = (Arc::clone(world), Who { client, task: usize::MAX });
-        let left = field.run(client, async move { of.shut_down(who, Duration::ZERO).await }).await;
+        let (of, who) = (Arc::clone(round), Who { client, task: usize::MAX });
+        let left = network.run(client, async move { of.shut_down(who, Duration::ZERO).await }).await;
         if let Some(left @ 1..) = left {
             let what = format!("client {client} keeps {left} holds without a guard");
-            world.checker.violation(Invariant::Left, &what);
+            round.checker.violation(Invariant::Left, &what);
         }
     }
-    world.remove().await;
-    let left = field.names();
+    round.remove().await;
+    let left = network.names();
     if left > 0 {
-        world.checker.violation(Invariant::Left, &format!("{left} names at the end of the round"));
+        round.checker.violation(Invariant::Left, &format!("{left} names at the end of the round"));
     }
 }

@@ -1,6 +1,6 @@
 //! The Rust side, controlled by lines of input: the same verbs as in `interop/java`.
 
-mod door;
+mod primitive;
 mod turns;
 mod verbs;
 

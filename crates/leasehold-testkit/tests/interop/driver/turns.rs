@@ -7,34 +7,34 @@ use leasehold::{Client, Owner};
 use leasehold_testkit::resp::{Connection, Value};
 use tokio::task::{JoinSet, yield_now};
 
-use super::door::Door;
+use super::primitive::Primitive;
 
 /// Runs `turns` turns in each of `tasks` tasks, or turns until there is `:stop`. Returns how many there were.
 pub(super) async fn take(client: &Client, port: u16, what: [&str; 3], tasks: usize, turns: i64) -> String {
     let [kind, name, topic] = what;
-    let door = Arc::new(Door::new(client, kind, name));
+    let primitive = Arc::new(Primitive::new(client, kind, name));
     let mut running = JoinSet::new();
     for _ in 0..tasks {
-        let (door, id) = (Arc::clone(&door), client.id());
-        let desk =
-            Desk { connection: Connection::open(port).expect("the server listens"), topic: topic.into() };
-        running.spawn(taking(door, desk, id, kind == "read", turns));
+        let (primitive, id) = (Arc::clone(&primitive), client.id());
+        let log =
+            TurnLog { connection: Connection::open(port).expect("the server listens"), topic: topic.into() };
+        running.spawn(taking(primitive, log, id, kind == "read", turns));
     }
     running.join_all().await.into_iter().sum::<i64>().to_string()
 }
 
-async fn taking(door: Arc<Door>, mut desk: Desk, id: String, reads: bool, turns: i64) -> i64 {
-    let lease = matches!(*door, Door::Permits(_)).then_some(Duration::from_secs(60));
+async fn taking(primitive: Arc<Primitive>, mut log: TurnLog, id: String, reads: bool, turns: i64) -> i64 {
+    let lease = matches!(*primitive, Primitive::Permits(_)).then_some(Duration::from_secs(60));
     let mut taken = 0;
-    while if turns < 0 { desk.call(&["EXISTS"], "stop", &[]) == 0 } else { taken < turns } {
+    while if turns < 0 { log.call(&["EXISTS"], "stop", &[]) == 0 } else { taken < turns } {
         // A unique owner, as a plain acquire would draw it; it identifies the hold.
         let owner = Owner::unique();
         let me = format!("{id}:{owner}");
-        let held = door.enter(&owner, None, lease).await.expect("it is granted in the end");
+        let held = primitive.enter(&owner, None, lease).await.expect("it is granted in the end");
         if reads {
-            desk.read(&me).await;
+            log.read(&me).await;
         } else {
-            desk.write(&me).await;
+            log.write(&me).await;
         }
         // Both ways to release.
         if taken % 2 == 0 {
@@ -48,12 +48,12 @@ async fn taking(door: Arc<Door>, mut desk: Desk, id: String, reads: bool, turns:
 }
 
 /// Records the turns.
-struct Desk {
+struct TurnLog {
     connection: Connection,
     topic: String,
 }
 
-impl Desk {
+impl TurnLog {
     /// The words of a command, with the key of this topic between them.
     fn call(&mut self, command: &[&str], what: &str, rest: &[&str]) -> Value {
         let key = format!("{}:{what}", self.topic);

@@ -5,13 +5,13 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, InvalidRequestError, Latch, LeasedPermits, LeasedSemaphore, Owner, PermitId,
-    SemaphorePermits, QueryError, ReleaseError, Semaphore, WaitError,
+    AcquireError, ChangeError, Client, InvalidRequestError, Latch, LeasedPermits, LeasedSemaphore, Owner,
+    PermitId, QueryError, ReleaseError, Semaphore, SemaphorePermits, WaitError,
 };
 use leasehold_testkit::peer::Answer;
 use tokio::time::sleep;
 
-use super::door::{Door, Held};
+use super::primitive::{Held, Primitive};
 use super::turns;
 
 /// A thread in Java's sense: an owner, and its holds.
@@ -30,7 +30,10 @@ impl From<AcquireError> for Failed {
     fn from(error: AcquireError) -> Self {
         let refused = matches!(
             error,
-            AcquireError::Invalid { cause: InvalidRequestError::NotReentrant | InvalidRequestError::OnlyReads, .. } | AcquireError::Lost { .. }
+            AcquireError::Invalid {
+                cause: InvalidRequestError::NotReentrant | InvalidRequestError::OnlyReads,
+                ..
+            } | AcquireError::Lost { .. }
         );
         Self::new(refused, &error)
     }
@@ -44,7 +47,7 @@ impl From<ReleaseError> for Failed {
 
 impl From<ChangeError> for Failed {
     fn from(error: ChangeError) -> Self {
-        Self::new(matches!(error, ChangeError::NotTaken), &error)
+        Self::new(matches!(error, ChangeError::NotAcquired { .. }), &error)
     }
 }
 
@@ -133,7 +136,7 @@ impl Thread {
         name: &str,
         words: &Words<'_>,
     ) -> Result<String, Failed> {
-        let door = Door::new(&self.client, kind, name);
+        let primitive = Primitive::new(&self.client, kind, name);
         let (wait, lease) = match verb {
             "lock" | "token" => (None, None),
             "lease" => (None, words.time(0)),
@@ -141,16 +144,16 @@ impl Thread {
             "wait" | "wait-token" => (words.time(0), words.time(1)),
             "unlock" => {
                 let held = self.held.get_mut(&format!("{kind} {name}")).and_then(Vec::pop);
-                match (held, door.lock()) {
+                match (held, primitive.lock()) {
                     (Some(held), _) => held.release().await?,
                     (None, Some(lock)) => lock.as_owner(&self.owner).release().await.map(drop)?,
                     (None, None) => return Err(Failed(Answer::Refused("this owner has none".into()))),
                 }
                 return Ok("released".into());
             }
-            _ => return self.question(verb, &door).await,
+            _ => return self.question(verb, &primitive).await,
         };
-        let entered = door.enter(&self.owner, wait, lease).await;
+        let entered = primitive.enter(&self.owner, wait, lease).await;
         let held = match entered {
             Err(error) if error.is_contended() => return Ok("false".into()),
             entered => entered?,
@@ -164,16 +167,15 @@ impl Thread {
         Ok(result)
     }
 
-    async fn question(&self, verb: &str, door: &Door) -> Result<String, Failed> {
-        let lock = door.lock().ok_or(Failed(Answer::Unsupported("several locks are not asked".into())))?;
+    async fn question(&self, verb: &str, primitive: &Primitive) -> Result<String, Failed> {
+        let lock =
+            primitive.lock().ok_or(Failed(Answer::Unsupported("several locks are not asked".into())))?;
         Ok(match verb {
             "force" => lock.force_unlock().await?.to_string(),
             "locked" => lock.is_locked().await?.to_string(),
             "held" => lock.is_held_by(&self.owner).await?.to_string(),
             "count" => lock.hold_count(&self.owner).await?.to_string(),
-            "ttl" => {
-                lock.ttl().await?.map_or("-2".into(), |left| left.as_millis().to_string())
-            }
+            "ttl" => lock.ttl().await?.map_or("-2".into(), |left| left.as_millis().to_string()),
             "last-token" => lock.last_token().await?.to_string(),
             _ => panic!("no such verb for a lock: {verb}"),
         })

@@ -14,7 +14,7 @@ use std::{env, fs};
 use differences::Differences;
 use run::{Step, run};
 
-use crate::world::world;
+use crate::setup::setup;
 
 /// The steps of each primitive. No lock that is renewed is entered with a lease: which of the two leases shows depends on
 /// timing.
@@ -42,16 +42,16 @@ fn golden(primitive: &str) -> PathBuf {
 
 #[tokio::test]
 async fn the_same_steps_leave_the_same_state_but_for_the_differences_that_are_listed() {
-    let world = world().await;
+    let setup = setup().await;
     let mut differences = Differences::read();
     let mut wrong = Vec::new();
     for (primitive, script) in SCRIPTS {
-        let Some(java) = run(&world, &world.java[0], script).await else {
-            println!("state, {primitive}: Redisson {} does not have it", world.version);
+        let Some(java) = run(&setup, &setup.java[0], script).await else {
+            println!("state, {primitive}: Redisson {} does not have it", setup.version);
             differences.leave_out(primitive);
             continue;
         };
-        let rust = run(&world, &world.rust[0], script).await.expect("we have it");
+        let rust = run(&setup, &setup.rust[0], script).await.expect("we have it");
         let merged = merge(primitive, &java, &rust, &mut differences);
         let path = golden(primitive);
         if env::var("LEASEHOLD_GOLDEN").as_deref() == Ok("write") {

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::dump::{Names, dump};
 use crate::published::Published;
-use crate::world::{World, until};
+use crate::setup::{Setup, until};
 
 /// The name in all scripts. Both languages use it, one after the other.
 const NAME: &str = "same";
@@ -23,12 +23,12 @@ pub(super) struct Step {
 }
 
 /// Runs all steps; `None` if this Redisson does not have the primitive.
-pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<Step>> {
+pub(super) async fn run(setup: &Setup, peer: &Peer, script: &str) -> Option<Vec<Step>> {
     let mut names = Names::default();
     for thread in ["a", "b", "c"] {
         names.learn(&peer.ask(&format!("{CLIENT}-{thread}"), "owner").await, &thread.to_uppercase());
     }
-    let mut published = Published::on(&world.server);
+    let mut published = Published::on(&setup.server);
     let mut begun: HashMap<&str, Pending> = HashMap::new();
     let mut steps = Vec::new();
     let mut commands = script.lines().peekable();
@@ -38,9 +38,9 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
         let told = |thread: &str| peer.tell(&format!("{CLIENT}-{thread}"), &said);
         let answer = if let Some(thread) = thread.strip_suffix('>') {
             // No earlier waiter is subscribed any more, and then there is one subscription more than before.
-            until("others have gone", || listeners(world) == begun.len()).await;
+            until("others have gone", || listeners(setup) == begun.len()).await;
             begun.insert(thread, told(thread));
-            until("somebody more waits", || listeners(world) == begun.len()).await;
+            until("somebody more waits", || listeners(setup) == begun.len()).await;
             None
         } else if let Some(thread) = thread.strip_suffix('<') {
             Some(begun.remove(thread).expect("it was begun").answer().await)
@@ -60,7 +60,7 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
             steps.push(Step { command: command.into(), lines });
             continue;
         }
-        lines.extend(settled(world, &names).await);
+        lines.extend(settled(setup, &names).await);
         for (channel, payload) in published.take() {
             let line = format!("message {} {payload}", names.text(&channel));
             // A front waiter that has not retried yet is notified again with the heartbeats of our waiters, at unknown
@@ -72,24 +72,24 @@ pub(super) async fn run(world: &World, peer: &Peer, script: &str) -> Option<Vec<
         }
         steps.push(Step { command: command.into(), lines });
     }
-    let left = world.server.cli(&["KEYS", &format!("*{NAME}*")]);
+    let left = setup.server.cli(&["KEYS", &format!("*{NAME}*")]);
     for key in left.elements() {
-        world.server.cli(&["DEL", key.as_str().expect("names are text")]);
+        setup.server.cli(&["DEL", key.as_str().expect("names are text")]);
     }
     Some(steps)
 }
 
 /// How many channels of the name have subscribers.
-fn listeners(world: &World) -> usize {
-    world.server.cli(&["PUBSUB", "CHANNELS", &format!("*{NAME}*")]).elements().len()
+fn listeners(setup: &Setup) -> usize {
+    setup.server.cli(&["PUBSUB", "CHANNELS", &format!("*{NAME}*")]).elements().len()
 }
 
 /// The keys when they no longer change: some notes are removed a moment after the reply.
-async fn settled(world: &World, names: &Names) -> Vec<String> {
-    let mut last = dump(&world.server, NAME, names);
+async fn settled(setup: &Setup, names: &Names) -> Vec<String> {
+    let mut last = dump(&setup.server, NAME, names);
     loop {
         sleep(Duration::from_millis(20)).await;
-        let now = dump(&world.server, NAME, names);
+        let now = dump(&setup.server, NAME, names);
         if now == last {
             return now;
         }

@@ -26,7 +26,9 @@ async fn what_a_service_lacks_is_said_before_anything_is_sent() {
         let client = connect(&simulation).await;
         simulation.outage();
         let refused = client.semaphore("s").acquire(1).await.unwrap_err();
-        let AcquireError::Invalid { cause: InvalidRequestError::Unsupported { what, engine, can }, .. } = refused else {
+        let AcquireError::Invalid { cause: InvalidRequestError::Unsupported { what, engine, can }, .. } =
+            refused
+        else {
             panic!("{refused:?}")
         };
         assert_eq!((what.as_str(), &can[..]), ("semaphore", &["redis", "memory"][..]));

@@ -10,7 +10,7 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Attempt, Busy, Claim, Holding, Released, Renewed, HoldKey, Resource, Ticket};
+use crate::engine::{Attempt, Busy, Claim, HoldKey, Holding, Released, Renewed, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -165,7 +165,12 @@ impl Exclusive for Group {
         (!holders.is_empty(), after.and(self.break_off(&holders, resource, Loss::ForceUnlocked, now)))
     }
 
-    fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
+    fn query(
+        &mut self,
+        resource: &Resource,
+        owner: Option<OwnerId>,
+        now: &Now,
+    ) -> (Option<Holding>, Aftermath) {
         let after = self.expire(resource, now);
         let held = |value| self.taken.get(value).map(|key| self.holds[key].holding(now));
         let all: Vec<_> = resource.values().iter().map(held).collect();

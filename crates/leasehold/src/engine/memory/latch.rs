@@ -51,6 +51,7 @@ impl Counted for Latch {
             }
             Adjust::Delete => (self.count.take().is_some().into(), self.open()),
             Adjust::Count => (self.count.unwrap_or(0).into(), nothing),
+            Adjust::Exists => (self.count.is_some().into(), nothing),
             _ => (0, nothing),
         }
     }

@@ -10,7 +10,7 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Attempt, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
+use crate::engine::{Attempt, Busy, Claim, HoldKey, Holding, Kind, Released, Renewed, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -373,7 +373,10 @@ mod tests {
         assert!(!is_woken());
         engine.lower(&first, 0);
         assert!(is_woken());
-        assert!(matches!(try_for(&second, None), Attempt::Granted(..)), "a spin lock does not heed the wait queue");
+        assert!(
+            matches!(try_for(&second, None), Attempt::Granted(..)),
+            "a spin lock does not heed the wait queue"
+        );
         assert!(matches!(try_for(&waiter, Some(ticket)), Attempt::Busy(_)));
         engine.lower(&second, 0);
         assert!(is_woken());

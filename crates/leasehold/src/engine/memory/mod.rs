@@ -35,8 +35,8 @@ use self::slot::Slot;
 use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, QueryResult, Feature, Profile, Query, Released,
-    Renewed, Reply, HoldKey, Resource, Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Feature, HoldKey, Profile, Query,
+    QueryResult, Released, Renewed, Reply, Resource, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::env::Now;
@@ -55,7 +55,7 @@ pub(crate) struct Memory {
     sweeper: Sweeper,
 }
 
-const PROFILE: Profile = Profile { engine: "memory", lacks: &[Feature::FencedWrite] };
+const PROFILE: Profile = Profile { engine: "memory", real_time: false, lacks: &[Feature::FencedWrite] };
 
 /// Only names that are held or waited for have a slot.
 type Shard = HashMap<Key, Slot, ByName>;

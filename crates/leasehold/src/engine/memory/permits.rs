@@ -8,7 +8,7 @@ use super::primitive::{Counted, Holdable, Waited};
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, HoldKey, Resource, Ticket};
+use crate::engine::{Adjust, Attempt, Busy, Claim, HoldKey, Released, Renewed, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::{Bounds, Lease, PERMANENT};
 use crate::loss::Loss;
@@ -188,6 +188,7 @@ impl Counted for Permits {
                 existed.into()
             }
             Adjust::Count => free,
+            Adjust::Exists => self.free.is_some().into(),
             Adjust::Taken => self.total() - free,
             Adjust::Total if self.free.is_none() => 0,
             Adjust::Total => self.total(),

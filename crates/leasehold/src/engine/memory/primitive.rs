@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Adjust, Attempt, Claim, Holding, Released, Renewed, HoldKey, Resource, Ticket};
+use crate::engine::{Adjust, Attempt, Claim, HoldKey, Holding, Released, Renewed, Resource, Ticket};
 use crate::env::Now;
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
@@ -44,7 +44,12 @@ pub(super) trait Waited {
         true
     }
 
-    fn poll_wake_up(&mut self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> (Poll<()>, Aftermath) {
+    fn poll_wake_up(
+        &mut self,
+        key: &HoldKey,
+        ticket: Ticket,
+        context: &mut Context<'_>,
+    ) -> (Poll<()>, Aftermath) {
         self.wait_queue(&key.resource).poll_wake_up(ticket, context)
     }
 
@@ -76,7 +81,12 @@ pub(super) trait Holdable: Waited {
 /// A primitive whose holder excludes others: its holder can be queried, and it can be freed by force.
 pub(super) trait Exclusive: Holdable {
     fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath);
-    fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath);
+    fn query(
+        &mut self,
+        resource: &Resource,
+        owner: Option<OwnerId>,
+        now: &Now,
+    ) -> (Option<Holding>, Aftermath);
 
     /// The last token that was minted.
     fn token(&self) -> u64;

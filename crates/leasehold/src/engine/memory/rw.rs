@@ -10,7 +10,9 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Attempt, WRITER_PREFERENCE, Busy, Claim, Holding, Kind, Released, Renewed, HoldKey, Resource, Ticket};
+use crate::engine::{
+    Attempt, Busy, Claim, HoldKey, Holding, Kind, Released, Renewed, Resource, Ticket, WRITER_PREFERENCE,
+};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -75,8 +77,11 @@ impl Holdable for Rw {
         };
         // The new hold may end sooner, and a reader that took it over from a writer may not be the only one that wants to
         // read.
-        let taken_over =
-            if claim.steal { self.wake_if_sooner(before).and(self.reserve_free()) } else { Aftermath::default() };
+        let taken_over = if claim.steal {
+            self.wake_if_sooner(before).and(self.reserve_free())
+        } else {
+            Aftermath::default()
+        };
         (attempt, after.and(more).and(taken_over))
     }
 
@@ -147,7 +152,12 @@ impl Exclusive for Rw {
         }
     }
 
-    fn query(&mut self, resource: &Resource, owner: Option<OwnerId>, now: &Now) -> (Option<Holding>, Aftermath) {
+    fn query(
+        &mut self,
+        resource: &Resource,
+        owner: Option<OwnerId>,
+        now: &Now,
+    ) -> (Option<Holding>, Aftermath) {
         let after = self.expire(now);
         let held = match resource.kind {
             Kind::Write => self.writer.as_ref(),
@@ -184,7 +194,10 @@ impl Rw {
             None if claim.steal => {}
             None if self.readers_are_blocked(now) => {
                 if claim.rw.prefer_writers {
-                    return (Attempt::Busy(Busy { retry_in: Some(WRITER_PREFERENCE), ..Busy::default() }), after);
+                    return (
+                        Attempt::Busy(Busy { retry_in: Some(WRITER_PREFERENCE), ..Busy::default() }),
+                        after,
+                    );
                 }
                 // A reader that ignores waiting writers does not wait behind readers that respect them.
             }
@@ -227,7 +240,9 @@ impl Rw {
 
     /// Whether a waiting writer blocks new readers. A writer whose future is not polled any more does not.
     fn readers_are_blocked(&self, now: &Now) -> bool {
-        self.blocking_writers.values().any(|retried| now.get().saturating_duration_since(*retried) < WRITER_PREFERENCE)
+        self.blocking_writers
+            .values()
+            .any(|retried| now.get().saturating_duration_since(*retried) < WRITER_PREFERENCE)
     }
 
     fn is_held(&self) -> bool {

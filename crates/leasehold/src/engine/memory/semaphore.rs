@@ -8,7 +8,7 @@ use super::primitive::{Counted, Holdable, Waited};
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Adjust, Attempt, Busy, Claim, Released, Renewed, HoldKey, Resource, Ticket};
+use crate::engine::{Adjust, Attempt, Busy, Claim, HoldKey, Released, Renewed, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -139,6 +139,7 @@ impl Counted for Semaphore {
             }
             Adjust::Delete => (free.is_some().into(), self.delete()),
             Adjust::Count => (free.unwrap_or(0), nothing),
+            Adjust::Exists => (free.is_some().into(), nothing),
             _ => (0, nothing),
         };
         (result, before.and(after))

@@ -12,12 +12,14 @@ use crate::url::UrlError;
 pub(crate) const SCHEME: Scheme = Scheme {
     names: &["memory"],
     usage: "`memory:` (an engine inside this process, for one client), \
-            `memory:NAME` (the same, shared by all clients of this process that say NAME)",
+            `memory:NAME` (the same, shared by all clients of this process that use NAME)",
     profile: &PROFILE,
+    server: |_| None,
     open: |url, _| {
-        let name = url.trim_start_matches("memory:").to_owned();
+        let name = url.split_once(':').map_or("", |(_, name)| name).to_owned();
         if name.starts_with('/') {
-            return Err(UrlError::MemoryPath);
+            let text = "a memory engine has no host and no path: write `memory:` or `memory:NAME`";
+            return Err(UrlError::Malformed(text.to_owned()));
         }
         Ok(Box::pin(async move {
             let engine = if name.is_empty() { Memory::new() } else { shared(&name) };

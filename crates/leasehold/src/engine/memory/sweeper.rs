@@ -45,7 +45,8 @@ impl Sweeper {
         let mut resources = std::mem::take(&mut self.queues.lock().resources);
         let mut after = Aftermath::default();
         resources.retain(|resource| {
-            let swept = engine.with(resource, |slot, _| (slot.waited().sweep(resource), Aftermath::default()));
+            let swept =
+                engine.with(resource, |slot, _| (slot.waited().sweep(resource), Aftermath::default()));
             let has_waiters = swept.is_some();
             after = std::mem::take(&mut after).and(swept.unwrap_or_default());
             has_waiters
@@ -105,7 +106,7 @@ mod tests {
 
     use super::*;
     use crate::client_id::ClientId;
-    use crate::engine::{Engine, Kind, HoldKey, Ticket};
+    use crate::engine::{Engine, HoldKey, Kind, Ticket};
     use crate::name::Name;
     use crate::owner::OwnerId;
 

@@ -1,7 +1,7 @@
 //! One case: holders and waiters by the replies of both engines, and the steps.
 
-mod attempts;
 mod attempt_all;
+mod attempts;
 mod counters;
 mod inspection;
 mod wake_ups;
@@ -11,10 +11,10 @@ use std::time::Duration;
 
 use self::wake_ups::{Cause, Waiter};
 use super::engine_pair::{EnginePair, name};
-use super::op::{At, CLIENTS, KEPT, Length, NAMES, Op, SETS, kinds};
 use super::observed::{self, Observed};
+use super::op::{At, CLIENTS, KEPT, Length, NAMES, Op, SETS, kinds};
 use crate::client_id::ClientId;
-use crate::engine::{Family, Kind, Released, Renewed, HoldKey, Resource};
+use crate::engine::{Family, HoldKey, Kind, Released, Renewed, Resource};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
 use crate::permit_id::PermitId;
@@ -154,7 +154,8 @@ impl<'a> CaseState<'a> {
     fn release(&mut self, at: At) -> Step {
         let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
         self.frees(at.name, hold.key.resource.kind);
-        let results = self.engines.call(client(at), |engine| engine.release(&hold.key, hold.count, hold.lease));
+        let results =
+            self.engines.call(client(at), |engine| engine.release(&hold.key, hold.count, hold.lease));
         self.same(at.name, "release", results.each_ref().map(observed::released))?;
         self.set_until(
             client(at),
@@ -178,7 +179,8 @@ impl<'a> CaseState<'a> {
         let counts = matches!(hold.key.resource.kind.family(), Family::Lock | Family::Rw | Family::Group);
         let count = if all || !counts { 0 } else { hold.count - 1 };
         self.frees(at.name, hold.key.resource.kind);
-        self.engines.call_without_reply(client(at), |engine, _| engine.undo(&hold.key, count, hold.lease.into()));
+        self.engines
+            .call_without_reply(client(at), |engine, _| engine.undo(&hold.key, count, hold.lease.into()));
         self.engines.finish(client(at));
         if count == 0 {
             self.holds.remove(&hold_id);
@@ -190,9 +192,9 @@ impl<'a> CaseState<'a> {
 
     fn renew(&mut self, at: At, length: Length) -> Step {
         let Some((at, hold_id, hold)) = self.some_hold(at) else { return Ok(false) };
-        let [_, is_held] = self
-            .both
-            .call_without_reply(client(at), |engine, _| engine.term(&hold.key).is_some_and(|term| term.is_held()));
+        let [_, is_held] = self.engines.call_without_reply(client(at), |engine, _| {
+            engine.term(&hold.key).is_some_and(|term| term.is_held())
+        });
         let length = match (hold.lease, length) {
             (Lease::Kept(kept), _) => kept,
             // Its lease may have been extended by its id, and its holder is not notified: by its own clock it is lost.
@@ -336,7 +338,10 @@ impl<'a> CaseState<'a> {
 
     fn something_is_kept(&self, at: usize) -> bool {
         self.holds.iter().any(|((who, name, _), hold)| {
-            let is_held = || self.engines.call_without_reply(who % CLIENTS, |engine, _| engine.term(&hold.key).is_some())[0];
+            let is_held = || {
+                self.engines.call_without_reply(who % CLIENTS, |engine, _| engine.term(&hold.key).is_some())
+                    [0]
+            };
             *name == at && hold.lease == Lease::Kept(KEPT) && is_held()
         })
     }

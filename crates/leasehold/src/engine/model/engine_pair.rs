@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::engine::memory::Memory;
-use crate::engine::{Engine, Reply, HoldKey, Ticket};
+use crate::engine::{Engine, HoldKey, Reply, Ticket};
 use crate::name::Name;
 use crate::term::Term;
 
@@ -164,7 +164,11 @@ impl EnginePair {
     }
 
     /// Calls both engines without waiting for a reply.
-    pub(super) fn call_without_reply<T>(&self, client: usize, mut operation: impl FnMut(&dyn Engine, Side) -> T) -> [T; 2] {
+    pub(super) fn call_without_reply<T>(
+        &self,
+        client: usize,
+        mut operation: impl FnMut(&dyn Engine, Side) -> T,
+    ) -> [T; 2] {
         let memory = {
             let _entered = self.paused.enter();
             operation(self.memory.as_ref(), Side::Memory)

@@ -9,14 +9,14 @@
 //!
 //! It is about the engines alone. Guards are not used.
 
+mod case_state;
 mod engine_pair;
+mod observed;
 #[cfg(feature = "redis")]
 mod on_redis;
 #[cfg(feature = "test-util")]
 mod on_sim;
 mod op;
-mod observed;
-mod case_state;
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -28,9 +28,9 @@ use std::time::Duration;
 use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 
+use self::case_state::{CaseState, Stats};
 use self::engine_pair::{EnginePair, ServerEngine};
 use self::op::Case;
-use self::case_state::{Stats, CaseState};
 
 /// How many cases are run at once, each with a server of its own.
 const WORKERS: usize = 2;
@@ -52,9 +52,9 @@ fn compare(operations: u64, start: impl Fn() -> Box<dyn ServerEngine> + Sync) {
             scope.spawn(|| work.run(EnginePair::new(start())));
         }
     });
-    let stats = work.stats.into_inner().expect("nobody panicked");
+    let stats = work.stats.into_inner().expect("no thread panicked");
     println!("{stats:?} in {:.1?}, from seed {seed}", begun.elapsed());
-    if let Some(failure) = work.failed.into_inner().expect("nobody panicked") {
+    if let Some(failure) = work.failed.into_inner().expect("no thread panicked") {
         panic!("{failure}");
     }
     assert!(stats.operations >= wanted);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::engine::{Attempt, Busy, Holding, Kind, Released, Renewed, HoldKey};
+use crate::engine::{Attempt, Busy, HoldKey, Holding, Kind, Released, Renewed};
 use crate::owner::OwnerId;
 
 /// A reply: text that has to be the same, and a time that has to be nearly the same.

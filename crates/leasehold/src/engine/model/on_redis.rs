@@ -12,7 +12,7 @@ use super::op::CLIENTS;
 use crate::client_id::ClientId;
 use crate::engine::redis::{Address, Redis};
 use crate::engine::schemes::Options;
-use crate::engine::{Attempt, Claim, Engine, Kind, Query, Reply, RwOptions, HoldKey, Resource, Ticket};
+use crate::engine::{Attempt, Claim, Engine, HoldKey, Kind, Query, Reply, Resource, RwOptions, Ticket};
 use crate::env::{self, Instant};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
@@ -110,8 +110,7 @@ impl OnRedis {
             let key = key(Resource::new(kind, name("taught")), 1);
             self.load_by_attempt(&key, None);
             self.clients[0].undo(&key, 0, LOADING_LEASE.into());
-            while self.call(0, |redis| redis.inspect(&Query::Holder(&key.resource, None))).holding.is_some()
-            {
+            while self.call(0, |redis| redis.inspect(&Query::Holder(&key.resource, None))).holding.is_some() {
             }
         }
         // A writer that waits, blocks readers, and leaves.

@@ -77,7 +77,11 @@ impl Address {
             None if port.is_empty() => PORT,
             text => text.and_then(|text| text.parse().ok()).filter(|port| *port > 0).ok_or_else(|| {
                 // Without an `@` the host may be a user, and the port its password.
-                let port = if rest.contains('@') { format!(" {:?}", port.trim_start_matches(':')) } else { String::new() };
+                let port = if rest.contains('@') {
+                    format!(" {:?}", port.trim_start_matches(':'))
+                } else {
+                    String::new()
+                };
                 malformed(&format!("the port{port} in the URL is not a number from 1 to 65535"))
             })?,
         };
@@ -127,7 +131,9 @@ fn malformed(text: &str) -> UrlError {
 fn unknown(key: &str) -> UrlError {
     let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if !is_plain {
-        return malformed("the part of the URL after its `?` cannot be read: in a password write %3F for `?`");
+        return malformed(
+            "the part of the URL after its `?` cannot be read: in a password write %3F for `?`",
+        );
     }
     let hint = match key {
         "db" | "database" => Some("write the number behind the host, as in redis://HOST:PORT/2"),
@@ -173,7 +179,9 @@ fn decoded(part: &str) -> Result<String, UrlError> {
         }
         String::from_utf8(bytes).ok()
     };
-    decode().ok_or_else(|| malformed("a `%` in the URL needs two hexadecimal digits of UTF-8: write %25 for `%` itself"))
+    decode().ok_or_else(|| {
+        malformed("a `%` in the URL needs two hexadecimal digits of UTF-8: write %25 for `%` itself")
+    })
 }
 
 impl fmt::Debug for Address {

@@ -24,11 +24,11 @@ use self::pubsub::{Subscriber, Subscriptions};
 use self::queue_heartbeat::QueueHeartbeat;
 use super::remote::Remote;
 use super::remote::store::{
-    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, LateNotice, Topic,
-    Traits, Verdict, Wake, Watch,
+    By, Done, Events, Forced, Given, LateNotice, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll,
+    Topic, Traits, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
-use super::{Change, Engine, QueryResult, Kind, Profile, Query, Queueing, HoldKey, Resource};
+use super::{Change, Engine, HoldKey, Kind, Profile, Query, QueryResult, Queueing, Resource};
 use crate::error::ServerError;
 use crate::mutex::Mutex;
 use crate::name::Name;
@@ -38,13 +38,14 @@ pub(crate) const SCHEME: Scheme = Scheme {
     usage: "`redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same), \
             `redis+unix:///path[?db=…&user=…&pass=…]` (its socket on this machine)",
     profile: &PROFILE,
+    server: |url| Address::parse(url).ok().map(|address| address.server(url)),
     open: |url, options| {
         let address = Address::parse(url)?;
         Ok(Box::pin(async { Ok(Arc::new(Redis::open(address, options).await?) as Arc<dyn Engine>) }))
     },
 };
 
-const PROFILE: Profile = Profile { engine: "redis", lacks: &[] };
+const PROFILE: Profile = Profile { engine: "redis", real_time: true, lacks: &[] };
 
 /// The engine of a client on Redis or Valkey.
 pub(crate) type Redis = Remote<RedisStore>;
@@ -167,7 +168,8 @@ impl Store for RedisStore {
     }
 
     fn lower(&self, hold_key: &HoldKey, to: u32, done: impl Done<Given>) {
-        let (kind, of) = (hold_key.resource.kind, (hold_key.resource.kind == Kind::Fair).then(|| hold_key.clone()));
+        let (kind, of) =
+            (hold_key.resource.kind, (hold_key.resource.kind == Kind::Fair).then(|| hold_key.clone()));
         let parts = Arc::clone(&self.parts);
         self.send(&hold_key.resource, commands::lower(hold_key, to), done, move |reply| {
             if let Some(hold_key) = of {
@@ -246,7 +248,8 @@ impl Store for RedisStore {
             // Without it the flag expires by itself, a little later.
             self.parts.topology.node(&hold_key.resource).post(commands::unflag(hold_key));
         }
-        (hold_key.resource.kind == Kind::Fair && self.parts.heartbeat.remove(hold_key)).then_some(POSITION_TTL)
+        (hold_key.resource.kind == Kind::Fair && self.parts.heartbeat.remove(hold_key))
+            .then_some(POSITION_TTL)
     }
 
     fn detach(&self, hold_key: &HoldKey, done: impl Done<()>) {
@@ -335,7 +338,8 @@ impl Taking {
         if flags {
             parts.flagged().insert(take.hold_key.clone());
         }
-        let (hold_key, fenced, queue, parts) = (take.hold_key.clone(), take.fenced, take.queue, Arc::clone(parts));
+        let (hold_key, fenced, queue, parts) =
+            (take.hold_key.clone(), take.fenced, take.queue, Arc::clone(parts));
         Self { hold_key, fenced, queue, flags, queries_holder: kind == Kind::SetNx, parts }
     }
 
@@ -372,7 +376,8 @@ impl Taking {
             return parts.topology.node(&resource).send(call, self.completing(done));
         }
         let taken = reply.and_then(|reply| {
-            let mut taken = commands::taken(&reply, &self.hold_key, self.fenced).map_err(StoreError::Refused)?;
+            let mut taken =
+                commands::taken(&reply, &self.hold_key, self.fenced).map_err(StoreError::Refused)?;
             self.note(&mut taken);
             Ok(taken)
         });

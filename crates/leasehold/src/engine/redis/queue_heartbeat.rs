@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::net::Value;
 use super::{Parts, commands, decoded};
 use crate::engine::remote::store::StoreError;
-use crate::engine::{Queueing, HoldKey, Resource};
+use crate::engine::{HoldKey, Queueing, Resource};
 use crate::env::jittered;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
@@ -116,7 +116,11 @@ fn send_heartbeat(batch: Vec<Group>, parts: &Arc<Parts>) {
             Err(error) => return tracing::debug!(?error, "a heartbeat without a reply"),
         };
         let hold_keys = batch.into_iter().flat_map(|(resource, waiters)| {
-            waiters.into_iter().map(move |(owner, _)| HoldKey { resource: resource.clone(), owner, amount: 1 })
+            waiters.into_iter().map(move |(owner, _)| HoldKey {
+                resource: resource.clone(),
+                owner,
+                amount: 1,
+            })
         });
         for (hold_key, position) in hold_keys.zip(positions) {
             let Value::Int(position) = position else { continue };

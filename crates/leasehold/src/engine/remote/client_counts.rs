@@ -42,7 +42,8 @@ impl<S: Store> Inner<S> {
     pub(super) fn complete(&self, resource: &Resource, holding: &mut Holding) {
         let owners = self.store.traits().owners;
         let Some(holder) = holding.owner else { return };
-        let is_holder = |owner: OwnerId| owner == holder || (owners == By::Client && owner.client == holder.client);
+        let is_holder =
+            |owner: OwnerId| owner == holder || (owners == By::Client && owner.client == holder.client);
         let Some(hold) = self.renewal.holder(resource, is_holder) else { return };
         (holding.owner, holding.count) = (Some(hold.key.owner), hold.count);
         if hold.term.has_session() {

@@ -2,7 +2,7 @@
 
 use tokio::sync::oneshot;
 
-use super::store::{Done, StoreError, LateNotice};
+use super::store::{Done, LateNotice, StoreError};
 use crate::engine::Reply;
 use crate::error::ServerError;
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::store::Shard;
-use crate::engine::{Kind, HoldKey, Resource};
+use crate::engine::{HoldKey, Kind, Resource};
 use crate::env::Instant;
-use crate::error::InvalidRequestError;
 use crate::lease::{Bounds, Lease, margin};
+use crate::limits;
 use crate::name::{ByName, Name};
 use crate::session::Session;
 use crate::term::{Term, Until};
@@ -357,8 +357,7 @@ impl Ledger {
     }
 
     fn remove_where(&mut self, name: &Name, wanted: impl Fn(&Entry) -> bool) -> Vec<Entry> {
-        let slots: Vec<_> =
-            self.under(name).filter(|(_, hold)| wanted(hold)).map(|(slot, _)| slot).collect();
+        let slots: Vec<_> = self.under(name).filter(|(_, hold)| wanted(hold)).map(|(slot, _)| slot).collect();
         slots.into_iter().filter_map(|slot| self.clear(slot)).collect()
     }
 

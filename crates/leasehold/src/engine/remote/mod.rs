@@ -62,8 +62,8 @@ use self::store::{
 };
 use self::undo::{Undos, never};
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, QueryResult, Family, Handover, Kind, Profile, Query,
-    Released, Renewed, Reply, HoldKey, Resource, Ticket, wait_queue,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Family, Handover, HoldKey, Kind, Profile, Query,
+    QueryResult, Released, Renewed, Reply, Resource, Ticket, wait_queue,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
@@ -360,7 +360,10 @@ impl<S: Store> Engine for Remote<S> {
         if let Err(failure) = inner.can_send(shard) {
             return Reply::now(Attempt::NotSent(failure));
         }
-        if claim.fresh && claim.held == 0 && inner.undos.may_still_execute(claim.key) && !mutation!("spent-owner-used")
+        if claim.fresh
+            && claim.held == 0
+            && inner.undos.may_still_execute(claim.key)
+            && !mutation!("spent-owner-used")
         {
             return Reply::now(Attempt::OwnerSpent);
         }

@@ -16,7 +16,7 @@ use tokio::sync::Notify;
 use super::fairness::Fairness;
 use super::store::{Shard, Topic, Watch};
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Aftermath, Busy, Family, Kind, HoldKey, Resource, Ticket};
+use crate::engine::{Aftermath, Busy, Family, HoldKey, Kind, Resource, Ticket};
 use crate::env::{self, Instant};
 use crate::mutex::Mutex;
 
@@ -109,7 +109,12 @@ fn topic(key: &HoldKey) -> Topic {
 impl Queues {
     /// Joins the end of the queue of a hold key, which `begin` starts if this is its first waiter. A waiter that
     /// `accepts_handover` can take over a hold of another owner of this client.
-    pub(super) fn join(&self, key: &HoldKey, accepts_handover: bool, begin: impl FnOnce(&Topic) -> Begun) -> Ticket {
+    pub(super) fn join(
+        &self,
+        key: &HoldKey,
+        accepts_handover: bool,
+        begin: impl FnOnce(&Topic) -> Begun,
+    ) -> Ticket {
         let (ticket, is_first) = self.join_unswept(key, accepts_handover, begin);
         if is_first {
             self.joined.notify_one();
@@ -246,7 +251,8 @@ impl Queues {
         Some(env::jittered(pause))
     }
 
-    /// How many waiters there are, if the front waiter accepts a hand-over and gets a message when the lock becomes free after all.
+    /// How many waiters there are, if the front waiter accepts a hand-over and gets a message when the lock becomes free after
+    /// all.
     pub(super) fn local_waiters(&self, key: &HoldKey) -> usize {
         if self.is_empty() {
             return 0;

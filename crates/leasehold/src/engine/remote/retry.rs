@@ -90,13 +90,14 @@ impl<S: Store> Inner<S> {
             }
             if *progress.sent.get_or_init(|| false) {
                 let refusal = progress.refusal.lock().take();
-                let no_reply =
-                    || ServerError::Unavailable("no answer for as long as an outage may last".into());
+                let no_reply = || {
+                    ServerError::Unavailable("no reply within the limit for outages (`outage_limit`)".into())
+                };
                 return Err(refusal.unwrap_or_else(no_reply));
             }
             // The last reason is more useful than a time-out.
             let reason = inner.shards.check(shard).err().unwrap_or_else(|| {
-                ServerError::Unavailable("not connected for as long as an outage may last".into())
+                ServerError::Unavailable("not connected within the limit for outages (`outage_limit`)".into())
             });
             Ok(Adjusted::NotSent(reason))
         })
@@ -164,7 +165,8 @@ impl<S: Store> Trying<S> {
     async fn send(&self) -> Result<i64, StoreError> {
         let Open(inner) = &self.open;
         let (sender, receiver) = oneshot::channel();
-        let (inner, resource, adjust) = (Arc::clone(inner), self.resource.clone(), self.change.adjust.clone());
+        let (inner, resource, adjust) =
+            (Arc::clone(inner), self.resource.clone(), self.change.adjust.clone());
         let done = {
             let inner = Arc::clone(&inner);
             move |outcome: Result<i64, StoreError>| {

@@ -13,7 +13,7 @@ use super::done::Caller;
 use super::store::{By, Shard, Store, Topic};
 use super::undo::BETWEEN_TRIES;
 use super::{Grant, Inner, take};
-use crate::engine::{Attempt, Busy, Claim, Queueing, Reply, RwOptions, HoldKey, Ticket};
+use crate::engine::{Attempt, Busy, Claim, HoldKey, Queueing, Reply, RwOptions, Ticket};
 use crate::env::{self, Instant};
 use crate::lease::Lease;
 use crate::mutex::Mutex;

@@ -4,15 +4,24 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::store::Shard;
-use crate::error::ServerError;
+use crate::env::{self, Instant};
+use crate::error::{Rounded, ServerError};
 use crate::mutex::Mutex;
 
 /// The shards that are not reachable now, and why.
 #[derive(Debug, Default)]
 pub(super) struct Shards {
     // Invariant: `count` is the number of entries of `down`, which every request reads without the mutex: mostly none.
-    down: Mutex<HashMap<Shard, Option<ServerError>>>,
+    down: Mutex<HashMap<Shard, Outage>>,
     count: AtomicUsize,
+}
+
+/// The outage of one shard.
+#[derive(Debug)]
+struct Outage {
+    since: Instant,
+    /// Why it could not be reached at the last attempt.
+    reason: Option<ServerError>,
 }
 
 impl Shards {
@@ -20,7 +29,7 @@ impl Shards {
     pub(super) fn set(&self, shard: Shard, is_down: bool) {
         let mut down = self.down.lock();
         if is_down {
-            down.insert(shard, None);
+            down.insert(shard, Outage { since: env::now(), reason: None });
         } else {
             down.remove(&shard);
         }
@@ -30,9 +39,9 @@ impl Shards {
     /// The shard could not be reached again, for this reason; false if the reason is the same as before.
     pub(super) fn because(&self, shard: Shard, reason: ServerError) -> bool {
         let mut down = self.down.lock();
-        let Some(known) = down.get_mut(&shard) else { return false };
-        let is_new = known.as_ref() != Some(&reason);
-        *known = Some(reason);
+        let Some(outage) = down.get_mut(&shard) else { return false };
+        let is_new = outage.reason.as_ref() != Some(&reason);
+        outage.reason = Some(reason);
         is_new
     }
 
@@ -46,14 +55,18 @@ impl Shards {
         if self.count.load(Ordering::SeqCst) == 0 {
             return Ok(());
         }
-        match self.down.lock().get(&shard) {
-            None => Ok(()),
-            Some(None) => Err(ServerError::Unavailable("not connected".into())),
-            Some(Some(ServerError::Denied(text))) => Err(ServerError::Denied(format!("not connected: {text}"))),
-            Some(Some(ServerError::Unavailable(text))) => {
-                Err(ServerError::Unavailable(format!("not connected: {text}")))
+        let down = self.down.lock();
+        let Some(Outage { since, reason }) = down.get(&shard) else { return Ok(()) };
+        let lasts = Rounded(env::now().saturating_duration_since(*since));
+        Err(match reason {
+            None => ServerError::Unavailable(format!("not connected for {lasts}, reconnecting")),
+            Some(ServerError::Unavailable(text)) => {
+                ServerError::Unavailable(format!("not connected for {lasts}, reconnecting: {text}"))
             }
-            Some(Some(other)) => Err(other.clone()),
-        }
+            Some(ServerError::Denied(text)) => {
+                ServerError::Denied(format!("not connected for {lasts}, reconnecting: {text}"))
+            }
+            Some(other) => other.clone(),
+        })
     }
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::engine::{Busy, Change, QueryResult, Kind, Profile, Query, Queueing, RwOptions, HoldKey, Resource};
+use crate::engine::{
+    Busy, Change, HoldKey, Kind, Profile, Query, QueryResult, Queueing, Resource, RwOptions,
+};
 use crate::error::ServerError;
 use crate::loss::Loss;
 use crate::name::Name;

@@ -14,9 +14,10 @@ use tokio::sync::Notify;
 use super::Inner;
 use super::ledger::Entry;
 use super::store::{By, Done, Given, Shard, Store, StoreError};
-use crate::engine::{Kind, HoldKey};
+use crate::engine::{HoldKey, Kind};
 use crate::env::{self, Instant, jittered};
-use crate::error::{ServerError, InvalidRequestError};
+use crate::error::ServerError;
+use crate::limits;
 use crate::mutex::Mutex;
 
 /// The pending undos of one client.
@@ -114,12 +115,7 @@ impl Undos {
     /// Whether an earlier request about this hold may still be carried out.
     pub(super) fn may_still_execute(&self, key: &HoldKey) -> bool {
         self.has_stale_holds.load(Ordering::SeqCst)
-            && self
-                .state
-                .lock()
-                .stale_holds
-                .get(&key.of_hold())
-                .is_some_and(|stale| stale.until > env::now())
+            && self.state.lock().stale_holds.get(&key.of_hold()).is_some_and(|stale| stale.until > env::now())
     }
 
     /// A request of this hold key is about to be sent. Returns the hold key if a stale connection may still change its hold:
@@ -156,7 +152,8 @@ impl State {
     /// has some of the same values.
     fn take_before(&mut self, key: &HoldKey) -> Vec<Pending> {
         let mut taken: Vec<_> = if key.resource.kind == Kind::Group {
-            let is_before = |other: &HoldKey| other.owner == key.owner && other.resource.overlaps(&key.resource);
+            let is_before =
+                |other: &HoldKey| other.owner == key.owner && other.resource.overlaps(&key.resource);
             self.pending.extract_if(|other, _| is_before(other)).map(|(_, pending)| pending).collect()
         } else {
             self.pending.remove(&key.of_hold()).into_iter().collect()
@@ -301,7 +298,8 @@ impl<S: Store> Inner<S> {
         let State { pending, doubtful, stale_holds, .. } = &mut *state;
         stale_holds.retain(|_, hold| hold.until > now);
         for (_, key) in doubtful.extract_if(.., |(of, _)| *of == shard).filter(|_| stale) {
-            stale_holds.entry(key.of_hold()).or_insert(StaleHold { until: at_last, in_flight: 0 }).until = at_last;
+            stale_holds.entry(key.of_hold()).or_insert(StaleHold { until: at_last, in_flight: 0 }).until =
+                at_last;
         }
         self.undos.has_stale_holds.store(!stale_holds.is_empty(), Ordering::SeqCst);
         pending.retain(|_, pending| {

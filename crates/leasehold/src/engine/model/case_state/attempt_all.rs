@@ -1,11 +1,11 @@
 //! Attempts to acquire several plain locks at once.
 
 use super::super::engine_pair::{Side, terms};
-use super::super::op::{At, How, NAMES};
 use super::super::observed::{self, Observed};
+use super::super::op::{At, How, NAMES};
 use super::wake_ups::Cause;
-use super::{Hold, Step, CaseState, client};
-use crate::engine::{Attempt, AttemptAll, Claim, Family, Kind, RwOptions, HoldKey};
+use super::{CaseState, Hold, Step, client};
+use crate::engine::{Attempt, AttemptAll, Claim, Family, HoldKey, Kind, RwOptions};
 use crate::lease::Bounds;
 
 impl CaseState<'_> {
@@ -29,9 +29,10 @@ impl CaseState<'_> {
         let attempts = [Side::Memory, Side::Server].map(|side| self.attempt_all_on(&all, how, side));
         let first = self.key(all[0]);
         let (numbers, observed) = match &attempts {
-            [AttemptAll::Busy(memory, one), AttemptAll::Busy(server, other)] => {
-                ([*memory, *server], observed::attempts(&[Attempt::Busy(*one), Attempt::Busy(*other)], &first))
-            }
+            [AttemptAll::Busy(memory, one), AttemptAll::Busy(server, other)] => (
+                [*memory, *server],
+                observed::attempts(&[Attempt::Busy(*one), Attempt::Busy(*other)], &first),
+            ),
             attempts => ([0, 0], attempts.each_ref().map(tokens)),
         };
         self.same(at.name, "attempt of all", observed)?;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use std::sync::Arc;
 
 use super::super::engine_pair::{Side, terms};
-use super::super::op::{At, How, KEPT};
 use super::super::observed;
+use super::super::op::{At, How, KEPT};
 use super::wake_ups::{Cause, Waiter};
-use super::{Hold, Step, CaseState, client};
-use crate::engine::{Attempt, Busy, Claim, Family, Kind, Query, Queueing, RwOptions, HoldKey, Ticket};
+use super::{CaseState, Hold, Step, client};
+use crate::engine::{Attempt, Busy, Claim, Family, HoldKey, Kind, Query, Queueing, RwOptions, Ticket};
 use crate::lease::{Bounds, COUNTED, Lease};
 use crate::owner::OwnerId;
 
@@ -36,7 +36,8 @@ impl CaseState<'_> {
         let inside = self.held(at).is_some();
         let kind = key.resource.kind;
         // An upgrade takes nothing over from another owner, and permits are never taken over.
-        let never_steals = matches!(kind, Kind::Semaphore | Kind::LeasedSemaphore) || how.upgrade && kind == Kind::Write;
+        let never_steals =
+            matches!(kind, Kind::Semaphore | Kind::LeasedSemaphore) || how.upgrade && kind == Kind::Write;
         let how = How { steal: how.steal && !never_steals, ..how };
         if !inside && !how.steal && !self.may_try(at, how, &key) {
             return Ok(false);
@@ -61,9 +62,10 @@ impl CaseState<'_> {
         let kind = self.resource(at).kind;
         // No owner waits for an upgrade. On a server the first writer of a client blocks readers, and the waiting-writer
         // flag has room for one of them; memory tracks all. So here only a writer that is the first of all does.
-        let blocks_readers =
-            kind != Kind::Write || !self.waiters.iter().any(|waiter| waiter.key().resource == self.resource(at));
-        let how = How { steal: false, upgrade: false, prefer_writers: how.prefer_writers && blocks_readers, ..how };
+        let blocks_readers = kind != Kind::Write
+            || !self.waiters.iter().any(|waiter| waiter.key().resource == self.resource(at));
+        let how =
+            How { steal: false, upgrade: false, prefer_writers: how.prefer_writers && blocks_readers, ..how };
         if self.held(at).is_some() || kind == Kind::Spin {
             return Ok(false);
         }
@@ -102,7 +104,7 @@ impl CaseState<'_> {
 
     fn is_still_held(&self, key: &HoldKey) -> bool {
         let holder = self
-            .both
+            .engines
             .call_memory(|memory| memory.inspect(&Query::Holder(&key.resource, Some(key.owner))))
             .holding;
         holder.is_some_and(|holder| holder.owner == Some(key.owner))
@@ -195,7 +197,8 @@ impl CaseState<'_> {
                 self.holds.insert(hold_id, Hold { key: key.clone(), count, lease: *lease, ends });
             }
             Attempt::Gone if self.count_of(request) == 0 => {
-                self.engines.call_without_reply(client(*at), |engine, _| engine.undo(key, 0, (*lease).into()));
+                self.engines
+                    .call_without_reply(client(*at), |engine, _| engine.undo(key, 0, (*lease).into()));
             }
             _ => {}
         }

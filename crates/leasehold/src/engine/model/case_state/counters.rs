@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::op::{At, Count, Length};
 use super::super::observed::Observed;
+use super::super::op::{At, Count, Length};
 use super::inspection::number;
-use super::{Step, CaseState, client};
+use super::{CaseState, Step, client};
 use crate::engine::{Adjust, Change, Family};
 use crate::lease::Lease;
 use crate::owner::OwnerId;
@@ -70,7 +70,9 @@ impl CaseState<'_> {
             }
             Count::Drain if bare => Some(Adjust::Drain),
             Count::Down if family == Family::Latch => Some(Adjust::CountDown),
-            Count::Delete if matches!(family, Family::Semaphore | Family::LeasedSemaphore | Family::Latch) => {
+            Count::Delete
+                if matches!(family, Family::Semaphore | Family::LeasedSemaphore | Family::Latch) =>
+            {
                 Some(Adjust::Delete)
             }
             _ => None,

@@ -1,8 +1,8 @@
 //! Comparing the state.
 
 use super::super::engine_pair::ReplyFuture;
-use super::super::op::{OWNERS, VALUES};
 use super::super::observed::{self, Observed};
+use super::super::op::{OWNERS, VALUES};
 use super::{CaseState, lock_name};
 use crate::engine::Query;
 use crate::engine::{Adjust, Adjusted, Change, Engine, Family, Kind, Resource};
@@ -29,7 +29,9 @@ impl StateQuery {
             }
             Self::Queue(resource) => {
                 let reply = engine.inspect(&Query::Queue(resource));
-                Box::pin(async move { Observed::text(format!("{:?}", reply.await.expect("an answer").queue)) })
+                Box::pin(
+                    async move { Observed::text(format!("{:?}", reply.await.expect("an answer").queue)) },
+                )
             }
             Self::Token(resource) => {
                 let reply = engine.inspect(&Query::Token(resource));
@@ -62,8 +64,7 @@ impl CaseState<'_> {
 
     fn queries(&self, name: usize) -> Vec<StateQuery> {
         let resource = |kind| self.of_kind(name, kind);
-        let held =
-            || self.holds.iter().filter(move |((_, of, _), _)| *of == name).map(|(_, hold)| &hold.key);
+        let held = || self.holds.iter().filter(move |((_, of, _), _)| *of == name).map(|(_, hold)| &hold.key);
         match self.families[name] {
             Family::Lock => vec![
                 StateQuery::Holder(resource(Kind::Lock), None),
@@ -71,14 +72,17 @@ impl CaseState<'_> {
                 StateQuery::Queue(resource(Kind::Fair)),
             ],
             Family::SetNx => {
-                vec![StateQuery::Holder(resource(Kind::SetNx), None), StateQuery::Token(resource(Kind::SetNx))]
+                vec![
+                    StateQuery::Holder(resource(Kind::SetNx), None),
+                    StateQuery::Token(resource(Kind::SetNx)),
+                ]
             }
             Family::Rw => {
                 let read = resource(Kind::Read);
-                let nobody = OwnerId { client: self.clients[0], number: OWNERS as u64 };
+                let no_reader = OwnerId { client: self.clients[0], number: OWNERS as u64 };
                 let readers = held().filter(|key| key.resource == read).map(|key| key.owner);
                 let readers =
-                    readers.chain([nobody]).map(|reader| StateQuery::Holder(read.clone(), Some(reader)));
+                    readers.chain([no_reader]).map(|reader| StateQuery::Holder(read.clone(), Some(reader)));
                 let write = resource(Kind::Write);
                 [StateQuery::Holder(write.clone(), None), StateQuery::Token(write)]
                     .into_iter()
@@ -91,15 +95,22 @@ impl CaseState<'_> {
                 let sets = held().map(|key| StateQuery::Holder(key.resource.clone(), Some(key.owner)));
                 values.chain(sets).chain([StateQuery::Token(set("a"))]).collect()
             }
-            Family::Semaphore => vec![StateQuery::Count(resource(Kind::Semaphore), self.counter_query(Adjust::Count))],
-            Family::Latch => vec![StateQuery::Count(resource(Kind::Latch), self.counter_query(Adjust::Count))],
+            Family::Semaphore => {
+                vec![StateQuery::Count(resource(Kind::Semaphore), self.counter_query(Adjust::Count))]
+            }
+            Family::Latch => {
+                vec![StateQuery::Count(resource(Kind::Latch), self.counter_query(Adjust::Count))]
+            }
             Family::LeasedSemaphore => {
                 let ids = held().flat_map(|key| PermitId::of(key.owner, key.amount));
                 let loose = self.loose.iter().filter(|(of, _)| *of == name).map(|(_, id)| *id);
                 let leases = ids.chain(loose).map(Adjust::LeaseOf);
                 let counts = [Adjust::Count, Adjust::Taken, Adjust::Total].into_iter();
                 let all = counts.chain(leases);
-                all.map(|adjust| StateQuery::Count(resource(Kind::LeasedSemaphore), self.counter_query(adjust))).collect()
+                all.map(|adjust| {
+                    StateQuery::Count(resource(Kind::LeasedSemaphore), self.counter_query(adjust))
+                })
+                .collect()
             }
         }
     }

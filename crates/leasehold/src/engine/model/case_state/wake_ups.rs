@@ -6,11 +6,11 @@
 use std::time::Duration;
 
 use super::super::engine_pair::Side;
-use super::super::op::{At, CLIENTS, How, NAMES};
 use super::super::observed::{self, NEARLY};
+use super::super::op::{At, CLIENTS, How, NAMES};
 use super::attempts::Request;
-use super::{Step, CaseState, lock_name};
-use crate::engine::{Adjust, Attempt, WRITER_PREFERENCE, Busy, Family, Kind, Query, HoldKey};
+use super::{CaseState, Step, lock_name};
+use crate::engine::{Adjust, Attempt, Busy, Family, HoldKey, Kind, Query, WRITER_PREFERENCE};
 
 #[derive(Debug, Clone)]
 pub(super) struct Waiter {
@@ -46,7 +46,13 @@ pub(super) enum Cause {
 impl Waiter {
     /// A waiter that retries at once.
     pub(super) fn new(request: Request, now: Duration) -> Self {
-        Self { request, must_retry: [true; 2], retries_at: SAFETY_CAP.map(|cap| now + cap), nearer: false, blocks_since: None }
+        Self {
+            request,
+            must_retry: [true; 2],
+            retries_at: SAFETY_CAP.map(|cap| now + cap),
+            nearer: false,
+            blocks_since: None,
+        }
     }
 
     pub(super) fn key(&self) -> &HoldKey {
@@ -81,7 +87,9 @@ impl CaseState<'_> {
 
     pub(super) fn leave(&self, waiter: &Waiter) {
         let tickets = waiter.request.tickets.expect("it is queued");
-        self.engines.call_without_reply(waiter.client(), |engine, side| engine.leave(waiter.key(), tickets[side as usize]));
+        self.engines.call_without_reply(waiter.client(), |engine, side| {
+            engine.leave(waiter.key(), tickets[side as usize])
+        });
     }
 
     /// The next operation may make the end earlier that waiters have seen. A server does not publish that, because Redisson
@@ -180,7 +188,8 @@ impl CaseState<'_> {
         let waiter = &self.waiters[place];
         let resource = &waiter.key().resource;
         let mut before = self.waiters[..place].iter().filter(|other| other.client() == waiter.client());
-        matches!(resource.kind, Kind::Latch | Kind::Fair) || !before.any(|other| other.key().resource == *resource)
+        matches!(resource.kind, Kind::Latch | Kind::Fair)
+            || !before.any(|other| other.key().resource == *resource)
     }
 
     fn succeed(&mut self, place: usize) -> Result<(), String> {
@@ -208,7 +217,11 @@ impl CaseState<'_> {
     fn retry_in_vain(&mut self, place: usize) -> Result<(), String> {
         let waiter = self.waiters[place].clone();
         // A writer that blocks readers has to retry on both.
-        let must_retry = if waiter.blocks_readers() { [waiter.must_retry[0] || waiter.must_retry[1]; 2] } else { waiter.must_retry };
+        let must_retry = if waiter.blocks_readers() {
+            [waiter.must_retry[0] || waiter.must_retry[1]; 2]
+        } else {
+            waiter.must_retry
+        };
         if waiter.key().resource.kind == Kind::Latch {
             for (side, cap) in SAFETY_CAP.into_iter().enumerate() {
                 if std::mem::take(&mut self.waiters[place].must_retry[side]) {
@@ -247,7 +260,11 @@ impl CaseState<'_> {
         self.waiters[place] = retried;
         // A client does not repeat the request of its own waiters.
         if let ([Some(memory), Some(server)], true) = (attempts, self.leads(place)) {
-            self.same(self.waiters[place].request.at.name, "retry", observed::attempts(&[memory, server], &key))?;
+            self.same(
+                self.waiters[place].request.at.name,
+                "retry",
+                observed::attempts(&[memory, server], &key),
+            )?;
         }
         Ok(())
     }
@@ -255,8 +272,9 @@ impl CaseState<'_> {
     /// Whether this attempt would succeed without other waiters, by the state that both engines have.
     pub(super) fn is_free_for(&self, key: &HoldKey, how: How) -> bool {
         let HoldKey { resource, owner, amount } = key;
-        let holder =
-            |resource| self.engines.call_memory(|memory| memory.inspect(&Query::Holder(resource, None))).holding;
+        let holder = |resource| {
+            self.engines.call_memory(|memory| memory.inspect(&Query::Holder(resource, None))).holding
+        };
         let name = || name_of(key);
         match resource.kind {
             Kind::Lock | Kind::Spin | Kind::SetNx | Kind::Group => holder(resource).is_none(),
@@ -272,7 +290,7 @@ impl CaseState<'_> {
             Kind::Write => {
                 let read = self.of_kind(name(), Kind::Read);
                 let reader = self
-                    .both
+                    .engines
                     .call_memory(|memory| memory.inspect(&Query::Holder(&read, Some(*owner))))
                     .holding;
                 // An owner that reads gets its refusal at once.
@@ -287,7 +305,8 @@ impl CaseState<'_> {
     fn readers_are_blocked(&self, name: usize) -> bool {
         let now = self.now();
         self.waiters.iter().any(|waiter| {
-            waiter.request.at.name == name && waiter.blocks_since.is_some_and(|since| now + NEARLY < since + WRITER_PREFERENCE)
+            waiter.request.at.name == name
+                && waiter.blocks_since.is_some_and(|since| now + NEARLY < since + WRITER_PREFERENCE)
         })
     }
 

@@ -19,7 +19,9 @@ static QUEUE: Script = script!("queue.lua");
 
 /// A script about a fair lock.
 fn on(script: &'static Script, resource: &Resource) -> Call {
-    keys::queue(resource).iter().fold(Call::new(script).key(resource.name.as_str()), |call, key| call.key(key))
+    keys::queue(resource)
+        .iter()
+        .fold(Call::new(script).key(resource.name.as_str()), |call, key| call.key(key))
 }
 
 pub(super) fn take(take: &Take<'_>) -> Call {
@@ -44,7 +46,8 @@ pub(super) fn force(resource: &Resource) -> Call {
 /// Reports waiters, grouped by their locks, as alive.
 pub(in super::super) fn heartbeat(waiters: &[(Resource, Vec<(OwnerId, Duration)>)]) -> Call {
     waiters.iter().fold(Call::new(&HEARTBEAT), |call, (resource, waiters)| {
-        let call = keys::queue(resource).iter().fold(call.key(resource.name.as_str()), |call, key| call.key(key));
+        let call =
+            keys::queue(resource).iter().fold(call.key(resource.name.as_str()), |call, key| call.key(key));
         let call = call.arg(keys::Channel(resource)).arg(waiters.len());
         waiters.iter().fold(call, |call, (owner, wait)| call.arg(owner).arg(wait.as_millis()))
     })

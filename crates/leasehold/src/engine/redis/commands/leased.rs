@@ -34,7 +34,10 @@ pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {
 }
 
 pub(super) fn change(resource: &Resource) -> Call {
-    Call::new(&CHANGE).key(resource.name.as_str()).key(&keys::requests(resource)).key(&keys::permits(resource))
+    Call::new(&CHANGE)
+        .key(resource.name.as_str())
+        .key(&keys::requests(resource))
+        .key(&keys::permits(resource))
 }
 
 pub(super) fn count(resource: &Resource) -> Call {

@@ -33,7 +33,7 @@ pub(super) use self::semaphore::forget_permits;
 use super::keys;
 use super::net::{Call, Script, Value};
 use crate::engine::remote::store::{Forced, Given, Take, Taken, Verdict};
-use crate::engine::{Adjust, Busy, Change, QueryResult, Holding, Kind, HoldKey, Resource};
+use crate::engine::{Adjust, Busy, Change, HoldKey, Holding, Kind, QueryResult, Resource};
 use crate::error::ServerError;
 use crate::lease::COUNTED;
 use crate::owner::{Owner, OwnerId};
@@ -121,8 +121,13 @@ pub(super) fn force(resource: &Resource) -> Call {
 
 /// Changes or queries a count.
 pub(super) fn change(resource: &Resource, change: &Change) -> Call {
-    let count =
-        || if resource.kind == Kind::LeasedSemaphore { leased::count(resource) } else { semaphore::count(resource) };
+    let count = || {
+        if resource.kind == Kind::LeasedSemaphore {
+            leased::count(resource)
+        } else {
+            semaphore::count(resource)
+        }
+    };
     let call = match resource.kind {
         Kind::Semaphore => semaphore::change(resource),
         Kind::LeasedSemaphore => leased::change(resource),
@@ -143,6 +148,7 @@ pub(super) fn change(resource: &Resource, change: &Change) -> Call {
         Adjust::CountDown => call.arg("count down"),
         Adjust::Delete => call.arg("delete"),
         Adjust::Count => count().arg("free"),
+        Adjust::Exists => Call::command("EXISTS").key(resource.name.as_str()),
         Adjust::Taken => count().arg("taken"),
         Adjust::Total => count().arg("total"),
         Adjust::LeaseOf(id) => count().arg("lease").arg(id),
@@ -172,7 +178,7 @@ fn no_such(kind: Kind) -> ! {
 
 /// A reply that none of our scripts has.
 fn unexpected(value: &Value) -> ServerError {
-    ServerError::Denied(format!("the server answered {value:?}, which means nothing here"))
+    ServerError::Denied(format!("unexpected reply {value:?}: check which server this is"))
 }
 
 pub(super) fn number(reply: Value) -> Result<i64, ServerError> {

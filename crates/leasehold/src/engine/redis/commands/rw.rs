@@ -6,7 +6,7 @@ use super::{fenced, whole};
 use crate::engine::redis::keys;
 use crate::engine::redis::net::{Call, Script};
 use crate::engine::remote::store::Take;
-use crate::engine::{WRITER_PREFERENCE, Kind, HoldKey, Resource};
+use crate::engine::{HoldKey, Kind, Resource, WRITER_PREFERENCE};
 use crate::owner::OwnerId;
 
 static READ: Script = locks!("rw/common.lua" "rw/read.lua");

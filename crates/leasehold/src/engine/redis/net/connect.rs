@@ -14,7 +14,8 @@ use super::super::Options;
 use super::super::address::{Address, Endpoint};
 use super::pipeline::{Pipeline, PushHandler};
 use super::request::{Call, Delete};
-use super::resp::{Stream, Value, unavailable};
+use super::resp::{CLOSED, Stream, Value};
+use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
 
 /// Where and how to connect.
@@ -32,7 +33,10 @@ impl Settings {
     /// Opens a connection. Server pushes are passed to `on_push`; the returned `Ended` fails when the connection ends.
     pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), ServerError> {
         let limit = self.options.connect_timeout;
-        let late = || ServerError::Unavailable(format!("no connection within {limit:?}"));
+        let late = || {
+            let text = "check the host, the port, and the firewalls in between";
+            ServerError::Unavailable(format!("no connection within {limit:?}: {text}"))
+        };
         tokio::time::timeout(limit, self.connect(on_push)).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -47,7 +51,7 @@ impl Settings {
             Endpoint::Unix(_) => Err(io::Error::other("this system has no such sockets")),
         };
         let (alive, ended) = oneshot::channel();
-        let stream = stream.map_err(|error| unavailable(&error))?;
+        let stream = stream.map_err(|error| self.no_connection(&error))?;
         let pipeline = Pipeline::start(stream, self.clone(), on_push, alive);
         // All in one round trip.
         let send = |call| pipeline.send(call);
@@ -63,27 +67,71 @@ impl Settings {
                 self.options.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
             drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
         }
-        let hello = hello.await.map_err(|error| self.refused(error.into()))?;
+        let hello = hello.await.map_err(|error| self.refused(error))?;
         check(&hello)?;
         pipeline.use_native(native_delete(&hello));
         if let Some(database) = database {
-            database.await?;
+            database.await.map_err(|error| self.no_database(error.into()))?;
         }
         Ok((pipeline, ended))
     }
 
-    /// What the refusal of `HELLO` means. A server that does not support it may repeat its arguments, password included.
-    fn refused(&self, failure: ServerError) -> ServerError {
+    /// Why a socket could not be opened, and what to do about it.
+    fn no_connection(&self, error: &io::Error) -> ServerError {
+        let text = match (error.kind(), &self.address.endpoint) {
+            (io::ErrorKind::ConnectionRefused, _) => {
+                "connection refused: start the server, or check the host and the port".to_owned()
+            }
+            (io::ErrorKind::TimedOut, _) => {
+                "no reply to the connection: check the host, the port, and the firewalls in between"
+                    .to_owned()
+            }
+            (io::ErrorKind::NotFound, Endpoint::Unix(_)) => {
+                "there is no socket at that path: start the server, or check the path".to_owned()
+            }
+            (io::ErrorKind::PermissionDenied, Endpoint::Unix(_)) => {
+                "this user may not use that socket: check its permissions (`unixsocketperm`)".to_owned()
+            }
+            _ => error.to_string(),
+        };
+        ServerError::Unavailable(text)
+    }
+
+    /// What a refused `SELECT` means.
+    fn no_database(&self, error: ServerError) -> ServerError {
+        match error {
+            ServerError::Denied(text) if text.contains("out of range") => ServerError::Denied(format!(
+                "it has no database {}: see its `databases` setting, and the number at the end of the URL",
+                self.address.database
+            )),
+            other => other,
+        }
+    }
+
+    /// What the failure of `HELLO` means. A server that does not support it may repeat its arguments, password included.
+    fn refused(&self, error: StoreError) -> ServerError {
+        if let StoreError::Unknown(ServerError::Unavailable(text)) = &error
+            && text == CLOSED
+        {
+            let text = "it closed the connection without a reply: check that a Redis server listens on this port, \
+                        without TLS";
+            return ServerError::Unavailable(text.into());
+        }
+        let failure = error.into();
         let ServerError::Denied(text) = failure else { return failure };
         let lower = text.to_ascii_lowercase();
         if lower.contains("unknown command") || lower.starts_with("noproto") {
             return ServerError::Denied(NO_RESP3.into());
         }
         if lower.contains("max number of clients") {
-            return ServerError::Unavailable(text);
+            let text = "it has reached its limit of connections: raise its `maxclients`, or close some (max number of \
+                        clients reached)";
+            return ServerError::Unavailable(text.into());
         }
         if self.address.is_repeated_in(&text) {
-            return ServerError::Denied("what it says is withheld, because it repeats the password".into());
+            return ServerError::Denied(
+                "its reply is withheld, because it repeats the password: check which server this is".into(),
+            );
         }
         ServerError::Denied(text)
     }
@@ -100,16 +148,19 @@ impl Settings {
 }
 
 const NO_RESP3: &str =
-    "it does not know RESP3, the protocol that is needed: use Redis from 6.0.6 on, or Valkey";
+    "it does not support RESP3, the protocol that is needed: use Redis from 6.0.6 on, or Valkey";
 
 /// Fails when the connection has ended.
 pub(crate) type Ended = oneshot::Receiver<Infallible>;
 
 /// Tries one address after the other, each with its share of the time.
 async fn connect_tcp(host: &str, port: u16, timeout: Duration) -> io::Result<TcpStream> {
-    let addresses: Vec<_> = lookup_host((host, port)).await?.collect();
+    let unknown = |error| {
+        io::Error::other(format!("the host {host} is not known: check its spelling and DNS ({error})"))
+    };
+    let addresses: Vec<_> = lookup_host((host, port)).await.map_err(unknown)?.collect();
     let each = timeout / u32::try_from(addresses.len().max(1)).unwrap_or(u32::MAX);
-    let mut failure = io::Error::other(format!("the name {host} has no address"));
+    let mut failure = io::Error::other(format!("the host {host} has no address: check its spelling and DNS"));
     for address in addresses {
         match tokio::time::timeout(each, TcpStream::connect(address)).await {
             Ok(Ok(socket)) => return configured(socket),
@@ -131,10 +182,9 @@ fn configured(socket: TcpStream) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-const CLUSTER: &str =
-    "it is a node of a cluster, which is not supported: connect to a server whose `cluster-enabled` is `no`";
+const CLUSTER: &str = "it is a node of a cluster, which is not supported yet: connect to a server whose `cluster-enabled` is `no`";
 const SENTINEL: &str = "it is a Sentinel, which keeps no locks: connect to the primary that it watches";
-const REPLICA: &str = "it is a replica, which changes nothing by itself: connect to its primary";
+const REPLICA: &str = "it is a replica, which accepts no locks: connect to its primary";
 
 /// The value of a name in the reply to `HELLO`: names and values alternate.
 fn said<'a>(hello: &'a Value, name: &str) -> Option<&'a str> {

@@ -4,6 +4,7 @@ mod connect;
 mod node;
 mod pipeline;
 mod reconnect;
+mod refusal;
 mod request;
 mod resp;
 

@@ -170,7 +170,9 @@ impl Node {
             self.rejects.notified().await;
             let rejected = std::mem::take(&mut self.state.lock().rejected);
             for request in rejected {
-                request.replied(Some(Err(StoreError::NotSent(ServerError::Unavailable("not connected".into())))));
+                request.replied(Some(Err(StoreError::NotSent(ServerError::Unavailable(
+                    "not connected".into(),
+                )))));
             }
         }
     }

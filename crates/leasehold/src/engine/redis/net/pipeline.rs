@@ -18,7 +18,8 @@ use tokio::sync::{Notify, oneshot};
 
 use super::super::commands;
 use super::connect::Settings;
-use super::request::{Call, Delete, Encoding, Reply, Request, code, refusal};
+use super::refusal::{code, refusal};
+use super::request::{Call, Delete, Encoding, Reply, Request};
 use super::resp::{Frame, Reader, Stream, Value, unavailable};
 use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
@@ -305,14 +306,21 @@ impl Inner {
                         Ok(written) => rest = &rest[written..],
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                             if let Err(error) = self.stream.writable().await {
-                                return unavailable(&error);
+                                return self.write_failed(&error);
                             }
                         }
-                        Err(error) => return unavailable(&error),
+                        Err(error) => return self.write_failed(&error),
                     }
                 }
             }
         }
+    }
+
+    /// The failure of a write. The server may have sent the reason before it closed the connection, so the replies that have
+    /// arrived are dispatched first.
+    fn write_failed(&self, error: &io::Error) -> ServerError {
+        while matches!(self.take_in(&self.stream), Ok(true)) {}
+        unavailable(error)
     }
 
     /// Reads and dispatches replies, until an error or the end of the stream.
@@ -409,7 +417,9 @@ impl Inner {
                 };
             }
             let Some(expected) = state.expected.pop_front() else {
-                return Some(ServerError::Denied("the server gave an answer that nobody had asked for".into()));
+                return Some(ServerError::Denied(
+                    "the server sent a reply to no request: check which server this is".into(),
+                ));
             };
             replies.push((expected.request, reply));
         }
@@ -446,7 +456,7 @@ impl Inner {
             let mut state = self.state.lock();
             let timeout = self.settings.options.response_timeout;
             let limit = state.doubt.take().map_or(timeout, |doubt| doubt.min(timeout));
-            let late = |limit| ServerError::Unavailable(format!("no answer within {limit:?}"));
+            let late = |limit| ServerError::Unavailable(format!("no reply within {limit:?}"));
             if state.silent_since().is_some_and(|since| since.elapsed() >= limit) {
                 return late(limit);
             }
@@ -602,7 +612,7 @@ mod tests {
         assert_eq!(waits(&caller_reader, FEW).await, GRACE);
         assert_eq!(waits(&caller_reader, FEW).await, Duration::ZERO, "it was not there in time");
         caller_reader.poll(|| 0);
-        assert_eq!(waits(&caller_reader, 0).await, GRACE, "it has been heard of again");
+        assert_eq!(waits(&caller_reader, 0).await, GRACE, "it has polled again");
     }
 
     #[tokio::test(start_paused = true)]
@@ -620,7 +630,8 @@ mod tests {
         let caller_reader = CallerReader::default();
         assert!(!caller_reader.poll(|| FEW + 1), "the thread of the sockets does");
         assert_eq!(waits(&caller_reader, FEW + 1).await, Duration::ZERO);
-        let (waited, wanted) = tokio::join!(waits(&caller_reader, FEW), async { caller_reader.poll(|| FEW + 1) });
+        let (waited, wanted) =
+            tokio::join!(waits(&caller_reader, FEW), async { caller_reader.poll(|| FEW + 1) });
         assert_eq!((waited, wanted), (GRACE, true), "the other has been left to wait for it");
     }
 }

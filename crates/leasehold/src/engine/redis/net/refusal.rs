@@ -39,7 +39,9 @@ fn for_now(code: &str) -> Option<&'static str> {
 /// The errors that a retry does not mend.
 fn for_good(code: &str) -> Option<&'static str> {
     Some(match code {
-        "NOAUTH" => "it wants a password: write redis://:PASSWORD@HOST:PORT or redis://USER:PASSWORD@HOST:PORT",
+        "NOAUTH" => {
+            "it wants a password: write redis://:PASSWORD@HOST:PORT or redis://USER:PASSWORD@HOST:PORT"
+        }
         "WRONGPASS" => "the user or the password is wrong, or the user is disabled: check both in the URL",
         "MOVED" | "ASK" | "CROSSSLOT" => {
             "it is a node of a cluster, which is not supported yet: connect to a server whose `cluster-enabled` is `no`"

@@ -5,8 +5,8 @@ use std::sync::OnceLock;
 
 use tokio::sync::oneshot;
 
-use super::resp::{self, Value, BulkStrings};
-use crate::engine::remote::store::{StoreError, LateNotice};
+use super::resp::{self, BulkStrings, Value};
+use crate::engine::remote::store::{LateNotice, StoreError};
 use crate::error::ServerError;
 
 /// A script and, once it was needed, its hash.
@@ -155,7 +155,9 @@ impl Call {
 
     /// The commands in that line of the script which the server names.
     fn commands_at(&self, refusal: &str) -> Vec<&'static str> {
-        let (Command::Script(script) | Command::CompareAndDelete(script)) = self.command else { return Vec::new() };
+        let (Command::Script(script) | Command::CompareAndDelete(script)) = self.command else {
+            return Vec::new();
+        };
         let place = refusal.rsplit("user_script:").next().unwrap_or_default().trim_start();
         let number: String = place.chars().take_while(char::is_ascii_digit).collect();
         let line = number.parse::<usize>().ok().and_then(|number| number.checked_sub(1));
@@ -232,7 +234,7 @@ impl Request {
     pub(super) fn replied(self, reply: Option<Reply>) -> Option<Self> {
         let reply = match (reply, self.encoding) {
             (None, Encoding::Source) => {
-                Err(denied("the server forgets scripts as soon as it is told them".into()))
+                Err(denied("the server does not keep the script that it was sent with this request".into()))
             }
             // A command was denied: nothing was done, and the script may do it.
             (None, _) | (Some(Err(StoreError::Refused(ServerError::Denied(_)))), Encoding::Native(_)) => {
@@ -250,30 +252,6 @@ impl Request {
 
 fn denied(text: String) -> StoreError {
     StoreError::Refused(ServerError::Denied(text))
-}
-
-/// What an error of the server means to us, with `shown` as its text; none if the server does not have the script.
-pub(super) fn refusal(error: &str, shown: String) -> Option<ServerError> {
-    Some(match code(error) {
-        "NOSCRIPT" => return None,
-        // From servers that will accept the request later.
-        "LOADING" | "BUSY" | "READONLY" | "MISCONF" | "OOM" | "CLUSTERDOWN" | "MASTERDOWN" | "TRYAGAIN"
-        | "NOREPLICAS" => ServerError::Unavailable(shown),
-        _ if error.contains("WRONGTYPE") => ServerError::NotALock,
-        _ => ServerError::Denied(shown),
-    })
-}
-
-/// The first word of an error, which is its code.
-///
-/// Servers before Redis 7 put the error of a command inside a script behind a text of their own: `ERR Error running script (call
-/// to f_…): @user_script:1: @user_script: 1: -READONLY …`.
-pub(super) fn code(error: &str) -> &str {
-    let wrapped = error.strip_prefix("ERR Error running script").and_then(|text| {
-        let (_line, error) = text.rsplit("user_script:").next()?.split_once(": ")?;
-        Some(error.trim_start_matches('-'))
-    });
-    wrapped.unwrap_or(error).split(' ').next().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -316,45 +294,5 @@ mod tests {
             let refusal = format!("NOPERM this user can't run this command, on @user_script:{line}.");
             assert!(call.explain(refusal.clone()).starts_with(&refusal), "{line}");
         }
-    }
-
-    /// The text of Redis 6.2 for an error inside a script.
-    fn wrapped(error: &str) -> String {
-        let hash = "5332031c6b470dc5a0dd9b4bf2030dea6d65de91";
-        format!("ERR Error running script (call to f_{hash}): @user_script:1: @user_script: 1: {error}")
-    }
-
-    fn meaning(error: &str) -> Option<ServerError> {
-        refusal(error, error.into())
-    }
-
-    #[test]
-    fn a_server_that_cannot_for_now_is_unavailable_also_where_it_says_so_inside_a_script() {
-        for error in [
-            "READONLY You can't write against a read only replica.",
-            "OOM command not allowed when used memory > 'maxmemory'.",
-            "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-            "LOADING Redis is loading the dataset in memory",
-            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
-            "NOREPLICAS Not enough good replicas to write.",
-            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
-        ] {
-            let after_redis_7 =
-                format!("{error} script: 5332031c6b470dc5a0dd9b4bf2030dea6d65de91, on @user_script:1.");
-            for text in [error.into(), wrapped(&format!("-{error}")), wrapped(error), after_redis_7] {
-                assert_eq!(meaning(&text), Some(ServerError::Unavailable(text)));
-            }
-        }
-    }
-
-    #[test]
-    fn a_denial_is_one_also_where_it_is_said_inside_a_script() {
-        let denial = "The user executing the script can't run this command or subcommand";
-        for text in ["NOPERM this user has no permissions".into(), wrapped(denial), wrapped("")] {
-            assert_eq!(meaning(&text), Some(ServerError::Denied(text)));
-        }
-        let other_type = wrapped("WRONGTYPE Operation against a key holding the wrong kind of value");
-        assert_eq!(meaning(&other_type), Some(ServerError::NotALock));
-        assert_eq!(meaning("NOSCRIPT No matching script. Please use EVAL."), None);
     }
 }

@@ -140,6 +140,12 @@ fn parsed(line: &[u8]) -> Result<i64, Stop> {
     std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).ok_or(Stop::Garbled)
 }
 
+/// The failure of a connection that the server has closed.
+pub(super) const CLOSED: &str = "the server has closed the connection";
+
+/// The first byte of a TLS alert, by which a server that wants TLS refuses everything else.
+const TLS_ALERT: u8 = 0x15;
+
 /// How much is read at once.
 const CHUNK: usize = 16 * 1024;
 
@@ -167,7 +173,7 @@ impl Reader {
             self.received.resize((self.filled * 2).max(CHUNK), 0);
         }
         match stream.try_read(&mut self.received[self.filled..]) {
-            Ok(0) => return Err(ServerError::Unavailable("the server has closed the connection".into())),
+            Ok(0) => return Err(ServerError::Unavailable(CLOSED.into())),
             Ok(length) => self.filled += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
             Err(error) => return Err(unavailable(&error)),
@@ -184,7 +190,14 @@ impl Reader {
                     self.needed = rest.len() + bytes;
                 }
                 Err(_) => {
-                    let text = "what answers there is no Redis server, or says more than it was asked for";
+                    let text = match rest.first() {
+                        Some(&TLS_ALERT) => {
+                            "that port wants TLS, which is not supported yet: use a port without TLS"
+                        }
+                        _ => {
+                            "no Redis server listens there, or it sent more than was requested: check the port"
+                        }
+                    };
                     return Err(ServerError::Denied(text.into()));
                 }
             }

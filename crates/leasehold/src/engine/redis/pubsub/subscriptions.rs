@@ -84,7 +84,12 @@ impl Subscriptions {
     pub(super) fn topics(&self, channel: &str, payload: &[u8]) -> Vec<Topic> {
         let state = self.state.lock();
         let Some(channel) = state.channels.get(channel) else { return Vec::new() };
-        channel.topics.iter().filter(|(resource, _)| means_something(resource.kind, payload)).cloned().collect()
+        channel
+            .topics
+            .iter()
+            .filter(|(resource, _)| means_something(resource.kind, payload))
+            .cloned()
+            .collect()
     }
 
     /// The channels to subscribe and those to unsubscribe. Empties the list.

@@ -14,7 +14,7 @@ use crate::engine::remote::store::{
     report,
 };
 use crate::engine::schemes::{Opening, Options};
-use crate::engine::{Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
+use crate::engine::{Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
 use crate::env::{self, Instant};
 use crate::error::ServerError;
 use crate::lease::margin;
@@ -49,7 +49,7 @@ pub(super) const ALL_BUT_PLAIN: &[Feature] = &[
 ];
 
 static SESSIONS: Traits = Traits {
-    profile: &Profile { engine: "sim-sessions", lacks: ALL_BUT_PLAIN },
+    profile: &Profile { engine: "sim-sessions", real_time: false, lacks: ALL_BUT_PLAIN },
     lease: LeaseOf::Session,
     counts: By::Client,
     owners: By::Server,
@@ -58,7 +58,7 @@ static SESSIONS: Traits = Traits {
 };
 
 static CONNECTIONS: Traits = Traits {
-    profile: &Profile { engine: "sim-connections", lacks: ALL_BUT_PLAIN },
+    profile: &Profile { engine: "sim-connections", real_time: false, lacks: ALL_BUT_PLAIN },
     lease: LeaseOf::Session,
     counts: By::Client,
     owners: By::Client,
@@ -115,12 +115,12 @@ impl BoundStore {
                 continue;
             }
             let begun = env::now();
-            let beat = move |outcome: Result<bool, StoreError>| match outcome {
+            let done = move |outcome: Result<bool, StoreError>| match outcome {
                 Ok(true) => session.set_deadline(deadline(begun)),
                 Ok(false) => session.lose(Loss::Gone),
                 Err(_) => {}
             };
-            self.base.request_to(shard, Vec::new(), beat, move |server| Ok(server.heartbeat(id)));
+            self.base.request_to(shard, Vec::new(), done, move |server| Ok(server.heartbeat(id)));
         }
     }
 

@@ -15,9 +15,10 @@ use crate::engine::remote::store::{
     By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Traits, Wake,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Busy, Engine, QueryResult, Holding, Kind, Profile, Query, HoldKey};
+use crate::engine::{Busy, Engine, HoldKey, Holding, Kind, Profile, Query, QueryResult};
 use crate::env;
-use crate::error::{ServerError, InvalidRequestError};
+use crate::error::ServerError;
+use crate::limits;
 use crate::owner::OwnerId;
 use crate::session::Session;
 
@@ -26,6 +27,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
     names: &["example"],
     usage: "",
     profile: &PROFILE,
+    server: |url| Some(url.to_owned()),
     open: |url, options| {
         let table = table(url);
         Ok(Box::pin(async move {
@@ -35,7 +37,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
     },
 };
 
-static PROFILE: Profile = Profile { engine: "example", lacks: ALL_BUT_PLAIN };
+static PROFILE: Profile = Profile { engine: "example", real_time: false, lacks: ALL_BUT_PLAIN };
 
 static TRAITS: Traits = Traits {
     profile: &PROFILE,

@@ -10,8 +10,8 @@ use super::store::Listener;
 use crate::engine::memory::Memory;
 use crate::engine::remote::store::{Forced, Given, Shard, Take, Taken, TakenAll, Topic, Verdict};
 use crate::engine::{
-    Adjust, Attempt, AttemptAll, WRITER_PREFERENCE, Busy, Change, Claim, Engine, QueryResult, Family, Kind, Query,
-    Released, Renewed, Reply, RwOptions, HoldKey, Resource,
+    Adjust, Attempt, AttemptAll, Busy, Change, Claim, Engine, Family, HoldKey, Kind, Query, QueryResult,
+    Released, Renewed, Reply, Resource, RwOptions, WRITER_PREFERENCE,
 };
 use crate::env::sim::Host;
 use crate::env::{self, Instant, Tasks};
@@ -275,7 +275,11 @@ impl SimServer {
         Ok(Forced { was_held, subscribers: was_held.then(|| self.publish(resource)) })
     }
 
-    pub(super) fn holder(&self, resource: &Resource, owner: Option<OwnerId>) -> Result<QueryResult, ServerError> {
+    pub(super) fn holder(
+        &self,
+        resource: &Resource,
+        owner: Option<OwnerId>,
+    ) -> Result<QueryResult, ServerError> {
         now(self.memory().inspect(&Query::Holder(&resource.of_kind(resource.kind.of_hold()), owner)))
     }
 
@@ -321,7 +325,7 @@ impl SimServer {
     }
 
     /// Records heartbeats of waiters for fair locks. Returns their positions in the queues, from one, if they still have one.
-    pub(super) fn heartbeat(&self, keys: Vec<HoldKey>) -> Vec<(HoldKey, Option<usize>)> {
+    pub(super) fn queue_heartbeat(&self, keys: Vec<HoldKey>) -> Vec<(HoldKey, Option<usize>)> {
         let now = env::now();
         let mut state = self.state();
         let mut place = |key: &HoldKey| {
@@ -345,7 +349,10 @@ impl SimServer {
         }
         let mut state = self.state();
         state.flags.retain(|_, seen| now.saturating_duration_since(*seen) < WRITER_PREFERENCE);
-        state.flags.keys().any(|writer| writer.resource.name == key.resource.name && writer.owner != key.owner)
+        state
+            .flags
+            .keys()
+            .any(|writer| writer.resource.name == key.resource.name && writer.owner != key.owner)
     }
 
     /// Notes that a writer waits, or does not any more.
@@ -479,7 +486,16 @@ impl OwnedTake {
     /// The take of a blocked call that is granted.
     pub(super) fn bound(key: &HoldKey) -> Self {
         let (length, rw) = (Duration::ZERO, RwOptions::default());
-        Self::new(&Take { hold_key: key, held: 0, length, steal: false, fenced: false, queue: None, rw, waits: false })
+        Self::new(&Take {
+            hold_key: key,
+            held: 0,
+            length,
+            steal: false,
+            fenced: false,
+            queue: None,
+            rw,
+            waits: false,
+        })
     }
 
     /// A claim that lasts until it is released.

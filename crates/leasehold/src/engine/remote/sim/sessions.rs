@@ -8,7 +8,7 @@ use super::SimServer;
 use super::server::{OwnedTake, now};
 use super::store::Listener;
 use crate::engine::remote::store::{Given, Taken};
-use crate::engine::{Attempt, Busy, Engine, Released, HoldKey, Resource};
+use crate::engine::{Attempt, Busy, Engine, HoldKey, Released, Resource};
 use crate::env::{self, Instant};
 use crate::error::ServerError;
 use crate::lease::Lease;

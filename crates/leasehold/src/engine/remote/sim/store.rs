@@ -19,7 +19,7 @@ use crate::engine::remote::store::{
     Verdict, Wake, Watch, report,
 };
 use crate::engine::schemes::Scheme;
-use crate::engine::{Change, Engine, QueryResult, Feature, Kind, Profile, Query, HoldKey, Resource};
+use crate::engine::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
 use crate::env;
 use crate::error::ServerError;
 use crate::loss::Loss;
@@ -270,7 +270,9 @@ impl SimStore {
         match message {
             Message::Watching(topic) => self.begin_watching(vec![topic]),
             Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
-            Message::Revoked(resource) => report(&self.events, |events| events.revoked(&resource, Loss::Gone)),
+            Message::Revoked(resource) => {
+                report(&self.events, |events| events.revoked(&resource, Loss::Gone))
+            }
             Message::Broken => self.listen_again().await,
         }
     }
@@ -313,7 +315,7 @@ impl SimStore {
         report(&self.events, |events| events.rewatched());
     }
 
-    async fn beat(&self) {
+    async fn send_heartbeats(&self) {
         loop {
             env::sleep_for(HEARTBEAT).await;
             let positions: Vec<_> = self.client.state().positions.keys().cloned().collect();
@@ -333,7 +335,7 @@ impl SimStore {
                         }
                     }
                 };
-                self.request_to(shard, names, done, move |server| Ok(server.heartbeat(keys)));
+                self.request_to(shard, names, done, move |server| Ok(server.queue_heartbeat(keys)));
             }
         }
     }
@@ -351,13 +353,14 @@ impl fmt::Debug for SimStore {
     }
 }
 
-static PROFILE: Profile = Profile { engine: "sim", lacks: &[Feature::FencedWrite] };
+static PROFILE: Profile = Profile { engine: "sim", real_time: false, lacks: &[Feature::FencedWrite] };
 
 /// `sim:NAME`, a server shared by all clients of the process that use the same name.
 pub(crate) const SCHEME: Scheme = Scheme {
     names: &["sim", "sim-sessions", "sim-connections"],
     usage: "",
     profile: &PROFILE,
+    server: |url| Some(url.to_owned()),
     open: |url, options| {
         if let Some(name) = url.strip_prefix("sim-sessions:") {
             return Ok(bound::open(Service::Sessions, name, &options));
@@ -549,7 +552,7 @@ impl Store for SimStore {
             () = reject(rejects) => {}
             () = self.keep_connected(Shard(0)) => {}
             () = self.keep_connected(Shard(1)) => {}
-            () = self.beat() => {}
+            () = self.send_heartbeats() => {}
         }
         self.client.cut();
     }

@@ -7,8 +7,8 @@ use super::SimServer;
 use super::server::OwnedTake;
 use crate::client_id::ClientId;
 use crate::engine::remote::store::Take;
-use crate::engine::{Kind, RwOptions, HoldKey, Resource};
-use crate::error::InvalidRequestError;
+use crate::engine::{HoldKey, Kind, Resource, RwOptions};
+use crate::limits;
 use crate::name::Name;
 use crate::owner::Owner;
 

@@ -6,31 +6,31 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::servers::Servers;
-use super::simulated::Field;
+use super::simulated::SimulatedNetwork;
 
 /// What the clients of a round run on.
 #[derive(Clone, Debug)]
-pub(super) enum Ground {
+pub(super) enum Environment {
     /// A real server behind proxies.
     Servers(Arc<Servers>),
     /// A simulated server and a separate machine for each client.
-    Simulated(Arc<Field>),
+    Simulated(Arc<SimulatedNetwork>),
 }
 
-impl Ground {
+impl Environment {
     /// Runs a task of a client, where that client runs.
     pub(super) fn spawn(&self, client: usize, work: impl Future<Output = ()> + Send + 'static) {
         match self {
             Self::Servers(_) => drop(tokio::spawn(work)),
-            Self::Simulated(field) => field.spawn(client, work),
+            Self::Simulated(network) => network.spawn(client, work),
         }
     }
 
     /// Runs a query by the clock of a client.
-    pub(super) fn by_clock_of<T>(&self, client: usize, ask: impl FnOnce() -> T) -> T {
+    pub(super) fn by_clock_of<T>(&self, client: usize, query: impl FnOnce() -> T) -> T {
         match self {
-            Self::Servers(_) => ask(),
-            Self::Simulated(field) => field.by_clock_of(client, ask),
+            Self::Servers(_) => query(),
+            Self::Simulated(network) => network.by_clock_of(client, query),
         }
     }
 
@@ -38,7 +38,7 @@ impl Ground {
     pub(super) fn stopped(&self, client: usize, since: Instant) -> Duration {
         match self {
             Self::Servers(_) => Duration::ZERO,
-            Self::Simulated(field) => field.stopped(client, since),
+            Self::Simulated(network) => network.stopped(client, since),
         }
     }
 
@@ -46,7 +46,7 @@ impl Ground {
     pub(super) fn heal(&self) {
         match self {
             Self::Servers(servers) => servers.heal(),
-            Self::Simulated(field) => field.heal(),
+            Self::Simulated(network) => network.heal(),
         }
     }
 
@@ -54,7 +54,7 @@ impl Ground {
     pub(super) fn left(&self) -> Vec<String> {
         match self {
             Self::Servers(servers) => servers.left(),
-            Self::Simulated(field) => field.left(),
+            Self::Simulated(network) => network.left(),
         }
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use leasehold::{Acquire, AcquireError, Client, Owner};
 
 use super::held::{Boxed, Held};
-use super::thing::{Kind, Thing};
+use super::resource::{Kind, Resource};
 
 /// A request. A wait of zero is one try.
 #[derive(Clone, Debug)]
-pub(super) struct Ask {
-    /// The target.
-    pub(super) thing: Thing,
+pub(super) struct Request {
+    /// What it acquires.
+    pub(super) resource: Resource,
     /// How long to wait.
     pub(super) wait: Option<Duration>,
     /// For how long to hold it.
@@ -25,28 +25,28 @@ pub(super) struct Ask {
     pub(super) steal: bool,
 }
 
-impl Ask {
+impl Request {
     /// A request that waits so long.
     #[must_use]
-    pub(super) fn new(thing: Thing, wait: Duration) -> Self {
-        Self { thing, wait: Some(wait), lease: None, max_hold: None, owner: None, steal: false }
+    pub(super) fn new(resource: Resource, wait: Duration) -> Self {
+        Self { resource, wait: Some(wait), lease: None, max_hold: None, owner: None, steal: false }
     }
 
     /// The future of the request.
     #[must_use]
     pub(super) fn of(&self, client: &Client) -> Boxed<Result<Held, AcquireError>> {
-        let (thing, name) = (self.thing, self.thing.name());
-        match thing.kind {
+        let (resource, name) = (self.resource, self.resource.name());
+        match resource.kind {
             Kind::Plain => self.begin(client.lock(name).acquire(), Held::Lock),
             Kind::Spin => self.begin(client.spin_lock(name).acquire(), Held::Lock),
             Kind::Fair => self.begin(client.fair_lock(name).acquire(), Held::Lock),
             Kind::SetNx => self.begin(client.setnx_lock(name).acquire(), Held::Lock),
-            Kind::Group => self.begin(client.group_lock(name, thing.values()).acquire(), Held::Lock),
+            Kind::Group => self.begin(client.group_lock(name, resource.values()).acquire(), Held::Lock),
             Kind::Fenced => self.begin(client.fenced_lock(name).acquire(), Held::Fenced),
             Kind::Read => self.begin(client.rw_lock(name).read().acquire(), Held::Read),
             Kind::Write => self.begin(client.rw_lock(name).write().acquire(), Held::Write),
             Kind::Multi => {
-                let mut all = client.multi_lock(thing.names()).acquire();
+                let mut all = client.multi_lock(resource.names()).acquire();
                 all = if let Some(wait) = self.wait { all.wait(wait) } else { all };
                 all = if let Some(lease) = self.lease { all.lease(lease) } else { all };
                 all = if let Some(most) = self.max_hold { all.max_hold(most) } else { all };
@@ -56,13 +56,13 @@ impl Ask {
             }
             Kind::Quorum => unreachable!("a quorum is asked for by several clients"),
             Kind::Semaphore => {
-                let permits = client.semaphore(name).acquire(thing.permits);
+                let permits = client.semaphore(name).acquire(resource.permits);
                 let permits = if let Some(wait) = self.wait { permits.wait(wait) } else { permits };
                 let permits = permits.into_future();
                 Box::pin(async { permits.await.map(Held::Permits) })
             }
             Kind::Leased => {
-                let permits = client.leased_semaphore(name).acquire(thing.permits);
+                let permits = client.leased_semaphore(name).acquire(resource.permits);
                 let permits = if let Some(wait) = self.wait { permits.wait(wait) } else { permits };
                 let permits = if let Some(lease) = self.lease { permits.lease(lease) } else { permits };
                 let permits = permits.into_future();

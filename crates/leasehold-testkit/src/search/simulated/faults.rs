@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::super::thing::{Kind, NAMES, Thing};
-use super::super::world::{CLIENTS, World};
-use super::Field;
+use super::super::resource::{Kind, NAMES, Resource};
+use super::super::round::{CLIENTS, Round};
+use super::SimulatedNetwork;
 use crate::dice::Dice;
 
 /// A fault of the server or of the network.
@@ -16,7 +16,7 @@ enum Fault {
     /// It cannot be reached.
     Outage,
     /// One of its parts cannot be reached: the one with this name.
-    OutageOf(Thing),
+    OutageOf(Resource),
     /// All connections break.
     Cut,
     /// So many replies are lost.
@@ -30,53 +30,53 @@ enum Fault {
     /// It refuses all requests.
     Deny,
     /// It removes this hold.
-    LoseHold(Thing),
+    LoseHold(Resource),
     /// It restarts and has lost all data.
     Restart,
 }
 
 impl Fault {
     fn any(dice: &mut Dice) -> Self {
-        let thing = |dice: &mut Dice, kinds| {
+        let resource = |dice: &mut Dice, kinds| {
             let number = dice.index(NAMES as usize);
-            Thing::new(dice.one_of(kinds), u32::try_from(number).expect("some names"))
+            Resource::new(dice.one_of(kinds), u32::try_from(number).expect("some names"))
         };
         match dice.roll(15) {
             0 | 1 => Self::Outage,
-            2 | 3 => Self::OutageOf(thing(dice, Kind::ALL)),
+            2 | 3 => Self::OutageOf(resource(dice, Kind::ALL)),
             4..7 => Self::Cut,
             7 | 8 => Self::LoseReplies(1 + dice.roll(3)),
             9 => Self::LoseMessages(1 + dice.roll(3)),
             10 => Self::Slow(dice.between(Duration::from_millis(10), Duration::from_millis(200))),
             11 => Self::Deny,
-            12 => Self::LoseHold(thing(dice, &[Kind::Plain, Kind::SetNx, Kind::Write])),
+            12 => Self::LoseHold(resource(dice, &[Kind::Plain, Kind::SetNx, Kind::Write])),
             13 => Self::Reorder,
             _ => Self::Restart,
         }
     }
 
-    fn begin(self, world: &World, field: &Field) {
-        let server = field.server();
+    fn begin(self, round: &Round, network: &SimulatedNetwork) {
+        let server = network.server();
         match self {
             Self::Outage => server.outage(),
-            Self::OutageOf(thing) => server.outage_of(&thing.name()),
+            Self::OutageOf(resource) => server.outage_of(&resource.name()),
             Self::Cut => server.cut(),
             Self::LoseReplies(number) => (0..number).for_each(|_| server.lose_reply()),
             Self::LoseMessages(number) => (0..number).for_each(|_| server.lose_message()),
             Self::Slow(latency) => server.latency(latency),
             Self::Reorder => server.reorder(),
             Self::Deny => server.deny(),
-            Self::LoseHold(thing) => {
-                world.checker.forgotten(Some(thing));
-                server.lose_hold(&thing.name());
+            Self::LoseHold(resource) => {
+                round.checker.forgotten(Some(resource));
+                server.lose_hold(&resource.name());
             }
             Self::Restart => {
-                world.checker.forgotten(None);
+                round.checker.forgotten(None);
                 server.restart_empty();
             }
         }
         if matches!(self, Self::Outage | Self::OutageOf(_) | Self::LoseReplies(_) | Self::Deny) {
-            field.trouble();
+            network.begin_disruption();
         }
     }
 }
@@ -92,23 +92,29 @@ pub(super) enum Messages {
 
 /// Injects faults until then.
 pub(super) async fn play(
-    world: &Arc<World>,
-    field: &Field,
+    round: &Arc<Round>,
+    network: &SimulatedNetwork,
     watchdog: Duration,
     end: Instant,
     [first, second]: [Dice; 2],
 ) -> Messages {
-    let server = server(world, field, watchdog, end, first);
-    tokio::join!(server, machines(world, field, watchdog, end, second)).0
+    let server = server(round, network, watchdog, end, first);
+    tokio::join!(server, machines(round, network, watchdog, end, second)).0
 }
 
 /// Stops machines and changes the speed of their clocks.
-async fn machines(world: &World, field: &Field, watchdog: Duration, end: Instant, mut dice: Dice) {
+async fn machines(
+    round: &Round,
+    network: &SimulatedNetwork,
+    watchdog: Duration,
+    end: Instant,
+    mut dice: Dice,
+) {
     for client in 0..CLIENTS {
         // Within the margin of every lease.
         let fast = i32::try_from(dice.roll(17)).expect("a small number") - 8;
-        world.history.fault(format!("the clock of client {client} is {fast} thousandths fast"));
-        field.clock_runs(client, fast);
+        round.history.fault(format!("the clock of client {client} is {fast} thousandths fast"));
+        network.clock_runs(client, fast);
     }
     loop {
         let pause = dice.between(Duration::from_millis(10), watchdog);
@@ -119,18 +125,18 @@ async fn machines(world: &World, field: &Field, watchdog: Duration, end: Instant
             return;
         }
         sleep(pause).await;
-        world.history.fault(format!("client {client} is stopped for {lasts:.0?}"));
-        field.stop(client);
+        round.history.fault(format!("client {client} is stopped for {lasts:.0?}"));
+        network.stop(client);
         sleep(lasts.min(end.saturating_duration_since(Instant::now()))).await;
-        field.resume(client);
-        world.history.note(format!("client {client} goes on"));
+        network.resume(client);
+        round.history.note(format!("client {client} goes on"));
     }
 }
 
 /// Injects faults on the server and the network.
 async fn server(
-    world: &Arc<World>,
-    field: &Field,
+    round: &Arc<Round>,
+    network: &SimulatedNetwork,
     watchdog: Duration,
     end: Instant,
     mut dice: Dice,
@@ -148,13 +154,13 @@ async fn server(
         if matches!(fault, Fault::LoseMessages(_) | Fault::LoseHold(_) | Fault::Restart) {
             messages = Messages::Lost;
         }
-        world.history.fault(format!("fault of the server: {fault:?} for {lasts:.0?}"));
-        fault.begin(world, field);
+        round.history.fault(format!("fault of the server: {fault:?} for {lasts:.0?}"));
+        fault.begin(round, network);
         if matches!(fault, Fault::Restart) {
-            world.create().await;
+            round.create().await;
         }
         sleep(lasts.min(end.saturating_duration_since(Instant::now()))).await;
-        field.clear();
-        world.history.note("the server is healed".to_owned());
+        network.clear();
+        round.history.note("the server is healed".to_owned());
     }
 }

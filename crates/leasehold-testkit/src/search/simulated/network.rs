@@ -6,11 +6,11 @@ use std::time::Duration;
 use leasehold::test::{Host, Schedule, Simulation};
 use tokio::time::Instant;
 
-use super::super::world::CLIENTS;
+use super::super::round::CLIENTS;
 
 /// What the clients of a round run on.
 #[derive(Debug)]
-pub(in super::super) struct Field {
+pub(in super::super) struct SimulatedNetwork {
     simulation: Simulation,
     /// One for each client.
     hosts: Vec<Host>,
@@ -19,15 +19,15 @@ pub(in super::super) struct Field {
 
 #[derive(Debug, Default)]
 struct State {
-    usual: Usual,
-    troubles: Vec<Trouble>,
+    conditions: Conditions,
+    disruptions: Vec<Disruption>,
     /// Clients that were shut down.
     shut_down: Vec<usize>,
 }
 
 /// The conditions of a whole episode.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Usual {
+pub(super) struct Conditions {
     /// How long a request, a reply and a message take.
     pub(super) latency: Duration,
     /// Whether messages arrive twice.
@@ -38,7 +38,7 @@ pub(super) struct Usual {
 
 /// A time in which a client could not reach the server, or did not run.
 #[derive(Debug)]
-struct Trouble {
+struct Disruption {
     /// None means all clients.
     client: Option<usize>,
     /// Whether its machine was stopped.
@@ -48,7 +48,7 @@ struct Trouble {
     to: Option<Instant>,
 }
 
-impl Trouble {
+impl Disruption {
     /// How much of the time since then it took.
     fn since(&self, since: Instant, now: Instant) -> Duration {
         self.to.unwrap_or(now).min(now).saturating_duration_since(self.from.max(since))
@@ -56,9 +56,9 @@ impl Trouble {
 }
 
 /// How long after a fault its effects last: a missing reply is noticed after two seconds.
-const AFTERMATH: Duration = Duration::from_millis(2500);
+const AFTER_FAULT: Duration = Duration::from_millis(2500);
 
-impl Field {
+impl SimulatedNetwork {
     pub(in super::super) fn new(schedule: &Schedule) -> Self {
         let hosts = (0..CLIENTS).map(|_| schedule.host()).collect();
         Self { simulation: Simulation::new(), hosts, state: Mutex::default() }
@@ -92,22 +92,22 @@ impl Field {
     }
 
     /// Runs a query by the clock of a client.
-    pub(in super::super) fn by_clock_of<T>(&self, client: usize, ask: impl FnOnce() -> T) -> T {
-        self.hosts[client].enter(ask)
+    pub(in super::super) fn by_clock_of<T>(&self, client: usize, query: impl FnOnce() -> T) -> T {
+        self.hosts[client].enter(query)
     }
 
     /// Stops the machine of a client.
     pub(super) fn stop(&self, client: usize) {
         self.hosts[client].stop();
         let (client, from) = (Some(client), Instant::now());
-        self.state().troubles.push(Trouble { client, is_stop: true, from, to: None });
+        self.state().disruptions.push(Disruption { client, is_stop: true, from, to: None });
     }
 
     /// Resumes the machine of a client.
     pub(super) fn resume(&self, client: usize) {
         let now = Instant::now();
         let mut state = self.state();
-        let stops = state.troubles.iter_mut().filter(|trouble| trouble.is_stop);
+        let stops = state.disruptions.iter_mut().filter(|disruption| disruption.is_stop);
         for stop in stops.filter(|stop| stop.client == Some(client)) {
             stop.to.get_or_insert(now);
         }
@@ -121,14 +121,14 @@ impl Field {
     }
 
     /// Begins an episode.
-    pub(super) fn begin(&self, usual: Usual) {
-        self.state().usual = usual;
+    pub(super) fn begin(&self, conditions: Conditions) {
+        self.state().conditions = conditions;
         self.clear();
     }
 
-    /// Ends the faults of the server, except for the usual conditions.
+    /// Ends the faults of the server, except for the conditions of the episode.
     pub(super) fn clear(&self) {
-        let Usual { latency, is_doubled, acts_late } = self.state().usual;
+        let Conditions { latency, is_doubled, acts_late } = self.state().conditions;
         self.simulation.clear();
         self.simulation.latency(latency);
         if is_doubled {
@@ -138,8 +138,8 @@ impl Field {
             self.simulation.act_late(delay);
         }
         let now = Instant::now();
-        for trouble in self.state().troubles.iter_mut().filter(|trouble| !trouble.is_stop) {
-            trouble.to.get_or_insert(now + AFTERMATH);
+        for disruption in self.state().disruptions.iter_mut().filter(|disruption| !disruption.is_stop) {
+            disruption.to.get_or_insert(now + AFTER_FAULT);
         }
     }
 
@@ -150,25 +150,29 @@ impl Field {
     }
 
     /// The server cannot be reached from now on, or only at times.
-    pub(super) fn trouble(&self) {
-        let trouble = Trouble { client: None, is_stop: false, from: Instant::now(), to: None };
-        self.state().troubles.push(trouble);
+    pub(super) fn begin_disruption(&self) {
+        let disruption = Disruption { client: None, is_stop: false, from: Instant::now(), to: None };
+        self.state().disruptions.push(disruption);
     }
 
     /// For how long the machine of a client was stopped since then.
     pub(in super::super) fn stopped(&self, client: usize, since: Instant) -> Duration {
         let now = Instant::now();
         let state = self.state();
-        let stops = state.troubles.iter().filter(|trouble| trouble.is_stop && trouble.client == Some(client));
+        let stops = state
+            .disruptions
+            .iter()
+            .filter(|disruption| disruption.is_stop && disruption.client == Some(client));
         stops.map(|stop| stop.since(since, now)).sum()
     }
 
-    /// Whether a client had trouble for a good part of a lease that has ended now.
-    pub(in super::super) fn had_trouble(&self, client: usize, lease: Duration, now: Instant) -> bool {
+    /// Whether a client was disrupted for a good part of a lease that has ended now.
+    pub(in super::super) fn was_disrupted(&self, client: usize, lease: Duration, now: Instant) -> bool {
         let Some(since) = now.checked_sub(lease + lease / 50) else { return true };
         let state = self.state();
-        let troubles = state.troubles.iter().filter(|trouble| trouble.client.is_none_or(|of| of == client));
-        let all: Duration = troubles.map(|trouble| trouble.since(since, now)).sum();
+        let disruptions =
+            state.disruptions.iter().filter(|disruption| disruption.client.is_none_or(|of| of == client));
+        let all: Duration = disruptions.map(|disruption| disruption.since(since, now)).sum();
         all >= lease / 4
     }
 
@@ -183,7 +187,7 @@ impl Field {
 
     /// Earlier faults explain nothing from now on.
     pub(super) fn forget(&self) {
-        self.state().troubles.clear();
+        self.state().disruptions.clear();
     }
 
     /// The state of the server: semaphores without acquired permits do not count.

@@ -9,14 +9,14 @@ use std::time::Duration;
 use leasehold::{AcquireError, Client, Owner};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ask::Ask;
-use super::checker::{Asked, Checker, Grant, Identity};
-use super::ground::Ground;
+use super::checker::{Checker, Grant, Identity, RequestTimes};
+use super::environment::Environment;
 use super::held::Held;
 use super::history::{History, Who};
 use super::invariant::Invariant;
-use super::manner::Manner;
-use super::thing::{Kind, NAMES, PERMITS, Thing};
+use super::polling::Polling;
+use super::request::Request;
+use super::resource::{Kind, NAMES, PERMITS, Resource};
 use crate::server::Flavour;
 
 /// How many clients there are.
@@ -64,7 +64,7 @@ impl Setting {
 
 /// The state of one round.
 #[derive(Debug)]
-pub(super) struct World {
+pub(super) struct Round {
     pub(super) clients: Vec<Client>,
     /// A client without faults on a real server.
     pub(super) observer: Client,
@@ -76,9 +76,9 @@ pub(super) struct World {
     /// How long the clients tolerate an outage at most.
     outage_limit: Duration,
     /// Whether guards are queried for their owners. A hold whose owner was queried is not handed over to another task.
-    asks_owners: AtomicBool,
+    queries_owners: AtomicBool,
     // Dropped after the clients.
-    pub(super) ground: Ground,
+    pub(super) environment: Environment,
 }
 
 /// The times of a request.
@@ -103,16 +103,16 @@ pub(super) struct Former {
     pub(super) is_settled: bool,
 }
 
-impl World {
-    /// The clients on their ground, with their watchdog, how long a wait of theirs without a limit may take, and their limit for
-    /// outages.
+impl Round {
+    /// The clients in their environment, with their watchdog, how long a wait of theirs without a limit may take, and their
+    /// limit for outages.
     pub(super) fn new(
         (clients, observer): (Vec<Client>, Client),
         [watchdog, endless, outage_limit]: [Duration; 3],
         history: Arc<History>,
-        ground: Ground,
+        environment: Environment,
     ) -> Self {
-        let checker = Arc::new(Checker::new(Arc::clone(&history), ground.clone()));
+        let checker = Arc::new(Checker::new(Arc::clone(&history), environment.clone()));
         Self {
             clients,
             observer,
@@ -121,25 +121,25 @@ impl World {
             watchdog,
             endless,
             outage_limit,
-            asks_owners: AtomicBool::new(true),
-            ground,
+            queries_owners: AtomicBool::new(true),
+            environment,
         }
     }
 
     /// Sets whether guards are queried for their owners.
-    pub(super) fn ask_owners(&self, asks_owners: bool) {
-        self.asks_owners.store(asks_owners, Ordering::Relaxed);
+    pub(super) fn query_owners(&self, queries_owners: bool) {
+        self.queries_owners.store(queries_owners, Ordering::Relaxed);
     }
 
     /// The owner of a grant, if guards are queried for that.
     pub(super) fn owner_of(&self, held: &Held) -> Option<Owner> {
-        if self.asks_owners.load(Ordering::Relaxed) { held.owner() } else { None }
+        if self.queries_owners.load(Ordering::Relaxed) { held.owner() } else { None }
     }
 
     /// Creates the semaphores.
     pub(super) async fn create(&self) {
         for number in 0..NAMES {
-            let name = |kind| Thing::name_of(kind, number);
+            let name = |kind| Resource::name_of(kind, number);
             let set = self.observer.semaphore(name(Kind::Semaphore)).try_set_permits(PERMITS).await;
             assert_eq!(set, Ok(true));
             let set = self.observer.leased_semaphore(name(Kind::Leased)).try_set_permits(PERMITS).await;
@@ -150,7 +150,7 @@ impl World {
     /// Removes the semaphores.
     pub(super) async fn remove(&self) {
         for number in 0..NAMES {
-            let name = |kind| Thing::name_of(kind, number);
+            let name = |kind| Resource::name_of(kind, number);
             let removed = self.observer.semaphore(name(Kind::Semaphore)).delete().await;
             assert_eq!(removed, Ok(true));
             let removed = self.observer.leased_semaphore(name(Kind::Leased)).delete().await;
@@ -164,20 +164,20 @@ impl World {
         who: Who,
         what: &str,
         limit: Duration,
-        manner: Manner,
+        polling: Polling,
         work: impl Future<Output = T>,
         outcome: impl FnOnce(&T) -> String,
     ) -> Option<T> {
-        self.history.begun(who, format!("{what}, {manner:?}"));
+        self.history.begun(who, format!("{what}, {polling:?}"));
         let begun = Instant::now();
-        let mut work = pin!(manner.run(work));
+        let mut work = pin!(polling.run(work));
         let mut most = limit + SLACK;
         let done = loop {
             if let Ok(done) = timeout(most, work.as_mut()).await {
                 break done;
             }
             // The time during which a machine was stopped does not count.
-            let had = begun.elapsed().saturating_sub(self.ground.stopped(who.client, begun));
+            let had = begun.elapsed().saturating_sub(self.environment.stopped(who.client, begun));
             most = (limit + SLACK).saturating_sub(had);
             if most.is_zero() {
                 let what = format!("{who} has not ended within {limit:?} and {SLACK:?}: {what}");
@@ -185,8 +185,8 @@ impl World {
                 return None;
             }
         };
-        let told = done.as_ref().map_or_else(|| "dropped".to_owned(), outcome);
-        self.history.step(who, format!("{what}: {told}"));
+        let result = done.as_ref().map_or_else(|| "dropped".to_owned(), outcome);
+        self.history.step(who, format!("{what}: {result}"));
         done
     }
 
@@ -194,16 +194,16 @@ impl World {
     pub(super) async fn acquire(
         &self,
         who: Who,
-        ask: &Ask,
+        request: &Request,
         identity: Option<Identity>,
-        manner: Manner,
+        polling: Polling,
     ) -> Result<Arc<Grant>, Option<AcquireError>> {
-        let Ask { thing, wait, lease, max_hold, owner, steal } = ask;
+        let Request { resource, wait, lease, max_hold, owner, steal } = request;
         let max_hold = max_hold.map_or_else(String::new, |most| format!(", max_hold {most:?}"));
         let owner = owner.as_ref().map_or_else(String::new, |owner| format!(", as {owner}"));
-        let (thief, work) = (if *steal { ", steal" } else { "" }, ask.of(&self.clients[who.client]));
+        let (thief, work) = (if *steal { ", steal" } else { "" }, request.of(&self.clients[who.client]));
         let what = format!("acquire{max_hold}{owner}{thief}");
-        let disturbing = steal.then(|| self.checker.disturb(who, *thing));
+        let disturbing = steal.then(|| self.checker.disturb(who, *resource));
         let work = async {
             let done = work.await;
             if let (Some(disturbing), Ok(_)) = (disturbing, &done) {
@@ -211,8 +211,8 @@ impl World {
             }
             done
         };
-        let terms = Terms { wait: wait.unwrap_or(self.endless), lease: *lease, max_hold: ask.max_hold };
-        let done = self.grant(who, *thing, identity, terms, manner, &what, work).await;
+        let terms = Terms { wait: wait.unwrap_or(self.endless), lease: *lease, max_hold: request.max_hold };
+        let done = self.grant(who, *resource, identity, terms, polling, &what, work).await;
         if let (Some(disturbing), Err(_)) = (disturbing, &done) {
             self.checker.may_have_disturbed(disturbing);
         }
@@ -224,18 +224,18 @@ impl World {
     pub(super) async fn grant(
         &self,
         who: Who,
-        thing: Thing,
+        resource: Resource,
         identity: Option<Identity>,
         Terms { wait, lease, max_hold }: Terms,
-        manner: Manner,
+        polling: Polling,
         what: &str,
         work: impl Future<Output = Result<Held, AcquireError>>,
     ) -> Result<Arc<Grant>, Option<AcquireError>> {
         let identity = identity.unwrap_or_else(|| self.checker.identity());
         let at = Instant::now();
-        let (kind, parts) = (thing.kind, thing.parts);
+        let (kind, parts) = (resource.kind, resource.parts);
         let what = format!("{kind:?} {parts:#b} {what}, wait {wait:?}, lease {lease:?}");
-        let done = self.operate(who, &what, wait, manner, work, |done| match done {
+        let done = self.operate(who, &what, wait, polling, work, |done| match done {
             Ok(held) => self
                 .owner_of(held)
                 .map_or_else(|| "granted".to_owned(), |owner| format!("granted as {owner}")),
@@ -243,8 +243,8 @@ impl World {
         });
         match done.await {
             Some(Ok(held)) => {
-                let asked = Asked { at, watchdog: self.watchdog, lease, max_hold };
-                Ok(self.checker.granted(who, thing, identity, asked, held))
+                let times = RequestTimes { at, watchdog: self.watchdog, lease, max_hold };
+                Ok(self.checker.granted(who, resource, identity, times, held))
             }
             Some(Err(error)) => Err(Some(error)),
             None => Err(None),
@@ -252,33 +252,33 @@ impl World {
     }
 
     /// Re-enters by the guard.
-    pub(super) async fn reenter(&self, who: Who, grant: &Arc<Grant>, manner: Manner) -> Option<Arc<Grant>> {
+    pub(super) async fn reenter(&self, who: Who, grant: &Arc<Grant>, polling: Polling) -> Option<Arc<Grant>> {
         let at = Instant::now();
-        let work = grant.look(Held::reenter)??;
-        let what = format!("reenter {:?} {:#b}", grant.thing.kind, grant.thing.parts);
-        let told = |done: &Result<_, AcquireError>| {
+        let work = grant.with_guard(Held::reenter)??;
+        let what = format!("reenter {:?} {:#b}", grant.resource.kind, grant.resource.parts);
+        let outcome = |done: &Result<_, AcquireError>| {
             done.as_ref().err().map_or("granted".to_owned(), ToString::to_string)
         };
-        let held = self.operate(who, &what, Duration::ZERO, manner, work, told).await?.ok()?;
-        let asked = Asked { at, watchdog: self.watchdog, lease: None, max_hold: None };
-        Some(self.checker.granted(who, grant.thing, grant.identity, asked, held))
+        let held = self.operate(who, &what, Duration::ZERO, polling, work, outcome).await?.ok()?;
+        let times = RequestTimes { at, watchdog: self.watchdog, lease: None, max_hold: None };
+        Some(self.checker.granted(who, grant.resource, grant.identity, times, held))
     }
 
     /// Extends the lease.
-    pub(super) async fn extend(&self, who: Who, grant: &Grant, length: Duration, manner: Manner) -> bool {
-        let Some(work) = grant.look(|held| held.extend(length)).flatten() else { return false };
+    pub(super) async fn extend(&self, who: Who, grant: &Grant, length: Duration, polling: Polling) -> bool {
+        let Some(work) = grant.with_guard(|held| held.extend(length)).flatten() else { return false };
         self.checker.may_last(grant, length);
-        let what = format!("extend {:?} {:#b} to {length:?}", grant.thing.kind, grant.thing.parts);
-        let done = self.operate(who, &what, Duration::ZERO, manner, work, |done| format!("{done:?}")).await;
+        let what = format!("extend {:?} {:#b} to {length:?}", grant.resource.kind, grant.resource.parts);
+        let done = self.operate(who, &what, Duration::ZERO, polling, work, |done| format!("{done:?}")).await;
         done.is_some_and(|done| done.is_ok())
     }
 
     /// Releases it; true if the server has confirmed it.
-    pub(super) async fn release(&self, who: Who, grant: &Arc<Grant>, manner: Manner) -> bool {
+    pub(super) async fn release(&self, who: Who, grant: &Arc<Grant>, polling: Polling) -> bool {
         let Some(held) = self.checker.take(grant) else { return false };
-        let what = format!("release {:?} {:#b}", grant.thing.kind, grant.thing.parts);
+        let what = format!("release {:?} {:#b}", grant.resource.kind, grant.resource.parts);
         let done = self
-            .operate(who, &what, Duration::ZERO, manner, held.release(), |done| format!("{done:?}"))
+            .operate(who, &what, Duration::ZERO, polling, held.release(), |done| format!("{done:?}"))
             .await;
         matches!(done, Some(Ok(())))
     }
@@ -288,24 +288,24 @@ impl World {
         let Some(held) = self.checker.take(grant) else { return };
         let lost = held.loss().map_or_else(String::new, |loss| format!(", lost before: {loss:?}"));
         drop(held);
-        self.history.begun(who, format!("drop {:?} {:#b}{lost}", grant.thing.kind, grant.thing.parts));
+        self.history.begun(who, format!("drop {:?} {:#b}{lost}", grant.resource.kind, grant.resource.parts));
     }
 
     /// Drops all guards.
     pub(super) fn let_all_go(&self) {
         for grant in self.checker.all() {
             let held = self.checker.take(&grant);
-            self.ground.by_clock_of(grant.client(), || drop(held));
+            self.environment.by_clock_of(grant.client(), || drop(held));
         }
     }
 
     /// Unlocks by force.
-    pub(super) async fn force(&self, who: Who, thing: Thing, manner: Manner) {
-        let Some(lock) = thing.lock(&self.clients[who.client]) else { return };
-        let what = format!("force_unlock {:?} {:#b}", thing.kind, thing.parts);
-        let disturbing = self.checker.disturb(who, thing);
+    pub(super) async fn force(&self, who: Who, resource: Resource, polling: Polling) {
+        let Some(lock) = resource.lock(&self.clients[who.client]) else { return };
+        let what = format!("force_unlock {:?} {:#b}", resource.kind, resource.parts);
+        let disturbing = self.checker.disturb(who, resource);
         let work = lock.force_unlock();
-        let done = self.operate(who, &what, Duration::ZERO, manner, work, |done| format!("{done:?}")).await;
+        let done = self.operate(who, &what, Duration::ZERO, polling, work, |done| format!("{done:?}")).await;
         if let Some(Ok(freed)) = done {
             self.checker.disturbed(disturbing);
             if freed {
@@ -317,12 +317,12 @@ impl World {
     }
 
     /// Releases as an owner that holds nothing any more, which must be refused.
-    pub(super) async fn release_as_former(&self, who: Who, thing: Thing, former: &Former) {
-        let Some(lock) = thing.lock(&self.clients[who.client]) else { return };
-        let what = format!("release {:?} {:#b} as {}", thing.kind, thing.parts, former.owner);
+    pub(super) async fn release_as_former(&self, who: Who, resource: Resource, former: &Former) {
+        let Some(lock) = resource.lock(&self.clients[who.client]) else { return };
+        let what = format!("release {:?} {:#b} as {}", resource.kind, resource.parts, former.owner);
         let work = lock.as_owner(&former.owner).release();
         let done =
-            self.operate(who, &what, Duration::ZERO, Manner::Whole, work, |done| format!("{done:?}")).await;
+            self.operate(who, &what, Duration::ZERO, Polling::Whole, work, |done| format!("{done:?}")).await;
         if former.is_settled && matches!(done, Some(Ok(_))) {
             let owner = &former.owner;
             let what = format!("{who} has released something as {owner}, which had nothing");
@@ -332,14 +332,14 @@ impl World {
 
     /// Runs an operation that returns no guard.
     pub(super) async fn count<T: Debug>(&self, who: Who, what: &str, work: impl Future<Output = T>) {
-        self.operate(who, what, self.outage_limit, Manner::Whole, work, |done| format!("{done:?}")).await;
+        self.operate(who, what, self.outage_limit, Polling::Whole, work, |done| format!("{done:?}")).await;
     }
 
     /// Shuts a client down, and returns how many locks are left to expire.
     pub(super) async fn shut_down(&self, who: Who, grace: Duration) -> Option<usize> {
         let work = self.clients[who.client].shutdown(grace);
         let what = format!("shutdown, grace {grace:?}");
-        let done = self.operate(who, &what, grace, Manner::Whole, work, |done| format!("{done:?}")).await;
+        let done = self.operate(who, &what, grace, Polling::Whole, work, |done| format!("{done:?}")).await;
         done.map(|done| {
             self.checker.shut_down(who.client);
             done.left_to_expire
@@ -361,7 +361,7 @@ impl World {
     /// All faults are over and no request is in flight: guards and clients agree, and when the guards are dropped, nothing is
     /// left.
     pub(super) async fn end(&self) {
-        self.ground.heal();
+        self.environment.heal();
         self.history.note("the end: no faults any more".to_owned());
         self.checker.quiet(&self.observer).await;
         drop(self.observer.latch("lock:latch").delete().await);
@@ -370,7 +370,7 @@ impl World {
         let begun = Instant::now();
         for number in 0..NAMES {
             // A fair waiter that could not leave the queue stays in it until another one arrives.
-            let lock = self.observer.fair_lock(Thing::name_of(Kind::Fair, number));
+            let lock = self.observer.fair_lock(Resource::name_of(Kind::Fair, number));
             match lock.acquire().wait(GIVEN_BACK).await {
                 Ok(guard) => {
                     drop(guard.release().await);
@@ -401,7 +401,7 @@ impl World {
         let spaces = [Kind::Plain, Kind::Fair, Kind::SetNx, Kind::Group, Kind::Read, Kind::Write];
         for (kind, number) in spaces.into_iter().flat_map(|kind| (0..NAMES).map(move |number| (kind, number)))
         {
-            let Some(lock) = Thing::new(kind, number).lock(&self.observer) else { continue };
+            let Some(lock) = Resource::new(kind, number).lock(&self.observer) else { continue };
             match lock.holder().await {
                 Ok(None) => {}
                 Ok(Some(holder)) => left.push(format!(
@@ -413,16 +413,17 @@ impl World {
             }
         }
         for number in 0..NAMES {
-            let counted = self.observer.semaphore(Thing::name_of(Kind::Semaphore, number)).available().await;
+            let counted =
+                self.observer.semaphore(Resource::name_of(Kind::Semaphore, number)).available().await;
             let leased =
-                self.observer.leased_semaphore(Thing::name_of(Kind::Leased, number)).available().await;
+                self.observer.leased_semaphore(Resource::name_of(Kind::Leased, number)).available().await;
             for (what, free) in [("counted", counted), ("leased", leased)] {
                 if free != Ok(PERMITS.into()) {
                     left.push(format!("{free:?} of {PERMITS} permits are free: {what} {number}"));
                 }
             }
         }
-        left.extend(self.ground.left());
+        left.extend(self.environment.left());
         left
     }
 }

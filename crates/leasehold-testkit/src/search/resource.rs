@@ -1,4 +1,4 @@
-//! The targets of holds, and which holds exclude each other.
+//! The resources that are held, and which holds exclude each other.
 
 use leasehold::{Client, Lock};
 
@@ -83,9 +83,9 @@ pub(super) const PERMITS: u32 = 3;
 /// How many names there are in a space, and values in the group.
 pub(super) const NAMES: u32 = 3;
 
-/// The target of an operation.
+/// The resource of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Thing {
+pub(super) struct Resource {
     /// Which primitive.
     pub(super) kind: Kind,
     /// The names, or the values of the group, as bits.
@@ -94,14 +94,14 @@ pub(super) struct Thing {
     pub(super) permits: u32,
 }
 
-impl Thing {
-    /// A target with one name.
+impl Resource {
+    /// A resource with one name.
     #[must_use]
     pub(super) fn new(kind: Kind, name: u32) -> Self {
         Self { kind, parts: 1 << name, permits: 1 }
     }
 
-    /// A target with several names or values: those of the bits.
+    /// A resource with several names or values: those of the bits.
     #[must_use]
     pub(super) fn of_parts(kind: Kind, parts: u8) -> Self {
         Self { kind, parts, permits: 1 }

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use leasehold::{
     AcquireError, Client, FencedGuard, FencedLock, Guard, LeasedPermits, LeasedSemaphore, Lock, MultiGuard,
-    MultiLock, Owner, SemaphorePermits, ReadGuard, ReadLock, ReleaseError, Semaphore, WriteGuard, WriteLock,
+    MultiLock, Owner, ReadGuard, ReadLock, ReleaseError, Semaphore, SemaphorePermits, WriteGuard, WriteLock,
 };
 
 /// A primitive that has one holder, or several.
-pub(super) enum Door {
+pub(super) enum Primitive {
     Lock(Lock),
     /// With the plain lock of the same name, which answers the questions.
     Fenced(FencedLock, Lock),
@@ -30,7 +30,7 @@ pub(super) enum Held {
     Permits(LeasedPermits),
 }
 
-impl Door {
+impl Primitive {
     /// The names are those of `interop/java`.
     pub(super) fn new(client: &Client, kind: &str, name: &str) -> Self {
         match kind {

@@ -11,7 +11,7 @@ use crate::dice::Dice;
 
 /// How a future is polled, and whether until it completes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manner {
+pub(super) enum Polling {
     /// Whenever it is woken, until it completes.
     Whole,
     /// Dropped after so many polls.
@@ -22,7 +22,7 @@ pub(super) enum Manner {
     PollLate(Duration),
 }
 
-impl Manner {
+impl Polling {
     /// One of them, mostly until it completes.
     pub(super) fn any(dice: &mut Dice) -> Self {
         Self::within(dice, Duration::from_millis(30))

@@ -16,10 +16,10 @@ use crate::driver;
 /// How long any step may take that has no duration of its own, on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
-static WORLD: OnceCell<RwLock<World>> = OnceCell::const_new();
+static SETUP: OnceCell<RwLock<Setup>> = OnceCell::const_new();
 
 /// The server and the processes that lock there. Every test has names of its own.
-pub(crate) struct World {
+pub(crate) struct Setup {
     pub(crate) server: Server,
     pub(crate) java: [Peer; 2],
     pub(crate) rust: [Peer; 2],
@@ -27,30 +27,30 @@ pub(crate) struct World {
     pub(crate) version: String,
 }
 
-/// The world, beside other tests.
-pub(crate) async fn world() -> RwLockReadGuard<'static, World> {
-    WORLD.get_or_init(World::begun).await.read().await
+/// The setup, beside other tests.
+pub(crate) async fn setup() -> RwLockReadGuard<'static, Setup> {
+    SETUP.get_or_init(Setup::begun).await.read().await
 }
 
-/// The world for a test that measures time, or needs much of it.
-pub(crate) async fn alone() -> RwLockWriteGuard<'static, World> {
-    WORLD.get_or_init(World::begun).await.write().await
+/// The setup for a test that measures time, or needs much of it.
+pub(crate) async fn alone() -> RwLockWriteGuard<'static, Setup> {
+    SETUP.get_or_init(Setup::begun).await.write().await
 }
 
-impl World {
+impl Setup {
     /// Every process has run every operation once: the first time takes a second in Java.
     async fn begun() -> RwLock<Self> {
         let begun = Instant::now();
-        let world = Self::new();
+        let setup = Self::new();
         let begin = |peer: &Peer| peer.tell("begin", "loop plain begin begin 2 20");
-        for pending in world.peers().map(begin) {
+        for pending in setup.peers().map(begin) {
             pending.ok().await;
         }
-        let version = world.java[0].ask("begin", "version").await;
-        assert_eq!(version, world.version, "this is not the Redisson that is to be tested");
-        let (flavour, took) = (world.server.flavour(), begun.elapsed());
+        let version = setup.java[0].ask("begin", "version").await;
+        assert_eq!(version, setup.version, "this is not the Redisson that is to be tested");
+        let (flavour, took) = (setup.server.flavour(), begun.elapsed());
         println!("interop: Redisson {version} and Leasehold on {flavour:?}, ready after {took:.1?}");
-        RwLock::new(world)
+        RwLock::new(setup)
     }
 
     fn new() -> Self {
