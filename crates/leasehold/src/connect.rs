@@ -37,7 +37,6 @@ use crate::operation::Operation;
 /// ```
 #[derive(Clone)]
 #[must_use = "a connection is made when this is awaited or `.block()` is called"]
-#[expect(clippy::struct_field_names, reason = "the time-out of the connecting is called that everywhere")]
 pub struct ConnectOptions {
     url: String,
     namespace: String,

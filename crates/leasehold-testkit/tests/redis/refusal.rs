@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, ConnectError, Lock, Loss, QueryError, ReleaseError, ServerError,
+    AcquireError, ChangeError, Client, ConnectError, Loss, QueryError, ReleaseError, ServerError,
 };
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
