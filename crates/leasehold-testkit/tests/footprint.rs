@@ -21,7 +21,7 @@ async fn take_and_release(client: &Client, names: std::ops::Range<usize>) {
         match number % 4 {
             0 => assert!(lock.try_acquire().await.unwrap().is_none()),
             1 => assert!(lock.acquire().wait(std::time::Duration::from_nanos(1)).await.is_err()),
-            2 => drop(lock.acquire().as_owner(&guard.owner()).await.unwrap()),
+            2 => drop(lock.acquire().as_owner(guard.owner()).await.unwrap()),
             _ => {}
         }
         guard.release().await.unwrap();

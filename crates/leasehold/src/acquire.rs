@@ -1,5 +1,6 @@
 //! Requests for a lock, and their options.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::future::IntoFuture;
 use std::marker::PhantomData;
@@ -220,12 +221,14 @@ impl<G> Acquire<G> {
     }
 
     /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
+    #[doc(alias = "waitTime")]
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
     }
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.
+    #[doc(alias = "leaseTime")]
     pub fn lease(mut self, length: Duration) -> Self {
         self.request.options.lease = Some(length);
         self
@@ -238,8 +241,8 @@ impl<G> Acquire<G> {
     }
 
     /// Acquires in the name of `owner`. If that owner holds the lock already, it re-enters the lock.
-    pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.request.options.owner = Some(owner.clone());
+    pub fn as_owner(mut self, owner: impl Borrow<Owner>) -> Self {
+        self.request.options.owner = Some(owner.borrow().clone());
         self
     }
 
@@ -387,6 +390,7 @@ impl<G> TryAcquire<G> {
     }
 
     /// Holds the lock for this long and no longer, however long the work takes: no renewal.
+    #[doc(alias = "leaseTime")]
     pub fn lease(mut self, length: Duration) -> Self {
         self.0.request.options.lease = Some(length);
         self
@@ -399,8 +403,8 @@ impl<G> TryAcquire<G> {
     }
 
     /// Acquires in the name of `owner`. If that owner holds the lock already, it re-enters the lock.
-    pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.0.request.options.owner = Some(owner.clone());
+    pub fn as_owner(mut self, owner: impl Borrow<Owner>) -> Self {
+        self.0.request.options.owner = Some(owner.borrow().clone());
         self
     }
 }

@@ -43,13 +43,15 @@ use crate::semaphore::Semaphore;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RedissonClient")]
 #[derive(Clone)]
 pub struct Client {
     shared: Arc<Shared>,
 }
 
 impl Client {
-    /// Connects to the engine that `url` names. Options are set on the returned [`ConnectOptions`], before `.await` or `.block()`.
+    /// Connects to the engine that `url` names. Options are set on the returned [`ConnectOptions`], before `.await` or
+    /// `.block()`.
     ///
     /// | URL | Engine |
     /// |---|---|
@@ -71,6 +73,7 @@ impl Client {
     ///
     /// The handle costs nothing to make or to drop. An invalid name is refused by the first operation on the lock, before
     /// anything is sent.
+    #[doc(alias = "getLock")]
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         self.lock_of(Kind::Lock, name.as_ref(), HandleOptions::DEFAULT)
     }
@@ -78,11 +81,13 @@ impl Client {
     /// The lock of this name with a fencing token for every acquisition: Redisson's `RFencedLock`.
     ///
     /// It is the same lock as [`lock`](Client::lock) of that name.
+    #[doc(alias = "getFencedLock")]
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         FencedLock::new(self.lock(name))
     }
 
     /// The lock of this name, granted to its waiters in FIFO order: Redisson's fair lock.
+    #[doc(alias = "getFairLock")]
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
         FairLock::new(self.lock_of(Kind::Fair, name.as_ref(), HandleOptions::DEFAULT))
     }
@@ -92,19 +97,29 @@ impl Client {
     /// It is the same lock as [`lock`](Client::lock) of that name, but its waiters are not notified of a release. It costs no
     /// subscription, and suits locks that many clients hold for a moment with little contention. Waiters are served in no
     /// order. The pauses are Redisson's unless [`back_off`](Lock::back_off) sets others.
+    #[doc(alias = "getSpinLock")]
+    #[doc(alias = "RedissonSpinLock")]
     pub fn spin_lock(&self, name: impl AsRef<str>) -> Lock {
         let options = HandleOptions { spin: Some(BackOff::default()), ..HandleOptions::DEFAULT };
         self.lock_of(Kind::Spin, name.as_ref(), options)
     }
 
-    /// The locks of these names as one: all of them or none. For locks of other kinds or clients, see
-    /// [`MultiLock::new`].
+    /// Several locks as one: the locks of these names, all of them or none.
+    ///
+    /// Each name is a lock of its own, with its own key, which other callers may acquire alone by [`lock`](Client::lock).
+    /// Values of one key, which need no locks of their own, are [`group_lock`](Client::group_lock). For locks of other kinds
+    /// or clients, see [`MultiLock::new`].
+    #[doc(alias = "getMultiLock")]
     pub fn multi_lock(&self, names: impl IntoIterator<Item = impl AsRef<str>>) -> MultiLock {
         MultiLock::new(names.into_iter().map(|name| self.lock(name)))
     }
 
-    /// These values of a group as one lock: all of them or none, in one step. Redisson's "faster" multi lock,
-    /// `getMultiLock(group, values)`.
+    /// Values of one key as one lock: these values of a group, all of them or none, in one step. Redisson's "faster" multi
+    /// lock, `getMultiLock(group, values)`.
+    ///
+    /// A value has no key and no name of its own: a caller that needs one value acquires a set of one, and a
+    /// [`lock`](Client::lock) whose name is that value is another lock. Several locks, each with its own name, are
+    /// [`multi_lock`](Client::multi_lock).
     ///
     /// Two sets of one group exclude each other if they have a value in common, and do not otherwise. It suits a shop that
     /// sells several things at once, or a transfer between accounts: however many values there are, on a server the whole
@@ -122,9 +137,9 @@ impl Client {
     /// - Re-entering never shortens the lease: the longer one stays.
     /// - Tokens count the whole group.
     ///
-    /// The order of the values does not matter. An empty set, more than [`limits::MOST_VALUES`] values, and a value given
-    /// twice are refused by the first operation, like an invalid name. For Redisson to see the same values, its codec must be
-    /// the `StringCodec`.
+    /// The order of the values does not matter. An empty set, more than
+    /// [`limits::MOST_VALUES`](crate::limits::MOST_VALUES) values, and a value given twice are refused by the first operation,
+    /// like an invalid name. For Redisson to see the same values, its codec must be the `StringCodec`.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -136,6 +151,7 @@ impl Client {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "getMultiLock")]
     pub fn group_lock(
         &self,
         group: impl AsRef<str>,
@@ -182,8 +198,8 @@ impl Client {
     /// # Errors
     ///
     /// [`WriteError::Stale`] with both tokens: nothing was written. [`WriteError::Server`] if there was no reply; it is
-    /// safe to write again with the same token. [`InvalidRequestError::Unsupported`] on an engine that stores no values: in memory, use
-    /// a [`Fence`](crate::Fence).
+    /// safe to write again with the same token. [`InvalidRequestError::Unsupported`] on an engine that stores no values: in
+    /// memory, use a [`Fence`](crate::Fence).
     ///
     /// # Cancel safety
     ///
@@ -223,23 +239,27 @@ impl Client {
     }
 
     /// The read-write lock of this name: many readers or one writer, Redisson's `RReadWriteLock`.
+    #[doc(alias = "getReadWriteLock")]
     pub fn rw_lock(&self, name: impl AsRef<str>) -> RwLock {
         let half = |kind| self.lock_of(kind, name.as_ref(), HandleOptions::DEFAULT);
         RwLock::new(half(Kind::Read), half(Kind::Write))
     }
 
     /// The semaphore of this name: permits that are only counted, Redisson's `RSemaphore`.
+    #[doc(alias = "getSemaphore")]
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Semaphore::new(Arc::clone(&self.shared), self.resource(Kind::Semaphore, name.as_ref()))
     }
 
     /// The semaphore of this name whose permits have a lease: Redisson's `RPermitExpirableSemaphore`. Prefer it to
     /// [`semaphore`](Client::semaphore).
+    #[doc(alias = "getPermitExpirableSemaphore")]
     pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
         LeasedSemaphore::new(Arc::clone(&self.shared), self.resource(Kind::LeasedSemaphore, name.as_ref()))
     }
 
     /// The count-down latch of this name, Redisson's `RCountDownLatch`.
+    #[doc(alias = "getCountDownLatch")]
     pub fn latch(&self, name: impl AsRef<str>) -> Latch {
         Latch::new(Arc::clone(&self.shared), self.resource(Kind::Latch, name.as_ref()))
     }
@@ -273,7 +293,7 @@ impl Client {
     /// Shuts the client down: refuses new locks, waits up to `grace` for the live guards, then stops.
     ///
     /// Waiters fail at once. Guards that end within `grace` are released as usual. The locks of other guards are never
-    /// released under running work: the guards are lost with [`Loss::ShutdownReport`](crate::Loss::ShutdownReport) and no longer
+    /// released under running work: the guards are lost with [`Loss::Shutdown`](crate::Loss::Shutdown) and no longer
     /// renewed, and their locks expire, or are released if the work ends first.
     ///
     /// Operations that acquire nothing still work: queries such as [`is_locked`](Lock::is_locked), which shows when a lock

@@ -11,7 +11,8 @@ use crate::error::{Classified as _, ConnectError, InvalidRequestError, Subject};
 use crate::lease;
 use crate::operation::Operation;
 
-/// A client to be connected: options first, then `.await` or [`block`](ConnectOptions::block).
+/// The options of a client that [`Client::connect`] is to connect: set them, then `.await` or
+/// [`block`](ConnectOptions::block).
 ///
 /// A server client that is created on a tokio runtime reads its sockets there as long as that runtime has the time, which
 /// saves waking another thread. So the runtime needs the I/O driver, too: `enable_all`, as `#[tokio::main]` does. On a
@@ -36,7 +37,6 @@ use crate::operation::Operation;
 /// ```
 #[derive(Clone)]
 #[must_use = "a connection is made when this is awaited or `.block()` is called"]
-#[expect(clippy::struct_field_names, reason = "the time-out of the connecting is called that everywhere")]
 pub struct ConnectOptions {
     url: String,
     namespace: String,
@@ -64,18 +64,21 @@ impl ConnectOptions {
 
     /// How long a lock without a [`lease`](crate::Acquire::lease) stays held after its process has died. 30 s
     /// by default; on a server the lock is renewed every third of it while the guard lives.
+    #[doc(alias = "lockWatchdogTimeout")]
     pub fn watchdog(mut self, timeout: Duration) -> Self {
         self.watchdog = timeout;
         self
     }
 
     /// A prefix for every name, so that applications that share an engine do not conflict. None by default.
+    #[doc(alias = "nameMapper")]
     pub fn namespace(mut self, prefix: impl Into<String>) -> Self {
         self.namespace = prefix.into();
         self
     }
 
     /// The name of this client in logs and, later, in the server's list of clients. None by default.
+    #[doc(alias = "clientName")]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
         self
@@ -83,12 +86,14 @@ impl ConnectOptions {
 
     /// How long an acquire without [`wait`](crate::Acquire::wait) retries through an outage of the server that
     /// begins while it waits. 30 s by default.
+    #[doc(alias = "retryAttempts")]
     pub fn outage_limit(mut self, limit: Duration) -> Self {
         self.outage_limit = limit;
         self
     }
 
     /// How long to wait for a connection to the server. 2 s by default.
+    #[doc(alias = "connectTimeout")]
     pub fn connect_timeout(mut self, limit: Duration) -> Self {
         self.connect_timeout = limit;
         self

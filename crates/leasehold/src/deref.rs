@@ -1,6 +1,6 @@
-//! Handles and guards that dereference to the one inside them.
+//! Guards that dereference to the one inside them.
 
-/// Makes a type dereference to one of its fields.
+/// Makes a guard dereference to one of its fields.
 macro_rules! derefs_to {
     ($outer:ty, $field:ident: $inner:ty) => {
         impl std::ops::Deref for $outer {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::deref::derefs_to;
+use crate::acquire::{Acquire, TryAcquire};
+use crate::delegate::delegates_to_lock;
 use crate::engine::Query;
 use crate::error::QueryError;
 use crate::lock::Lock;
@@ -12,13 +13,12 @@ use crate::owner::Owner;
 
 /// A lock that is granted in the order in which its waiters arrived at the server: Redisson's fair lock.
 ///
-/// It dereferences to [`Lock`], which has all other methods. [`Acquire::on_position`](crate::Acquire::on_position) reports the
-/// position of a waiter.
+/// [`Acquire::on_position`] reports the position of a waiter.
 ///
 /// The order is kept among waiters that stay alive and connected. A waiter that times out or is dropped leaves the queue.
 /// A waiter whose process dies delays the queue by at most five seconds; a waiter of Redisson that dies delays it until its
 /// own time in the queue is over, which is minutes by default. A live waiter that was silent for that long is queued again
-/// at the end. [`try_acquire`](Lock::try_acquire) never overtakes a waiter, and never joins the queue. A
+/// at the end. [`try_acquire`](FairLock::try_acquire) never overtakes a waiter, and never joins the queue. A
 /// [plain lock](crate::Client::lock) of the same name is the same lock, and ignores the queue.
 ///
 /// ```
@@ -34,6 +34,7 @@ use crate::owner::Owner;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RedissonFairLock")]
 #[derive(Debug, Clone)]
 pub struct FairLock {
     lock: Lock,
@@ -45,9 +46,23 @@ impl FairLock {
     }
 
     /// The same lock, in a handle that does not allow its owner to re-enter. See [`Lock::non_reentrant`].
+    #[doc(alias = "getNonReentrantFairLock")]
     #[must_use]
     pub fn non_reentrant(self) -> Self {
         Self { lock: self.lock.non_reentrant() }
+    }
+
+    /// Waits for the lock. See [`Acquire`] for the options.
+    #[doc(alias = "lock")]
+    #[doc(alias = "tryLock")]
+    pub fn acquire(&self) -> Acquire {
+        self.lock.acquire()
+    }
+
+    /// Tries once: `None` when another owner holds it or is queued. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLock")]
+    pub fn try_acquire(&self) -> TryAcquire {
+        self.lock.try_acquire()
     }
 
     /// The owners in the queue, the front waiter first: those of all processes, including Redisson's.
@@ -62,7 +77,14 @@ impl FairLock {
     }
 }
 
-derefs_to!(FairLock, lock: Lock);
+delegates_to_lock!(FairLock);
+
+impl From<FairLock> for Lock {
+    /// The same lock, for [`MultiLock::new`](crate::MultiLock::new). Its waiters are queued as before.
+    fn from(fair: FairLock) -> Self {
+        fair.lock
+    }
+}
 
 /// A position in the queue of a [`FairLock`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

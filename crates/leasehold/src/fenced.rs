@@ -1,6 +1,8 @@
 //! Locks with a fencing token for every acquisition, and their guards.
 
 use crate::acquire::{Acquire, Granted, TryAcquire};
+use crate::back_off::BackOff;
+use crate::delegate::delegates_to_lock;
 use crate::deref::derefs_to;
 use crate::error::{AcquireError, ReleaseError};
 use crate::guard::{Guard, Released};
@@ -9,7 +11,20 @@ use crate::operation::Operation;
 
 /// A lock with a fencing token for every acquisition: Redisson's `RFencedLock`.
 ///
-/// It dereferences to [`Lock`], which has all other methods.
+/// Every guard has a token, so no holder can write without one. A [plain lock](crate::Client::lock) of the same name is
+/// the same lock, and issues none unless [`fenced`](Acquire::fenced) requests it.
+///
+/// ```
+/// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let client = leasehold::Client::connect("memory:").await?;
+/// let lock = client.fenced_lock("account:7").non_reentrant();
+/// let guard = lock.acquire().await?;
+/// assert_eq!(lock.last_token().await?, guard.token());
+/// assert!(lock.is_held_by(guard.owner()).await?);
+/// # Ok(())
+/// # }
+/// ```
+#[doc(alias = "RFencedLock")]
 #[derive(Debug, Clone)]
 pub struct FencedLock {
     lock: Lock,
@@ -20,18 +35,33 @@ impl FencedLock {
         Self { lock }
     }
 
+    /// The same lock, in a handle that does not allow its owner to re-enter. See [`Lock::non_reentrant`].
+    #[must_use]
+    pub fn non_reentrant(self) -> Self {
+        Self { lock: self.lock.non_reentrant() }
+    }
+
+    /// The same lock, in a handle that does not join the wait queue but retries after these pauses.
+    #[must_use]
+    pub fn back_off(self, back_off: BackOff) -> Self {
+        Self { lock: self.lock.back_off(back_off) }
+    }
+
     /// Waits for the lock. See [`Acquire`] for the options.
+    #[doc(alias = "lockAndGetToken")]
+    #[doc(alias = "tryLockAndGetToken")]
     pub fn acquire(&self) -> Acquire<FencedGuard> {
         self.lock.acquire().fenced()
     }
 
     /// Tries once: `None` when another owner holds it or is next. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLockAndGetToken")]
     pub fn try_acquire(&self) -> TryAcquire<FencedGuard> {
         self.lock.try_acquire().fenced()
     }
 }
 
-derefs_to!(FencedLock, lock: Lock);
+delegates_to_lock!(FencedLock);
 
 /// A guard with a fencing token. It dereferences to [`Guard`], which has all other methods.
 ///
@@ -61,6 +91,7 @@ pub struct FencedGuard {
 
 impl FencedGuard {
     /// The fencing token of this acquisition.
+    #[doc(alias = "lockAndGetToken")]
     #[must_use]
     pub fn token(&self) -> u64 {
         self.token

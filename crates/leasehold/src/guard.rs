@@ -62,6 +62,7 @@ impl Guard {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "unlock")]
     pub fn release(mut self) -> Operation<Result<Released, ReleaseError>> {
         Operation::new(async move {
             // The guard itself lives until the lock is released: a shutdown waits for it.
@@ -93,6 +94,7 @@ impl Guard {
     }
 
     /// Whether the lock is held now, by the clock.
+    #[doc(alias = "isHeldByCurrentThread")]
     #[must_use]
     pub fn is_held(&self) -> bool {
         self.term.is_held()
@@ -101,6 +103,7 @@ impl Guard {
     /// How long the lock is certainly held if nothing renews it from now on; zero once it is lost.
     ///
     /// For a lock without a lease, which is renewed as long as the guard lives, it stays just below the watchdog time-out.
+    #[doc(alias = "remainTimeToLive")]
     #[must_use]
     pub fn remaining(&self) -> Duration {
         self.term.remaining()
@@ -200,6 +203,7 @@ impl Guard {
     }
 
     /// The name of the lock, namespace included.
+    #[doc(alias = "getName")]
     #[must_use]
     pub fn name(&self) -> &str {
         self.hold.key.resource.name.as_str()
@@ -286,7 +290,7 @@ impl fmt::Debug for Guard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Guard")
             .field("name", &self.name())
-            .field("owner", &self.owner().to_string())
+            .field("owner", &self.owner())
             .field("remaining", &self.remaining())
             .finish_non_exhaustive()
     }

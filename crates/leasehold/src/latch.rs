@@ -42,6 +42,7 @@ use crate::waiting::{Awaited, Patience, wait};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RCountDownLatch")]
 #[derive(Debug, Clone)]
 pub struct Latch {
     counter: Counter,
@@ -66,6 +67,7 @@ impl Latch {
     ///
     /// Once begun, it is executed even if the future is dropped, and never twice. The same holds for every change
     /// below.
+    #[doc(alias = "trySetCount")]
     pub fn try_set_count(&self, count: u32) -> Operation<Result<bool, ChangeError>> {
         self.counter.change(Ok(Adjust::TrySet { count, ttl: None }), |set| set != 0)
     }
@@ -75,6 +77,7 @@ impl Latch {
     /// # Errors
     ///
     /// As for [`try_set_count`](Latch::try_set_count).
+    #[doc(alias = "countDown")]
     pub fn count_down(&self) -> Operation<Result<u64, ChangeError>> {
         self.counter.change(Ok(Adjust::CountDown), i64::unsigned_abs)
     }
@@ -88,11 +91,13 @@ impl Latch {
     /// # Cancel safety
     ///
     /// A query changes nothing.
+    #[doc(alias = "getCount")]
     pub fn count(&self) -> Operation<Result<u64, QueryError>> {
         self.counter.query(Adjust::Count, |count| u64::try_from(count).unwrap_or(0))
     }
 
     /// Waits until it is open. See [`LatchOpened`].
+    #[doc(alias = "await")]
     pub fn opened(&self) -> LatchOpened {
         LatchOpened { counter: self.counter.clone(), limit: None }
     }
@@ -120,7 +125,7 @@ impl Latch {
 ///
 /// # When the server is unreachable
 ///
-/// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its limit is
+/// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its wait is
 /// over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is waited for until this is awaited or `.block()` is called"]

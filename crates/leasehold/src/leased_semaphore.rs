@@ -33,7 +33,7 @@ use crate::permits::{AcquirePermits, Granted, TryAcquirePermits};
 /// | `release(ids)`, `tryRelease(ids)` | `permits.release()`, `release(ids)`, `try_release(ids)` |
 /// | `updateLeaseTime`, `getLeaseTime` | `update_lease`, `make_permanent`, `lease_of` |
 /// | `trySetPermits`, `setPermits`, `addPermits` | `try_set_permits`, `set_permits`, `add_permits` |
-/// | `availablePermits`, `acquiredPermits`, `getPermits` | `available`, `acquired`, `permits` |
+/// | `availablePermits`, `acquiredPermits`, `getPermits` | `available`, `acquired`, `total` |
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -48,6 +48,7 @@ use crate::permits::{AcquirePermits, Granted, TryAcquirePermits};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RPermitExpirableSemaphore")]
 #[derive(Debug, Clone)]
 pub struct LeasedSemaphore {
     counter: Counter,
@@ -59,11 +60,13 @@ impl LeasedSemaphore {
     }
 
     /// Waits for this number of permits, all at once. See [`AcquirePermits`] for the options.
+    #[doc(alias = "tryAcquire")]
     pub fn acquire(&self, permits: u32) -> AcquirePermits<LeasedPermits> {
         AcquirePermits::new(self.counter.clone(), permits)
     }
 
     /// Tries once to acquire this number of permits: `None` when fewer are free, or earlier waiters are queued.
+    #[doc(alias = "tryAcquire")]
     pub fn try_acquire(&self, permits: u32) -> TryAcquirePermits<LeasedPermits> {
         TryAcquirePermits::new(self.acquire(permits))
     }
@@ -80,6 +83,7 @@ impl LeasedSemaphore {
     ///
     /// Once begun, it is executed even if the future is dropped, and never twice. The same holds for every change
     /// below.
+    #[doc(alias = "trySetPermits")]
     pub fn try_set_permits(&self, permits: u32) -> Operation<Result<bool, ChangeError>> {
         let adjust = checked(permits).map(|count| Adjust::TrySet { count, ttl: None });
         self.counter.change(adjust, |set| set != 0)
@@ -92,6 +96,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    #[doc(alias = "setPermits")]
     pub fn set_permits(&self, permits: u32) -> Operation<Result<(), ChangeError>> {
         self.counter.change(checked(permits).map(Adjust::Set), drop)
     }
@@ -101,6 +106,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    #[doc(alias = "addPermits")]
     pub fn add_permits(&self, permits: i32) -> Operation<Result<i64, ChangeError>> {
         self.counter.change(Ok(Adjust::Add(permits)), |free| free)
     }
@@ -115,6 +121,7 @@ impl LeasedSemaphore {
     /// # Cancel safety
     ///
     /// A query changes nothing.
+    #[doc(alias = "availablePermits")]
     pub fn available(&self) -> Operation<Result<i64, QueryError>> {
         self.counter.query(Adjust::Count, |free| free)
     }
@@ -124,6 +131,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`available`](LeasedSemaphore::available).
+    #[doc(alias = "acquiredPermits")]
     pub fn acquired(&self) -> Operation<Result<i64, QueryError>> {
         self.counter.query(Adjust::Taken, |taken| taken)
     }
@@ -133,6 +141,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`available`](LeasedSemaphore::available).
+    #[doc(alias = "getPermits")]
     pub fn total(&self) -> Operation<Result<i64, QueryError>> {
         self.counter.query(Adjust::Total, |total| total)
     }
@@ -161,6 +170,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    #[doc(alias = "tryRelease")]
     pub fn try_release(
         &self,
         ids: impl IntoIterator<Item = PermitId>,
@@ -180,6 +190,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    #[doc(alias = "updateLeaseTime")]
     pub fn update_lease(&self, id: PermitId, length: Duration) -> Operation<Result<bool, ChangeError>> {
         let length = lease::checked("lease", length);
         self.counter.change(length.map(|length| Adjust::SetLease(id, Some(length))), |done| done != 0)
@@ -190,6 +201,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`try_set_permits`](LeasedSemaphore::try_set_permits).
+    #[doc(alias = "updateLeaseTime")]
     pub fn make_permanent(&self, id: PermitId) -> Operation<Result<bool, ChangeError>> {
         self.counter.change(Ok(Adjust::SetLease(id, None)), |done| done != 0)
     }
@@ -200,6 +212,7 @@ impl LeasedSemaphore {
     /// # Errors
     ///
     /// As for [`available`](LeasedSemaphore::available).
+    #[doc(alias = "getLeaseTime")]
     pub fn lease_of(&self, id: PermitId) -> Operation<Result<Option<Duration>, QueryError>> {
         self.counter.query(Adjust::LeaseOf(id), |left| match left {
             -1 => Some(Duration::MAX),

@@ -17,6 +17,7 @@ mod client;
 mod client_id;
 mod connect;
 mod counter;
+mod delegate;
 mod deref;
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only a server can be out of reach"))]
 mod engine;

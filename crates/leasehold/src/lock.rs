@@ -1,5 +1,6 @@
 //! The plain lock.
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,6 +27,7 @@ use crate::owner::{Owner, OwnerId};
 /// | `tryLock()` | `try_acquire()` |
 /// | `tryLock(wait, lease)` | `acquire().wait(w).lease(l)` |
 /// | `unlock()` | `guard.release()`, dropping the guard, or `lock.as_owner(&owner).release()` |
+#[doc(alias = "RLock")]
 #[derive(Clone)]
 pub struct Lock {
     pub(crate) shared: Arc<Shared>,
@@ -60,6 +62,7 @@ impl Lock {
     /// # Ok(())
     /// # }
     /// ```
+    #[doc(alias = "getNonReentrantLock")]
     #[must_use]
     pub fn non_reentrant(mut self) -> Self {
         self.options.reentrant = false;
@@ -95,6 +98,9 @@ impl Lock {
     }
 
     /// Waits for the lock. See [`Acquire`] for the options.
+    #[doc(alias = "lock")]
+    #[doc(alias = "tryLock")]
+    #[doc(alias = "lockInterruptibly")]
     pub fn acquire(&self) -> Acquire {
         self.acquire_as()
     }
@@ -109,14 +115,29 @@ impl Lock {
     }
 
     /// Tries once: `None` when another owner holds it or is next. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire {
         TryAcquire::new(self.acquire())
     }
 
     /// The lock as seen by `owner`, for code that has no guard.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// use leasehold::Owner;
+    ///
+    /// let (lock, me) = (client.lock("stock:7"), Owner::unique());
+    /// let guard = lock.acquire().as_owner(&me).await?;
+    /// assert!(lock.is_held_by(guard.owner()).await?);
+    /// lock.as_owner(&me).release().await?;
+    /// assert!(!guard.is_held());
+    /// # Ok(())
+    /// # }
+    /// ```
     #[must_use]
-    pub fn as_owner(&self, owner: &Owner) -> OwnerLock {
-        OwnerLock { lock: self.clone(), owner: owner.clone() }
+    pub fn as_owner(&self, owner: impl Borrow<Owner>) -> OwnerLock {
+        OwnerLock { lock: self.clone(), owner: owner.borrow().clone() }
     }
 
     /// The holder of the lock, with its hold count and remaining time; `None` if the lock is free.
@@ -144,6 +165,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "isLocked")]
     pub fn is_locked(&self) -> Operation<Result<bool, QueryError>> {
         self.query_holder(None, |holding| holding.is_some())
     }
@@ -153,8 +175,10 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
-    pub fn is_held_by(&self, owner: &Owner) -> Operation<Result<bool, QueryError>> {
-        let owner = owner.at(self.shared.id);
+    #[doc(alias = "isHeldByThread")]
+    #[doc(alias = "isHeldByCurrentThread")]
+    pub fn is_held_by(&self, owner: impl Borrow<Owner>) -> Operation<Result<bool, QueryError>> {
+        let owner = owner.borrow().at(self.shared.id);
         self.query_holder(Some(owner), move |holding| {
             holding.is_some_and(|holding| holding.owner == Some(owner))
         })
@@ -165,8 +189,9 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
-    pub fn hold_count(&self, owner: &Owner) -> Operation<Result<u32, QueryError>> {
-        let owner = owner.at(self.shared.id);
+    #[doc(alias = "getHoldCount")]
+    pub fn hold_count(&self, owner: impl Borrow<Owner>) -> Operation<Result<u32, QueryError>> {
+        let owner = owner.borrow().at(self.shared.id);
         self.query_holder(Some(owner), move |holding| {
             holding.filter(|holding| holding.owner == Some(owner)).map_or(0, |holding| holding.count)
         })
@@ -177,6 +202,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "remainTimeToLive")]
     pub fn ttl(&self) -> Operation<Result<Option<Duration>, QueryError>> {
         self.query_holder(None, |holding| holding.map(|holding| holding.remaining))
     }
@@ -186,6 +212,7 @@ impl Lock {
     /// # Errors
     ///
     /// As for [`holder`](Lock::holder).
+    #[doc(alias = "getToken")]
     pub fn last_token(&self) -> Operation<Result<u64, QueryError>> {
         self.shared.operation(self.resource.clone(), |shared, resource| async move {
             shared.check(Feature::Fenced)?;
@@ -205,6 +232,7 @@ impl Lock {
     /// # Cancel safety
     ///
     /// Once begun, it may take effect even if the future is dropped.
+    #[doc(alias = "forceUnlock")]
     pub fn force_unlock(&self) -> Operation<Result<bool, QueryError>> {
         self.shared.operation(self.resource.clone(), |shared, resource| async move {
             shared.check(Feature::ForceUnlock)?;
@@ -251,6 +279,7 @@ impl OwnerLock {
     /// # Cancel safety
     ///
     /// Once begun, the count is released even if the future is dropped.
+    #[doc(alias = "unlock")]
     pub fn release(&self) -> Operation<Result<Released, ReleaseError>> {
         let Lock { shared, resource, .. } = &self.lock;
         let owner = shared.own(&self.owner);

@@ -2,6 +2,7 @@
 
 mod together;
 
+use std::borrow::Borrow;
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::pin;
@@ -40,6 +41,7 @@ use crate::race::{First, all, first, race};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RedissonMultiLock")]
 #[derive(Clone)]
 pub struct MultiLock {
     locks: Arc<[Lock]>,
@@ -47,9 +49,24 @@ pub struct MultiLock {
 
 impl MultiLock {
     /// A lock over locks of any kind and of any client.
+    ///
+    /// Fair locks and the halves of read-write locks become members by `into()`. The member for a
+    /// [fenced lock](crate::FencedLock) is the plain lock of its name: [`AcquireAll::fenced`] takes a token with each.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// use leasehold::MultiLock;
+    ///
+    /// let both = MultiLock::new([client.fair_lock("desk:3").into(), client.lock("till:1")]);
+    /// both.acquire().await?.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "getMultiLock")]
     #[must_use]
-    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
-        let mut locks: Vec<_> = locks.into_iter().collect();
+    pub fn new(locks: impl IntoIterator<Item = impl Into<Lock>>) -> Self {
+        let mut locks: Vec<Lock> = locks.into_iter().map(Into::into).collect();
         let order = |lock: &Lock| {
             let resource = lock.resource.clone().ok();
             resource.map(|resource| (resource.name.clone(), resource))
@@ -123,8 +140,8 @@ impl AcquireAll {
     }
 
     /// Acquires all of them in the name of `owner`, which must not be another client's.
-    pub fn as_owner(mut self, owner: &Owner) -> Self {
-        self.owner = Some(owner.clone());
+    pub fn as_owner(mut self, owner: impl Borrow<Owner>) -> Self {
+        self.owner = Some(owner.borrow().clone());
         self
     }
 

@@ -33,10 +33,10 @@ use crate::env::unique_numbers;
 /// # Ok(())
 /// # }
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Owner(Repr);
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum Repr {
     /// A number under the id of the client that uses it.
     Here(u64),
@@ -94,6 +94,13 @@ impl fmt::Display for Owner {
     }
 }
 
+impl fmt::Debug for Owner {
+    /// Its text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 impl FromStr for Owner {
     type Err = OwnerParseError;
 
@@ -122,7 +129,7 @@ impl FromStr for Owner {
 pub struct OwnerParseError(String);
 
 /// An owner in its engine form.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct OwnerId {
     pub(crate) client: ClientId,
     pub(crate) number: u64,
@@ -147,6 +154,12 @@ impl fmt::Display for OwnerId {
     }
 }
 
+impl fmt::Debug for OwnerId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -158,6 +171,10 @@ mod tests {
         assert_eq!("7".parse(), Ok(Owner::number(7)));
         let of_java: Owner = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42".parse().unwrap();
         assert_eq!(of_java.to_string(), "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42");
+        assert_eq!(
+            format!("{of_java:?} {:?}", Owner::number(7)),
+            "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42 7"
+        );
         for wrong in [
             "",
             ":",

@@ -46,6 +46,7 @@ use crate::operation::Operation;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RedissonRedLock")]
 #[derive(Clone)]
 pub struct QuorumLock {
     members: Arc<[Lock]>,
@@ -58,6 +59,7 @@ const LIMIT: Duration = Duration::from_millis(200);
 
 impl QuorumLock {
     /// The lock of this name on all of these servers, each through its own client.
+    #[doc(alias = "getRedLock")]
     pub fn new<'a>(servers: impl IntoIterator<Item = &'a Client>, name: impl AsRef<str>) -> Self {
         let members = servers.into_iter().map(|client| client.lock(name.as_ref())).collect();
         Self { members, limit: LIMIT, rejoin_delay: None }

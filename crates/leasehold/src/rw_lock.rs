@@ -1,6 +1,7 @@
 //! The read-write lock and its guards.
 
 use crate::acquire::{Acquire, Granted, HandleOptions, TryAcquire};
+use crate::delegate::delegates_to_lock;
 use crate::deref::derefs_to;
 use crate::engine::Kind;
 use crate::error::{AcquireError, Classified as _, ReleaseError};
@@ -42,6 +43,7 @@ use crate::operation::Operation;
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RReadWriteLock")]
 #[derive(Debug, Clone)]
 pub struct RwLock {
     read: Lock,
@@ -80,24 +82,25 @@ impl RwLock {
     }
 
     /// The shared half: many readers at once.
+    #[doc(alias = "readLock")]
     #[must_use]
     pub fn read(&self) -> ReadLock {
         ReadLock { lock: self.read.clone() }
     }
 
     /// The exclusive half: one writer.
+    #[doc(alias = "writeLock")]
     #[must_use]
     pub fn write(&self) -> WriteLock {
         WriteLock { lock: self.write.clone() }
     }
 }
 
-/// The read half of a [`RwLock`]. It dereferences to [`Lock`], which has all other methods.
+/// The read half of a [`RwLock`].
 ///
-/// [`holder`](Lock::holder) returns one of the readers; [`is_held_by`](Lock::is_held_by) and
-/// [`hold_count`](Lock::hold_count) cover all of them. [`ttl`](Lock::ttl) is that of the
-/// reader with the most time left. [`force_unlock`](Lock::force_unlock) frees the lock if it has only readers, and does
-/// nothing to a writer.
+/// [`holder`](ReadLock::holder) returns one of the readers; [`is_held_by`](ReadLock::is_held_by) and
+/// [`hold_count`](ReadLock::hold_count) cover all of them. [`ttl`](ReadLock::ttl) is that of the reader with the most time
+/// left. [`force_unlock`](ReadLock::force_unlock) frees the lock if it has only readers, and does nothing to a writer.
 #[derive(Debug, Clone)]
 pub struct ReadLock {
     lock: Lock,
@@ -105,21 +108,31 @@ pub struct ReadLock {
 
 impl ReadLock {
     /// Waits until there is no other writer. See [`Acquire`] for the options.
+    #[doc(alias = "lock")]
+    #[doc(alias = "tryLock")]
     pub fn acquire(&self) -> Acquire<ReadGuard> {
         self.lock.acquire_as()
     }
 
     /// Tries once: `None` when there is another writer. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire<ReadGuard> {
         TryAcquire::new(self.acquire())
     }
 }
 
-derefs_to!(ReadLock, lock: Lock);
+delegates_to_lock!(ReadLock);
 
-/// The write half of a [`RwLock`]. It dereferences to [`Lock`], which has all other methods.
+impl From<ReadLock> for Lock {
+    /// The same half, for [`MultiLock::new`](crate::MultiLock::new). Its guards are not upgraded.
+    fn from(read: ReadLock) -> Self {
+        read.lock
+    }
+}
+
+/// The write half of a [`RwLock`].
 ///
-/// [`force_unlock`](Lock::force_unlock) frees the lock if it has a writer, and does nothing to other readers.
+/// [`force_unlock`](WriteLock::force_unlock) frees the lock if it has a writer, and does nothing to other readers.
 #[derive(Debug, Clone)]
 pub struct WriteLock {
     lock: Lock,
@@ -127,17 +140,27 @@ pub struct WriteLock {
 
 impl WriteLock {
     /// Waits until there is no other reader or writer. See [`Acquire`] for the options.
+    #[doc(alias = "lock")]
+    #[doc(alias = "tryLock")]
     pub fn acquire(&self) -> Acquire<WriteGuard> {
         self.lock.acquire_as()
     }
 
     /// Tries once: `None` when there is another reader or writer. See [`TryAcquire`] for the options.
+    #[doc(alias = "tryLock")]
     pub fn try_acquire(&self) -> TryAcquire<WriteGuard> {
         TryAcquire::new(self.acquire())
     }
 }
 
-derefs_to!(WriteLock, lock: Lock);
+delegates_to_lock!(WriteLock);
+
+impl From<WriteLock> for Lock {
+    /// The same half, for [`MultiLock::new`](crate::MultiLock::new). Its guards are not downgraded.
+    fn from(write: WriteLock) -> Self {
+        write.lock
+    }
+}
 
 /// A held read lock. It dereferences to [`Guard`], which has all other methods.
 #[derive(Debug)]

@@ -21,8 +21,9 @@ use crate::permits::{AcquirePermits, TryAcquirePermits};
 /// Prefer [`LeasedSemaphore`](crate::LeasedSemaphore), whose permits have a lease, unless other programs on the server use
 /// this kind.
 ///
-/// Permits can be held by a guard, [`Permits`](crate::Permits), which releases them when dropped; or, after
-/// [`forget`](crate::Permits::forget), as a bare number that any client can [`release`](Semaphore::release).
+/// Permits can be held by a guard, [`SemaphorePermits`](crate::SemaphorePermits), which releases them when dropped; or,
+/// after [`forget`](crate::SemaphorePermits::forget), as a bare number that any client can
+/// [`release`](Semaphore::release).
 ///
 /// | Redisson | here |
 /// |---|---|
@@ -44,6 +45,7 @@ use crate::permits::{AcquirePermits, TryAcquirePermits};
 /// # Ok(())
 /// # }
 /// ```
+#[doc(alias = "RSemaphore")]
 #[derive(Debug, Clone)]
 pub struct Semaphore {
     counter: Counter,
@@ -55,16 +57,19 @@ impl Semaphore {
     }
 
     /// Waits for this number of permits, all at once. See [`AcquirePermits`] for the options.
+    #[doc(alias = "tryAcquire")]
     pub fn acquire(&self, permits: u32) -> AcquirePermits {
         AcquirePermits::new(self.counter.clone(), permits)
     }
 
     /// Tries once to acquire this number of permits: `None` when fewer are free, or earlier waiters are queued.
+    #[doc(alias = "tryAcquire")]
     pub fn try_acquire(&self, permits: u32) -> TryAcquirePermits {
         TryAcquirePermits::new(self.acquire(permits))
     }
 
     /// Creates the semaphore with this number of permits; false if it exists already. See [`TrySetPermits`].
+    #[doc(alias = "trySetPermits")]
     pub fn try_set_permits(&self, permits: u32) -> TrySetPermits {
         TrySetPermits { counter: self.counter.clone(), permits, ttl: None }
     }
@@ -84,6 +89,7 @@ impl Semaphore {
     ///
     /// Once begun, it is executed even if the future is dropped, and never twice. The same holds for every change
     /// below.
+    #[doc(alias = "addPermits")]
     pub fn add_permits(&self, permits: i32) -> Operation<Result<i64, ChangeError>> {
         self.counter.change(Ok(Adjust::Add(permits)), |free| free)
     }
@@ -95,6 +101,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// As for [`add_permits`](Semaphore::add_permits).
+    #[doc(alias = "drainPermits")]
     pub fn drain(&self) -> Operation<Result<i64, ChangeError>> {
         self.counter.change(Ok(Adjust::Drain), |free| free)
     }
@@ -116,6 +123,7 @@ impl Semaphore {
     /// # Errors
     ///
     /// As for [`add_permits`](Semaphore::add_permits).
+    #[doc(alias = "releaseIfExists")]
     pub fn release_if_exists(&self, permits: u32) -> Operation<Result<bool, ChangeError>> {
         self.give(permits, false)
     }
@@ -137,6 +145,7 @@ impl Semaphore {
     /// # Cancel safety
     ///
     /// A query changes nothing.
+    #[doc(alias = "availablePermits")]
     pub fn available(&self) -> Operation<Result<i64, QueryError>> {
         self.counter.query(Adjust::Count, |free| free)
     }

@@ -61,7 +61,7 @@ async fn lost<T>(lose: impl FnOnce(&Simulation) -> T) -> (Option<Loss>, u32) {
     let (simulation, client) = start().await;
     let work = tokio::spawn(async move {
         let mut stock = 5;
-        (issue_coupon(&client, &mut stock).await.unwrap_err().loss(), stock)
+        (issue_coupon(&client, &mut stock).await.expect_err("the lock is lost").loss(), stock)
     });
     tokio::time::sleep(Duration::from_millis(500)).await;
     let _until_the_end = lose(&simulation);

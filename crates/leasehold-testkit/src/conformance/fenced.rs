@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use leasehold::FencedLock;
+use leasehold::{BackOff, FencedLock};
 use tokio::task::JoinSet;
 
 use super::Outcome;
@@ -46,11 +46,19 @@ pub async fn a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outc
     assert_eq!(soon(plain.acquire().fenced()).await?.token(), 2);
     drop(soon(plain.acquire()).await?);
     let guard = soon(fenced.acquire()).await?;
-    assert!(plain.is_held_by(&guard.owner()).await? && plain.last_token().await? == 3);
+    assert!(plain.is_held_by(guard.owner()).await? && plain.last_token().await? == 3);
     // A spin lock takes them from the same count.
     guard.release().await?;
     let spin = bench.client().await.spin_lock(bench.name("lock"));
-    assert_eq!(spin.acquire().fenced().await?.token(), 4);
+    assert_eq!(soon(spin.acquire().fenced()).await?.token(), 4);
+    // Handles with other settings have tokens, too.
+    for (lock, token) in
+        [(fenced.clone().non_reentrant(), 5), (fenced.clone().back_off(BackOff::default()), 6)]
+    {
+        let guard = soon(lock.acquire()).await?;
+        assert_eq!((guard.token(), lock.last_token().await?), (token, token));
+        guard.release().await?;
+    }
     Ok(())
 }
 
@@ -60,7 +68,7 @@ pub async fn every_entry_of_a_fenced_lock_has_a_token_of_its_own(bench: &Bench) 
     let inner = outer.reenter().await?;
     assert_eq!((outer.token(), inner.token()), (1, 2));
     inner.release().await?;
-    let inner = lock.acquire().as_owner(&outer.owner()).await?;
+    let inner = lock.acquire().as_owner(outer.owner()).await?;
     assert_eq!((outer.token(), inner.token(), lock.last_token().await?), (1, 3, 3));
     Ok(())
 }

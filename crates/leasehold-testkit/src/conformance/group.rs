@@ -29,9 +29,9 @@ pub async fn a_set_is_held_and_freed_as_one(bench: &Bench) -> Outcome {
         assert!(set(bench, &elsewhere, values).is_locked().await?);
         assert!(set(bench, &elsewhere, values).try_acquire().await?.is_none());
     }
-    assert_eq!(lock.hold_count(&guard.owner()).await?, 1);
-    assert_eq!(set(bench, &client, ["b"]).hold_count(&guard.owner()).await?, 1);
-    assert!(!set(bench, &client, ["b", "c"]).is_held_by(&guard.owner()).await?, "not all of it");
+    assert_eq!(lock.hold_count(guard.owner()).await?, 1);
+    assert_eq!(set(bench, &client, ["b"]).hold_count(guard.owner()).await?, 1);
+    assert!(!set(bench, &client, ["b", "c"]).is_held_by(guard.owner()).await?, "not all of it");
     assert!(is_nearly(lock.ttl().await?.expect("held"), LONG_LEASE));
     assert_eq!(guard.release().await?.holds_left, 0);
     assert!(!lock.is_locked().await? && lock.holder().await?.is_none());
@@ -89,7 +89,7 @@ pub async fn a_waiter_gets_a_set_when_the_lease_is_over(bench: &Bench) -> Outcom
     assert!(begun.elapsed() >= LEASE);
     assert!(!guard.is_held());
     assert!(matches!(guard.release().await, Err(ReleaseError::NotHeld { loss: Loss::Expired, .. })));
-    assert!(lock.is_held_by(&next.owner()).await?, "a stale guard leaves it alone");
+    assert!(lock.is_held_by(next.owner()).await?, "a stale guard leaves it alone");
     next.release().await?;
     Ok(())
 }
@@ -146,7 +146,7 @@ pub async fn values_can_be_forced_and_taken_over(bench: &Bench) -> Outcome {
     drop(victim);
     soon(set(bench, &client, ["a"]).acquire()).await?.release().await?;
     assert!(thief.is_held() && bystander.is_held());
-    assert!(set(bench, &client, ["b", "d"]).is_held_by(&thief.owner()).await?);
+    assert!(set(bench, &client, ["b", "d"]).is_held_by(thief.owner()).await?);
     Ok(())
 }
 
@@ -222,7 +222,7 @@ pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
     let lock = client.group_lock(bench.name("group"), many(0, 5000));
     let outer = lock.acquire().lease(LONG_LEASE).await?;
     let inner = outer.reenter().await?;
-    assert_eq!(lock.hold_count(&outer.owner()).await?, 2);
+    assert_eq!(lock.hold_count(outer.owner()).await?, 2);
     let beside = elsewhere.group_lock(bench.name("group"), many(5000, 5000)).try_acquire().await?;
     let overlapping = elsewhere.group_lock(bench.name("group"), many(4999, 2));
     assert!(overlapping.try_acquire().await?.is_none());

@@ -195,10 +195,10 @@ pub async fn an_extension_is_not_taken_back(bench: &Bench) -> Outcome {
     // The other order: extended by one guard while another one is inside.
     let client = bench.client().await;
     let name = bench.name("again");
-    let (plain, fair) = (client.lock(&name), (*client.fair_lock(&name)).clone());
+    let (plain, fair) = (client.lock(&name), client.fair_lock(&name).into());
     let rw = client.rw_lock(bench.name("rw"));
     let group = client.group_lock(bench.name("group"), ["a", "b"]);
-    for lock in [plain, fair, (*rw.read()).clone(), (*rw.write()).clone(), group] {
+    for lock in [plain, fair, rw.read().into(), rw.write().into(), group] {
         let guard = lock.acquire().lease(LEASE).await?;
         let inner = guard.reenter().await?;
         guard.extend(LONG_LEASE).await?;

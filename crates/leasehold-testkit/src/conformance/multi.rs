@@ -192,7 +192,7 @@ pub async fn kinds_and_clients_can_be_mixed(bench: &Bench) -> Outcome {
     let (one, other) = (bench.client().await, bench.client().await);
     let locks = || {
         let fair = one.fair_lock(bench.name("fair"));
-        [(*fair).clone(), other.lock(bench.name("plain")), one.spin_lock(bench.name("spin"))]
+        [fair.into(), other.lock(bench.name("plain")), one.spin_lock(bench.name("spin"))]
     };
     let guard = MultiLock::new(locks()).acquire().fenced().await?;
     let tokens: Vec<_> = guard.tokens().map(|(name, token)| (name.to_owned(), token)).collect();

@@ -21,10 +21,10 @@ pub async fn another_thread_holds_nothing(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let ask_elsewhere = || {
         let lock = lock.clone();
-        on_a_thread(move || lock.is_held_by(&Owner::this_thread()).block())
+        on_a_thread(move || lock.is_held_by(Owner::this_thread()).block())
     };
-    let guard = lock.acquire().as_owner(&Owner::this_thread()).await?;
-    assert!(lock.is_held_by(&Owner::this_thread()).await?);
+    let guard = lock.acquire().as_owner(Owner::this_thread()).await?;
+    assert!(lock.is_held_by(Owner::this_thread()).await?);
     assert!(!ask_elsewhere().await?);
     guard.release().await?;
     assert!(!ask_elsewhere().await?);
@@ -51,9 +51,9 @@ pub async fn ownership_follows_the_owner_not_the_handle(bench: &Bench) -> Outcom
 
 pub async fn only_the_owner_can_release(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
-    let guard = lock.acquire().as_owner(&Owner::number(1)).await?;
+    let guard = lock.acquire().as_owner(Owner::number(1)).await?;
     for (lock, number) in [(&lock, 2), (&elsewhere, 1)] {
-        let refused = lock.as_owner(&Owner::number(number)).release().await;
+        let refused = lock.as_owner(Owner::number(number)).release().await;
         assert!(matches!(refused, Err(ReleaseError::NotOwner { .. })), "{refused:?}");
     }
     assert!(guard.is_held() && lock.is_locked().await?);
@@ -76,11 +76,11 @@ pub async fn a_second_release_is_an_error_and_disturbs_nobody(bench: &Bench) -> 
 pub async fn an_owner_is_known_by_its_printed_form(bench: &Bench) -> Outcome {
     bench.needs(VIEW)?;
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
-    let outer = lock.acquire().as_owner(&Owner::number(7)).await?;
+    let outer = lock.acquire().as_owner(Owner::number(7)).await?;
     let same: Owner = outer.owner().to_string().parse()?;
     let inner = soon(lock.acquire().as_owner(&same)).await?;
     assert_eq!(elsewhere.hold_count(&same).await?, 2);
-    assert!(elsewhere.is_held_by(&same).await? && !elsewhere.is_held_by(&Owner::number(7)).await?);
+    assert!(elsewhere.is_held_by(&same).await? && !elsewhere.is_held_by(Owner::number(7)).await?);
     assert_eq!(inner.release().await?.holds_left, 1);
     assert_eq!(outer.release().await?.holds_left, 0);
     Ok(())
@@ -104,12 +104,12 @@ pub async fn only_its_own_client_acts_for_an_owner(bench: &Bench) -> Outcome {
 pub async fn a_drawn_owner_can_be_named(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let first = lock.acquire().await?;
-    let second = lock.acquire().as_owner(&first.owner()).await?;
+    let second = lock.acquire().as_owner(first.owner()).await?;
     drop(first);
     assert!(second.is_held() && !is_free_for(&elsewhere).await?);
-    let third = lock.acquire().as_owner(&second.owner()).await?;
+    let third = lock.acquire().as_owner(second.owner()).await?;
     assert_eq!(second.release().await?.holds_left, 1);
-    assert_eq!(lock.as_owner(&third.owner()).release().await?.holds_left, 0);
+    assert_eq!(lock.as_owner(third.owner()).release().await?.holds_left, 0);
     assert_eq!(soon(third.lost()).await, Loss::Gone);
     assert!(!third.is_held() && is_free_for(&elsewhere).await?);
 

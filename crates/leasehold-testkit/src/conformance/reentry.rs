@@ -40,7 +40,7 @@ pub async fn dropping_an_inner_guard_keeps_the_outer(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
-    assert_eq!(lock.hold_count(&outer.owner()).await?, 2);
+    assert_eq!(lock.hold_count(outer.owner()).await?, 2);
     drop(inner);
     // The next step of the same hold follows the one that the drop began.
     assert_eq!(outer.reenter().await?.release().await?.holds_left, 1);

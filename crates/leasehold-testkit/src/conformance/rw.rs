@@ -57,7 +57,7 @@ pub async fn force_unlock_frees_its_own_half_only(bench: &Bench) -> Outcome {
     assert!(!elsewhere.read().is_locked().await? && !elsewhere.write().is_locked().await?);
 
     let writes = lock.write().acquire().await?;
-    let also_reads = lock.read().acquire().as_owner(&writes.owner()).await?;
+    let also_reads = lock.read().acquire().as_owner(writes.owner()).await?;
     assert!(!lock.read().force_unlock().await?);
     assert!(writes.is_held() && lock.write().is_locked().await?);
     let waiter = Waiter::begin(elsewhere.write().acquire()).await;

@@ -90,7 +90,7 @@ pub async fn a_writer_that_reads_is_kept_on_both_halves(bench: &Bench) -> Outcom
     let lock = bench.rw_lock_with(short_watchdog).await;
     let elsewhere = bench.rw_lock().await;
     let writes = lock.write().acquire().await?;
-    let reads = lock.read().acquire().as_owner(&writes.owner()).await?;
+    let reads = lock.read().acquire().as_owner(writes.owner()).await?;
     let begun = Instant::now();
     while begun.elapsed() < WATCHDOG * 3 / 2 {
         for left in [elsewhere.read().ttl().await?, lock.write().ttl().await?] {
@@ -111,7 +111,7 @@ pub async fn a_reader_waits_for_no_other_reader(bench: &Bench) -> Outcome {
     let first = lock.read().acquire().lease(LONG_LEASE).await?;
     let second = elsewhere.read().try_acquire().await?.expect("there is no writer");
     assert_eq!(first.release().await?.holds_left, 0);
-    assert!(second.is_held() && elsewhere.read().is_held_by(&second.owner()).await?);
+    assert!(second.is_held() && elsewhere.read().is_held_by(second.owner()).await?);
     Ok(())
 }
 
@@ -145,8 +145,8 @@ pub async fn a_dead_reader_frees_only_itself(bench: &Bench) -> Outcome {
     let leaves = elsewhere.read().acquire().await?;
     assert_eq!(soon(dies.lost()).await, Loss::Expired);
     sleep(MOMENT).await;
-    assert!(!lock.read().is_held_by(&dies.owner()).await?);
-    assert_eq!(lock.read().hold_count(&lives.owner()).await?, 1);
+    assert!(!lock.read().is_held_by(dies.owner()).await?);
+    assert_eq!(lock.read().hold_count(lives.owner()).await?, 1);
     // The expired reader neither keeps the lock nor frees it.
     leaves.release().await?;
     assert!(lives.is_held() && lock.read().is_locked().await?);

@@ -46,7 +46,7 @@ pub async fn a_writer_that_reads_goes_on_reading(bench: &Bench) -> Outcome {
 pub async fn a_nested_read_frees_nothing(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let writes = lock.write().acquire().await?;
-    let reads = lock.read().acquire().as_owner(&writes.owner()).lease(LEASE).await?;
+    let reads = lock.read().acquire().as_owner(writes.owner()).lease(LEASE).await?;
     assert!(elsewhere.write().is_locked().await?);
     assert_eq!(reads.release().await?.holds_left, 0);
     assert!(elsewhere.write().is_locked().await? && elsewhere.read().try_acquire().await?.is_none());
@@ -103,7 +103,7 @@ pub async fn the_only_reader_can_upgrade(bench: &Bench) -> Outcome {
     let reads = lock.read().acquire().await?;
     let writer = Waiter::begin(lock.write().acquire()).await;
     let writes = reads.try_upgrade().await?;
-    assert!(elsewhere.write().is_held_by(&reads.owner()).await?);
+    assert!(elsewhere.write().is_held_by(reads.owner()).await?);
     assert!(elsewhere.read().try_acquire().await?.is_none());
     let again = reads.try_upgrade().await?;
     assert_eq!(again.release().await?.holds_left, 1);
@@ -167,7 +167,7 @@ pub async fn a_downgrade_lets_readers_in_and_no_writer(bench: &Bench) -> Outcome
     let reads = outer.reenter().await?.downgrade().await?;
     assert!(elsewhere.read().try_acquire().await?.is_none());
     let again = outer.downgrade().await?;
-    assert_eq!(lock.read().hold_count(&again.owner()).await?, 2);
+    assert_eq!(lock.read().hold_count(again.owner()).await?, 2);
     assert!(elsewhere.read().try_acquire().await?.is_some());
     assert_eq!(reads.release().await?.holds_left, 1);
     Ok(())

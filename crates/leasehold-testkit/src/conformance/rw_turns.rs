@@ -54,13 +54,13 @@ pub async fn a_waiting_writer_bars_new_readers_if_told_so(bench: &Bench) -> Outc
     assert!(reader.waits() && writer.waits());
     assert!(elsewhere.read().try_acquire().await?.is_none());
     // Current readers may re-enter, and readers without the option ignore the flag.
-    let again = lock.read().try_acquire().as_owner(&reads.owner()).await?.expect("it reads already");
+    let again = lock.read().try_acquire().as_owner(reads.owner()).await?.expect("it reads already");
     let careless = bench.rw_lock().await.read().try_acquire().await?.expect("it does not care");
     drop((again, careless));
     reads.release().await?;
     let written = writer.outcome().await?;
     assert!(reader.waits());
-    let nested = lock.read().try_acquire().as_owner(&written.owner()).await?.expect("it writes");
+    let nested = lock.read().try_acquire().as_owner(written.owner()).await?.expect("it writes");
     drop(nested);
     written.release().await?;
     assert!(reader.outcome().await?.is_held());

@@ -79,8 +79,8 @@ pub async fn a_setnx_lock_answers_all_questions(bench: &Bench) -> Outcome {
     let holder = onlooker.holder().await?.expect("it is held");
     assert_eq!((holder.owner, holder.holds), (Some(guard.owner()), 1));
     assert!(is_nearly(holder.remaining, LONG_LEASE), "{:?}", holder.remaining);
-    assert!(onlooker.is_locked().await? && onlooker.is_held_by(&guard.owner()).await?);
-    assert_eq!(onlooker.hold_count(&Owner::unique()).await?, 0);
+    assert!(onlooker.is_locked().await? && onlooker.is_held_by(guard.owner()).await?);
+    assert_eq!(onlooker.hold_count(Owner::unique()).await?, 0);
     guard.release().await?;
     assert!(!onlooker.is_locked().await?);
     Ok(())
@@ -137,7 +137,7 @@ pub async fn a_setnx_lock_can_be_forced_and_taken_over(bench: &Bench) -> Outcome
     assert_eq!(soon(next.lost()).await, Loss::TakenOver);
     drop((victim, next));
     sleep(MOMENT).await;
-    assert!(stolen.is_held() && elsewhere.is_held_by(&stolen.owner()).await?);
+    assert!(stolen.is_held() && elsewhere.is_held_by(stolen.owner()).await?);
     stolen.release().await?;
     assert!(!lock.force_unlock().await?);
     assert!(lock.acquire().steal().await?.is_held(), "what is free can be taken over, too");

@@ -69,7 +69,7 @@ pub async fn a_spin_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcom
     assert!(!guard.is_held() && is_free_for(&elsewhere).await?);
 
     let guard = soon(spin.acquire()).await?;
-    let inner = plain.acquire().as_owner(&guard.owner()).await?;
+    let inner = plain.acquire().as_owner(guard.owner()).await?;
     assert_eq!(inner.release().await?.holds_left, 1);
     assert!(plain.force_unlock().await?);
     assert_eq!(soon(guard.lost()).await, Loss::ForceUnlocked);

@@ -125,7 +125,7 @@ impl Held {
             let members: Vec<_> = guard
                 .members()
                 .iter()
-                .map(|member| observer.lock(member.name()).is_held_by(&member.owner()))
+                .map(|member| observer.lock(member.name()).is_held_by(member.owner()))
                 .collect();
             return Some(Box::pin(async {
                 let mut all = true;
@@ -146,7 +146,7 @@ impl Held {
                 Some(all)
             }));
         }
-        let query = resource.lock(observer)?.is_held_by(&self.owner()?);
+        let query = resource.lock(observer)?.is_held_by(self.owner()?);
         Some(Box::pin(async { query.await.ok() }))
     }
 }

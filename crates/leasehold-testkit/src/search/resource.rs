@@ -149,14 +149,13 @@ impl Resource {
     pub(super) fn lock(self, client: &Client) -> Option<Lock> {
         let name = self.name();
         match self.kind {
-            Kind::Plain => Some(client.lock(name)),
+            Kind::Plain | Kind::Fenced => Some(client.lock(name)),
             Kind::Spin => Some(client.spin_lock(name)),
-            Kind::Fenced => Some((*client.fenced_lock(name)).clone()),
-            Kind::Fair => Some((*client.fair_lock(name)).clone()),
+            Kind::Fair => Some(client.fair_lock(name).into()),
             Kind::SetNx => Some(client.setnx_lock(name)),
             Kind::Group => Some(client.group_lock(name, self.values())),
-            Kind::Read => Some((*client.rw_lock(name).read()).clone()),
-            Kind::Write => Some((*client.rw_lock(name).write()).clone()),
+            Kind::Read => Some(client.rw_lock(name).read().into()),
+            Kind::Write => Some(client.rw_lock(name).write().into()),
             Kind::Multi | Kind::Quorum | Kind::Semaphore | Kind::Leased => None,
         }
     }

@@ -102,7 +102,7 @@ async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
     }
     let holder = lock.holder().await.unwrap().expect("Java has it");
     assert_eq!((holder.owner.as_ref().map(Owner::to_string), holder.holds), (Some(owner.clone()), 3));
-    assert!(lock.is_held_by(&owner.parse().unwrap()).await.unwrap());
+    assert!(lock.is_held_by(owner.parse::<Owner>().unwrap()).await.unwrap());
     let busy = lock.acquire().wait(Duration::from_millis(50)).await.unwrap_err();
     assert!(busy.is_contended() && busy.to_string().contains(&owner), "{busy}");
     for _ in 0..3 {

@@ -130,7 +130,7 @@ async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
     server.cli(&["SET", "redisson_lock_token:{rw}", "many"]);
     let stolen = thief.rw_lock("rw").write().acquire().fenced().steal().await;
     assert!(matches!(stolen, Err(AcquireError::Server { cause: ServerError::Denied(_), .. })), "{stolen:?}");
-    assert!(client.rw_lock("rw").read().is_held_by(&reads.owner()).await.unwrap(), "as before");
+    assert!(client.rw_lock("rw").read().is_held_by(reads.owner()).await.unwrap(), "as before");
     for (value, refused) in [("many", true), ("-1", true), ("-7", true), ("7", false)] {
         server.cli(&["SET", TOKENS, value]);
         let stolen = thief.fenced_lock("n").acquire().steal().await;

@@ -189,7 +189,7 @@ async fn the_next_task_has_the_hold_as_it_is(flavour: Flavour, which: Which) {
     let lock = which.lock(&client);
     let holder = lock.holder().await.unwrap().expect("a holder");
     assert_eq!((holder.owner, holder.holds), (Some(guard.owner()), 1));
-    assert!(lock.is_held_by(&guard.owner()).await.unwrap());
+    assert!(lock.is_held_by(guard.owner()).await.unwrap());
     let again = guard.reenter().await;
     match which {
         Which::Hash => assert_eq!(again.unwrap().release().await.unwrap().holds_left, 1),

@@ -20,7 +20,7 @@ async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flav
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.fair_lock("n");
-    let waits = |number: u32| lock.acquire().as_owner(&Owner::number(number));
+    let waits = |number: u32| lock.acquire().as_owner(Owner::number(number));
     let field = |number: u32| format!("{}:{number}", client.id());
     let queue = || strings(&server.cli(&["LRANGE", "redisson_lock_queue:{n}", "0", "-1"]));
     take_as_redisson(&server, "n", SECOND * 600);

@@ -54,8 +54,8 @@ fn locks(client: &Client) -> [Lock; 5] {
     [
         client.lock("n"),
         client.setnx_lock("n"),
-        (*client.fair_lock("n")).clone(),
-        (*client.rw_lock("n").write()).clone(),
+        client.fair_lock("n").into(),
+        client.rw_lock("n").write().into(),
         client.group_lock("n", ["a", "b"]),
     ]
 }
@@ -73,7 +73,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover(flavour:
             "{lock:?}: another owner has taken it over, and the first guard reports {victim:?}"
         );
         assert!(thief.is_held(), "{lock:?}: nothing was taken from the thief");
-        assert!(lock.is_held_by(&thief.owner()).await.unwrap());
+        assert!(lock.is_held_by(thief.owner()).await.unwrap());
         thief.release().await.unwrap();
     }
 }
@@ -218,7 +218,7 @@ async fn two_takeovers_at_once_leave_one_holder(flavour: Flavour) {
         let other = soon("a takeover", other).await.unwrap().unwrap();
         assert!(one.is_held() != other.is_held(), "{one:?} {other:?}");
         let held = if one.is_held() { &one } else { &other };
-        assert!(lock.is_held_by(&held.owner()).await.unwrap());
+        assert!(lock.is_held_by(held.owner()).await.unwrap());
     }
 }
 

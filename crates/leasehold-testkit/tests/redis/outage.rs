@@ -270,7 +270,7 @@ async fn a_grant_that_arrives_after_its_lease_is_an_error_and_no_guard() {
     // So that the server has the script, and no request is sent twice.
     client.lock("n").acquire().lease(SECOND * 60).await.unwrap().release().await.unwrap();
     proxy.delay(Which::Command, SECOND / 2);
-    for acquire in [client.lock("n").acquire(), client.lock("n").acquire().as_owner(&Owner::number(1))] {
+    for acquire in [client.lock("n").acquire(), client.lock("n").acquire().as_owner(Owner::number(1))] {
         let late = soon("the acquire", acquire.lease(SECOND / 5).into_future()).await;
         assert!(late.as_ref().is_err_and(AcquireError::is_unavailable), "{late:?}");
     }

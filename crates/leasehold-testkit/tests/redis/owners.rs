@@ -38,7 +38,7 @@ async fn is_not_the_owner(lock: &Lock, old: &Owner, now: &Guard) {
     let released = lock.as_owner(old).release().await;
     assert!(matches!(released, Err(ReleaseError::NotOwner { .. })), "{released:?}");
     assert!(!lock.is_held_by(old).await.unwrap() && lock.hold_count(old).await.unwrap() == 0);
-    assert!(now.is_held() && lock.is_held_by(&now.owner()).await.unwrap());
+    assert!(now.is_held() && lock.is_held_by(now.owner()).await.unwrap());
     assert_ne!(now.owner(), *old);
 }
 

@@ -97,7 +97,7 @@ async fn we_wait_for_redis_py_and_it_waits_for_us() {
         assert_eq!(python.ask("acquire n 0.5 0"), "held");
         let guard = soon("the lock", lock.acquire().into_future()).await.unwrap();
         assert_eq!((python.ask("owned n"), python.ask("release n")), ("false".into(), "not owned".into()));
-        assert!(guard.is_held() && lock.is_held_by(&guard.owner()).await.unwrap());
+        assert!(guard.is_held() && lock.is_held_by(guard.owner()).await.unwrap());
         guard.release().await.unwrap();
 
         // Our lease expires.

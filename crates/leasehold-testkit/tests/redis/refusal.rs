@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use leasehold::{
-    AcquireError, ChangeError, Client, ConnectError, Lock, Loss, QueryError, ReleaseError, ServerError,
+    AcquireError, ChangeError, Client, ConnectError, Loss, QueryError, ReleaseError, ServerError,
 };
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
@@ -30,7 +30,7 @@ async fn a_full_server_still_lets_go() {
     let error = client.lock("m").acquire().await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
     assert!(outer.reenter().await.is_err_and(|error| error.is_unavailable()));
-    assert_eq!(client.lock("n").hold_count(&outer.owner()).await.unwrap(), 2);
+    assert_eq!(client.lock("n").hold_count(outer.owner()).await.unwrap(), 2);
     assert_eq!(inner.release().await.unwrap().holds_left, 1);
     assert_eq!(outer.release().await.unwrap().holds_left, 0);
     drop(dropped);
@@ -54,7 +54,7 @@ async fn a_full_server_still_lets_readers_and_writers_go() {
     let outer = lock("n").read().acquire().await.unwrap();
     let inner = outer.reenter().await.unwrap();
     let written = lock("m").write().acquire().await.unwrap();
-    let also_read = lock("m").read().acquire().as_owner(&written.owner()).await.unwrap();
+    let also_read = lock("m").read().acquire().as_owner(written.owner()).await.unwrap();
     let dropped = (lock("d").write().acquire().await.unwrap(), lock("e").read().acquire().await.unwrap());
     set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
 
@@ -77,8 +77,7 @@ async fn a_full_server_still_lets_one_of_two_holds_go() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
     let client = connect(server.url()).await;
     let rw = client.rw_lock("rw");
-    let locks =
-        [client.lock("n"), Lock::clone(&client.fair_lock("fair")), client.group_lock("group", ["a", "b"])];
+    let locks = [client.lock("n"), client.fair_lock("fair").into(), client.group_lock("group", ["a", "b"])];
     let mut outer = Vec::new();
     for lock in &locks {
         let guard = lock.acquire().await.unwrap();
@@ -93,7 +92,7 @@ async fn a_full_server_still_lets_one_of_two_holds_go() {
     for (lock, (released, dropped, guard)) in locks.iter().zip(outer) {
         assert_eq!(released.release().await.unwrap().holds_left, 2, "{lock:?}");
         drop(dropped);
-        let given_back = async { while lock.hold_count(&guard.owner()).await.unwrap() != 1 {} };
+        let given_back = async { while lock.hold_count(guard.owner()).await.unwrap() != 1 {} };
         soon("the dropped guard is given back", given_back).await;
         assert!(guard.reenter().await.is_err_and(|error| error.is_unavailable()));
         assert_eq!(guard.release().await.unwrap().holds_left, 0, "{lock:?}");

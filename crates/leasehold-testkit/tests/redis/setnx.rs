@@ -33,7 +33,7 @@ async fn a_setnx_lock_is_one_string_with_its_owner() {
         let mut messages = server.subscribe(&[CHANNEL]);
         let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
         let lock = client.setnx_lock("n");
-        let guard = lock.acquire().as_owner(&Owner::number(7)).await.unwrap();
+        let guard = lock.acquire().as_owner(Owner::number(7)).await.unwrap();
         assert_eq!(server.cli(&["GET", "n"]), format!("{}:7", client.id()).as_str());
         assert!((2_000..=3_000).contains(&pttl(&server, "n")));
         renewed(&server, "n").await;

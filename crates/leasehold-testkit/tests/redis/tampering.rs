@@ -69,7 +69,7 @@ async fn a_key_of_another_type_is_not_a_lock() {
     assert_eq!((kept_lost, given_lost), (Loss::TakenOver, Loss::TakenOver));
     let lock = client.lock("n");
     let not_a_lock = |error: AcquireError| {
-        assert!(matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. }))
+        assert!(matches!(error, AcquireError::Server { cause: ServerError::NotALock, .. }));
     };
     not_a_lock(lock.acquire().await.unwrap_err());
     not_a_lock(lock.try_acquire().await.unwrap_err());

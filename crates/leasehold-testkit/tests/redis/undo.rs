@@ -51,7 +51,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold(flavour: Fl
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = impatient(proxy.url()).await;
-    let lock = (*client.fair_lock("n")).clone();
+    let lock = client.fair_lock("n");
     take_as_redisson(&server, "n", SECOND * 600);
     let owner = leasehold::Owner::number(7);
     let waiter = tokio::spawn(lock.acquire().as_owner(&owner).lease(SECOND * 600).into_future());
@@ -75,7 +75,7 @@ async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_l
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = impatient(proxy.url()).await;
-    for lock in [client.lock("n"), (*client.rw_lock("n").write()).clone(), client.group_lock("n", ["a"])] {
+    for lock in [client.lock("n"), client.rw_lock("n").write().into(), client.group_lock("n", ["a"])] {
         let guard = lock.acquire().lease(SECOND).await.unwrap();
         guard.extend(SECOND * 600).await.unwrap();
         is_given_back_after_an_outage(guard, &server, &proxy).await;

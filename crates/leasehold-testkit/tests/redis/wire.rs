@@ -224,7 +224,7 @@ async fn a_lock_that_redisson_holds_is_seen_and_waited_for(flavour: Flavour) {
     let holder = lock.holder().await.unwrap().unwrap();
     assert_eq!((holder.owner.unwrap().to_string().as_str(), holder.holds), (REDISSON, 2));
     assert!(holder.remaining <= SECOND * 20 && holder.remaining > SECOND * 10);
-    assert_eq!(lock.hold_count(&REDISSON.parse().unwrap()).await.unwrap(), 2);
+    assert_eq!(lock.hold_count(REDISSON.parse::<Owner>().unwrap()).await.unwrap(), 2);
     let waiter = waiting(&server, &lock, CHANNEL).await;
     free_as_redisson(&server, "n", CHANNEL);
     assert!(granted(waiter).await.is_held());

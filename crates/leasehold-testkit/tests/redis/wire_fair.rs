@@ -73,7 +73,7 @@ async fn the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves(flavour: 
     let name = |client: &Client, number: u32| format!("{}:{number}", client.id());
     let (b_name, c_name) = (name(&b, 2), name(&c, 3));
 
-    let held = lock(&a).acquire().as_owner(&owner(1)).lease(SECOND * 30).await.unwrap();
+    let held = lock(&a).acquire().as_owner(owner(1)).lease(SECOND * 30).await.unwrap();
     assert_eq!(server.cli(&["HGETALL", "n"]).elements(), [name(&a, 1).as_str(), "1"]);
     assert_eq!(keys(&server), ["n"]);
 

@@ -86,7 +86,7 @@ async fn the_steps_of_readers_leave_the_state_that_redisson_leaves(flavour: Flav
     let (a, b) = (connect(server.url()).await, connect(server.url()).await);
     let (a_name, b_name) = (name_of(&a, 1), name_of(&b, 2));
     let read = |client: &Client, number, lease| {
-        client.rw_lock("n").read().acquire().as_owner(&Owner::number(number)).lease(lease)
+        client.rw_lock("n").read().acquire().as_owner(Owner::number(number)).lease(lease)
     };
     let begun = Instant::now();
     let outer = read(&a, 1, SECOND * 30).await.unwrap();
@@ -191,7 +191,7 @@ async fn the_last_living_reader_takes_the_dead_along(flavour: Flavour) {
     read_as_redisson(&server, REDISSON, SECOND / 20);
     assert_eq!(hash(&server).len(), 4);
     until("it is dead", || pttl(&server, &hold(REDISSON, 1)) == -2).await;
-    assert!(!lock.read().is_held_by(&REDISSON.parse().unwrap()).await.unwrap());
+    assert!(!lock.read().is_held_by(REDISSON.parse::<Owner>().unwrap()).await.unwrap());
     also_lives.release().await.unwrap();
     assert_eq!(hash(&server), fields([("mode", "read"), (&lives.owner().to_string(), "1")]));
     assert_eq!(published.take(), []);
@@ -276,7 +276,7 @@ async fn force_unlock_and_theft_delete_all_holds(flavour: Flavour) {
     assert_eq!((keys(&server), published.take()), (vec![], told("0")));
 
     let victim = lock.write().acquire().await.unwrap();
-    let _reads = lock.read().acquire().as_owner(&victim.owner()).await.unwrap();
+    let _reads = lock.read().acquire().as_owner(victim.owner()).await.unwrap();
     assert!(!lock.read().force_unlock().await.unwrap());
     assert!(lock.write().force_unlock().await.unwrap());
     assert_eq!((keys(&server), published.take()), (vec![], told("1")));

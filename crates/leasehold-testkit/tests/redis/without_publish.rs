@@ -89,7 +89,7 @@ async fn a_count_that_may_not_be_announced_is_changed_and_the_caller_is_told_so(
 fn locks(client: &Client) -> [(&'static str, Lock); 4] {
     [
         ("plain", client.lock("n").local_handover(false)),
-        ("fair", Lock::clone(&client.fair_lock("n"))),
+        ("fair", client.fair_lock("n").into()),
         ("setnx", client.setnx_lock("n").local_handover(false)),
         ("group", client.group_lock("n", ["a", "b"])),
     ]

@@ -17,7 +17,7 @@ async fn refused(client: &Client, name: &str) -> InvalidRequestError {
     assert_eq!(lock.acquire().steal().await.unwrap_err(), invalid.clone().into());
     assert_eq!(lock.is_locked().await, Err(invalid.clone().into()));
     assert_eq!(lock.force_unlock().await, Err(invalid.clone().into()));
-    let by_owner = lock.as_owner(&leasehold::Owner::this_thread()).release().await;
+    let by_owner = lock.as_owner(leasehold::Owner::this_thread()).release().await;
     assert_eq!(by_owner, Err(invalid.clone().into()));
     invalid
 }

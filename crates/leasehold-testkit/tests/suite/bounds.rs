@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client,
-    ConnectError, ConnectOptions, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard, Holder,
-    InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss, MultiGuard,
-    MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId, PermitIdParseError, QueryError,
-    QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore,
-    SemaphorePermits, ServerError, ShutdownReport, StaleTokenError, TryAcquire, TryAcquirePermits,
-    TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
+    ConnectError, ConnectOptions, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard,
+    Holder, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss, LostError,
+    MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId, PermitIdParseError,
+    QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock,
+    Semaphore, SemaphorePermits, ServerError, ShutdownReport, StaleTokenError, Subject, TryAcquire,
+    TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -64,6 +64,7 @@ fn values_are_send_sync_and_static() {
     free::<QueuePosition>();
     free::<Released>();
     free::<ShutdownReport>();
+    free::<Subject>();
 }
 
 /// Compiles for types that are not `Clone`: for those that are, both impls fit, and the call is ambiguous.
@@ -112,14 +113,16 @@ fn a_release_takes_the_guard_away() {
 
 #[test]
 fn errors_are_send_sync_and_static() {
-    fn error<T: std::error::Error + Clone + PartialEq + Send + Sync + 'static>() {}
+    fn error<T: std::error::Error + Clone + Eq + Send + Sync + 'static>() {}
     error::<AcquireError>();
     error::<ChangeError>();
     error::<ConnectError>();
+    error::<Error>();
     error::<ExtendError>();
     error::<ServerError>();
     error::<InvalidRequestError>();
     error::<Loss>();
+    error::<LostError>();
     error::<OwnerParseError>();
     error::<PermitIdParseError>();
     error::<QueryError>();

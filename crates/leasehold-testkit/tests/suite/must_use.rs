@@ -50,6 +50,8 @@ fn operations() {
         lock.force_unlock();
         client.fenced_lock("a").acquire();
         client.rw_lock("rw").write().try_acquire();
+        client.rw_lock("rw").write().is_locked();
+        client.fair_lock("a").acquire();
         multi.acquire();
         multi.try_acquire();
         quorum.acquire();
@@ -86,8 +88,11 @@ fn options() {
         client.lock("a").non_reentrant();
         client.lock("a").back_off(BackOff::default());
         client.fair_lock("a").non_reentrant();
+        client.fair_lock("a").as_owner(Owner::unique());
+        client.fenced_lock("a").non_reentrant();
+        client.fenced_lock("a").back_off(BackOff::default());
         client.rw_lock("rw").prefer_writers();
-        client.lock("a").as_owner(&Owner::unique());
+        client.lock("a").as_owner(Owner::unique());
         MultiLock::new([client.lock("a")]);
         QuorumLock::new([&client], "q").server_timeout(second);
         QuorumLock::new([&client], "q").rejoin_delay(second);

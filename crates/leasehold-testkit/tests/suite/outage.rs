@@ -144,7 +144,7 @@ async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
         let (simulation, client) = start().await;
         let lock = client.lock("a");
         let guard = lock.acquire().await.unwrap();
-        let again = lock.acquire().as_owner(&guard.owner()).max_hold(SECOND * 10);
+        let again = lock.acquire().as_owner(guard.owner()).max_hold(SECOND * 10);
         if lost {
             simulation.lose_reply();
             assert!(again.await.unwrap_err().is_unavailable());
@@ -155,7 +155,7 @@ async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
         simulation.clear();
         sleep(RECOVERS).await;
         assert!(guard.is_held() && lock.is_locked().await.unwrap(), "{lost}");
-        assert_eq!(lock.hold_count(&guard.owner()).await.unwrap(), 1, "{lost}");
+        assert_eq!(lock.hold_count(guard.owner()).await.unwrap(), 1, "{lost}");
         sleep(SECOND * 60).await;
         assert_eq!(guard.is_held(), lock.is_locked().await.unwrap(), "{lost}");
     }
@@ -172,7 +172,7 @@ async fn an_unanswered_partial_release_takes_no_extension_back() {
     assert!(matches!(inner.release().await, Err(ReleaseError::Unknown { .. })));
     sleep(SECOND * 30).await;
     assert!(outer.is_held() && lock.is_locked().await.unwrap());
-    assert_eq!(lock.hold_count(&outer.owner()).await.unwrap(), 1);
+    assert_eq!(lock.hold_count(outer.owner()).await.unwrap(), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,7 +10,8 @@ use leasehold::{
 /// A primitive that has one holder, or several.
 pub(super) enum Primitive {
     Lock(Lock),
-    Fenced(FencedLock),
+    /// With the plain lock of the same name, which answers the questions.
+    Fenced(FencedLock, Lock),
     Read(ReadLock),
     Write(WriteLock),
     Multi(MultiLock),
@@ -35,10 +36,10 @@ impl Primitive {
         match kind {
             "plain" => Self::Lock(client.lock(name)),
             "spin" => Self::Lock(client.spin_lock(name)),
-            "fair" => Self::Lock((*client.fair_lock(name)).clone()),
+            "fair" => Self::Lock(client.fair_lock(name).into()),
             "once" => Self::Lock(client.lock(name).non_reentrant()),
-            "once-fair" => Self::Lock((*client.fair_lock(name).non_reentrant()).clone()),
-            "fenced" => Self::Fenced(client.fenced_lock(name)),
+            "once-fair" => Self::Lock(client.fair_lock(name).non_reentrant().into()),
+            "fenced" => Self::Fenced(client.fenced_lock(name), client.lock(name)),
             "read" => Self::Read(client.rw_lock(name).read()),
             "write" => Self::Write(client.rw_lock(name).write()),
             "multi" => Self::Multi(client.multi_lock(name.split(','))),
@@ -53,12 +54,11 @@ impl Primitive {
     }
 
     /// The lock, if this is one.
-    pub(super) fn lock(&self) -> Option<&Lock> {
+    pub(super) fn lock(&self) -> Option<Lock> {
         match self {
-            Self::Lock(lock) => Some(lock),
-            Self::Fenced(lock) => Some(lock),
-            Self::Read(lock) => Some(lock),
-            Self::Write(lock) => Some(lock),
+            Self::Lock(lock) | Self::Fenced(_, lock) => Some(lock.clone()),
+            Self::Read(lock) => Some(lock.clone().into()),
+            Self::Write(lock) => Some(lock.clone().into()),
             Self::Multi(_) | Self::Semaphore(_) | Self::Permits(_) => None,
         }
     }
@@ -87,7 +87,7 @@ impl Primitive {
         }
         match self {
             Self::Lock(lock) => leased!(acquire!(lock.acquire(), owner)).map(Held::Lock),
-            Self::Fenced(lock) => leased!(acquire!(lock.acquire(), owner)).map(Held::Fenced),
+            Self::Fenced(lock, _) => leased!(acquire!(lock.acquire(), owner)).map(Held::Fenced),
             Self::Read(lock) => leased!(acquire!(lock.acquire(), owner)).map(Held::Read),
             Self::Write(lock) => leased!(acquire!(lock.acquire(), owner)).map(Held::Write),
             Self::Multi(lock) => leased!(acquire!(lock.acquire(), owner)).map(Held::Multi),

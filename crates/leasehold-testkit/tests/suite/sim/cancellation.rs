@@ -280,7 +280,7 @@ async fn a_waiter_of_a_named_owner_that_is_dropped_strands_no_other() {
     for when in [When::Asked, When::Released] {
         with_each(Primitive::LOCKS, |of, network, cut| {
             between_waiters(of, network, when, cut, move |client| async move {
-                of.lock(&client, NAME).acquire().as_owner(&Owner::number(7)).await.map(Held::Lock)
+                of.lock(&client, NAME).acquire().as_owner(Owner::number(7)).await.map(Held::Lock)
             })
         })
         .await;
@@ -332,7 +332,7 @@ async fn a_release_of_one_of_two_counts_that_is_dropped_is_carried_out() {
         network.begin(&engine);
         let was_cut = matches!(cut_off(cut, inner.release()).await, Ended::Cut);
         engine.settle(network).await;
-        let holds = of.lock(&client, NAME).hold_count(&outer.owner()).await.unwrap();
+        let holds = of.lock(&client, NAME).hold_count(outer.owner()).await.unwrap();
         assert_eq!(holds, 1, "{of:?}, {network:?}, {cut:?}");
         assert!(outer.is_held(), "{of:?}, {network:?}, {cut:?}");
         assert_eq!(outer.release().await.unwrap().holds_left, 0);
@@ -401,7 +401,7 @@ async fn a_re_entry_that_is_dropped_does_not_count() {
         let was_cut = matches!(ended, Ended::Cut);
         let entered = matches!(ended, Ended::Done(Ok(_)));
         engine.settle(network).await;
-        let holds = of.lock(&client, NAME).hold_count(&outer.owner()).await.unwrap();
+        let holds = of.lock(&client, NAME).hold_count(outer.owner()).await.unwrap();
         assert_eq!(holds, 2 + u32::from(entered), "{of:?}, {network:?}, {cut:?}");
         assert!(outer.is_held() && inner.is_held(), "{of:?}, {network:?}, {cut:?}");
         drop((ended, outer, inner));

@@ -44,8 +44,8 @@ fn locks(client: &Client) -> [Lock; 5] {
     [
         client.lock(NAME),
         client.setnx_lock(NAME),
-        (*client.fair_lock(NAME)).clone(),
-        (*client.rw_lock(NAME).write()).clone(),
+        client.fair_lock(NAME).into(),
+        client.rw_lock(NAME).write().into(),
         client.group_lock(NAME, ["a", "b"]),
     ]
 }

@@ -26,7 +26,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover() {
             "{lock:?}: another owner has taken it over, and the first guard reports {victim:?}"
         );
         assert!(thief.is_held(), "{lock:?}: nothing was taken from the thief");
-        assert!(lock.is_held_by(&thief.owner()).await.unwrap());
+        assert!(lock.is_held_by(thief.owner()).await.unwrap());
         thief.release().await.unwrap();
     }
 }

@@ -142,7 +142,7 @@ async fn an_upgrade_that_is_dropped_leaves_the_read_half() {
         assert_eq!(lock.write().is_locked().await.unwrap(), upgraded, "{network:?}, {cut:?}");
         drop(ended);
         engine.settle(network).await;
-        assert!(reads.is_held() && lock.read().is_held_by(&reads.owner()).await.unwrap());
+        assert!(reads.is_held() && lock.read().is_held_by(reads.owner()).await.unwrap());
         assert!(!lock.write().is_locked().await.unwrap(), "{network:?}, {cut:?}");
         drop(reads);
         nothing_is_left(network, &engine, cut).await;

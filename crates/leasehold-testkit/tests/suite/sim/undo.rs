@@ -26,7 +26,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold() {
     let (simulation, client) = start().await;
     let holder = connect(&simulation).await.fair_lock(NAME).acquire().await.unwrap();
     let lock = client.fair_lock(NAME);
-    let waiter = tokio::spawn(lock.acquire().as_owner(&Owner::number(7)).lease(SECOND * 600).into_future());
+    let waiter = tokio::spawn(lock.acquire().as_owner(Owner::number(7)).lease(SECOND * 600).into_future());
     sleep(SECOND).await;
     assert_eq!(lock.queue().await.unwrap().len(), 1, "the waiter is queued");
     // The release, the message and the waiter's request each need one latency.
@@ -295,7 +295,7 @@ async fn what_a_broken_connection_takes_after_the_lock_was_lost_is_undone() {
 async fn asked_twice(simulation: &Simulation, lock: &Lock, rival: &Lock) -> Guard {
     simulation.latency(LATENCY);
     let holder = rival.acquire().await.unwrap();
-    let waiter = tokio::spawn(lock.acquire().as_owner(&Owner::number(7)).into_future());
+    let waiter = tokio::spawn(lock.acquire().as_owner(Owner::number(7)).into_future());
     sleep(SECOND).await;
     drop(holder);
     sleep(LATENCY * 5 / 2).await;
@@ -350,7 +350,7 @@ async fn what_a_broken_connection_takes_after_the_next_try_of_its_owner_is_undon
         simulation.latency(LATENCY);
         let lock = locks(&client).get(kind).cloned().unwrap_or_else(|| client.spin_lock(NAME));
         let holder = lock.acquire().await.unwrap();
-        let attempt = || lock.acquire().as_owner(&Owner::number(7)).wait(Duration::ZERO).lease(SECOND * 600);
+        let attempt = || lock.acquire().as_owner(Owner::number(7)).wait(Duration::ZERO).lease(SECOND * 600);
         let first = begun(attempt().into_future());
         sleep(LATENCY / 2).await;
         simulation.act_late(SECOND * 5);

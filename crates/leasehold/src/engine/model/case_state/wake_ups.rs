@@ -88,7 +88,7 @@ impl CaseState<'_> {
     pub(super) fn leave(&self, waiter: &Waiter) {
         let tickets = waiter.request.tickets.expect("it is queued");
         self.engines.call_without_reply(waiter.client(), |engine, side| {
-            engine.leave(waiter.key(), tickets[side as usize])
+            engine.leave(waiter.key(), tickets[side as usize]);
         });
     }
 

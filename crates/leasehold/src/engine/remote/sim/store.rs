@@ -271,7 +271,7 @@ impl SimStore {
             Message::Watching(topic) => self.begin_watching(vec![topic]),
             Message::Freed(topic) => report(&self.events, |events| events.freed(&topic)),
             Message::Revoked(resource) => {
-                report(&self.events, |events| events.revoked(&resource, Loss::Gone))
+                report(&self.events, |events| events.revoked(&resource, Loss::Gone));
             }
             Message::Broken => self.listen_again().await,
         }
