@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_refused() {
+    fn unknown_bench_arguments_are_refused_by_name() {
         for line in [
             "bench --nonsense",
             "bench U1",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn every_other_turn_goes_back() {
+    fn every_other_turn_runs_in_reverse_order() {
         let plan = plan::plan(&parse("bench --only M-64").unwrap().options).unwrap();
         let turn = |turn| plan[0].turn(turn).iter().map(|contender| contender.id).collect::<Vec<_>>();
         assert_eq!(turn(0), ["leasehold-memory", "tokio-mutex"]);
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn old_and_new_are_compared_where_it_is_about_speed() {
+    fn old_and_new_versions_are_compared_in_the_speed_scenarios() {
         let plan = plan::against(&parse("bench").unwrap().options).unwrap();
         let steps: Vec<_> =
             plan.iter().map(|step| (step.scenario.id.as_str(), step.contenders[0].id)).collect();
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_harness_is_told_what_was_said() {
+    fn the_bench_arguments_are_forwarded_to_the_harness() {
         for line in [
             "bench",
             "bench --quick --only U1,M-16 --contenders leasehold,redisson --out a/report",

@@ -4,6 +4,7 @@ use crate::{
     command, msrv,
     setup::{self, Source, Tool},
     step::Steps,
+    words,
 };
 
 const TOOLS: &[Tool] = &[Tool {
@@ -30,6 +31,7 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
     );
     run("clippy with the default features", "cargo clippy -p leasehold -- -D warnings");
     run("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps");
+    steps.run("words", words::check);
     steps.run("rust-version", msrv::check);
     steps.run("dependencies", || command::run("cargo deny check bans licenses sources"));
     steps.finish()

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_versions_are_those_of_two_lines() {
+    fn the_redisson_versions_are_of_the_major_versions_4_and_3() {
         assert!(newest().starts_with("4."), "{}", newest());
         assert!(before().starts_with("3."), "{}", before());
     }

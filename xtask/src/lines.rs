@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_compiled_for_users_is_counted_by_module() {
+    fn lines_compiled_for_users_are_counted_by_module() {
         let files = [
             ("lib.rs", "//! Docs.\n\nmod a;\n#[cfg(test)]\nmod checks;\n"),
             ("a.rs", "mod b;\n#[cfg(all(test, feature = \"redis\"))]\nmod model;\nfn f() {}\n"),

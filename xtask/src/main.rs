@@ -16,6 +16,7 @@ mod step;
 mod test;
 mod tools;
 mod watch;
+mod words;
 
 use std::{env, process::ExitCode};
 

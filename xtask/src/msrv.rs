@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_highest_demand_may_be_declared_in_either_spelling() {
+    fn the_highest_required_rust_version_may_be_declared_in_either_spelling() {
         assert_eq!(
             compare(&workspace(Some("1.100"), &[Some("1.99.0"), Some("1.100.0"), None])),
             Ok("dependency-1 0.1.0 demands 1.100.0, which is declared".into())
@@ -95,21 +95,21 @@ mod tests {
     }
 
     #[test]
-    fn a_higher_demand_is_named_with_what_to_write() {
+    fn a_dependency_with_a_higher_rust_version_is_named_with_the_line_to_write() {
         let error = compare(&workspace(Some("1.85"), &[Some("1.90"), Some("1.88.0")])).unwrap_err();
         assert!(error.contains("dependency-0 0.1.0 demands 1.90"), "{error}");
         assert!(error.contains("`rust-version = \"1.90\"`"), "{error}");
     }
 
     #[test]
-    fn declaring_more_than_is_demanded_is_refused_down_to_the_edition() {
+    fn a_rust_version_above_every_requirement_is_refused_down_to_the_edition() {
         let error = compare(&workspace(Some("1.90"), &[Some("1.56")])).unwrap_err();
         assert!(error.contains("edition 2024 demands 1.85"), "{error}");
         assert!(compare(&workspace(Some("1.85"), &[Some("1.56")])).is_ok());
     }
 
     #[test]
-    fn declaring_nothing_is_refused() {
+    fn a_missing_rust_version_is_refused() {
         assert!(compare(&workspace(None, &[])).is_err());
     }
 }

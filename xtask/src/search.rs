@@ -2,7 +2,7 @@
 
 use crate::{command, setup, tools};
 
-const TEST: &str = "cargo test -p leasehold-testkit --all-features --test search no_seed_finds_anything";
+const TEST: &str = "cargo test -p leasehold-testkit --all-features --test search no_seed_finds_a_violation";
 /// The same on the simulated server: optimised, because it only computes.
 pub(crate) const SIMULATED: &str =
     "cargo test --release -p leasehold-testkit --all-features --test simulated_search";
@@ -41,7 +41,7 @@ pub(crate) fn run(&Args { minutes, fresh, seed, sim }: &Args) -> Result<(), Stri
     ];
     let settings: String = settings.into_iter().flatten().collect();
     // Built as for the gate, so that a seed finds the same errors here as there.
-    let test = if sim { format!("{SIMULATED} no_seed_finds_anything") } else { TEST.to_owned() };
+    let test = if sim { format!("{SIMULATED} no_seed_finds_a_violation") } else { TEST.to_owned() };
     command::run(&format!("{settings}{test} -- --exact --nocapture"))
 }
 

@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_lines_of_the_harness_are_understood() {
+    fn the_output_lines_of_the_test_harness_are_parsed() {
         let slow = "test outage::a_case has been running for over 60 seconds\n";
         assert_eq!(event(slow), Some(Event::Slow("outage::a_case")));
         assert_eq!(event("test outage::a_case ... ok\n"), Some(Event::Ended("outage::a_case")));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn output_is_handed_on_by_lines() {
+    fn output_is_forwarded_line_by_line() {
         let mut lines = Vec::new();
         show(&b"one\ntwo\nrest"[..], |line| {
             lines.push(line);

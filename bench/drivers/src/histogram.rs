@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_are_those_of_all_that_was_merged() {
+    fn quantiles_are_those_of_all_merged_values() {
         let (one, other) = (Recorder::new(), Recorder::new());
         for value in 0..100 {
             one.record(value as usize, value);

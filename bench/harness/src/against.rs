@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_becomes_slower_is_not_the_library() {
+    fn a_machine_that_becomes_slower_does_not_change_the_ratio() {
         let steady = of("M-16", "rate", |turn| {
             let start = 0.8f64.powi(i32::try_from(turn).unwrap() * 3);
             [start, start * 0.8, start * 0.8 * 0.8]
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_noise_or_three_in_a_hundred_explain_is_not_slower() {
+    fn a_difference_within_the_noise_or_three_percent_is_not_slower() {
         let ratio = |low, high| Ratio { median: f64::midpoint(low, high), low, high };
         assert!(!is_slower(ratio(0.90, 0.98), ratio(0.99, 1.01)));
         assert!(is_slower(ratio(0.90, 0.96), ratio(0.99, 1.01)));
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn the_new_one_has_to_do_its_work() {
+    fn a_violation_of_the_new_version_fails_the_comparison() {
         let good = Ok(Metrics::from([("rate", 1.0)]));
         let wrong = Ok(Metrics::from([("rate", 2.0), ("violations", 1.0)]));
         let mut comparison = comparison("C1");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_one_that_never_runs_is_said() {
+    fn an_old_version_that_never_runs_fails_the_comparison() {
         let good = Ok(Metrics::from([("rate", 1.0)]));
         let mut comparison = comparison("C2");
         comparison.add(0, &Err("gone".into()), &good, &good);

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits_that_count() {
+    fn numbers_are_printed_with_three_significant_digits() {
         assert_eq!(number(0.123), "0.12");
         assert_eq!(number(12.34), "12.3");
         assert_eq!(number(123.4), "123");

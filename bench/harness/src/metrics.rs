@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_index_is_between_one_for_all_and_a_share_for_one() {
+    fn the_fairness_index_is_one_for_equal_shares_and_least_for_a_single_winner() {
         assert!((jain(&[5, 5, 5, 5]) - 1.0).abs() < 1e-9);
         assert!((jain(&[9, 0, 0, 0]) - 0.25).abs() < 1e-9);
         assert!(jain(&[0, 0]).abs() < 1e-9);

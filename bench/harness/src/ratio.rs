@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn the_median_of_ratios_ignores_values_that_are_not_finite() {
         let of = |ratios: &[f64]| Ratio::of(ratios.iter().copied()).map(|ratio| ratio.median);
         assert_eq!(of(&[]), None);
         assert_eq!(of(&[2.0]), Some(2.0));
@@ -72,7 +72,7 @@ mod tests {
 
     /// The numbers are those of the tables of the sign test.
     #[test]
-    fn the_interval_leaves_out_what_the_sign_test_does() {
+    fn the_interval_omits_as_many_pairs_as_the_sign_test() {
         for (count, outside) in
             [(1, 0), (3, 0), (5, 0), (8, 0), (9, 1), (11, 1), (12, 2), (15, 3), (20, 5), (25, 7), (100, 39)]
         {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn few_pairs_reach_from_the_least_to_the_greatest() {
+    fn the_interval_of_few_pairs_spans_the_least_and_the_greatest() {
         let ratio = Ratio::of([1.1, 0.9, 1.0]).unwrap();
         assert_eq!(ratio, Ratio { median: 1.0, low: 0.9, high: 1.1 });
         let nine = Ratio::of((1..=9).map(f64::from)).unwrap();

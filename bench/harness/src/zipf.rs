@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_name_comes_ten_times_as_often_as_the_tenth() {
+    fn the_first_name_is_drawn_ten_times_as_often_as_the_tenth() {
         let draws = draws(1000);
         let count = |name: u16| draws.chunks(2).filter(|pair| *pair == name.to_le_bytes()).count() as f64;
         let times = count(0) / count(9);

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_people_write() {
+    fn durations_with_and_without_units_are_parsed() {
         for (text, milliseconds) in [
             ("30s", 30_000),
             ("500ms", 500),
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_duration_is_answered_with_some_that_are() {
+    fn the_error_for_an_invalid_duration_gives_examples() {
         for text in
             ["", "s", "x", "5x", "5 s", "1s5", "5.", ".", "1..5s", "-1s", "1.5.5s", "1S", "1e3", "5.s"]
         {
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_people_read() {
+    fn durations_are_printed_in_readable_units() {
         for (text, read) in [
             ("0", "0ms"),
             ("999ms", "999ms"),

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_url_without_secrets_is_shown_as_it_is() {
+    fn a_url_without_secrets_is_shown_unchanged() {
         for url in ["memory:", "memory:me@home", "redis://host:6379/0", "redis://[::1]:6379"] {
             assert_eq!(Url::from(url.to_owned()).to_string(), url);
         }

@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_is_a_line_of_its_own_kind() {
+    fn only_reply_lines_of_a_peer_are_parsed_as_replies() {
         assert_eq!(parse("= 12 ok a b"), Some((12, Answer::Ok("a b".into()))));
         assert_eq!(parse("= 1 refused "), Some((1, Answer::Refused(String::new()))));
         for line in ["running 1 test", "=", "= x ok", "= 1 perhaps", "test a ... ok"] {

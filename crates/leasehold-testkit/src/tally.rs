@@ -54,13 +54,13 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     #[should_panic(expected = "two held the lock at once")]
-    async fn two_at_once_are_noticed() {
+    async fn the_tally_panics_on_two_concurrent_additions() {
         let tally = Tally::default();
         tokio::join!(tally.add(), tally.add());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn one_after_the_other_is_counted() {
+    async fn the_tally_counts_additions_one_after_the_other() {
         let tally = Tally::default();
         tally.add().await;
         tally.add_on_thread();

@@ -29,7 +29,7 @@ async fn take_and_release(client: &Client, names: std::ops::Range<usize>) {
 }
 
 #[tokio::test]
-async fn a_second_million_of_names_adds_less_than_two_percent() {
+async fn a_second_million_of_names_adds_less_than_two_percent_of_memory() {
     let client = Client::connect("memory:").await.unwrap();
     take_and_release(&client, 0..MILLION).await;
     let first = resident();

@@ -241,12 +241,12 @@ async fn every_length(connect: ConnectOptions) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_length_is_out_of_range_in_memory() {
+async fn every_duration_works_or_is_refused_without_a_panic_in_memory() {
     every_length(Client::connect("memory:")).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_length_is_out_of_range_on_a_server() {
+async fn every_duration_works_or_is_refused_without_a_panic_on_a_server() {
     let server = Server::start(Flavour::Redis);
     every_length(Client::connect(server.url())).await;
 }

@@ -61,7 +61,7 @@ fn logged() -> Vec<(Level, String)> {
 }
 
 #[tokio::test]
-async fn a_password_is_at_no_level_of_the_log() {
+async fn no_log_level_contains_the_password() {
     record();
     // A server older than Redis 6, which repeats unknown commands, once the real one is gone.
     let server = Server::builder(Flavour::Redis).password("hunter2secret").start();
@@ -99,7 +99,7 @@ async fn a_password_is_at_no_level_of_the_log() {
 }
 
 #[tokio::test]
-async fn a_reason_for_having_no_connection_is_warned_of_once() {
+async fn the_reason_for_a_missing_connection_is_logged_as_a_warning_once() {
     record();
     let server = Server::builder(Flavour::Redis).password("old").start();
     let proxy = Proxy::start(server.port());

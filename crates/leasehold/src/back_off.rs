@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exponential_pauses_grow_to_the_cap_with_growing_chance() {
+    fn sp_06_exponential_pauses_grow_to_the_cap_with_growing_jitter() {
         let ms = Duration::from_millis;
         let back_off = BackOff::exponential(ms(10), ms(100)).factor(3);
         for (failures, least, most) in [(0, 10, 10), (1, 30, 31), (2, 90, 92), (3, 100, 103), (4, 100, 104)] {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn constant_pauses_are_constant_and_never_nothing() {
+    fn sp_07_constant_pauses_are_constant_and_never_zero() {
         let back_off = BackOff::constant(Duration::from_millis(30));
         assert!((0..10).all(|failures| back_off.pause(failures) == Duration::from_millis(30)));
         assert_eq!(BackOff::constant(Duration::ZERO).pause(3), Duration::from_millis(1));

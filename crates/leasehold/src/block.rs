@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wake_from_another_thread_and_an_alarm_both_end_the_wait() {
+    fn a_wake_up_from_another_thread_and_a_timer_both_end_a_blocking_call() {
         let (send, receive) = tokio::sync::oneshot::channel();
         let sender = std::thread::spawn(move || send.send(7).unwrap());
         assert_eq!(block_on(receive).unwrap(), 7);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_calls_nest() {
+    fn blocking_calls_can_be_nested() {
         let inner_end = env::now() + Duration::from_millis(5);
         let outer_end = env::now() + Duration::from_millis(10);
         block_on(async {

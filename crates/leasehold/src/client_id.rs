@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_is_a_version_4_uuid_and_nothing_else_parses() {
+    fn a_client_id_is_a_version_4_uuid_and_no_other_text_is_parsed() {
         let id = ClientId::random();
         let text = id.to_string();
         assert_eq!((text.len(), &text[14..15]), (36, "4"));

@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_mark_rises_and_lets_nothing_below_it_pass() {
+    fn own_67_a_fence_rejects_every_token_below_the_greatest_seen() {
         let fence = Fence::new();
         for (token, passes) in [(1, true), (1, true), (3, true), (2, false), (3, true), (u64::MAX, true)] {
             assert_eq!(fence.check(token).is_ok(), passes, "{token}");
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_share_one_mark() {
+    fn threads_share_the_greatest_token_of_a_fence() {
         let fence = Fence::new();
         std::thread::scope(|scope| {
             for thread in 0..4 {

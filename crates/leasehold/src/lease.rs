@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_margin_is_one_percent_but_never_below_two_milliseconds() {
+    fn the_safety_margin_is_one_percent_but_never_below_two_milliseconds() {
         let margin = |ms| margin(Duration::from_millis(ms));
         assert_eq!(margin(20), Duration::from_millis(2));
         assert_eq!(margin(200), Duration::from_millis(2));
@@ -137,7 +137,7 @@ mod tests {
 
     #[cfg(feature = "remote")]
     #[test]
-    fn what_ends_just_before_its_limit_ends_because_of_the_limit() {
+    fn a_lease_that_ends_just_before_max_hold_is_lost_because_of_max_hold() {
         let begun = crate::env::now();
         let loss = |lease, before: u64| {
             let length = Duration::from_millis(680);
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_is_at_least_ten_margins_and_whole_milliseconds() {
+    fn a_lease_is_at_least_ten_margins_and_whole_milliseconds() {
         let check = |length| checked("lease", length);
         assert!(check(Duration::ZERO).is_err());
         assert!(check(Duration::from_micros(900)).is_err());

@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn braces_are_fine_only_where_all_derived_names_share_a_slot() {
+    fn braces_are_accepted_only_where_all_derived_names_share_a_slot() {
         for fine in ["plain", "a{b}c", "{x}:y", "a{b}{", "{a}}", "{{a}"] {
             assert!(!splits_slots(fine), "{fine}");
         }
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_is_only_a_tag_if_the_braces_are_its_ends_and_there_are_no_others() {
+    fn a_name_is_only_a_hash_tag_if_one_pair_of_braces_encloses_the_whole_name() {
         assert_eq!(only_tag("{x}"), Some("x"));
         for other in ["x", "{x}:y", "a{x}", "{a}{b}", "{{a}", "{a}}", "{{a}}", "{", "}", "{a"] {
             assert_eq!(only_tag(other), None, "{other}");

@@ -165,7 +165,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn text_and_back() {
+    fn an_owner_is_parsed_back_from_its_printed_form() {
         let full = Owner::from(OwnerId::fresh(ClientId::random(), 1));
         assert_eq!(full.to_string().parse(), Ok(full));
         assert_eq!("7".parse(), Ok(Owner::number(7)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_its_owner_and_shares_it_with_nobody() {
+    fn the_owner_of_a_thread_is_constant_and_unique() {
         assert_eq!(Owner::this_thread(), Owner::this_thread());
         let other = std::thread::spawn(Owner::this_thread).join().unwrap();
         assert_ne!(other, Owner::this_thread());

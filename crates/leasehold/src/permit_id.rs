@@ -61,7 +61,7 @@ mod tests {
     use crate::client_id::ClientId;
 
     #[test]
-    fn every_permit_of_a_hold_has_an_id_of_its_own() {
+    fn every_permit_of_a_hold_has_its_own_id() {
         let client = ClientId::random();
         let owner = OwnerId::fresh(client, 3);
         let ids: Vec<_> = PermitId::of(owner, 3).collect();
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_else_parses() {
+    fn invalid_permit_ids_are_refused() {
         for wrong in ["", "0", "+0112233445566778899aabbccddeeff", "00112233445566778899aabbccddeefg"] {
             assert!(wrong.parse::<PermitId>().is_err(), "{wrong}");
         }

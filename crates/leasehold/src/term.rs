@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nothing_revives_a_term_past_its_deadline() {
+    async fn a_term_past_its_deadline_is_never_revived() {
         let term = Term::new(Weak::new());
         term.set_until(expires_in(SECOND));
         tokio::time::advance(SECOND).await;
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_listener_follows_a_deadline_in_both_directions() {
+    async fn a_listener_follows_a_deadline_that_is_moved_earlier_or_later() {
         let start = env::now();
         let term = Term::new(Weak::new());
         term.set_until(expires_in(SECOND * 10));
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_release_is_not_a_loss() {
+    async fn a_release_is_not_reported_as_a_loss() {
         let term = Term::new(Weak::new());
         term.set_until(expires_in(SECOND));
         let listener = tokio::spawn(Arc::clone(&term).lost());

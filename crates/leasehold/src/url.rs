@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn known_urls() {
+    fn known_urls_are_accepted() {
         for url in ["memory:", "memory:tests", "MEMORY:"] {
             assert_eq!(error(url), None, "{url}");
         }

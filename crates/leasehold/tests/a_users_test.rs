@@ -26,7 +26,7 @@ async fn start() -> (Simulation, Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_lock_is_a_time_out_and_the_stock_stays() {
+async fn a_busy_lock_is_a_time_out_and_leaves_the_stock_unchanged() {
     let (simulation, client) = start().await;
     let _other = simulation.take_over("coupon:42");
     let mut stock = 5;
@@ -35,7 +35,7 @@ async fn a_busy_lock_is_a_time_out_and_the_stock_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_lock_that_is_freed_in_time_is_had() {
+async fn a_busy_lock_that_is_freed_in_time_is_acquired() {
     let (simulation, client) = start().await;
     let other = simulation.take_over("coupon:42");
     let issued = tokio::spawn(async move { issue_coupon(&client, &mut 5).await });
@@ -47,7 +47,7 @@ async fn a_busy_lock_that_is_freed_in_time_is_had() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_is_not_contention() {
+async fn an_outage_is_not_reported_as_contention() {
     let (simulation, client) = start().await;
     simulation.outage();
     assert!(issue_coupon(&client, &mut 5).await.unwrap_err().is_unavailable());
@@ -69,7 +69,7 @@ async fn lost<T>(lose: impl FnOnce(&Simulation) -> T) -> (Option<Loss>, u32) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_lost_in_the_middle_stops_the_work() {
+async fn a_lock_lost_during_the_work_stops_the_work() {
     let gone = lost(|simulation| assert!(simulation.lose_hold("coupon:42"))).await;
     assert_eq!(gone, (Some(Loss::Gone), 5));
     let taken_over = lost(|simulation| simulation.take_over("coupon:42")).await;

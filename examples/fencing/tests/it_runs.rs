@@ -3,7 +3,7 @@
 use std::process::Command;
 
 #[test]
-fn the_lost_update_and_the_refusal() {
+fn the_example_shows_a_lost_update_without_a_fence_and_a_refusal_with_a_fence() {
     let output = Command::new(env!("CARGO_BIN_EXE_fencing")).output().expect("it starts");
     let text = String::from_utf8(output.stdout).expect("text");
     assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));

@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_comes_before_a_revision_and_has_to_be_a_checkout() {
+    fn a_folder_takes_precedence_over_a_revision_and_has_to_be_a_checkout() {
         let root = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
         assert!(matches!(Checkout::parse(root), Ok(Checkout::Folder(_))));
         assert!(Checkout::parse(env!("CARGO_MANIFEST_DIR")).is_err());
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_revision_has_to_be_there() {
+    fn a_missing_revision_is_an_error() {
         let error = Checkout::Revision("no-such-revision".into()).found().unwrap_err();
         assert!(error.contains("no-such-revision"), "{error}");
     }

@@ -98,14 +98,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comments_go_and_code_stays() {
+    fn comments_are_blanked_and_code_stays() {
         assert_eq!(blank_comments("a // b\nc"), "a     \nc");
         assert_eq!(blank_comments("a /* b /* c */\n*/ d"), "a             \n   d");
         assert_eq!(blank_comments("x::<'a>('{', '\\'', b'}')"), "x::<'a>(\"\"\", \"\"\"\", b\"\"\")");
     }
 
     #[test]
-    fn what_looks_like_code_in_a_literal_is_none() {
+    fn braces_and_comments_inside_a_literal_are_blanked() {
         for text in ["\"// {\"", "\"\\\"{\"", "r#\"{\"{\"#", "br\"{\\\"", "c\"{\""] {
             let left = blank_comments(&format!("{text} }} // end"));
             assert!(!left.contains('{') && left.contains("\" }  "), "{text} became {left}");

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_go_and_the_rest_stays() {
+    fn test_code_is_removed_and_other_code_stays() {
         let text = "a();\n#[cfg(test)]\nmod tests {\n    fn b() {\n    }\n}\nc();\n";
         assert_eq!(left(text).0, ["a();", "c();"]);
         let text =
@@ -88,14 +88,14 @@ mod tests {
     }
 
     #[test]
-    fn other_conditions_stay() {
+    fn code_under_other_conditions_stays() {
         let text =
             "#[cfg(feature = \"\")]\nmod a;\n#[cfg(any(test, unix))]\nmod b;\n#[cfg(not(test))]\nmod c;\n";
         assert_eq!(left(text), (text.lines().map(Into::into).collect(), Vec::new()));
     }
 
     #[test]
-    fn modules_in_files_of_their_own_are_named() {
+    fn test_modules_in_separate_files_are_named() {
         let text = "#[cfg(test)]\nmod a;\n#[cfg(all(test, feature = \"\"))]\npub(crate) mod b;\nmod c;\n";
         assert_eq!(left(text), (vec!["mod c;".into()], vec!["a".into(), "b".into()]));
     }

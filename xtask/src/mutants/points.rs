@@ -32,7 +32,7 @@ const GATE: [&str; 6] = [
 /// tests of the whole client on the simulated server, which take long to build and are for the mutations outside of the
 /// gate.
 const FINDERS: [&str; 3] = [
-    "--release --test simulated_search -- no_seed_finds_anything --nocapture",
+    "--release --test simulated_search -- no_seed_finds_a_violation --nocapture",
     "--release --lib -- --skip engine::model --skip engine::redis",
     "--test suite -- sim:: --skip cancellation",
 ];
@@ -135,7 +135,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_violation_is_told_before_a_test() {
+    fn a_violation_is_reported_before_a_failed_test() {
         let search = "FOUND 2\n  ! exclusion: two hold it\n  ! end: 1 left\ntest no_seed ... FAILED\n";
         assert_eq!(first_failure(search), "exclusion: two hold it");
         assert_eq!(first_failure("test a ... ok\ntest sim::b ... FAILED\n"), "test sim::b");

@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_list_is_read() {
+    fn the_list_of_mutations_is_parsed() {
         let list = "# A remark.\n\n== a name\nfile a.rs\nfrom  1 + 1\nto    1 - 1\ntest -p a --lib -- b\n";
         let [name, file, from, to, test] =
             ["a name", "a.rs", "1 + 1", "1 - 1", "-p a --lib -- b"].map(String::from);

@@ -76,7 +76,7 @@ pub(super) const ALL: Selection = Selection {
 /// The unit tests that start a server.
 const UNIT_WITH_SERVER: &[&str] = &[
     "engine::model::on_redis::",
-    "engine::redis::tests::a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others",
+    "engine::redis::tests::an_overwritten_permit_record_does_not_affect_other_records_of_the_batch",
 ];
 
 /// The tests of the whole client on the simulated server.
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_is_everything() {
+    fn the_full_selection_runs_every_test_unless_filtered() {
         let all = lines(&ALL, None);
         assert_eq!(all[0], "cargo test --workspace --all-features --lib --bins --no-fail-fast");
         assert!(all.iter().all(|line| !line.contains(" -- ")), "{all:?}");
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn engines_are_known_by_their_names() {
+    fn engines_are_selected_by_name() {
         let error = Engine::named("mysql").err().unwrap();
         assert_eq!(error, "known are memory, sim, redis, valkey");
         let memory = lines(&Engine::named("memory").unwrap().selection, None);
@@ -210,7 +210,7 @@ mod tests {
 
     /// A skipped test that was renamed would run, and fail without a server.
     #[test]
-    fn what_is_skipped_is_there() {
+    fn every_skipped_test_and_every_engine_exists() {
         let calls = include_str!("../../../crates/leasehold/src/engine/redis/mod.rs");
         let engines = include_str!("../../../crates/leasehold/src/engine/model/mod.rs");
         let [model, record] = UNIT_WITH_SERVER else { panic!("{UNIT_WITH_SERVER:?}") };

@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_shares_are_all_the_users_and_differ_by_one_at_most() {
+    fn the_shares_of_the_children_add_up_to_all_users_and_differ_by_one_at_most() {
         let url = Url::from("memory:".to_owned());
         let gathering = Gathering::new("test", Phase::Locked);
         for (users, processes) in [(1, 1), (100, 4), (10, 3), (11, 3), (2, 5), (100_000, 256)] {

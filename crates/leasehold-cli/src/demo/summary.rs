@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_whole_summary() {
+    fn the_summary_has_a_row_for_each_phase() {
         let text = "\
 100 users for 5 seats, all at once, in 1 process.
 The lock is kept by redis://host
@@ -130,7 +130,7 @@ Both phases ran the same code; the lock around it is the only difference.";
     }
 
     #[test]
-    fn the_summary_claims_only_what_happened() {
+    fn the_summary_claims_overbooking_only_where_seats_were_overbooked() {
         for (report, claims) in [
             (report(10, 0, 0, 0), ["for 0 seats", "no users", "no seat at all"]),
             (report(10, 10, 10, 10), ["for 10 seats", "all users", "a seat for every user"]),
@@ -169,7 +169,7 @@ Both phases ran the same code; the lock around it is the only difference.";
     }
 
     #[test]
-    fn the_json_has_these_keys_and_no_others() {
+    fn the_json_report_has_exactly_the_documented_keys() {
         let text = r#"{"users":10,"seats":3,"processes":1,"url":"redis://host","unlocked":{"joined":9,"refused":1,"ms":7},"locked":{"joined":3,"refused":7,"ms":7}}"#;
         assert_eq!(serde_json::to_string(&report(10, 3, 9, 3)).unwrap(), text);
     }

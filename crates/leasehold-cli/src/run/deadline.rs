@@ -104,26 +104,26 @@ mod tests {
     }
 
     #[test]
-    fn the_request_comes_the_grace_before_the_deadline_and_the_kill_a_little_before() {
+    fn the_stop_request_comes_one_grace_before_the_deadline_and_the_kill_follows() {
         assert_eq!(plan(30_000, None, 2000), (2000, 1000));
         assert_eq!(plan(3_600_000, None, 600_000), (600_000, 120_000));
     }
 
     #[test]
-    fn the_grace_is_never_more_than_a_third() {
+    fn the_grace_is_never_more_than_a_third_of_the_lease() {
         assert_eq!(plan(1000, None, 2000), (333, 100));
         assert_eq!(plan(30_000, Some(3000), 2000), (1000, 100));
         assert_eq!(plan(1000, Some(7_200_000), 2000), (333, 100));
     }
 
     #[test]
-    fn the_shortest_lease_has_room_for_both() {
+    fn the_shortest_lease_has_room_for_the_stop_request_and_the_kill() {
         let shortest = u64::try_from(Plan::SHORTEST_LEASE.as_millis()).unwrap();
         assert_eq!(plan(shortest, None, 2000), (66, 33));
     }
 
     #[test]
-    fn without_grace_nobody_is_asked() {
+    fn without_grace_the_command_is_killed_without_a_stop_request() {
         let plan = |grace| Plan::new(Duration::from_secs(1), None, Duration::from_millis(grace));
         assert!(!plan(0).asks_first());
         assert!(!plan(100).asks_first());
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_fixed_lease_falls_to_its_limit_and_no_further() {
+    async fn the_wait_for_a_lease_to_fall_to_a_limit_ends_at_that_limit() {
         let client = leasehold::Client::connect("memory:").await.unwrap();
         let lease = Duration::from_secs(10);
         let guard = client.lock("x").acquire().lease(lease).await.unwrap();

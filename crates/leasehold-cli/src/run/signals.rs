@@ -104,7 +104,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn what_rust_ignores_from_the_start_is_found_ignored() {
+    fn a_signal_ignored_at_the_start_of_the_process_is_found_ignored() {
         assert_ne!(ignored() & bit(Signal::SIGPIPE), 0);
         assert_eq!(ignored() & bit(Signal::SIGKILL), 0, "no process can ignore it");
     }

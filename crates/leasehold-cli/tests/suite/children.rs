@@ -22,20 +22,20 @@ async fn run(program: &Path, processes: u32, url: &str, phase: Phase) -> Result<
 }
 
 #[tokio::test]
-async fn with_memory_every_child_fills_seats_of_its_own() {
+async fn with_the_memory_engine_every_child_fills_separate_seats() {
     let locked = run(program(), 2, "memory:", Phase::Locked).await.unwrap();
     assert_eq!(locked.tally, Tally { joined: 6, refused: 14 });
 }
 
 #[tokio::test]
-async fn without_the_lock_the_answers_add_up_as_well() {
+async fn without_the_lock_the_replies_of_all_children_add_up_to_all_users() {
     let Tally { joined, refused } = run(program(), 2, "memory:", Phase::Unlocked).await.unwrap().tally;
     assert_eq!(joined + refused, 20);
     assert!(joined >= 6, "{joined}");
 }
 
 #[tokio::test]
-async fn more_children_than_users_leave_some_without_work() {
+async fn more_children_than_users_still_serve_every_user() {
     let locked = run(program(), 25, "memory:", Phase::Locked).await.unwrap();
     assert_eq!(locked.tally, Tally { joined: 20, refused: 0 });
 }
@@ -48,7 +48,7 @@ async fn a_child_that_fails_is_named_with_its_exit_code() {
 }
 
 #[tokio::test]
-async fn a_child_that_says_something_else_is_not_believed() {
+async fn an_unexpected_reply_of_a_child_process_is_an_error() {
     let error = run(Path::new("echo"), 1, "memory:", Phase::Locked).await.unwrap_err();
     assert!(
         matches!(&error, Error::ChildAnswer { answer, .. } if answer.contains("demo-worker")),
@@ -59,14 +59,14 @@ async fn a_child_that_says_something_else_is_not_believed() {
 }
 
 #[tokio::test]
-async fn a_program_that_is_not_there_cannot_be_started() {
+async fn a_missing_child_program_is_an_error() {
     let error = run(Path::new("/nowhere/leasehold"), 1, "memory:", Phase::Locked).await.unwrap_err();
     let text = error.with_sources();
     assert!(text.starts_with("cannot start child process 1 or communicate with it: "), "{text}");
 }
 
 #[tokio::test]
-async fn when_one_child_fails_the_others_are_killed() {
+async fn when_one_child_fails_the_other_children_are_killed() {
     let pipe = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("alive-{}", process::id()));
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     let (end, ended) = mpsc::channel();
@@ -82,14 +82,14 @@ async fn when_one_child_fails_the_others_are_killed() {
 }
 
 #[test]
-fn a_child_without_a_parent_does_nothing() {
+fn a_child_without_a_start_signal_does_nothing() {
     let run = leasehold("demo-worker --users 1 --seats 1 --phase locked --gathering g");
     assert_eq!((run.code, run.stdout.as_str()), (Some(1), "ready\n"), "{run:?}");
     assert!(run.stderr.starts_with("leasehold: no start signal was received"), "{run:?}");
 }
 
 #[test]
-fn on_a_server_all_children_fight_for_the_same_seats_and_leave_nothing_behind() {
+fn on_a_server_all_children_contend_for_the_same_seats_and_leave_no_keys() {
     let server = Server::start(Flavour::Redis);
     for processes in [1, 4] {
         let run = leasehold_at(&server.url(), &format!("demo --users 40 --processes {processes} --json"));

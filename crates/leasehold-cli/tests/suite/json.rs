@@ -17,7 +17,7 @@ fn count(report: &Value, phase: &str, what: &str) -> u64 {
 }
 
 #[test]
-fn five_of_a_hundred_get_in_under_the_lock_and_too_many_without() {
+fn five_of_a_hundred_users_get_a_seat_with_the_lock_and_too_many_without() {
     let report = demo("");
     assert_eq!(count(&report, "locked", "joined"), 5);
     assert_eq!(count(&report, "locked", "refused"), 95);
@@ -25,7 +25,7 @@ fn five_of_a_hundred_get_in_under_the_lock_and_too_many_without() {
 }
 
 #[test]
-fn the_object_says_what_was_run_and_nothing_else() {
+fn the_json_object_names_the_arguments_and_the_results_and_nothing_else() {
     let mut report = demo("--users 12 --seats 3 --url memory:party");
     for phase in ["unlocked", "locked"] {
         assert_eq!(count(&report, phase, "joined") + count(&report, phase, "refused"), 12);
@@ -40,7 +40,7 @@ fn the_object_says_what_was_run_and_nothing_else() {
 }
 
 #[test]
-fn whatever_the_sizes_the_lock_lets_in_exactly_as_many_as_fit() {
+fn with_the_lock_exactly_as_many_users_join_as_there_are_seats() {
     for (users, seats) in
         [(1, 0), (1, 1), (1, 100_000), (2, 1), (20, 0), (20, 19), (20, 20), (20, 21), (999, 1)]
     {
@@ -54,7 +54,7 @@ fn whatever_the_sizes_the_lock_lets_in_exactly_as_many_as_fit() {
 }
 
 #[test]
-fn the_url_comes_from_the_environment_unless_it_is_given() {
+fn the_url_comes_from_the_environment_unless_given_as_an_argument() {
     for (arguments, url) in [("", "memory:from-environment"), (" --url memory:given", "memory:given")] {
         let arguments = format!("demo --json --users 1{arguments}");
         let run = leasehold_at("memory:from-environment", &arguments);

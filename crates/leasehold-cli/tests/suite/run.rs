@@ -11,7 +11,7 @@ use crate::patience::ended;
 use crate::runner::{Runner, TestFile, is_locked, run, run_plain, signals};
 
 #[test]
-fn the_exit_code_is_the_commands_own() {
+fn the_exit_code_is_that_of_the_command() {
     let server = Server::start(Flavour::Redis);
     for (script, code) in [
         ("exit 0", 0),
@@ -29,7 +29,7 @@ fn the_exit_code_is_the_commands_own() {
 }
 
 #[test]
-fn a_command_that_cannot_be_executed_is_told_as_shells_tell_it() {
+fn a_command_that_cannot_be_executed_has_the_exit_code_of_a_shell() {
     let server = Server::start(Flavour::Redis);
     for (command, code, what) in [
         ("/nowhere/at/all", 127, "was not found: check its spelling and the PATH"),
@@ -47,7 +47,7 @@ fn a_command_that_cannot_be_executed_is_told_as_shells_tell_it() {
 }
 
 #[test]
-fn the_command_gets_its_arguments_as_they_are() {
+fn the_command_gets_its_arguments_unchanged() {
     let server = Server::start(Flavour::Redis);
     let arguments = ["a b", "", "--wait", "*", "--", "-h", "ä"];
     let run = finish(run(&server.url(), "x", r#"printf '<%s>' "$@""#).args(arguments));
@@ -55,7 +55,7 @@ fn the_command_gets_its_arguments_as_they_are() {
 }
 
 #[test]
-fn the_command_knows_under_what_it_runs() {
+fn the_environment_of_the_command_names_the_lock_the_owner_and_the_url() {
     let server = Server::start(Flavour::Redis);
     let script = r#"echo "$LEASEHOLD_NAME"; echo "$LEASEHOLD_OWNER"; echo "${LEASEHOLD_URL-none}"; read end"#;
     for (given, url) in [(false, server.url()), (true, "none".to_owned())] {
@@ -76,7 +76,7 @@ fn the_command_knows_under_what_it_runs() {
 }
 
 #[test]
-fn the_command_has_the_input_and_the_output() {
+fn the_command_inherits_standard_input_output_and_error() {
     let server = Server::start(Flavour::Redis);
     let mut runner = Runner::start(&mut run(&server.url(), "x", "cat; echo oops >&2"));
     runner.tell("one\ntwo\n");
@@ -85,7 +85,7 @@ fn the_command_has_the_input_and_the_output() {
 }
 
 #[test]
-fn the_command_begins_as_if_nobody_had_started_it() {
+fn the_command_starts_with_default_signal_handling() {
     let server = Server::start(Flavour::Redis);
     let script = "grep -E 'Sig(Blk|Ign):' /proc/self/status; yes | head -1";
     let runner = Runner::start(&mut run(&server.url(), "x", script));
@@ -96,7 +96,7 @@ fn the_command_begins_as_if_nobody_had_started_it() {
 }
 
 #[test]
-fn forty_at_once_count_to_forty() {
+fn forty_concurrent_runs_lose_no_update() {
     let server = Server::start(Flavour::Redis);
     let count = TestFile::new();
     std::fs::write(count.path(), "0").unwrap();
@@ -111,7 +111,7 @@ fn forty_at_once_count_to_forty() {
 }
 
 #[test]
-fn without_a_server_it_is_unavailable() {
+fn a_run_without_a_server_is_unavailable() {
     let run = leasehold("run x --url redis://me:secret@127.0.0.1:1 -- true");
     assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
     assert!(run.stderr.starts_with("leasehold: no lock from redis://127.0.0.1:1: "), "{run:?}");
@@ -120,7 +120,7 @@ fn without_a_server_it_is_unavailable() {
 }
 
 #[test]
-fn a_server_that_refuses_is_unavailable_too() {
+fn a_run_with_a_wrong_password_is_unavailable() {
     let server = Server::builder(Flavour::Redis).password("right").start();
     let without = server.url().replace(":right@", "");
     for url in [without, server.url().replace("right", "secret")] {
@@ -134,7 +134,7 @@ fn a_server_that_refuses_is_unavailable_too() {
 
 /// As Redis did before it had `HELLO`.
 #[test]
-fn a_server_that_repeats_the_password_is_not_repeated() {
+fn a_password_in_the_reply_of_the_server_is_not_in_the_error() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -155,7 +155,7 @@ fn a_server_that_repeats_the_password_is_not_repeated() {
 }
 
 #[test]
-fn a_key_that_is_no_lock_is_not_touched() {
+fn a_key_that_is_not_a_lock_is_left_unchanged() {
     let server = Server::start(Flavour::Redis);
     assert_eq!(server.cli(&["SET", "x", "text"]), "OK");
     let run = leasehold_at(&server.url(), "run x -- true");
@@ -165,7 +165,7 @@ fn a_key_that_is_no_lock_is_not_touched() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_of_run_are_refused_with_the_reason() {
     let server = Server::start(Flavour::Redis);
     for (arguments, what) in [
         ("run x --url memory: -- true", "leasehold: `memory:` lives and dies with this one process"),
@@ -203,7 +203,7 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_grace_that_is_too_long_is_cut_and_that_is_said() {
+fn a_grace_that_is_too_long_is_cut_with_a_warning() {
     let server = Server::start(Flavour::Redis);
     for (arguments, said) in [
         ("x --grace 10s", ""),
@@ -219,14 +219,14 @@ fn a_grace_that_is_too_long_is_cut_and_that_is_said() {
 }
 
 #[test]
-fn a_standard_error_that_nobody_reads_hides_no_exit_code() {
+fn a_closed_standard_error_does_not_hide_the_exit_code() {
     let mut broken = run("redis://127.0.0.1:1", "x", "true").stderr(Stdio::piped()).spawn().unwrap();
     drop(broken.stderr.take());
     assert_eq!(ended("the run", &mut broken).code(), Some(69));
 }
 
 #[test]
-fn the_hidden_commands_do_nothing_by_themselves() {
+fn the_hidden_commands_do_nothing_when_called_directly() {
     for arguments in ["__warden", "__exec 1 99999999999999999999999 -- true", "__exec 1 1 -- echo no"] {
         let run = leasehold(arguments);
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{arguments}: {run:?}");

@@ -17,7 +17,7 @@ fn holder(server: &Server) -> (Runner, String) {
 }
 
 #[test]
-fn fail_tries_once() {
+fn if_busy_fail_tries_once_and_exits_with_busy() {
     let server = Server::start(Flavour::Redis);
     let (holder, owner) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy fail", "echo ran"));
@@ -30,7 +30,7 @@ fn fail_tries_once() {
 }
 
 #[test]
-fn skip_is_fine_with_it() {
+fn if_busy_skip_skips_the_command_and_exits_with_success() {
     let server = Server::start(Flavour::Redis);
     let (_holder, owner) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy skip", "echo ran"));
@@ -40,7 +40,7 @@ fn skip_is_fine_with_it() {
 }
 
 #[test]
-fn waiting_ends_with_the_wait() {
+fn a_run_that_waits_ends_at_its_wait_limit() {
     let server = Server::start(Flavour::Redis);
     let (_holder, owner) = holder(&server);
     for wait in ["300ms", "0"] {
@@ -53,7 +53,7 @@ fn waiting_ends_with_the_wait() {
 }
 
 #[test]
-fn who_waits_says_so_once_and_gets_the_lock_in_the_end() {
+fn a_waiting_run_reports_the_holder_once_and_acquires_the_lock_after_the_release() {
     let server = Server::start(Flavour::Redis);
     let (holder, owner) = holder(&server);
     let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran; exit 6"));
@@ -66,7 +66,7 @@ fn who_waits_says_so_once_and_gets_the_lock_in_the_end() {
 }
 
 #[test]
-fn who_waits_can_be_ended_and_leaves_nothing_behind() {
+fn a_waiting_run_ended_by_a_signal_leaves_nothing_behind() {
     let server = Server::start(Flavour::Redis);
     let (holder, _) = holder(&server);
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT] {
@@ -86,7 +86,7 @@ fn who_waits_can_be_ended_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn on_a_terminal_the_line_about_waiting_is_kept_up_to_date_and_cleared() {
+fn on_a_terminal_the_waiting_message_is_updated_and_cleared() {
     let server = Server::start(Flavour::Redis);
     let (mut holder, owner) = holder(&server);
     let shown = TestFile::new();

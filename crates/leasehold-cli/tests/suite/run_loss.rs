@@ -50,7 +50,7 @@ fn gap(file: &TestFile) -> u64 {
 }
 
 #[test]
-fn a_lock_that_is_taken_away_ends_the_command() {
+fn a_deleted_lock_ends_the_command() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let runner = stubborn(&server.url(), "x --lease 2s", &file, 1);
@@ -81,7 +81,7 @@ fn a_lock_that_is_taken_over_ends_the_command() {
 }
 
 #[test]
-fn a_holder_that_is_cut_off_ends_its_command_before_the_next_begins() {
+fn a_holder_without_a_connection_ends_its_command_before_the_next_command_starts() {
     let rounds: u64 = env::var("LEASEHOLD_TEST_ROUNDS").map_or(10, |rounds| rounds.parse().unwrap());
     side_by_side(rounds, |server, round| {
         let proxy = Proxy::start(server.port());
@@ -93,7 +93,7 @@ fn a_holder_that_is_cut_off_ends_its_command_before_the_next_begins() {
 }
 
 #[test]
-fn a_server_that_hangs_ends_the_command_before_anybody_else_gets_the_lock() {
+fn a_hanging_server_ends_the_command_before_the_lock_is_granted_again() {
     side_by_side(5, |server, round| {
         lose(&server.url(), server, round, || {
             server.pause();
@@ -137,7 +137,7 @@ fn lose(url: &str, server: &Server, round: u64, trouble: impl FnOnce()) {
 }
 
 #[test]
-fn a_server_that_is_gone_ends_the_command() {
+fn a_stopped_server_ends_the_command() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let runner = stubborn(&server.url(), "x --lease 2s --grace 0", &file, 1);
@@ -150,7 +150,7 @@ fn a_server_that_is_gone_ends_the_command() {
 
 /// A change of the password leaves open connections as they are, until they end.
 #[test]
-fn after_a_change_of_the_password_the_holder_and_the_waiter_are_told_of_it() {
+fn a_changed_password_is_reported_to_the_holder_and_to_the_waiter() {
     let server = Server::builder(Flavour::Redis).password("old").start();
     let file = TestFile::new();
     let holder = stubborn(&server.url(), "x --lease 2s", &file, 1);
@@ -172,7 +172,7 @@ fn after_a_change_of_the_password_the_holder_and_the_waiter_are_told_of_it() {
 }
 
 #[test]
-fn a_server_that_comes_back_in_time_ends_nothing() {
+fn a_server_that_resumes_within_the_lease_ends_no_command() {
     let server = Server::start(Flavour::Redis);
     let runner =
         Runner::start(&mut run(&server.url(), "x --lease 3s --grace 100ms", "echo ready; read end; exit 5"));
@@ -205,7 +205,7 @@ fn max_hold_ends_a_command_that_hangs() {
 }
 
 #[test]
-fn a_command_that_ends_when_asked_is_lost_nevertheless() {
+fn a_command_that_ends_on_the_stop_request_still_exits_with_lock_lost() {
     let server = Server::start(Flavour::Redis);
     let script = "trap 'echo cleaned up; exit 0' TERM; echo ready; while :; do sleep 0.01; done";
     let runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
@@ -215,7 +215,7 @@ fn a_command_that_ends_when_asked_is_lost_nevertheless() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_when_asked_to_end_is_killed() {
+fn child_processes_that_ignore_the_stop_request_are_killed() {
     let server = Server::start(Flavour::Redis);
     let script = "sh -c 'trap \"\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
     let runner = Runner::start(&mut run(&server.url(), "x --max-hold 3s --grace 1s", script));
@@ -225,7 +225,7 @@ fn what_a_command_leaves_behind_when_asked_to_end_is_killed() {
 }
 
 #[test]
-fn what_a_command_leaves_behind_otherwise_is_left_alone() {
+fn child_processes_that_outlive_the_command_are_not_killed() {
     let server = Server::start(Flavour::Redis);
     let script = "(read end < \"$1\"; echo end of the rest) & echo ready; exit 0";
     let pipe = TestFile::new();
@@ -240,7 +240,7 @@ fn what_a_command_leaves_behind_otherwise_is_left_alone() {
 }
 
 #[test]
-fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lease() {
+fn hd_19_killing_a_run_kills_its_command_and_a_waiter_acquires_the_lock_after_the_lease() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let first = stubborn(&server.url(), "x --lease 2s", &file, 1);
@@ -255,7 +255,7 @@ fn who_is_killed_takes_everything_along_and_the_next_gets_the_lock_after_the_lea
 }
 
 #[test]
-fn who_is_killed_with_the_warden_takes_the_command_along() {
+fn killing_a_run_together_with_its_warden_kills_the_command() {
     let server = Server::start(Flavour::Redis);
     // Only the command: the processes that it starts are killed by the warden.
     let runner = Runner::start(&mut run(&server.url(), "x --lease 10s", "echo ready; exec sleep 1000"));
@@ -271,7 +271,7 @@ fn who_is_killed_with_the_warden_takes_the_command_along() {
 }
 
 #[test]
-fn who_is_stopped_cannot_protect_the_command_any_more() {
+fn the_command_of_a_stopped_run_ends_before_the_lock_is_granted_again() {
     let server = Server::start(Flavour::Redis);
     let file = TestFile::new();
     let first = stubborn(&server.url(), "x --lease 2s", &file, 1);
@@ -286,7 +286,7 @@ fn who_is_stopped_cannot_protect_the_command_any_more() {
 }
 
 #[test]
-fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
+fn a_full_standard_error_pipe_cannot_keep_the_command_alive() {
     let server = Server::start(Flavour::Redis);
     // Fills the pipe of the standard error, so that every writer to it blocks.
     let script = "trap '' TERM; while :; do echo words words words words >&2; done";
@@ -303,7 +303,7 @@ fn a_reader_that_does_not_read_cannot_keep_the_command_alive() {
 }
 
 #[test]
-fn a_lock_is_renewed_as_long_as_the_command_runs() {
+fn a_lock_is_renewed_while_the_command_runs() {
     let server = Server::start(Flavour::Redis);
     // Every lock has one contender here: any command that ends is ended wrongly.
     let holders: Vec<_> = (0..5)

@@ -7,7 +7,7 @@ use crate::command::{finish, program, start};
 use crate::runner::{Runner, TestFile, is_locked, run, signals};
 
 #[test]
-fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
+fn signals_are_forwarded_and_the_lock_is_held_until_the_command_has_ended() {
     let server = Server::start(Flavour::Redis);
     let script = r#"
         for s in HUP INT QUIT TERM USR1 USR2; do trap "echo SIG$s" $s; done
@@ -38,7 +38,7 @@ fn they_are_passed_on_and_the_lock_is_kept_until_the_command_has_ended() {
 }
 
 #[test]
-fn what_the_command_has_started_gets_them_too() {
+fn signals_are_forwarded_to_child_processes_of_the_command() {
     let server = Server::start(Flavour::Redis);
     let script = "trap 'wait; echo command; exit 0' TERM
         sh -c 'trap \"echo step; exit 0\" TERM; echo ready; while :; do sleep 0.01; done' & wait";
@@ -50,7 +50,7 @@ fn what_the_command_has_started_gets_them_too() {
 }
 
 #[test]
-fn a_command_that_dies_by_one_is_told_as_shells_tell_it() {
+fn a_command_killed_by_a_signal_has_the_exit_code_of_a_shell() {
     let server = Server::start(Flavour::Redis);
     for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGUSR2] {
         let runner = Runner::start(&mut run(&server.url(), "x", "echo ready; exec sleep 1000"));
@@ -63,7 +63,7 @@ fn a_command_that_dies_by_one_is_told_as_shells_tell_it() {
 }
 
 #[test]
-fn a_stopped_command_ends_when_it_is_told_to() {
+fn a_stopped_command_ends_on_a_forwarded_sigterm() {
     let server = Server::start(Flavour::Redis);
     let runner = Runner::start(&mut run(&server.url(), "x", "echo ready; kill -STOP $$; exit 3"));
     runner.says("ready");
@@ -72,7 +72,7 @@ fn a_stopped_command_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn what_whoever_started_us_ignores_stays_ignored() {
+fn signals_ignored_by_the_parent_process_stay_ignored() {
     let server = Server::start(Flavour::Redis);
     let script = "grep SigIgn: /proc/self/status; read end; exit 3";
     let line = format!("trap '' HUP INT; exec '{}' run x -- sh -c '{script}'", program().display());

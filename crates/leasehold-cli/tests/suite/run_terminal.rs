@@ -57,7 +57,7 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn the_command_can_read_the_terminal_and_whoever_comes_next_too() {
+fn the_command_and_the_next_process_of_the_script_can_read_the_terminal() {
     let server = Server::start(Flavour::Redis);
     let line = r#"$run x -- sh -c 'echo as''k; read a; echo "got $a"'; echo aga''in; read b; echo "then $b"; exit 7"#;
     let mut terminal = Terminal::run(&server, line);
@@ -72,7 +72,7 @@ fn the_command_can_read_the_terminal_and_whoever_comes_next_too() {
 }
 
 #[test]
-fn a_command_in_a_pipeline_gets_the_terminal_when_it_wants_it() {
+fn a_command_in_a_pipeline_can_read_the_terminal() {
     let server = Server::start(Flavour::Redis);
     let line = r#"echo in | $run x -- sh -c 'read i; echo as''k > /dev/tty; read a < /dev/tty; echo "got $i $a"' | cat"#;
     let mut terminal = Terminal::run(&server, line);
@@ -84,7 +84,7 @@ fn a_command_in_a_pipeline_gets_the_terminal_when_it_wants_it() {
 }
 
 #[test]
-fn others_in_a_pipeline_keep_the_terminal_when_the_command_does_not_want_it() {
+fn other_processes_of_a_pipeline_can_read_the_terminal() {
     let server = Server::start(Flavour::Redis);
     let line = r#"$run x -- sh -c 'echo out; sleep 0.5' | sh -c 'read o; echo as''k; read a < /dev/tty; echo "$o $a"'"#;
     let mut terminal = Terminal::run(&server, line);
@@ -95,7 +95,7 @@ fn others_in_a_pipeline_keep_the_terminal_when_the_command_does_not_want_it() {
 }
 
 #[test]
-fn ctrl_c_ends_the_command_and_the_script_around_it() {
+fn ctrl_c_ends_the_command_and_the_surrounding_script() {
     let server = Server::start(Flavour::Redis);
     for command in ["$run x -- sh -c", "echo in | $run x -- sh -c"] {
         let line = format!("{command} 'echo rea''dy; exec sleep 1000'; echo went on $((1 + 1))");

@@ -15,7 +15,7 @@ fn has(text: &str, parts: &[&str]) {
 }
 
 #[test]
-fn it_tells_what_happened_with_and_without_the_lock() {
+fn the_demo_summary_reports_the_seats_with_and_without_the_lock() {
     let text = demo("");
     has(&text, &["100 users for 5 seats", "memory:", "too many", "exactly full", "the only difference"]);
     let locked = text.lines().find(|line| line.contains("with the lock ")).expect("a row for the lock");
@@ -24,7 +24,7 @@ fn it_tells_what_happened_with_and_without_the_lock() {
 }
 
 #[test]
-fn it_does_not_claim_overbooking_where_there_was_none() {
+fn the_demo_summary_does_not_claim_overbooking_where_there_was_none() {
     for (arguments, claim) in [
         ("--users 3 --seats 10", "There was a seat for every user, so there was nothing to overbook."),
         ("--users 3 --seats 3", "There was a seat for every user, so there was nothing to overbook."),
@@ -37,7 +37,7 @@ fn it_does_not_claim_overbooking_where_there_was_none() {
 }
 
 #[test]
-fn it_is_plain_text_of_80_columns() {
+fn the_demo_summary_is_plain_text_of_80_columns() {
     let text = demo("--users 2000 --seats 1");
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     assert!(!text.contains(|c: char| c.is_control() && c != '\n'), "{text:?}");

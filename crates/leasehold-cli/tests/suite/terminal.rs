@@ -26,7 +26,7 @@ fn on_a_terminal(arguments: &str) -> String {
 const BARS: [&str; 2] = ["without the lock [", "with the lock    ["];
 
 #[test]
-fn each_phase_has_a_bar_on_a_terminal() {
+fn each_phase_has_a_progress_bar_on_a_terminal() {
     let text = on_a_terminal("demo --users 20");
     for part in BARS {
         assert!(text.contains(part), "{part:?} is missing in {text:?}");
@@ -36,14 +36,14 @@ fn each_phase_has_a_bar_on_a_terminal() {
 }
 
 #[test]
-fn a_pipe_gets_no_bar() {
+fn a_pipe_gets_no_progress_bar() {
     let run = leasehold("demo --users 20");
     assert_eq!((run.code, run.stderr.as_str()), (Some(0), ""));
     assert!(!BARS.iter().any(|part| run.stdout.contains(part)), "{}", run.stdout);
 }
 
 #[test]
-fn json_has_a_terminal_to_itself() {
+fn json_output_on_a_terminal_has_no_progress_bar() {
     let text = on_a_terminal("demo --users 20 --json");
     assert_eq!(text.lines().count(), 1, "{text:?}");
     serde_json::from_str::<serde_json::Value>(&text).expect("one JSON object");

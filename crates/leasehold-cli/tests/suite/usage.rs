@@ -9,7 +9,7 @@ fn refused(run: &Finished) -> &str {
 }
 
 #[test]
-fn memory_is_not_shared_by_child_processes() {
+fn the_memory_engine_with_several_processes_is_refused() {
     for url in ["memory:", "memory:party"] {
         let run = leasehold_at(url, "demo --processes 4");
         let text = refused(&run);
@@ -21,7 +21,7 @@ fn memory_is_not_shared_by_child_processes() {
 }
 
 #[test]
-fn an_unknown_url_is_answered_with_the_known_ones() {
+fn the_error_for_an_unknown_url_lists_the_known_schemes() {
     for url in ["nonsense://me:secret@host", "nonsense", "memory://host"] {
         for arguments in ["demo", "demo --json", "demo --processes 4"] {
             let run = leasehold_at(url, arguments);
@@ -34,7 +34,7 @@ fn an_unknown_url_is_answered_with_the_known_ones() {
 }
 
 #[test]
-fn numbers_have_to_be_numbers_in_their_range() {
+fn numbers_out_of_range_are_refused() {
     for arguments in [
         "--users 0",
         "--users 100001",
@@ -52,7 +52,7 @@ fn numbers_have_to_be_numbers_in_their_range() {
 }
 
 #[test]
-fn no_subcommand_is_answered_with_the_help() {
+fn a_call_without_a_subcommand_prints_the_help() {
     for run in [leasehold(""), leasehold_at("memory:", "")] {
         assert!(refused(&run).contains("Usage: leasehold <COMMAND>"), "{run:?}");
     }
@@ -74,7 +74,7 @@ fn the_help_has_examples_and_fits_into_80_columns() {
 }
 
 #[test]
-fn the_help_keeps_the_password_in_the_environment_to_itself() {
+fn the_help_does_not_show_the_password_from_the_environment() {
     for command in ["demo", "run"] {
         let run = leasehold_at("redis://me:secret@host", &format!("{command} --help"));
         assert!(run.stdout.contains("LEASEHOLD_URL") && !run.stdout.contains("secret"), "{}", run.stdout);
@@ -82,6 +82,6 @@ fn the_help_keeps_the_password_in_the_environment_to_itself() {
 }
 
 #[test]
-fn the_version_is_the_one_of_the_package() {
+fn the_printed_version_is_that_of_the_package() {
     assert_eq!(leasehold("--version").stdout, concat!("leasehold ", env!("CARGO_PKG_VERSION"), "\n"));
 }

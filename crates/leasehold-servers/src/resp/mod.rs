@@ -215,7 +215,7 @@ mod tests {
     ];
 
     #[test]
-    fn every_type_is_read_to_its_end_and_no_further() {
+    fn a_value_of_every_type_is_parsed_to_its_end_and_no_further() {
         for (bytes, expected) in SAMPLES {
             let followed = [bytes, b"+next\r\n".as_slice()].concat();
             let (value, length) = parse(&followed).unwrap().unwrap();
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_whose_end_is_missing_is_awaited() {
+    fn an_incomplete_value_is_not_parsed_yet() {
         for (bytes, _) in SAMPLES {
             for end in 0..bytes.len() {
                 assert_eq!(parse(&bytes[..end]).unwrap(), None, "{}", bytes[..end].escape_ascii());
@@ -233,14 +233,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_protocol_is_refused() {
+    fn bytes_that_are_not_resp_are_refused() {
         for bytes in [b"\r\n".as_slice(), b"GET a\r\n", b":one\r\n", b"$-2\r\n", b"=2\r\nab\r\n"] {
             assert_eq!(parse(bytes).unwrap_err().kind(), io::ErrorKind::InvalidData);
         }
     }
 
     #[test]
-    fn a_command_is_an_array_of_strings() {
+    fn a_command_is_encoded_as_an_array_of_strings() {
         assert_eq!(encode(&["GET", "kéy"]), b"*2\r\n$3\r\nGET\r\n$4\r\nk\xc3\xa9y\r\n");
     }
 

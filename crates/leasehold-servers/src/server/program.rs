@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_that_is_nowhere_is_not_found() {
+    fn a_missing_server_program_is_not_found() {
         assert_eq!(in_environment(Path::new("/nowhere")), None);
         assert_eq!(in_path("no-such-server"), None);
     }

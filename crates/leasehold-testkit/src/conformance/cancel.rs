@@ -9,7 +9,7 @@ use super::Outcome;
 use super::common::{LEASE, MOMENT, Waiter, is_free_for, is_pending_for, soon};
 use crate::bench::Bench;
 
-pub async fn a_cancelled_waiter_ends_and_leaves_nothing(bench: &Bench) -> Outcome {
+pub async fn hd_06_a_cancelled_waiter_ends_and_delays_no_other_acquire(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let guard = lock.acquire().await?;
     let waiter = Waiter::begin(elsewhere.acquire()).await;
@@ -21,7 +21,7 @@ pub async fn a_cancelled_waiter_ends_and_leaves_nothing(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn what_is_dropped_before_it_began_does_nothing(bench: &Bench) -> Outcome {
+pub async fn hd_07_an_operation_dropped_before_its_first_poll_does_nothing(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     drop(lock.acquire().into_future());
     drop(lock.try_acquire().into_future());
@@ -39,7 +39,7 @@ pub async fn what_is_dropped_before_it_began_does_nothing(bench: &Bench) -> Outc
     Ok(())
 }
 
-pub async fn waiters_cancelled_together_all_end(bench: &Bench) -> Outcome {
+pub async fn cx_11_waiters_cancelled_together_all_end(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     for release_first in [true, false, true, false] {
         let guard = lock.acquire().await?;
@@ -65,7 +65,7 @@ pub async fn waiters_cancelled_together_all_end(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_deadline_of_the_caller_ends_the_wait_and_the_hold(bench: &Bench) -> Outcome {
+pub async fn cx_12_a_deadline_of_the_caller_ends_the_wait_and_the_hold(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let guard = elsewhere.acquire().await?;
     assert!(is_pending_for(LEASE, lock.acquire().into_future()).await);
@@ -80,7 +80,7 @@ pub async fn a_deadline_of_the_caller_ends_the_wait_and_the_hold(bench: &Bench) 
     Ok(())
 }
 
-pub async fn nothing_is_left_of_a_cancelled_holder_and_waiter(bench: &Bench) -> Outcome {
+pub async fn cx_16_a_cancelled_holder_and_waiter_leave_nothing_behind(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().await?;
     let holder = tokio::spawn(async move {
@@ -96,7 +96,7 @@ pub async fn nothing_is_left_of_a_cancelled_holder_and_waiter(bench: &Bench) -> 
     Ok(())
 }
 
-pub async fn a_cancelled_waiter_passes_its_turn_on(bench: &Bench) -> Outcome {
+pub async fn own_05_the_turn_of_a_cancelled_waiter_goes_to_the_next_waiter(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().await?;
     let first = Waiter::begin(lock.acquire()).await;

@@ -12,7 +12,7 @@ use super::common::{all_done, on_a_thread, soon, taken};
 use crate::bench::Bench;
 use crate::tally::Tally;
 
-pub async fn threads_of_one_client_take_turns(bench: &Bench) -> Outcome {
+pub async fn lk_15_threads_of_one_client_hold_the_lock_one_at_a_time(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let tally = Arc::new(Tally::default());
     let mut threads = JoinSet::new();
@@ -30,7 +30,7 @@ pub async fn threads_of_one_client_take_turns(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_hundred_clients_take_turns(bench: &Bench) -> Outcome {
+pub async fn lk_16_a_hundred_clients_hold_the_lock_one_at_a_time(bench: &Bench) -> Outcome {
     let tally = Arc::new(Tally::default());
     let mut clients = JoinSet::new();
     for _ in 0..100 {
@@ -41,7 +41,7 @@ pub async fn a_hundred_clients_take_turns(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn every_client_gets_through_its_rounds(bench: &Bench) -> Outcome {
+pub async fn cx_03_every_client_finishes_its_rounds(bench: &Bench) -> Outcome {
     let tally = Arc::new(Tally::default());
     let mut clients = JoinSet::new();
     for _ in 0..10 {
@@ -62,7 +62,7 @@ async fn rounds(count: usize, lock: Lock, tally: Arc<Tally>) -> Outcome {
     Ok(())
 }
 
-pub async fn taken_through_one_handle_given_back_through_another(bench: &Bench) -> Outcome {
+pub async fn lk_17_a_lock_acquired_through_one_handle_is_released_through_another(bench: &Bench) -> Outcome {
     let name = bench.name("lock");
     let tally = Arc::new(Tally::default());
     let mut clients = JoinSet::new();
@@ -83,7 +83,7 @@ pub async fn taken_through_one_handle_given_back_through_another(bench: &Bench) 
     Ok(())
 }
 
-pub async fn many_tasks_on_few_names(bench: &Bench) -> Outcome {
+pub async fn lk_23_many_tasks_on_few_lock_names_all_finish(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let locks: Vec<_> = ["a", "b", "c", "d", "e"].map(|name| client.lock(bench.name(name))).into();
     let tallies: Vec<_> = locks.iter().map(|_| Arc::new(Tally::default())).collect();
@@ -103,7 +103,9 @@ pub async fn many_tasks_on_few_names(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn short_waits_wedge_nothing(bench: &Bench) -> Outcome {
+pub async fn rl_08_short_waits_that_race_with_releases_never_block_the_lock_for_good(
+    bench: &Bench,
+) -> Outcome {
     let lock = bench.lock().await;
     let tally = Arc::new(Tally::default());
     let mut tasks = JoinSet::new();
@@ -130,7 +132,7 @@ pub async fn short_waits_wedge_nothing(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn tries_alone_get_there(bench: &Bench) -> Outcome {
+pub async fn cx_14_clients_that_only_try_acquire_the_lock_in_the_end(bench: &Bench) -> Outcome {
     let tally = Arc::new(Tally::default());
     let mut clients = JoinSet::new();
     for _ in 0..10 {

@@ -26,7 +26,7 @@ async fn queued(lock: &FairLock, number: usize) -> Outcome {
     Ok(())
 }
 
-pub async fn a_lease_that_runs_out_keeps_the_order(bench: &Bench) -> Outcome {
+pub async fn fl_01_a_fair_lock_is_granted_in_queue_order_as_leases_expire(bench: &Bench) -> Outcome {
     let locks = [fair_lock(bench).await, fair_lock(bench).await];
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
@@ -47,7 +47,7 @@ pub async fn a_lease_that_runs_out_keeps_the_order(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn waiters_of_many_clients_are_served_in_the_order_they_came(bench: &Bench) -> Outcome {
+pub async fn fl_02_waiters_of_many_clients_are_served_in_fifo_order(bench: &Bench) -> Outcome {
     let held = fair_lock(bench).await.acquire().await?;
     let watch = fair_lock(bench).await;
     let order = Arc::new(Mutex::new(Vec::new()));
@@ -68,7 +68,7 @@ pub async fn waiters_of_many_clients_are_served_in_the_order_they_came(bench: &B
     Ok(())
 }
 
-pub async fn many_waiters_all_get_their_turn(bench: &Bench) -> Outcome {
+pub async fn fl_03_many_waiters_all_acquire_the_fair_lock(bench: &Bench) -> Outcome {
     let locks = [fair_lock(bench).await, fair_lock(bench).await];
     let value = Arc::new(Mutex::new(0));
     let mut tasks = JoinSet::new();
@@ -88,7 +88,7 @@ pub async fn many_waiters_all_get_their_turn(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_try_neither_queues_nor_overtakes(bench: &Bench) -> Outcome {
+pub async fn fl_10_a_try_neither_queues_nor_overtakes(bench: &Bench) -> Outcome {
     let lock = fair_lock(bench).await;
     let held = lock.acquire().await?;
     assert!(lock.try_acquire().await?.is_none());
@@ -111,7 +111,7 @@ pub async fn a_try_neither_queues_nor_overtakes(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_waiter_that_gives_up_leaves_nothing_in_the_queue(bench: &Bench) -> Outcome {
+pub async fn fl_14_a_waiter_that_gives_up_leaves_nothing_in_the_queue(bench: &Bench) -> Outcome {
     let lock = fair_lock(bench).await;
     let held = lock.acquire().await?;
     let late = lock.acquire().wait(MOMENT).await;
@@ -126,7 +126,7 @@ pub async fn a_waiter_that_gives_up_leaves_nothing_in_the_queue(bench: &Bench) -
     Ok(())
 }
 
-pub async fn who_leaves_the_queue_lets_the_next_one_in(bench: &Bench) -> Outcome {
+pub async fn own_100_the_next_waiter_is_served_when_a_waiter_leaves_the_queue(bench: &Bench) -> Outcome {
     let lock = fair_lock(bench).await;
     let held = lock.acquire().await?;
     let first = tokio::spawn(fair_lock(bench).await.acquire().into_future());
@@ -139,7 +139,7 @@ pub async fn who_leaves_the_queue_lets_the_next_one_in(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn a_waiter_knows_its_place(bench: &Bench) -> Outcome {
+pub async fn own_101_a_waiter_is_notified_of_its_queue_position(bench: &Bench) -> Outcome {
     let lock = fair_lock(bench).await;
     let held = lock.acquire().await?;
     let first = tokio::spawn(fair_lock(bench).await.acquire().into_future());
@@ -174,7 +174,7 @@ pub async fn a_waiter_knows_its_place(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn an_owner_enters_a_fair_lock_again_at_once(bench: &Bench) -> Outcome {
+pub async fn own_102_an_owner_re_enters_a_fair_lock_at_once(bench: &Bench) -> Outcome {
     let lock = fair_lock(bench).await;
     let me = Owner::unique();
     let outer = lock.acquire().as_owner(&me).lease(LONG_LEASE).await?;
@@ -191,7 +191,7 @@ pub async fn an_owner_enters_a_fair_lock_again_at_once(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn a_fair_lock_that_is_not_re_entered_says_so(bench: &Bench) -> Outcome {
+pub async fn own_105_re_entering_a_non_reentrant_fair_lock_is_an_error_at_once(bench: &Bench) -> Outcome {
     let lock = fair_lock(bench).await.non_reentrant();
     let me = Owner::unique();
     let guard = lock.acquire().as_owner(&me).await?;
@@ -210,7 +210,7 @@ pub async fn a_fair_lock_that_is_not_re_entered_says_so(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_fair_and_a_plain_lock_of_one_name_are_one_lock(bench: &Bench) -> Outcome {
+pub async fn own_103_a_fair_and_a_plain_lock_of_one_name_are_one_lock(bench: &Bench) -> Outcome {
     let (fair, plain) = (fair_lock(bench).await, bench.lock().await);
     let guard = fair.acquire().fenced().await?;
     assert!(plain.try_acquire().await?.is_none());
@@ -223,7 +223,7 @@ pub async fn a_fair_and_a_plain_lock_of_one_name_are_one_lock(bench: &Bench) -> 
     Ok(())
 }
 
-pub async fn force_unlock_lets_the_next_in_the_queue_in(bench: &Bench) -> Outcome {
+pub async fn own_104_force_unlock_frees_a_fair_lock_for_its_next_waiter(bench: &Bench) -> Outcome {
     let lock = fair_lock(bench).await;
     let held = lock.acquire().await?;
     let waiter = tokio::spawn(fair_lock(bench).await.acquire().into_future());
@@ -234,7 +234,7 @@ pub async fn force_unlock_lets_the_next_in_the_queue_in(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn waiters_of_one_owner_all_get_the_lock(bench: &Bench) -> Outcome {
+pub async fn own_106_two_waiters_of_one_owner_both_acquire_the_fair_lock(bench: &Bench) -> Outcome {
     let (lock, me) = (fair_lock(bench).await, Owner::unique());
     let held = fair_lock(bench).await.acquire().await?;
     let waiters = [(); 2].map(|()| tokio::spawn(lock.acquire().as_owner(&me).into_future()));

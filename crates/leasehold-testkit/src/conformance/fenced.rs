@@ -15,7 +15,7 @@ async fn fenced_lock(bench: &Bench) -> FencedLock {
     bench.client().await.fenced_lock(bench.name("lock"))
 }
 
-pub async fn tokens_count_from_one_whichever_way_the_lock_is_taken(bench: &Bench) -> Outcome {
+pub async fn fe_01_tokens_count_from_one_for_every_way_to_acquire(bench: &Bench) -> Outcome {
     const TEN: Duration = Duration::from_secs(10);
     let lock = fenced_lock(bench).await;
     assert_eq!(lock.last_token().await?, 0);
@@ -36,7 +36,7 @@ pub async fn tokens_count_from_one_whichever_way_the_lock_is_taken(bench: &Bench
     Ok(())
 }
 
-pub async fn a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcome {
+pub async fn own_47_a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcome {
     let (fenced, plain) = (fenced_lock(bench).await, bench.lock().await);
     let guard = plain.acquire().await?;
     assert!(fenced.try_acquire().await?.is_none() && guard.token().is_none());
@@ -62,7 +62,7 @@ pub async fn a_fenced_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outc
     Ok(())
 }
 
-pub async fn every_entry_of_a_fenced_lock_has_a_token_of_its_own(bench: &Bench) -> Outcome {
+pub async fn own_48_every_entry_of_a_fenced_lock_has_its_own_token(bench: &Bench) -> Outcome {
     let lock = fenced_lock(bench).await;
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
@@ -73,7 +73,7 @@ pub async fn every_entry_of_a_fenced_lock_has_a_token_of_its_own(bench: &Bench) 
     Ok(())
 }
 
-pub async fn tokens_rise_however_a_hold_ends(bench: &Bench) -> Outcome {
+pub async fn own_49_tokens_rise_however_a_hold_ends(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (fenced_lock(bench).await, fenced_lock(bench).await);
     let mut last = 0;
     let mut rises = |token: u64| {
@@ -99,7 +99,7 @@ pub async fn tokens_rise_however_a_hold_ends(bench: &Bench) -> Outcome {
 }
 
 /// Each holder records its token: the list is in order, without duplicates.
-pub async fn tokens_are_in_the_order_of_the_holds(bench: &Bench) -> Outcome {
+pub async fn own_50_tokens_rise_in_the_order_of_the_holds(bench: &Bench) -> Outcome {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
     for _ in 0..8 {

@@ -21,7 +21,7 @@ fn set<const N: usize>(bench: &Bench, client: &Client, values: [&str; N]) -> Loc
     client.group_lock(bench.name("group"), values)
 }
 
-pub async fn a_set_is_held_and_freed_as_one(bench: &Bench) -> Outcome {
+pub async fn fm_01_a_set_of_values_is_held_and_released_as_one(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.client().await);
     let lock = set(bench, &client, ["a", "b"]);
     let guard = lock.acquire().lease(LONG_LEASE).await?;
@@ -39,7 +39,7 @@ pub async fn a_set_is_held_and_freed_as_one(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn two_handles_on_a_set_count_for_one_owner(bench: &Bench) -> Outcome {
+pub async fn fm_02_two_handles_on_a_set_count_for_one_owner(bench: &Bench) -> Outcome {
     let (client, me) = (bench.client().await, Owner::unique());
     let (one, two) = (set(bench, &client, ["a", "b"]), set(bench, &client, ["b", "a"]));
     let _outer = one.acquire().as_owner(&me).await?;
@@ -52,7 +52,7 @@ pub async fn two_handles_on_a_set_count_for_one_owner(bench: &Bench) -> Outcome 
     Ok(())
 }
 
-pub async fn sets_are_kept_while_their_guards_live(bench: &Bench) -> Outcome {
+pub async fn fm_03_sets_are_renewed_while_their_guards_live(bench: &Bench) -> Outcome {
     let client = bench.client_with(short_watchdog).await;
     let me = Owner::unique();
     // The same for two sets of one owner.
@@ -66,7 +66,7 @@ pub async fn sets_are_kept_while_their_guards_live(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn another_owner_does_not_get_a_set_that_is_held(bench: &Bench) -> Outcome {
+pub async fn fm_04_another_owner_does_not_acquire_a_held_set(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, Owner::number(999));
     let lock = set(bench, &client, ["a", "b"]);
     let guard = lock.try_acquire().await?.expect("it is free");
@@ -79,7 +79,7 @@ pub async fn another_owner_does_not_get_a_set_that_is_held(bench: &Bench) -> Out
     Ok(())
 }
 
-pub async fn a_waiter_gets_a_set_when_the_lease_is_over(bench: &Bench) -> Outcome {
+pub async fn fm_05_a_waiter_acquires_a_set_when_the_lease_expires(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.client().await);
     let begun = Instant::now();
     let guard = set(bench, &client, ["a", "b"]).acquire().lease(LEASE).await?;
@@ -94,7 +94,7 @@ pub async fn a_waiter_gets_a_set_when_the_lease_is_over(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn sets_with_nothing_in_common_do_not_wait_for_each_other(bench: &Bench) -> Outcome {
+pub async fn own_180_disjoint_sets_do_not_wait_for_each_other(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let one = set(bench, &client, ["a", "b"]).try_acquire().await?.expect("free");
     let two = set(bench, &client, ["c", "d"]).try_acquire().await?.expect("free");
@@ -108,7 +108,7 @@ pub async fn sets_with_nothing_in_common_do_not_wait_for_each_other(bench: &Benc
     Ok(())
 }
 
-pub async fn sets_of_one_owner_are_the_same_or_apart(bench: &Bench) -> Outcome {
+pub async fn own_181_sets_of_one_owner_are_equal_or_disjoint(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let guard = set(bench, &client, ["a", "b"]).acquire().await?;
     let mine = guard.owner();
@@ -128,7 +128,7 @@ pub async fn sets_of_one_owner_are_the_same_or_apart(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn values_can_be_forced_and_taken_over(bench: &Bench) -> Outcome {
+pub async fn own_182_values_can_be_force_unlocked_and_taken_over(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.client_with(short_watchdog).await);
     assert!(!set(bench, &client, ["b"]).force_unlock().await?);
     let victim = set(bench, &client, ["a", "b"]).acquire().await?;
@@ -150,7 +150,7 @@ pub async fn values_can_be_forced_and_taken_over(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn cancelled_waiters_for_sets_leave_nothing(bench: &Bench) -> Outcome {
+pub async fn own_183_cancelled_waiters_for_sets_leave_nothing_behind(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.client().await);
     let held = set(bench, &client, ["b"]).acquire().await?;
     for values in [["a", "b"], ["b", "c"]] {
@@ -169,7 +169,7 @@ pub async fn cancelled_waiters_for_sets_leave_nothing(bench: &Bench) -> Outcome 
     Ok(())
 }
 
-pub async fn overlapping_sets_exclude_each_other(bench: &Bench) -> Outcome {
+pub async fn own_184_overlapping_sets_exclude_each_other(bench: &Bench) -> Outcome {
     let accounts: Arc<[AtomicU64; 4]> = Arc::new([const { AtomicU64::new(100) }; 4]);
     let clients = [bench.client().await, bench.client().await];
     let mut tasks = JoinSet::new();
@@ -198,7 +198,7 @@ pub async fn overlapping_sets_exclude_each_other(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_set_needs_values_and_each_once(bench: &Bench) -> Outcome {
+pub async fn own_185_an_empty_set_or_a_duplicate_value_is_refused(bench: &Bench) -> Outcome {
     bench.needs("group lock")?;
     let client = bench.client().await;
     let refused = |error: AcquireError| match error {
@@ -214,7 +214,7 @@ pub async fn a_set_needs_values_and_each_once(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
+pub async fn own_241_a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
     // They take long where each is a separate hold, and longer on a busy machine.
     let patient = |connect: ConnectOptions| connect.response_timeout(PATIENCE);
     let (client, elsewhere) = (bench.client_with(patient).await, bench.client_with(patient).await);
@@ -249,7 +249,7 @@ pub async fn a_set_can_have_thousands_of_values(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_set_can_be_tried_for_again_and_again(bench: &Bench) -> Outcome {
+pub async fn own_242_a_set_can_be_acquired_by_retries_beside_queued_waiters(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.client().await);
     let spinning = set(bench, &elsewhere, ["b", "c"]).back_off(BackOff::constant(MOMENT / 5));
     let held = set(bench, &client, ["a", "b"]).acquire().await?;
@@ -270,7 +270,7 @@ pub async fn a_set_can_be_tried_for_again_and_again(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_set_has_leases_and_limits(bench: &Bench) -> Outcome {
+pub async fn own_186_a_set_supports_leases_limits_and_threads(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let (lock, me) = (set(bench, &client, ["a", "b"]), Owner::unique());
     let outer = lock.acquire().as_owner(&me).lease(LONG_LEASE).await?;

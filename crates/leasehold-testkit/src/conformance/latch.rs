@@ -14,7 +14,7 @@ async fn latch(bench: &Bench) -> Latch {
     bench.client().await.latch(bench.name("latch"))
 }
 
-pub async fn a_count_is_set_once(bench: &Bench) -> Outcome {
+pub async fn cd_01_the_count_of_a_latch_is_set_once(bench: &Bench) -> Outcome {
     let latch = latch(bench).await;
     assert_eq!(latch.count().await?, 0);
     assert!(latch.try_set_count(1).await?);
@@ -24,7 +24,7 @@ pub async fn a_count_is_set_once(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_latch_counts_down_to_zero_and_no_further(bench: &Bench) -> Outcome {
+pub async fn cd_03_a_latch_counts_down_to_zero_and_no_further(bench: &Bench) -> Outcome {
     let latch = latch(bench).await;
     assert!(latch.try_set_count(2).await?);
     assert_eq!(latch.count().await?, 2);
@@ -37,7 +37,7 @@ pub async fn a_latch_counts_down_to_zero_and_no_further(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_latch_that_was_never_set_is_open(bench: &Bench) -> Outcome {
+pub async fn cd_05_a_latch_that_was_never_set_is_open(bench: &Bench) -> Outcome {
     let latch = latch(bench).await;
     soon(latch.opened()).await?;
     assert_eq!(latch.count_down().await?, 0);
@@ -51,7 +51,7 @@ pub async fn a_latch_that_was_never_set_is_open(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_wait_for_a_latch_keeps_its_limit(bench: &Bench) -> Outcome {
+pub async fn cd_06_a_wait_for_a_latch_keeps_its_limit(bench: &Bench) -> Outcome {
     let (latch, elsewhere) = (latch(bench).await, latch(bench).await);
     assert!(latch.try_set_count(1).await?);
     let begun = Instant::now();
@@ -65,7 +65,7 @@ pub async fn a_wait_for_a_latch_keeps_its_limit(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn all_who_wait_go_on_at_zero(bench: &Bench) -> Outcome {
+pub async fn cd_08_all_waiters_are_released_when_the_latch_reaches_zero(bench: &Bench) -> Outcome {
     let (first, second) = (latch(bench).await, latch(bench).await);
     assert!(first.try_set_count(6).await?);
     let mut waiters = JoinSet::new();
@@ -91,7 +91,7 @@ pub async fn all_who_wait_go_on_at_zero(bench: &Bench) -> Outcome {
     all_done(waiters).await
 }
 
-pub async fn deleting_a_latch_lets_those_go_on_who_wait(bench: &Bench) -> Outcome {
+pub async fn cd_09_deleting_a_latch_releases_its_waiters(bench: &Bench) -> Outcome {
     let (latch, elsewhere) = (latch(bench).await, latch(bench).await);
     assert!(!latch.delete().await?);
     assert!(latch.try_set_count(3).await?);
@@ -107,7 +107,7 @@ pub async fn deleting_a_latch_lets_those_go_on_who_wait(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_latch_can_be_waited_for_by_threads(bench: &Bench) -> Outcome {
+pub async fn own_91_plain_threads_can_wait_for_a_latch(bench: &Bench) -> Outcome {
     let latch = latch(bench).await;
     assert!(latch.try_set_count(1).await?);
     let blocked = {
@@ -121,7 +121,7 @@ pub async fn a_latch_can_be_waited_for_by_threads(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_shutdown_ends_the_wait_for_a_latch(bench: &Bench) -> Outcome {
+pub async fn own_92_a_shutdown_ends_the_wait_for_a_latch(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, latch(bench).await);
     assert!(other.try_set_count(1).await?);
     let latch = client.latch(bench.name("latch"));

@@ -9,7 +9,7 @@ use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, Waiter, is_free_for, is_nearly, short_watchdog, soon};
 use crate::bench::{Bench, LEASES, VIEW};
 
-pub async fn a_waiter_gets_the_lock_when_the_lease_is_over(bench: &Bench) -> Outcome {
+pub async fn lk_11_a_waiter_acquires_the_lock_when_the_lease_expires(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let begun = Instant::now();
     let _forgotten = lock.acquire().lease(LEASE).await?;
@@ -19,7 +19,7 @@ pub async fn a_waiter_gets_the_lock_when_the_lease_is_over(bench: &Bench) -> Out
     Ok(())
 }
 
-pub async fn a_release_after_the_lease_is_an_error(bench: &Bench) -> Outcome {
+pub async fn lk_12_a_release_after_the_lease_expired_is_an_error(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let me = Owner::unique();
     let lapsed = lock.acquire().as_owner(&me).lease(LEASE).await?;
@@ -32,7 +32,7 @@ pub async fn a_release_after_the_lease_is_an_error(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn the_remaining_time_is_that_of_the_lease_or_the_watchdog(bench: &Bench) -> Outcome {
+pub async fn rl_01_the_remaining_time_is_that_of_the_lease_or_of_the_watchdog(bench: &Bench) -> Outcome {
     const HOUR: Duration = Duration::from_secs(3600);
     const DEFAULT_WATCHDOG: Duration = Duration::from_secs(30);
     bench.needs(VIEW)?;
@@ -50,7 +50,7 @@ pub async fn the_remaining_time_is_that_of_the_lease_or_the_watchdog(bench: &Ben
     Ok(())
 }
 
-pub async fn the_end_of_a_lease_is_told(bench: &Bench) -> Outcome {
+pub async fn hd_29_the_end_of_a_lease_is_reported_as_a_loss(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let begun = Instant::now();
     let guard = lock.acquire().lease(LEASE).await?;
@@ -63,7 +63,7 @@ pub async fn the_end_of_a_lease_is_told(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_stale_guard_leaves_the_next_holder_alone(bench: &Bench) -> Outcome {
+pub async fn own_01_a_stale_guard_does_not_affect_the_next_holder(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let (dropped, released) = {
         let outer = lock.acquire().lease(LEASE).await?;
@@ -78,7 +78,7 @@ pub async fn a_stale_guard_leaves_the_next_holder_alone(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_stale_guard_leaves_the_next_hold_of_its_owner_alone(bench: &Bench) -> Outcome {
+pub async fn own_02_a_stale_guard_does_not_affect_the_next_hold_of_the_same_owner(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let me = Owner::unique();
     let stale = lock.acquire().as_owner(&me).lease(LEASE).await?;
@@ -92,7 +92,7 @@ pub async fn a_stale_guard_leaves_the_next_hold_of_its_owner_alone(bench: &Bench
     Ok(())
 }
 
-pub async fn the_loss_is_known_before_the_next_grant(bench: &Bench) -> Outcome {
+pub async fn own_03_a_guard_reports_its_loss_before_the_lock_is_granted_again(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     for _ in 0..3 {
         let lapsing = lock.acquire().lease(LEASE).await?;
@@ -104,7 +104,7 @@ pub async fn the_loss_is_known_before_the_next_grant(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn max_hold_ends_a_kept_lock(bench: &Bench) -> Outcome {
+pub async fn own_06_max_hold_ends_a_lock_without_a_lease(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
     let longest = Duration::from_millis(1500);
     let begun = Instant::now();
@@ -118,7 +118,7 @@ pub async fn max_hold_ends_a_kept_lock(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn extending_moves_the_end(bench: &Bench) -> Outcome {
+pub async fn own_07_extend_moves_the_end_of_the_lease(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let guard = lock.acquire().lease(LEASE).await?;
     let waiter = Waiter::begin(elsewhere.acquire()).await;
@@ -133,7 +133,7 @@ pub async fn extending_moves_the_end(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn extending_never_shortens(bench: &Bench) -> Outcome {
+pub async fn own_08_extend_never_shortens_a_lease(bench: &Bench) -> Outcome {
     bench.needs(LEASES)?;
     let lock = bench.lock_with(short_watchdog).await;
     let guard = lock.acquire().lease(LONG_LEASE).await?;
@@ -150,7 +150,7 @@ pub async fn extending_never_shortens(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn extending_never_revives(bench: &Bench) -> Outcome {
+pub async fn own_09_extend_never_revives_a_lost_lock(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let guard = lock.acquire().lease(LEASE).await?;
     soon(guard.lost()).await;
@@ -173,7 +173,7 @@ pub async fn extending_never_revives(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn extending_stops_at_max_hold(bench: &Bench) -> Outcome {
+pub async fn own_10_extend_does_not_exceed_max_hold(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let begun = Instant::now();
     let guard = lock.acquire().lease(LEASE).max_hold(LEASE * 2).await?;
@@ -183,7 +183,7 @@ pub async fn extending_stops_at_max_hold(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn an_extension_is_not_taken_back(bench: &Bench) -> Outcome {
+pub async fn own_36_re_entry_and_partial_release_do_not_revert_an_extension(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().lease(LEASE).await?;
     guard.extend(LONG_LEASE).await?;
@@ -209,7 +209,9 @@ pub async fn an_extension_is_not_taken_back(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_waiter_notices_that_the_end_has_come_nearer(bench: &Bench) -> Outcome {
+pub async fn own_37_a_waiter_acquires_the_lock_when_a_lease_set_by_re_entry_expires(
+    bench: &Bench,
+) -> Outcome {
     let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
     let owner = Owner::unique();
     let outer = lock.acquire().as_owner(&owner).await?;
@@ -220,7 +222,9 @@ pub async fn a_waiter_notices_that_the_end_has_come_nearer(bench: &Bench) -> Out
     Ok(())
 }
 
-pub async fn the_next_in_line_notices_that_the_end_has_come_nearer(bench: &Bench) -> Outcome {
+pub async fn own_209_a_waiter_acquires_the_lock_when_the_lease_of_the_waiter_before_expires(
+    bench: &Bench,
+) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let first = lock.acquire().lease(LONG_LEASE).await?;
     let second = Waiter::begin(elsewhere.acquire().lease(LEASE)).await;

@@ -61,7 +61,7 @@ fn unknown() -> PermitId {
     "00112233445566778899aabbccddeeff".parse().expect("32 digits")
 }
 
-pub async fn leased_permits_are_set_once(bench: &Bench) -> Outcome {
+pub async fn ps_01_leased_permits_are_set_once(bench: &Bench) -> Outcome {
     let semaphore = semaphore(bench).await;
     assert_eq!(counts(&semaphore).await?, (0, 0, 0));
     assert!(semaphore.try_set_permits(10).await?);
@@ -71,7 +71,7 @@ pub async fn leased_permits_are_set_once(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn the_number_of_leased_permits_can_be_set_anew(bench: &Bench) -> Outcome {
+pub async fn ps_03_the_total_of_leased_permits_can_be_changed(bench: &Bench) -> Outcome {
     let semaphore = semaphore(bench).await;
     for (permits, expected) in [(10, 10), (15, 15), (15, 15), (5, 5)] {
         semaphore.set_permits(permits).await?;
@@ -89,7 +89,7 @@ pub async fn the_number_of_leased_permits_can_be_set_anew(bench: &Bench) -> Outc
     remove(&semaphore).await
 }
 
-pub async fn leased_permits_can_be_added(bench: &Bench) -> Outcome {
+pub async fn ps_05_leased_permits_can_be_added_and_removed(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     for (added, free) in [(5, 15), (-10, 5), (-10, -5)] {
         assert_eq!(semaphore.add_permits(added).await?, free);
@@ -98,7 +98,7 @@ pub async fn leased_permits_can_be_added(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn a_permit_is_had_by_its_id(bench: &Bench) -> Outcome {
+pub async fn ps_06_a_permit_is_identified_and_released_by_its_id(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 1).await?, semaphore(bench).await);
     let first = ids(&semaphore, 1).await?;
     assert_eq!(first[0].to_string().len(), 32);
@@ -114,7 +114,7 @@ pub async fn a_permit_is_had_by_its_id(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn many_permits_are_had_and_given_back_together(bench: &Bench) -> Outcome {
+pub async fn ps_08_many_permits_are_acquired_and_released_together(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     let six = soon(semaphore.acquire(6).permanent()).await?;
     assert_eq!((six.len(), semaphore.available().await?), (6, 4));
@@ -129,7 +129,7 @@ pub async fn many_permits_are_had_and_given_back_together(bench: &Bench) -> Outc
     remove(&semaphore).await
 }
 
-pub async fn a_list_of_ids_is_given_back_wholly_or_not_at_all(bench: &Bench) -> Outcome {
+pub async fn ps_12_a_list_of_ids_is_released_completely_or_not_at_all(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     let six = ids(&semaphore, 6).await?;
     assert!(semaphore.try_release(six[..4].to_vec()).await?);
@@ -151,7 +151,7 @@ pub async fn a_list_of_ids_is_given_back_wholly_or_not_at_all(bench: &Bench) -> 
     remove(&semaphore).await
 }
 
-pub async fn an_unknown_id_is_refused(bench: &Bench) -> Outcome {
+pub async fn ps_14_an_unknown_permit_id_is_refused(bench: &Bench) -> Outcome {
     bench.needs("leased semaphore")?;
     let semaphore = semaphore(bench).await;
     assert!(matches!(semaphore.release([unknown()]).await, Err(ChangeError::NotAcquired { .. })));
@@ -162,7 +162,7 @@ pub async fn an_unknown_id_is_refused(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_permit_whose_lease_is_over_is_not_given_back_twice(bench: &Bench) -> Outcome {
+pub async fn ps_15_a_permit_with_an_expired_lease_cannot_be_released(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 1).await?;
     let id = semaphore.acquire(1).lease(LEASE).await?.forget();
     sleep(LEASE + MOMENT).await;
@@ -173,7 +173,7 @@ pub async fn a_permit_whose_lease_is_over_is_not_given_back_twice(bench: &Bench)
     remove(&semaphore).await
 }
 
-pub async fn a_waiter_gets_a_permit_when_its_lease_is_over(bench: &Bench) -> Outcome {
+pub async fn ps_16_a_waiter_acquires_a_permit_when_the_lease_of_the_permit_expires(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 1).await?, semaphore(bench).await);
     for wait in [LONG_LEASE, LEASE * 10] {
         let begun = Instant::now();
@@ -187,7 +187,7 @@ pub async fn a_waiter_gets_a_permit_when_its_lease_is_over(bench: &Bench) -> Out
     remove(&semaphore).await
 }
 
-pub async fn lapsed_permits_are_counted_as_free(bench: &Bench) -> Outcome {
+pub async fn ps_18_expired_permits_are_counted_as_free(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 2).await?;
     assert_eq!(counts(&semaphore).await?, (2, 2, 0));
     let lease = LEASE * 3;
@@ -206,7 +206,7 @@ pub async fn lapsed_permits_are_counted_as_free(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn the_lease_of_a_permit_can_be_changed(bench: &Bench) -> Outcome {
+pub async fn ps_23_the_lease_of_a_permit_can_be_changed(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 1).await?;
     let id = semaphore.acquire(1).lease(LEASE).await?.forget()[0];
     assert!(semaphore.update_lease(id, LEASE * 3).await?);
@@ -229,7 +229,7 @@ pub async fn the_lease_of_a_permit_can_be_changed(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn a_shorter_lease_lets_waiters_in_when_it_is_over(bench: &Bench) -> Outcome {
+pub async fn own_240_waiters_acquire_a_permit_when_its_shortened_lease_expires(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
     let kept = ids(&semaphore, 1).await?;
     for long in [LONG_LEASE, Duration::MAX] {
@@ -252,7 +252,7 @@ pub async fn a_shorter_lease_lets_waiters_in_when_it_is_over(bench: &Bench) -> O
     remove(&semaphore).await
 }
 
-pub async fn the_lease_of_a_permit_can_be_asked_for(bench: &Bench) -> Outcome {
+pub async fn ps_24_the_lease_of_a_permit_can_be_queried(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 3).await?;
     let permanent = ids(&semaphore, 1).await?[0];
     assert_eq!(semaphore.lease_of(permanent).await?, Some(Duration::MAX));
@@ -270,7 +270,7 @@ pub async fn the_lease_of_a_permit_can_be_asked_for(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn what_has_lapsed_can_be_taken_again(bench: &Bench) -> Outcome {
+pub async fn ps_26_an_expired_permit_can_be_acquired_again(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     semaphore.acquire(6).lease(LEASE).await?.forget();
     sleep(LEASE + MOMENT).await;
@@ -281,7 +281,9 @@ pub async fn what_has_lapsed_can_be_taken_again(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn lapsed_ids_in_a_list_change_nothing_but_what_has_lapsed(bench: &Bench) -> Outcome {
+pub async fn ps_28_releasing_a_list_with_expired_ids_frees_only_the_expired_permits(
+    bench: &Bench,
+) -> Outcome {
     let semaphore = with(bench, 10).await?;
     let lapsed = semaphore.acquire(2).lease(LEASE).await?.forget();
     let kept = ids(&semaphore, 8).await?;
@@ -296,7 +298,7 @@ pub async fn lapsed_ids_in_a_list_change_nothing_but_what_has_lapsed(bench: &Ben
     remove(&semaphore).await
 }
 
-pub async fn a_waiter_for_two_is_woken_by_the_release_of_one(bench: &Bench) -> Outcome {
+pub async fn ps_32_a_waiter_for_two_permits_is_woken_by_the_release_of_one(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
     let one = elsewhere.acquire(1).await?;
     let waiting = waiter(&semaphore, 2).await;
@@ -307,7 +309,7 @@ pub async fn a_waiter_for_two_is_woken_by_the_release_of_one(bench: &Bench) -> O
     remove(&semaphore).await
 }
 
-pub async fn one_leased_permit_excludes(bench: &Bench) -> Outcome {
+pub async fn ps_33_a_single_leased_permit_has_one_holder_at_a_time(bench: &Bench) -> Outcome {
     let first = with(bench, 1).await?;
     for (clients, tasks) in [(1, 30), (16, 1)] {
         let tally = Arc::new(Tally::default());
@@ -332,7 +334,7 @@ pub async fn one_leased_permit_excludes(bench: &Bench) -> Outcome {
     remove(&first).await
 }
 
-pub async fn permits_are_kept_while_their_guard_lives(bench: &Bench) -> Outcome {
+pub async fn own_200_permits_are_renewed_while_their_guard_lives(bench: &Bench) -> Outcome {
     let client = bench.client_with(short_watchdog).await;
     let (semaphore, elsewhere) = (client.leased_semaphore(bench.name("semaphore")), semaphore(bench).await);
     assert!(semaphore.try_set_permits(3).await?);
@@ -346,7 +348,7 @@ pub async fn permits_are_kept_while_their_guard_lives(bench: &Bench) -> Outcome 
     remove(&semaphore).await
 }
 
-pub async fn permits_of_a_client_that_is_gone_come_back(bench: &Bench) -> Outcome {
+pub async fn own_201_permits_of_a_client_that_is_gone_become_free(bench: &Bench) -> Outcome {
     let client = bench.client_with(short_watchdog).await;
     let (semaphore, elsewhere) = (client.leased_semaphore(bench.name("semaphore")), semaphore(bench).await);
     assert!(semaphore.try_set_permits(1).await?);
@@ -363,7 +365,7 @@ pub async fn permits_of_a_client_that_is_gone_come_back(bench: &Bench) -> Outcom
     remove(&elsewhere).await
 }
 
-pub async fn a_guard_of_permits_knows_when_their_lease_is_over(bench: &Bench) -> Outcome {
+pub async fn own_202_a_guard_of_permits_detects_the_end_of_their_lease(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 2).await?;
     let (dropped, released) =
         (semaphore.acquire(1).lease(LEASE).await?, semaphore.acquire(1).lease(LEASE).await?);
@@ -379,7 +381,7 @@ pub async fn a_guard_of_permits_knows_when_their_lease_is_over(bench: &Bench) ->
     remove(&semaphore).await
 }
 
-pub async fn dropped_leased_permits_are_given_back(bench: &Bench) -> Outcome {
+pub async fn own_203_dropped_leased_permits_are_released(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 3).await?;
     drop(semaphore.acquire(2).await?);
     assert_eq!(counts(&semaphore).await?, (3, 3, 0));
@@ -402,7 +404,7 @@ pub async fn dropped_leased_permits_are_given_back(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn what_is_released_by_id_is_lost_to_its_guard(bench: &Bench) -> Outcome {
+pub async fn own_204_a_permit_released_by_its_id_is_lost_to_its_guard(bench: &Bench) -> Outcome {
     let client = bench.client_with(short_watchdog).await;
     let (semaphore, elsewhere) = (client.leased_semaphore(bench.name("semaphore")), semaphore(bench).await);
     assert!(semaphore.try_set_permits(3).await?);
@@ -417,7 +419,7 @@ pub async fn what_is_released_by_id_is_lost_to_its_guard(bench: &Bench) -> Outco
     Ok(())
 }
 
-pub async fn who_wants_many_leased_permits_is_not_starved(bench: &Bench) -> Outcome {
+pub async fn own_205_a_waiter_for_many_leased_permits_is_not_starved(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 3).await?;
     let held = semaphore.acquire(1).await?;
     let greedy = waiter(&semaphore, 3).await;
@@ -431,7 +433,7 @@ pub async fn who_wants_many_leased_permits_is_not_starved(bench: &Bench) -> Outc
     remove(&semaphore).await
 }
 
-pub async fn thousands_of_permits_lapse_at_once(bench: &Bench) -> Outcome {
+pub async fn own_206_thousands_of_permits_expire_at_once(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 9000).await?;
     // On a busy machine so many permits take longer than the usual lease of a case.
     let lease = LEASE * 6;
@@ -445,7 +447,7 @@ pub async fn thousands_of_permits_lapse_at_once(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn cancellation_racing_with_release_loses_no_leased_permit(bench: &Bench) -> Outcome {
+pub async fn own_207_cancellation_racing_with_release_loses_no_leased_permit(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
     let acquire = |of: &LeasedSemaphore, permits| of.acquire(permits).into_future();
     release_and_cancel(
@@ -459,7 +461,7 @@ pub async fn cancellation_racing_with_release_loses_no_leased_permit(bench: &Ben
     remove(&semaphore).await
 }
 
-pub async fn leased_permits_can_be_had_by_threads(bench: &Bench) -> Outcome {
+pub async fn own_208_plain_threads_can_acquire_leased_permits(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 1).await?;
     let held = semaphore.acquire(1).await?;
     let blocked = {

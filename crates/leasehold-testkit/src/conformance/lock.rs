@@ -9,7 +9,7 @@ use super::Outcome;
 use super::common::{LONG_LEASE, is_free_for, is_pending_after, soon, taken};
 use crate::bench::{Bench, VIEW};
 
-pub async fn locked_state_follows_the_hold(bench: &Bench) -> Outcome {
+pub async fn lk_01_a_lock_is_reported_locked_from_acquire_to_release(bench: &Bench) -> Outcome {
     let (lock, onlooker) = (bench.lock().await, bench.lock().await);
     assert!(!lock.is_locked().await? && !onlooker.is_locked().await?);
     let guard = lock.acquire().await?;
@@ -19,7 +19,7 @@ pub async fn locked_state_follows_the_hold(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_handle_can_be_used_again(bench: &Bench) -> Outcome {
+pub async fn lk_07_a_lock_handle_can_be_reused(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     for _ in 0..2 {
         let guard = soon(lock.acquire()).await?;
@@ -28,7 +28,7 @@ pub async fn a_handle_can_be_used_again(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_second_try_while_held_gets_nothing(bench: &Bench) -> Outcome {
+pub async fn hd_01_a_second_try_returns_none_while_the_lock_is_held(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = taken(&lock).await?;
     assert!(!is_free_for(&lock).await?);
@@ -40,7 +40,7 @@ pub async fn a_second_try_while_held_gets_nothing(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn force_unlock_frees_the_lock_for_everybody(bench: &Bench) -> Outcome {
+pub async fn lk_10_force_unlock_frees_the_lock_for_all_clients(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().await?;
     assert!(lock.force_unlock().await?);
@@ -52,14 +52,14 @@ pub async fn force_unlock_frees_the_lock_for_everybody(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn dropping_a_guard_gives_the_lock_back(bench: &Bench) -> Outcome {
+pub async fn hd_16_dropping_a_guard_releases_the_lock(bench: &Bench) -> Outcome {
     let guard = bench.lock().await.acquire().await?;
     drop(guard);
     drop(soon(bench.lock().await.acquire()).await?);
     Ok(())
 }
 
-pub async fn lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
+pub async fn hd_03_durations_out_of_range_are_refused(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().await?;
     for length in [Duration::ZERO, Duration::from_millis(19), Duration::MAX] {
@@ -76,7 +76,7 @@ pub async fn lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_client_needs_a_url_it_knows(bench: &Bench) -> Outcome {
+pub async fn hd_23_a_client_with_an_unknown_url_or_an_invalid_option_is_refused(bench: &Bench) -> Outcome {
     for url in ["", "localhost", "no-such-engine://localhost"] {
         let refused = Client::connect(url).await;
         assert!(matches!(refused, Err(ConnectError::Url(_))), "{url}: {refused:?}");
@@ -89,7 +89,7 @@ pub async fn a_client_needs_a_url_it_knows(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_dropped_guard_can_be_followed_by_a_try(bench: &Bench) -> Outcome {
+pub async fn own_11_a_try_succeeds_right_after_a_guard_is_dropped(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     for _ in 0..10 {
         drop(taken(&lock).await?);
@@ -97,7 +97,7 @@ pub async fn a_dropped_guard_can_be_followed_by_a_try(bench: &Bench) -> Outcome 
     Ok(())
 }
 
-pub async fn a_dropped_release_releases(bench: &Bench) -> Outcome {
+pub async fn own_12_a_release_is_carried_out_though_its_future_is_dropped(bench: &Bench) -> Outcome {
     let (lock, other) = (bench.lock().await, bench.lock().await);
     let mut dropped = true;
     for polls in 0.. {
@@ -111,7 +111,7 @@ pub async fn a_dropped_release_releases(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn all_questions_get_the_same_answer(bench: &Bench) -> Outcome {
+pub async fn own_13_all_queries_about_a_hold_agree(bench: &Bench) -> Outcome {
     bench.needs(VIEW)?;
     let client = bench.client().await;
     let (lock, onlooker) = (client.lock(bench.name("lock")), bench.lock().await);

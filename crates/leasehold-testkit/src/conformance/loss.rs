@@ -10,7 +10,7 @@ use super::common::{
 };
 use crate::bench::Bench;
 
-pub async fn a_release_is_not_a_loss(bench: &Bench) -> Outcome {
+pub async fn hd_11_a_release_is_not_reported_as_a_loss(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().lease(LEASE).await?;
     let loss = guard.lost();
@@ -23,7 +23,7 @@ pub async fn a_release_is_not_a_loss(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_removed_lock_is_lost(bench: &Bench) -> Outcome {
+pub async fn hd_12_a_removed_lock_is_reported_lost_to_its_holder(bench: &Bench) -> Outcome {
     let lock = bench.lock_with(short_watchdog).await;
     let guard = lock.acquire().await?;
     let mut lost = tokio::spawn(guard.lost());
@@ -35,7 +35,7 @@ pub async fn a_removed_lock_is_lost(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_client_goes_on_after_everything_was_removed(bench: &Bench) -> Outcome {
+pub async fn cx_19_a_client_continues_to_work_after_all_keys_are_deleted(bench: &Bench) -> Outcome {
     let client = bench.client_with(short_watchdog).await;
     let guards =
         [client.lock(bench.name("one")).acquire().await?, client.lock(bench.name("two")).acquire().await?];
@@ -53,7 +53,7 @@ pub async fn a_client_goes_on_after_everything_was_removed(bench: &Bench) -> Out
     Ok(())
 }
 
-pub async fn a_removed_lock_is_lost_before_its_lease_is_over(bench: &Bench) -> Outcome {
+pub async fn own_22_a_removed_lock_is_lost_before_its_lease_expires(bench: &Bench) -> Outcome {
     let lease = WATCHDOG * 3;
     let guard = bench.lock().await.acquire().lease(lease).await?;
     bench.remove(guard.name()).await?;
@@ -61,7 +61,7 @@ pub async fn a_removed_lock_is_lost_before_its_lease_is_over(bench: &Bench) -> O
     Ok(())
 }
 
-pub async fn a_removed_lock_is_not_touched_when_somebody_else_took_it(bench: &Bench) -> Outcome {
+pub async fn own_33_the_guards_of_a_removed_lock_do_not_affect_the_next_owner(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
@@ -78,7 +78,7 @@ pub async fn a_removed_lock_is_not_touched_when_somebody_else_took_it(bench: &Be
     Ok(())
 }
 
-pub async fn everybody_who_listens_hears_of_the_loss(bench: &Bench) -> Outcome {
+pub async fn own_23_all_guards_and_listeners_of_a_hold_are_notified_of_its_loss(bench: &Bench) -> Outcome {
     let lock = bench.lock_with(short_watchdog).await;
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
@@ -92,7 +92,7 @@ pub async fn everybody_who_listens_hears_of_the_loss(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn work_stops_when_the_lock_is_lost(bench: &Bench) -> Outcome {
+pub async fn own_24_run_stops_its_work_when_the_lock_is_lost(bench: &Bench) -> Outcome {
     let lock = bench.lock_with(short_watchdog).await;
     let guard = lock.acquire().lease(LONG_LEASE).await?;
     assert_eq!(guard.run(async { 7 }).await, Ok(7));

@@ -18,7 +18,7 @@ fn multi_lock(bench: &Bench, client: &Client) -> MultiLock {
     client.multi_lock(NAMES.map(|name| bench.name(name)))
 }
 
-pub async fn all_members_are_held_and_released_together(bench: &Bench) -> Outcome {
+pub async fn ml_01_all_members_are_held_and_released_together(bench: &Bench) -> Outcome {
     bench.needs(LEASES)?;
     let client = bench.client().await;
     let lock = multi_lock(bench, &client);
@@ -37,7 +37,7 @@ pub async fn all_members_are_held_and_released_together(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn one_of_many_who_try_gets_all(bench: &Bench) -> Outcome {
+pub async fn ml_02_one_of_many_concurrent_tries_acquires_all_members(bench: &Bench) -> Outcome {
     let (client, winners) = (bench.client().await, Arc::new(Mutex::new(Vec::new())));
     let mut tasks = JoinSet::new();
     for _ in 0..10 {
@@ -54,7 +54,7 @@ pub async fn one_of_many_who_try_gets_all(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_member_that_is_busy_leaves_the_others_free(bench: &Bench) -> Outcome {
+pub async fn ml_04_a_busy_member_leaves_the_other_members_free(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, bench.client().await);
     let busy = other.lock(bench.name("b")).acquire().await?;
     let lock = multi_lock(bench, &client);
@@ -78,7 +78,7 @@ fn both_ways(bench: &Bench, one: &Client, other: &Client) -> [MultiLock; 2] {
     [one.multi_lock([&a, &b]), MultiLock::new(kinds)]
 }
 
-pub async fn a_wait_for_several_lasts_its_whole_time(bench: &Bench) -> Outcome {
+pub async fn ml_09_a_wait_for_several_locks_lasts_its_whole_limit(bench: &Bench) -> Outcome {
     let (one, other, wait) = (bench.client().await, bench.client().await, LEASE / 2);
     for busy in ["a", "b"] {
         let busy = bench.client().await.lock(bench.name(busy)).acquire().await?;
@@ -96,7 +96,7 @@ pub async fn a_wait_for_several_lasts_its_whole_time(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_wait_for_several_is_for_all_of_them_together(bench: &Bench) -> Outcome {
+pub async fn ml_10_a_wait_limit_covers_all_members_together(bench: &Bench) -> Outcome {
     let (one, other, holder) = (bench.client().await, bench.client().await, bench.client().await);
     let wait = LEASE * 2;
     for lock in both_ways(bench, &one, &other) {
@@ -114,7 +114,7 @@ pub async fn a_wait_for_several_is_for_all_of_them_together(bench: &Bench) -> Ou
     Ok(())
 }
 
-pub async fn a_multi_lock_needs_members_and_each_once(bench: &Bench) -> Outcome {
+pub async fn ml_06_a_multi_lock_without_members_or_with_duplicates_is_refused(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let none = client.multi_lock([""; 0]).acquire().await;
     assert!(
@@ -134,7 +134,7 @@ pub async fn a_multi_lock_needs_members_and_each_once(bench: &Bench) -> Outcome 
     Ok(())
 }
 
-pub async fn the_loss_of_a_member_is_the_loss_of_all(bench: &Bench) -> Outcome {
+pub async fn ml_11_the_loss_of_one_member_is_the_loss_of_the_multi_lock(bench: &Bench) -> Outcome {
     let client = bench.client_with(super::common::short_watchdog).await;
     let guard = multi_lock(bench, &client).acquire().await?;
     let watch = tokio::spawn(guard.lost());
@@ -146,7 +146,7 @@ pub async fn the_loss_of_a_member_is_the_loss_of_all(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing(bench: &Bench) -> Outcome {
+pub async fn own_110_a_multi_lock_dropped_while_waiting_releases_its_members(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, bench.client().await);
     let busy = other.lock(bench.name("c")).acquire().await?;
     // Locks of one client are acquired in one step: a waiter for the last of them holds none.
@@ -175,7 +175,7 @@ pub async fn a_multi_lock_that_is_dropped_in_the_middle_leaves_nothing(bench: &B
     Ok(())
 }
 
-pub async fn a_lease_begins_when_the_last_member_is_there(bench: &Bench) -> Outcome {
+pub async fn own_111_the_lease_of_a_multi_lock_begins_with_its_last_member(bench: &Bench) -> Outcome {
     let (client, other) = (bench.client().await, bench.client().await);
     let busy = other.lock(bench.name("c")).acquire().await?;
     let waiter = tokio::spawn(multi_lock(bench, &client).acquire().lease(LEASE).into_future());
@@ -188,7 +188,7 @@ pub async fn a_lease_begins_when_the_last_member_is_there(bench: &Bench) -> Outc
     Ok(())
 }
 
-pub async fn kinds_and_clients_can_be_mixed(bench: &Bench) -> Outcome {
+pub async fn own_112_a_multi_lock_can_combine_kinds_and_clients(bench: &Bench) -> Outcome {
     let (one, other) = (bench.client().await, bench.client().await);
     let locks = || {
         let fair = one.fair_lock(bench.name("fair"));
@@ -204,7 +204,7 @@ pub async fn kinds_and_clients_can_be_mixed(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn those_who_want_some_of_the_same_locks_do_not_wait_in_a_circle(bench: &Bench) -> Outcome {
+pub async fn own_113_tasks_that_want_some_of_the_same_locks_do_not_deadlock(bench: &Bench) -> Outcome {
     let clients = [bench.client().await, bench.client().await];
     let values: Arc<[Mutex<u32>; 3]> = Arc::default();
     let mut tasks = JoinSet::new();

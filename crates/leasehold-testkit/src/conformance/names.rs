@@ -6,7 +6,7 @@ use super::Outcome;
 use super::common::{is_free_for, taken};
 use crate::bench::Bench;
 
-pub async fn other_names_are_other_locks(bench: &Bench) -> Outcome {
+pub async fn hd_02_locks_with_different_names_are_independent(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let (one, two) = (client.lock(bench.name("one")), client.lock(bench.name("two")));
     let guard = taken(&one).await?;
@@ -16,7 +16,7 @@ pub async fn other_names_are_other_locks(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn names_can_be_almost_anything(bench: &Bench) -> Outcome {
+pub async fn hd_09_unusual_lock_names_work_and_invalid_lock_names_are_refused(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let longest = "x".repeat(leasehold::limits::LONGEST_NAME - bench.name("").len());
     let backslashes = "\\".repeat(1000);
@@ -36,7 +36,7 @@ pub async fn names_can_be_almost_anything(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn names_differ_by_case(bench: &Bench) -> Outcome {
+pub async fn hd_10_lock_names_are_case_sensitive(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     for length in [1, 1000] {
         let (upper, lower) = ("A".repeat(length), "a".repeat(length));
@@ -46,7 +46,7 @@ pub async fn names_differ_by_case(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_namespace_is_a_prefix_of_the_name(bench: &Bench) -> Outcome {
+pub async fn hd_21_a_namespace_is_a_prefix_of_the_lock_name(bench: &Bench) -> Outcome {
     let namespace = bench.name("app:");
     let inside = bench.client_with(|connect| connect.namespace(&namespace)).await;
     let outside = bench.client().await;

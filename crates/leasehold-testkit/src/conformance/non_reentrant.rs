@@ -20,7 +20,7 @@ async fn is_kept_out(lock: &Lock, owner: &Owner) -> bool {
         && matches!(tried, Err(AcquireError::Invalid { cause: InvalidRequestError::NotReentrant, .. }))
 }
 
-pub async fn others_wait_for_a_lock_that_is_not_reentrant(bench: &Bench) -> Outcome {
+pub async fn nr_01_other_owners_wait_for_a_non_reentrant_lock(bench: &Bench) -> Outcome {
     let lock = bench.lock().await.non_reentrant();
     let guard = lock.acquire().await?;
     let waiter = Waiter::begin(lock.acquire()).await;
@@ -31,7 +31,7 @@ pub async fn others_wait_for_a_lock_that_is_not_reentrant(bench: &Bench) -> Outc
     Ok(())
 }
 
-pub async fn an_owner_does_not_enter_twice(bench: &Bench) -> Outcome {
+pub async fn nr_02_an_owner_does_not_re_enter_a_non_reentrant_lock(bench: &Bench) -> Outcome {
     let lock = bench.lock().await.non_reentrant();
     let me = Owner::unique();
     let guard = lock.acquire().as_owner(&me).await?;
@@ -42,7 +42,7 @@ pub async fn an_owner_does_not_enter_twice(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn an_owner_is_known_in_every_handle(bench: &Bench) -> Outcome {
+pub async fn nr_04_an_owner_is_the_same_through_every_handle(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let lock = || client.lock(bench.name("lock")).non_reentrant();
     let (one, other) = (lock(), lock());
@@ -54,7 +54,7 @@ pub async fn an_owner_is_known_in_every_handle(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_guard_of_a_handle_that_is_not_reentrant_does_not_enter_again(bench: &Bench) -> Outcome {
+pub async fn own_45_the_guard_of_a_non_reentrant_handle_does_not_re_enter(bench: &Bench) -> Outcome {
     let lock = bench.lock().await.non_reentrant();
     let guard = lock.acquire().await?;
     assert!(is_refused(&soon(guard.reenter()).await));
@@ -64,7 +64,9 @@ pub async fn a_guard_of_a_handle_that_is_not_reentrant_does_not_enter_again(benc
     Ok(())
 }
 
-pub async fn an_owner_whose_lease_is_over_is_not_in(bench: &Bench) -> Outcome {
+pub async fn own_46_an_owner_with_an_expired_lease_acquires_a_non_reentrant_lock_anew(
+    bench: &Bench,
+) -> Outcome {
     let lock = bench.lock().await.non_reentrant();
     let me = Owner::unique();
     let stale = lock.acquire().as_owner(&me).lease(LEASE).await?;

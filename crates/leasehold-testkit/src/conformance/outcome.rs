@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_tells_where() {
+    fn a_failed_case_reports_its_file_and_line() {
         fn fails() -> Outcome {
             "x".parse::<u8>()?;
             Ok(())

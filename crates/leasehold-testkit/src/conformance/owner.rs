@@ -6,7 +6,7 @@ use super::Outcome;
 use super::common::{is_free_for, on_a_thread, soon};
 use crate::bench::{Bench, VIEW};
 
-pub async fn the_owner_holds_from_acquire_to_release(bench: &Bench) -> Outcome {
+pub async fn lk_03_an_owner_holds_the_lock_from_acquire_to_release(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let me = Owner::unique();
     assert!(!lock.is_held_by(&me).await?);
@@ -17,7 +17,7 @@ pub async fn the_owner_holds_from_acquire_to_release(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn another_thread_holds_nothing(bench: &Bench) -> Outcome {
+pub async fn lk_04_a_thread_does_not_hold_the_lock_of_another_thread(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let ask_elsewhere = || {
         let lock = lock.clone();
@@ -31,7 +31,7 @@ pub async fn another_thread_holds_nothing(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn ownership_follows_the_owner_not_the_handle(bench: &Bench) -> Outcome {
+pub async fn lk_05_a_hold_belongs_to_its_owner_and_not_to_the_handle(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let (here, there) = (client.lock(bench.name("lock")), client.lock(bench.name("lock")));
     let (first, second) = (Owner::number(1), Owner::number(2));
@@ -49,7 +49,7 @@ pub async fn ownership_follows_the_owner_not_the_handle(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn only_the_owner_can_release(bench: &Bench) -> Outcome {
+pub async fn lk_09_only_the_owner_can_release_the_lock(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let guard = lock.acquire().as_owner(Owner::number(1)).await?;
     for (lock, number) in [(&lock, 2), (&elsewhere, 1)] {
@@ -61,7 +61,7 @@ pub async fn only_the_owner_can_release(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_second_release_is_an_error_and_disturbs_nobody(bench: &Bench) -> Outcome {
+pub async fn hd_04_a_second_release_is_an_error_and_does_not_affect_the_next_hold(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let (first, second) = (Owner::unique(), Owner::unique());
     lock.acquire().as_owner(&first).await?.release().await?;
@@ -73,7 +73,7 @@ pub async fn a_second_release_is_an_error_and_disturbs_nobody(bench: &Bench) -> 
     Ok(())
 }
 
-pub async fn an_owner_is_known_by_its_printed_form(bench: &Bench) -> Outcome {
+pub async fn own_14_the_printed_form_of_an_owner_identifies_the_same_owner(bench: &Bench) -> Outcome {
     bench.needs(VIEW)?;
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let outer = lock.acquire().as_owner(Owner::number(7)).await?;
@@ -86,7 +86,7 @@ pub async fn an_owner_is_known_by_its_printed_form(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn only_its_own_client_acts_for_an_owner(bench: &Bench) -> Outcome {
+pub async fn own_34_only_the_client_of_an_owner_acquires_and_releases_in_its_name(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let guard = lock.acquire().await?;
     let owner = guard.owner();
@@ -101,7 +101,7 @@ pub async fn only_its_own_client_acts_for_an_owner(bench: &Bench) -> Outcome {
 }
 
 /// The owner of a plain guard can be named like any other, and whichever guard is released first, the count is right.
-pub async fn a_drawn_owner_can_be_named(bench: &Bench) -> Outcome {
+pub async fn own_35_the_generated_owner_of_a_guard_can_be_named(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let first = lock.acquire().await?;
     let second = lock.acquire().as_owner(first.owner()).await?;
@@ -124,7 +124,7 @@ pub async fn a_drawn_owner_can_be_named(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_release_in_the_owners_name_ends_its_guard(bench: &Bench) -> Outcome {
+pub async fn own_15_a_release_in_the_owners_name_ends_the_guard_of_the_owner(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let owner = Owner::unique();
     let guard = lock.acquire().as_owner(&owner).await?;

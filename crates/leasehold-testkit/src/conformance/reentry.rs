@@ -9,7 +9,7 @@ use super::Outcome;
 use super::common::{LEASE, is_free_for, is_nearly, soon};
 use crate::bench::Bench;
 
-pub async fn an_owner_enters_again_and_others_stay_out(bench: &Bench) -> Outcome {
+pub async fn lk_08_an_owner_re_enters_and_other_owners_stay_out(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let me = Owner::unique();
     let enter = || lock.try_acquire().as_owner(&me);
@@ -22,7 +22,7 @@ pub async fn an_owner_enters_again_and_others_stay_out(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn a_partial_release_keeps_the_lease(bench: &Bench) -> Outcome {
+pub async fn rl_02_a_partial_release_keeps_the_lease_of_the_hold(bench: &Bench) -> Outcome {
     const TEN: Duration = Duration::from_secs(10);
     let lock = bench.lock().await;
     let me = Owner::unique();
@@ -36,7 +36,7 @@ pub async fn a_partial_release_keeps_the_lease(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn dropping_an_inner_guard_keeps_the_outer(bench: &Bench) -> Outcome {
+pub async fn own_16_dropping_an_inner_guard_keeps_the_outer_guard_held(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let outer = lock.acquire().await?;
     let inner = outer.reenter().await?;
@@ -49,7 +49,7 @@ pub async fn dropping_an_inner_guard_keeps_the_outer(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_partial_release_does_not_end_the_lease_limit(bench: &Bench) -> Outcome {
+pub async fn own_17_a_lease_still_ends_after_a_partial_release(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let begun = Instant::now();
     let outer = lock.acquire().lease(LEASE).await?;
@@ -62,7 +62,7 @@ pub async fn a_partial_release_does_not_end_the_lease_limit(bench: &Bench) -> Ou
     Ok(())
 }
 
-pub async fn entering_with_a_lease_sets_the_lease_of_the_whole_hold(bench: &Bench) -> Outcome {
+pub async fn own_18_re_entering_with_a_lease_sets_the_lease_of_the_whole_hold(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let me = Owner::unique();
     let outer = lock.acquire().as_owner(&me).await?;
@@ -76,7 +76,7 @@ pub async fn entering_with_a_lease_sets_the_lease_of_the_whole_hold(bench: &Benc
     Ok(())
 }
 
-pub async fn a_lost_hold_cannot_be_entered_again(bench: &Bench) -> Outcome {
+pub async fn own_19_a_lost_hold_cannot_be_re_entered(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().lease(LEASE).await?;
     soon(guard.lost()).await;

@@ -7,7 +7,7 @@ use super::Outcome;
 use super::common::{MOMENT, WATCHDOG, Waiter, is_pending_for, short_watchdog, soon};
 use crate::bench::Bench;
 
-pub async fn a_kept_lock_outlives_its_watchdog_time(bench: &Bench) -> Outcome {
+pub async fn hd_20_a_renewed_lock_outlasts_its_watchdog_time_out(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
     let guard = lock.acquire().await?;
     let waiter = Waiter::begin(elsewhere.acquire()).await;
@@ -18,7 +18,7 @@ pub async fn a_kept_lock_outlives_its_watchdog_time(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_waiter_of_the_same_client_waits_for_the_release(bench: &Bench) -> Outcome {
+pub async fn cx_09_a_waiter_of_the_same_client_waits_for_the_release(bench: &Bench) -> Outcome {
     let lock = bench.lock_with(short_watchdog).await;
     let guard = lock.acquire().await?;
     let waiter = Waiter::begin(lock.acquire()).await;
@@ -31,7 +31,7 @@ pub async fn a_waiter_of_the_same_client_waits_for_the_release(bench: &Bench) ->
     Ok(())
 }
 
-pub async fn nothing_is_renewed_after_the_last_release(bench: &Bench) -> Outcome {
+pub async fn wd_06_renewal_stops_after_the_last_release(bench: &Bench) -> Outcome {
     let lock = bench.lock_with(short_watchdog).await;
     let me = Owner::unique();
     let enter = || lock.acquire().as_owner(&me);
@@ -47,7 +47,7 @@ pub async fn nothing_is_renewed_after_the_last_release(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn a_lock_is_kept_again_after_a_pause(bench: &Bench) -> Outcome {
+pub async fn own_20_a_lock_is_renewed_again_when_acquired_after_a_pause(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
     for _ in 0..2 {
         let guard = lock.acquire().await?;
@@ -61,7 +61,7 @@ pub async fn a_lock_is_kept_again_after_a_pause(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_guard_may_outlive_its_client_handle(bench: &Bench) -> Outcome {
+pub async fn own_21_a_guard_is_renewed_after_its_client_handle_is_dropped(bench: &Bench) -> Outcome {
     let client = bench.client_with(short_watchdog).await;
     let guard = client.lock(bench.name("lock")).acquire().await?;
     drop(client);

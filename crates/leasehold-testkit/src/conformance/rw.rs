@@ -13,7 +13,7 @@ use super::common::{MOMENT, Waiter, all_done, on_a_thread, short_watchdog, soon}
 use crate::bench::Bench;
 use crate::tally::Tally;
 
-pub async fn many_read_or_one_writes(bench: &Bench) -> Outcome {
+pub async fn rw_29_many_readers_or_one_writer_hold_the_lock(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let one = lock.read().acquire().await?;
     let two = elsewhere.read().try_acquire().await?.expect("many may read");
@@ -31,7 +31,7 @@ pub async fn many_read_or_one_writes(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn the_write_half_is_free_after_the_last_reader(bench: &Bench) -> Outcome {
+pub async fn rw_03_the_write_half_is_free_after_the_last_reader(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
     lock.read().acquire().await?.release().await?;
     assert!(!lock.read().is_locked().await?);
@@ -45,7 +45,7 @@ pub async fn the_write_half_is_free_after_the_last_reader(bench: &Bench) -> Outc
     Ok(())
 }
 
-pub async fn force_unlock_frees_its_own_half_only(bench: &Bench) -> Outcome {
+pub async fn rw_04_force_unlock_of_one_half_leaves_the_other_half_alone(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     assert!(!lock.read().force_unlock().await? && !lock.write().force_unlock().await?);
 
@@ -69,7 +69,7 @@ pub async fn force_unlock_frees_its_own_half_only(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn nobody_reads_while_somebody_else_writes(bench: &Bench) -> Outcome {
+pub async fn rw_06_no_owner_reads_while_another_owner_writes(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let (me, other) = (Owner::unique(), Owner::unique());
     let outer = lock.write().acquire().as_owner(&me).await?;
@@ -89,7 +89,7 @@ pub async fn nobody_reads_while_somebody_else_writes(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn rw_names_can_be_almost_anything(bench: &Bench) -> Outcome {
+pub async fn rw_25_read_write_locks_accept_unusual_names(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     for name in ["{tag}:of:its:own", "a:{b}:c", ":", "\0 \u{1}\\ 🔒 锁", "mode", "n:write"] {
         let lock = client.rw_lock(bench.name(name));
@@ -117,7 +117,7 @@ pub async fn rw_names_can_be_almost_anything(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn rw_lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
+pub async fn rw_31_durations_out_of_range_are_refused_on_both_halves(bench: &Bench) -> Outcome {
     bench.needs("read-write lock")?;
     let lock = bench.rw_lock().await;
     let short = |error: AcquireError| {
@@ -132,7 +132,9 @@ pub async fn rw_lengths_out_of_range_are_refused(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_dropped_reader_lets_the_writer_in(bench: &Bench) -> Outcome {
+pub async fn rw_35_a_writer_acquires_the_lock_when_the_guard_of_a_reader_is_dropped(
+    bench: &Bench,
+) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let reads = lock.read().acquire().await?;
     let writer = Waiter::begin(elsewhere.write().acquire()).await;
@@ -168,7 +170,7 @@ impl Pair {
     }
 }
 
-pub async fn readers_never_see_half_of_what_is_written(bench: &Bench) -> Outcome {
+pub async fn own_160_readers_never_see_a_partial_write(bench: &Bench) -> Outcome {
     const ROUNDS: u64 = 5;
     let pair = Arc::new(Pair::default());
     let mut tasks = JoinSet::new();
@@ -198,7 +200,7 @@ pub async fn readers_never_see_half_of_what_is_written(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn threads_read_and_write_by_turns(bench: &Bench) -> Outcome {
+pub async fn own_161_blocking_threads_never_see_a_partial_write(bench: &Bench) -> Outcome {
     bench.needs("read-write lock")?;
     let lock = bench.rw_lock().await;
     let tally = Arc::new(Tally::default());
@@ -226,7 +228,7 @@ pub async fn threads_read_and_write_by_turns(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_writer_can_have_a_token(bench: &Bench) -> Outcome {
+pub async fn own_162_a_writer_can_have_a_fencing_token(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let first = lock.write().acquire().fenced().await?;
     let token = first.token().expect("one was requested");
@@ -238,7 +240,7 @@ pub async fn a_writer_can_have_a_token(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn both_halves_can_be_taken_over(bench: &Bench) -> Outcome {
+pub async fn own_163_both_halves_can_be_taken_over(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock_with(short_watchdog).await;
     let thief = bench.rw_lock().await;
     let readers = [lock.read().acquire().await?, lock.read().acquire().await?];
@@ -259,7 +261,7 @@ pub async fn both_halves_can_be_taken_over(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn who_takes_over_to_read_lets_readers_in(bench: &Bench) -> Outcome {
+pub async fn own_178_a_take_over_of_the_read_half_admits_waiting_readers(bench: &Bench) -> Outcome {
     let (lock, thief) = (bench.rw_lock().await, bench.rw_lock().await);
     let written = lock.write().acquire().await?;
     let reader = Waiter::begin(lock.read().acquire()).await;
@@ -271,7 +273,7 @@ pub async fn who_takes_over_to_read_lets_readers_in(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn what_is_removed_is_lost_for_readers_and_writers(bench: &Bench) -> Outcome {
+pub async fn own_164_a_removed_read_write_lock_is_lost_to_readers_and_writers(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock_with(short_watchdog).await;
     let readers = [lock.read().acquire().await?, lock.read().acquire().await?];
     bench.remove(readers[0].name()).await?;
@@ -288,7 +290,7 @@ pub async fn what_is_removed_is_lost_for_readers_and_writers(bench: &Bench) -> O
     Ok(())
 }
 
-pub async fn shutdown_counts_readers_and_writers(bench: &Bench) -> Outcome {
+pub async fn own_165_a_shutdown_counts_readers_and_writers(bench: &Bench) -> Outcome {
     let (name, other) = (bench.name("lock"), bench.name("other"));
     let client = bench.client_with(short_watchdog).await;
     let elsewhere = bench.client().await;

@@ -12,7 +12,7 @@ use super::common::{
 };
 use crate::bench::Bench;
 
-pub async fn entering_again_shortens_no_lease(bench: &Bench) -> Outcome {
+pub async fn rw_15_re_entering_with_a_shorter_lease_does_not_shorten_the_hold(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let me = Owner::unique();
     let begun = Instant::now();
@@ -36,7 +36,9 @@ pub async fn entering_again_shortens_no_lease(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_reader_that_leaves_does_not_prolong_another(bench: &Bench) -> Outcome {
+pub async fn rw_17_a_reader_that_releases_does_not_prolong_the_lease_of_another_reader(
+    bench: &Bench,
+) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let begun = Instant::now();
     let stays = lock.read().acquire().lease(LEASE).await?;
@@ -48,7 +50,7 @@ pub async fn a_reader_that_leaves_does_not_prolong_another(bench: &Bench) -> Out
     Ok(())
 }
 
-pub async fn readers_come_in_when_the_lease_of_a_writer_is_over(bench: &Bench) -> Outcome {
+pub async fn rw_18_readers_acquire_the_lock_when_the_lease_of_a_writer_expires(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let begun = Instant::now();
     let written = lock.write().acquire().lease(LEASE).await?;
@@ -66,7 +68,7 @@ pub async fn readers_come_in_when_the_lease_of_a_writer_is_over(bench: &Bench) -
     Ok(())
 }
 
-pub async fn many_readers_are_kept(bench: &Bench) -> Outcome {
+pub async fn rw_20_many_readers_are_renewed(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock_with(short_watchdog).await;
     let elsewhere = bench.rw_lock().await;
     let mut readers = JoinSet::new();
@@ -86,7 +88,7 @@ pub async fn many_readers_are_kept(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_writer_that_reads_is_kept_on_both_halves(bench: &Bench) -> Outcome {
+pub async fn rw_21_a_writer_that_reads_is_renewed_on_both_halves(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock_with(short_watchdog).await;
     let elsewhere = bench.rw_lock().await;
     let writes = lock.write().acquire().await?;
@@ -106,7 +108,7 @@ pub async fn a_writer_that_reads_is_kept_on_both_halves(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_reader_waits_for_no_other_reader(bench: &Bench) -> Outcome {
+pub async fn rw_23_a_reader_waits_for_no_other_reader(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let first = lock.read().acquire().lease(LONG_LEASE).await?;
     let second = elsewhere.read().try_acquire().await?.expect("there is no writer");
@@ -115,7 +117,7 @@ pub async fn a_reader_waits_for_no_other_reader(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_writer_whose_lease_is_over_has_lost(bench: &Bench) -> Outcome {
+pub async fn rw_24_a_writer_with_an_expired_lease_has_lost_the_lock(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let begun = Instant::now();
     let late = lock.write().acquire().lease(LEASE).await?;
@@ -127,7 +129,7 @@ pub async fn a_writer_whose_lease_is_over_has_lost(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_reader_is_kept_while_a_writer_waits(bench: &Bench) -> Outcome {
+pub async fn rw_34_a_reader_is_renewed_while_a_writer_waits(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock_with(short_watchdog).await;
     let reads = lock.read().acquire().await?;
     let writer = Waiter::begin(bench.rw_lock().await.prefer_writers().write().acquire()).await;
@@ -138,7 +140,9 @@ pub async fn a_reader_is_kept_while_a_writer_waits(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_dead_reader_frees_only_itself(bench: &Bench) -> Outcome {
+pub async fn own_166_the_expired_lease_of_a_reader_frees_only_the_hold_of_that_reader(
+    bench: &Bench,
+) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let dies = lock.read().acquire().lease(LEASE).await?;
     let lives = elsewhere.read().acquire().lease(LONG_LEASE).await?;
@@ -157,7 +161,7 @@ pub async fn a_dead_reader_frees_only_itself(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn leases_of_readers_do_not_touch_each_other(bench: &Bench) -> Outcome {
+pub async fn own_167_leases_of_readers_end_independently_of_each_other(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock_with(short_watchdog).await;
     let elsewhere = bench.rw_lock().await;
     let begun = Instant::now();

@@ -8,7 +8,7 @@ use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, Waiter, all_done, is_pending_for, soon};
 use crate::bench::Bench;
 
-pub async fn a_writer_may_read_too(bench: &Bench) -> Outcome {
+pub async fn rw_08_a_writer_may_also_read(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
     let me = Owner::unique();
     let outer = lock.write().acquire().as_owner(&me).await?;
@@ -25,7 +25,7 @@ pub async fn a_writer_may_read_too(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_writer_that_reads_goes_on_reading(bench: &Bench) -> Outcome {
+pub async fn rw_09_a_writer_that_reads_still_reads_after_releasing_the_write_half(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let writes = lock.write().acquire().await?;
     let me = writes.owner();
@@ -43,7 +43,7 @@ pub async fn a_writer_that_reads_goes_on_reading(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_nested_read_frees_nothing(bench: &Bench) -> Outcome {
+pub async fn rw_12_the_end_of_a_nested_read_does_not_end_the_write(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let writes = lock.write().acquire().await?;
     let reads = lock.read().acquire().as_owner(writes.owner()).lease(LEASE).await?;
@@ -58,7 +58,7 @@ pub async fn a_nested_read_frees_nothing(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn the_halves_are_asked_separately(bench: &Bench) -> Outcome {
+pub async fn rw_13_each_half_is_queried_separately(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let writes = lock.write().acquire().lease(LONG_LEASE).await?;
     assert!(!elsewhere.read().is_locked().await? && elsewhere.write().is_locked().await?);
@@ -76,7 +76,7 @@ pub async fn the_halves_are_asked_separately(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn who_only_reads_cannot_wait_to_write(bench: &Bench) -> Outcome {
+pub async fn own_168_an_owner_that_only_reads_cannot_wait_to_write(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
     let me = Owner::unique();
     let reads = lock.read().acquire().as_owner(&me).await?;
@@ -98,7 +98,7 @@ pub async fn who_only_reads_cannot_wait_to_write(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn the_only_reader_can_upgrade(bench: &Bench) -> Outcome {
+pub async fn own_169_the_only_reader_can_upgrade(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let reads = lock.read().acquire().await?;
     let writer = Waiter::begin(lock.write().acquire()).await;
@@ -119,7 +119,7 @@ pub async fn the_only_reader_can_upgrade(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn nobody_upgrades_beside_other_readers(bench: &Bench) -> Outcome {
+pub async fn own_170_an_upgrade_beside_other_readers_is_refused(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let (one, two) = (lock.read().acquire().await?, elsewhere.read().acquire().lease(LEASE).await?);
     let error = soon(one.try_upgrade()).await.expect_err("another reads");
@@ -139,7 +139,7 @@ pub async fn nobody_upgrades_beside_other_readers(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_downgrade_lets_readers_in_and_no_writer(bench: &Bench) -> Outcome {
+pub async fn own_171_a_downgrade_admits_readers_and_no_writer(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let writes = lock.write().acquire().await?;
     let me = writes.owner();
@@ -173,7 +173,7 @@ pub async fn a_downgrade_lets_readers_in_and_no_writer(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn what_was_downgraded_or_upgraded_ends_when_it_would_have(bench: &Bench) -> Outcome {
+pub async fn own_172_a_downgraded_or_upgraded_hold_ends_at_its_original_time(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let begun = Instant::now();
     let reads = lock.write().acquire().lease(LEASE).await?.downgrade().await?;
@@ -198,7 +198,7 @@ pub async fn what_was_downgraded_or_upgraded_ends_when_it_would_have(bench: &Ben
     Ok(())
 }
 
-pub async fn two_acquires_of_one_task_wait_for_each_other(bench: &Bench) -> Outcome {
+pub async fn own_173_two_acquires_of_one_task_wait_for_each_other(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
     let reads = lock.read().acquire().await?;
     assert!(lock.write().acquire().wait(MOMENT).await.is_err_and(|error| error.is_contended()));

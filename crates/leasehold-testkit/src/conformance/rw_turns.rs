@@ -15,7 +15,7 @@ use super::Outcome;
 use super::common::{MOMENT, Waiter, all_done, soon};
 use crate::bench::Bench;
 
-pub async fn all_readers_come_in_after_the_writer(bench: &Bench) -> Outcome {
+pub async fn rw_14_all_waiting_readers_acquire_the_lock_after_the_writer(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let writes = lock.write().acquire().await?;
     // No reader releases before all have acquired.
@@ -37,7 +37,7 @@ pub async fn all_readers_come_in_after_the_writer(bench: &Bench) -> Outcome {
     all_done(readers).await
 }
 
-pub async fn a_waiting_writer_bars_new_readers_if_told_so(bench: &Bench) -> Outcome {
+pub async fn rw_30_a_waiting_writer_blocks_new_readers_under_prefer_writers(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await.prefer_writers();
     let elsewhere = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
@@ -67,7 +67,7 @@ pub async fn a_waiting_writer_bars_new_readers_if_told_so(bench: &Bench) -> Outc
     Ok(())
 }
 
-pub async fn a_preferred_writer_does_not_starve(bench: &Bench) -> Outcome {
+pub async fn own_174_a_preferred_writer_does_not_starve(bench: &Bench) -> Outcome {
     let stop = Arc::new(AtomicBool::new(false));
     let mut readers = JoinSet::new();
     for n in 0..6 {
@@ -92,7 +92,7 @@ pub async fn a_preferred_writer_does_not_starve(bench: &Bench) -> Outcome {
     all_done(readers).await
 }
 
-pub async fn a_writer_that_gives_up_lets_readers_in(bench: &Bench) -> Outcome {
+pub async fn own_175_readers_are_admitted_when_a_preferred_writer_gives_up(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await.prefer_writers();
     let elsewhere = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
@@ -114,7 +114,9 @@ pub async fn a_writer_that_gives_up_lets_readers_in(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_writer_that_is_not_heard_of_bars_nobody_for_long(bench: &Bench) -> Outcome {
+pub async fn own_176_an_unpolled_preferred_writer_blocks_readers_for_two_seconds_at_most(
+    bench: &Bench,
+) -> Outcome {
     let lock = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
     let mut writer = pin!(lock.write().acquire().into_future());
@@ -130,7 +132,7 @@ pub async fn a_writer_that_is_not_heard_of_bars_nobody_for_long(bench: &Bench) -
     Ok(())
 }
 
-pub async fn cancelled_readers_and_writers_leave_nothing(bench: &Bench) -> Outcome {
+pub async fn own_177_cancelled_readers_and_writers_leave_nothing_behind(bench: &Bench) -> Outcome {
     for preferred in [false, true] {
         let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
         let (lock, elsewhere) =

@@ -48,7 +48,7 @@ async fn waiter(semaphore: &Semaphore, permits: u32) -> JoinHandle<Result<Semaph
     waiter
 }
 
-pub async fn one_client_offers_everything(bench: &Bench) -> Outcome {
+pub async fn hd_24_one_client_offers_locks_semaphores_and_latches(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let (semaphore, latch) = (client.semaphore(bench.name("semaphore")), client.latch(bench.name("latch")));
     let leased = client.leased_semaphore(bench.name("leased"));
@@ -66,7 +66,7 @@ pub async fn one_client_offers_everything(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn permits_are_set_once(bench: &Bench) -> Outcome {
+pub async fn se_01_the_permits_of_a_semaphore_are_set_once(bench: &Bench) -> Outcome {
     let semaphore = semaphore(bench).await;
     assert_eq!(semaphore.available().await?, 0);
     assert!(semaphore.try_set_permits(10).await?);
@@ -76,7 +76,7 @@ pub async fn permits_are_set_once(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn a_semaphore_with_a_time_is_forgotten(bench: &Bench) -> Outcome {
+pub async fn se_02_a_semaphore_with_a_time_to_live_expires(bench: &Bench) -> Outcome {
     let semaphore = semaphore(bench).await;
     assert!(semaphore.try_set_permits(1).ttl(LEASE).await?);
     assert_eq!(semaphore.available().await?, 1);
@@ -90,7 +90,7 @@ pub async fn a_semaphore_with_a_time_is_forgotten(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn permits_can_be_added(bench: &Bench) -> Outcome {
+pub async fn se_03_permits_can_be_added(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     take(&semaphore, 10).await?;
     assert_eq!(semaphore.add_permits(4).await?, 4);
@@ -102,7 +102,7 @@ pub async fn permits_can_be_added(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn permits_can_be_taken_away(bench: &Bench) -> Outcome {
+pub async fn se_04_more_permits_can_be_removed_than_are_free(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     take(&semaphore, 10).await?;
     assert_eq!(semaphore.add_permits(-5).await?, -5);
@@ -117,7 +117,7 @@ pub async fn permits_can_be_taken_away(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn permits_go_and_come_back(bench: &Bench) -> Outcome {
+pub async fn se_05_the_number_of_free_permits_follows_every_acquire_and_release(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     let one = semaphore.acquire(1).await?;
     assert_eq!((one.count(), semaphore.available().await?), (1, 9));
@@ -137,7 +137,7 @@ pub async fn permits_go_and_come_back(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn giving_back_makes_a_semaphore(bench: &Bench) -> Outcome {
+pub async fn se_06_a_release_creates_a_missing_semaphore(bench: &Bench) -> Outcome {
     let semaphore = semaphore(bench).await;
     semaphore.release(1).await?;
     assert_eq!(semaphore.available().await?, 1);
@@ -146,7 +146,7 @@ pub async fn giving_back_makes_a_semaphore(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn giving_back_only_where_there_is_one(bench: &Bench) -> Outcome {
+pub async fn se_08_release_if_exists_does_not_create_a_semaphore(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     take(&semaphore, 1).await?;
     assert!(semaphore.release_if_exists(1).await?);
@@ -157,7 +157,7 @@ pub async fn giving_back_only_where_there_is_one(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn no_permits_are_had_at_once(bench: &Bench) -> Outcome {
+pub async fn se_10_zero_permits_are_acquired_at_once(bench: &Bench) -> Outcome {
     let semaphore = semaphore(bench).await;
     let none = soon(semaphore.acquire(0).wait(Duration::from_secs(600))).await?;
     assert_eq!(none.count(), 0);
@@ -169,7 +169,7 @@ pub async fn no_permits_are_had_at_once(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_waiter_gets_what_is_given_back(bench: &Bench) -> Outcome {
+pub async fn se_11_a_waiter_acquires_released_permits(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 1).await?, semaphore(bench).await);
     let permit = elsewhere.acquire(1).await?;
     let waiting = waiter(&semaphore, 1).await;
@@ -181,7 +181,7 @@ pub async fn a_waiter_gets_what_is_given_back(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn a_waiter_for_many_waits_for_all_of_them(bench: &Bench) -> Outcome {
+pub async fn se_12_a_waiter_for_many_permits_waits_until_all_are_free(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 5).await?, semaphore(bench).await);
     take(&elsewhere, 3).await?;
     let waiting = waiter(&semaphore, 4).await;
@@ -194,7 +194,7 @@ pub async fn a_waiter_for_many_waits_for_all_of_them(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn one_permit_excludes_in_one_client(bench: &Bench) -> Outcome {
+pub async fn se_15_tasks_of_one_client_hold_a_single_permit_one_at_a_time(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 1).await?;
     let tally = Arc::new(Tally::default());
     let mut tasks = JoinSet::new();
@@ -206,7 +206,7 @@ pub async fn one_permit_excludes_in_one_client(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn one_permit_excludes_among_clients(bench: &Bench) -> Outcome {
+pub async fn se_16_clients_hold_a_single_permit_one_at_a_time(bench: &Bench) -> Outcome {
     let first = with(bench, 1).await?;
     for (clients, times) in [(30, 1), (16, 10)] {
         let tally = Arc::new(Tally::default());
@@ -230,7 +230,7 @@ async fn rounds(times: usize, semaphore: Semaphore, tally: Arc<Tally>) -> Outcom
     Ok(())
 }
 
-pub async fn all_and_one_at_random_all_get_there(bench: &Bench) -> Outcome {
+pub async fn se_18_waiters_for_all_permits_and_waiters_for_one_all_succeed(bench: &Bench) -> Outcome {
     let all = u32::try_from(i32::MAX)?;
     let first = with(bench, all).await?;
     let mut clients = JoinSet::new();
@@ -251,7 +251,7 @@ pub async fn all_and_one_at_random_all_get_there(bench: &Bench) -> Outcome {
     remove(&first).await
 }
 
-pub async fn handles_share_what_is_there(bench: &Bench) -> Outcome {
+pub async fn se_21_all_handles_of_a_semaphore_share_its_permits(bench: &Bench) -> Outcome {
     let (one, other) = (with(bench, 4).await?, semaphore(bench).await);
     let mut taken = vec![one.acquire(1).await?];
     other.acquire(1).await?.release().await?;
@@ -267,7 +267,9 @@ pub async fn handles_share_what_is_there(bench: &Bench) -> Outcome {
     remove(&one).await
 }
 
-pub async fn a_hundred_permits_of_a_long_name(bench: &Bench) -> Outcome {
+pub async fn se_22_a_hundred_permits_of_a_semaphore_with_a_long_name_are_held_at_once(
+    bench: &Bench,
+) -> Outcome {
     let client = bench.client().await;
     let semaphore = client.semaphore(bench.name(&"long ".repeat(250)));
     assert!(semaphore.try_set_permits(u32::try_from(i32::MAX)?).await?);
@@ -280,7 +282,7 @@ pub async fn a_hundred_permits_of_a_long_name(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn as_many_work_at_once_as_there_are_permits(bench: &Bench) -> Outcome {
+pub async fn se_23_as_many_tasks_work_at_once_as_there_are_permits(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 10).await?;
     let (inside, peak) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let mut tasks = JoinSet::new();
@@ -301,7 +303,7 @@ pub async fn as_many_work_at_once_as_there_are_permits(bench: &Bench) -> Outcome
     remove(&semaphore).await
 }
 
-pub async fn what_no_semaphore_can_be_is_refused(bench: &Bench) -> Outcome {
+pub async fn se_24_invalid_semaphore_names_and_numbers_are_refused(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let odd = client.semaphore(bench.name("odd: ü {tag} \n \u{1f512}"));
     assert!(odd.try_set_permits(1).await?);
@@ -339,7 +341,9 @@ pub async fn what_no_semaphore_can_be_is_refused(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_cancelled_waiter_for_permits_passes_its_turn_on(bench: &Bench) -> Outcome {
+pub async fn se_31_the_turn_of_a_cancelled_waiter_for_permits_goes_to_the_next_waiter(
+    bench: &Bench,
+) -> Outcome {
     let semaphore = with(bench, 2).await?;
     let held = semaphore.acquire(2).await?;
     let greedy = waiter(&semaphore, 2).await;
@@ -362,7 +366,7 @@ async fn take_back_one(held: SemaphorePermits, semaphore: &Semaphore) -> Outcome
     Ok(())
 }
 
-pub async fn a_wait_for_permits_ends_when_its_time_is_over(bench: &Bench) -> Outcome {
+pub async fn se_30_a_wait_for_permits_ends_at_its_limit(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 1).await?;
     let begun = Instant::now();
     let over = soon(semaphore.acquire(2).wait(LEASE)).await;
@@ -372,7 +376,7 @@ pub async fn a_wait_for_permits_ends_when_its_time_is_over(bench: &Bench) -> Out
     remove(&semaphore).await
 }
 
-pub async fn dropped_permits_are_given_back(bench: &Bench) -> Outcome {
+pub async fn own_80_dropped_permits_are_released(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 3).await?;
     drop(semaphore.acquire(2).await?);
     assert_eq!(semaphore.available().await?, 3);
@@ -382,7 +386,7 @@ pub async fn dropped_permits_are_given_back(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn forgotten_permits_stay_taken(bench: &Bench) -> Outcome {
+pub async fn own_81_forgotten_permits_stay_acquired(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 3).await?, semaphore(bench).await);
     assert_eq!(semaphore.acquire(2).await?.forget(), 2);
     assert_eq!(semaphore.available().await?, 1);
@@ -391,7 +395,7 @@ pub async fn forgotten_permits_stay_taken(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn who_wants_many_is_not_starved(bench: &Bench) -> Outcome {
+pub async fn own_82_a_waiter_for_many_permits_is_not_starved(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 3).await?;
     let held = semaphore.acquire(1).await?;
     let greedy = waiter(&semaphore, 3).await;
@@ -406,7 +410,7 @@ pub async fn who_wants_many_is_not_starved(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn as_many_wake_as_there_are_permits(bench: &Bench) -> Outcome {
+pub async fn own_83_as_many_waiters_are_woken_as_there_are_permits(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 0).await?, semaphore(bench).await);
     let mut waiters = JoinSet::new();
     for from in [&semaphore, &elsewhere, &semaphore, &elsewhere, &semaphore, &semaphore] {
@@ -433,7 +437,7 @@ pub async fn as_many_wake_as_there_are_permits(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn setting_permits_wakes_those_who_wait(bench: &Bench) -> Outcome {
+pub async fn own_84_setting_permits_wakes_existing_waiters(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (semaphore(bench).await, semaphore(bench).await);
     let waiting = waiter(&semaphore, 1).await;
     assert!(elsewhere.try_set_permits(1).await?);
@@ -441,7 +445,9 @@ pub async fn setting_permits_wakes_those_who_wait(bench: &Bench) -> Outcome {
     remove(&semaphore).await
 }
 
-pub async fn permits_of_a_deleted_semaphore_are_nobodys(bench: &Bench) -> Outcome {
+pub async fn own_85_permits_of_a_deleted_semaphore_are_not_returned_to_the_next_semaphore(
+    bench: &Bench,
+) -> Outcome {
     let semaphore = with(bench, 2).await?;
     let (released, dropped) = (semaphore.acquire(1).await?, semaphore.acquire(1).await?);
     remove(&semaphore).await?;
@@ -452,7 +458,9 @@ pub async fn permits_of_a_deleted_semaphore_are_nobodys(bench: &Bench) -> Outcom
     remove(&semaphore).await
 }
 
-pub async fn permits_of_a_semaphore_that_is_over_are_not_given_to_the_next(bench: &Bench) -> Outcome {
+pub async fn own_280_permits_of_an_expired_semaphore_are_not_returned_to_the_next_semaphore(
+    bench: &Bench,
+) -> Outcome {
     let (semaphore, elsewhere) = (semaphore(bench).await, semaphore(bench).await);
     for set_anew in [false, true] {
         assert!(semaphore.try_set_permits(10).ttl(LEASE).await?);
@@ -474,7 +482,9 @@ pub async fn permits_of_a_semaphore_that_is_over_are_not_given_to_the_next(bench
     remove(&semaphore).await
 }
 
-pub async fn permits_come_back_to_a_semaphore_whose_time_was_taken_away(bench: &Bench) -> Outcome {
+pub async fn own_281_permits_are_returned_to_a_semaphore_whose_time_to_live_was_removed(
+    bench: &Bench,
+) -> Outcome {
     let semaphore = semaphore(bench).await;
     for drained in [false, true] {
         assert!(semaphore.try_set_permits(10).ttl(LEASE).await?);
@@ -489,7 +499,7 @@ pub async fn permits_come_back_to_a_semaphore_whose_time_was_taken_away(bench: &
     Ok(())
 }
 
-pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> Outcome {
+pub async fn own_86_cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> Outcome {
     let (semaphore, elsewhere) = (with(bench, 2).await?, semaphore(bench).await);
     let acquire = |of: &Semaphore, permits| of.acquire(permits).into_future();
     release_and_cancel(
@@ -503,7 +513,7 @@ pub async fn cancellation_racing_with_release_loses_no_permit(bench: &Bench) -> 
     remove(&semaphore).await
 }
 
-pub async fn permits_can_be_had_by_threads(bench: &Bench) -> Outcome {
+pub async fn own_87_plain_threads_can_acquire_permits(bench: &Bench) -> Outcome {
     let semaphore = with(bench, 1).await?;
     let held = semaphore.acquire(1).await?;
     let blocked = {

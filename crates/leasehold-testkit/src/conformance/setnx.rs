@@ -25,7 +25,7 @@ async fn setnx_lock_with(bench: &Bench, options: impl FnOnce(ConnectOptions) -> 
     bench.client_with(options).await.setnx_lock(bench.name("lock"))
 }
 
-pub async fn a_setnx_lock_is_held_by_one_and_waited_for(bench: &Bench) -> Outcome {
+pub async fn own_53_a_setnx_lock_has_one_holder_and_a_fifo_queue(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (setnx_lock(bench).await, setnx_lock(bench).await);
     let guard = taken(&lock).await?;
     assert!(lock.try_acquire().await?.is_none() && elsewhere.try_acquire().await?.is_none());
@@ -49,7 +49,7 @@ pub async fn a_setnx_lock_is_held_by_one_and_waited_for(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_setnx_lock_is_not_entered_twice(bench: &Bench) -> Outcome {
+pub async fn own_54_a_setnx_lock_is_not_re_entered(bench: &Bench) -> Outcome {
     let lock = setnx_lock(bench).await;
     let me = Owner::unique();
     let guard = lock.acquire().as_owner(&me).await?;
@@ -72,7 +72,7 @@ pub async fn a_setnx_lock_is_not_entered_twice(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_setnx_lock_answers_all_questions(bench: &Bench) -> Outcome {
+pub async fn own_55_all_queries_about_a_setnx_lock_agree(bench: &Bench) -> Outcome {
     let (lock, onlooker) = (setnx_lock(bench).await, setnx_lock(bench).await);
     assert!(onlooker.holder().await?.is_none() && onlooker.ttl().await?.is_none());
     let guard = lock.acquire().lease(LONG_LEASE).await?;
@@ -86,7 +86,7 @@ pub async fn a_setnx_lock_answers_all_questions(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_setnx_lock_runs_out_and_is_told(bench: &Bench) -> Outcome {
+pub async fn own_56_the_end_of_the_lease_of_a_setnx_lock_is_reported_as_a_loss(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (setnx_lock(bench).await, setnx_lock(bench).await);
     let begun = Instant::now();
     let stale = lock.acquire().lease(LEASE).await?;
@@ -101,7 +101,7 @@ pub async fn a_setnx_lock_runs_out_and_is_told(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_setnx_lock_is_kept_while_its_guard_lives(bench: &Bench) -> Outcome {
+pub async fn own_57_a_setnx_lock_is_renewed_while_its_guard_lives(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (setnx_lock_with(bench, short_watchdog).await, setnx_lock(bench).await);
     let guard = lock.acquire().await?;
     let waiter = Waiter::begin(elsewhere.acquire()).await;
@@ -112,7 +112,9 @@ pub async fn a_setnx_lock_is_kept_while_its_guard_lives(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_setnx_lock_that_is_removed_is_lost_and_the_next_is_not_touched(bench: &Bench) -> Outcome {
+pub async fn own_58_a_removed_setnx_lock_is_lost_and_the_next_holder_is_not_affected(
+    bench: &Bench,
+) -> Outcome {
     let (lock, elsewhere) = (setnx_lock_with(bench, short_watchdog).await, setnx_lock(bench).await);
     let guard = lock.acquire().await?;
     bench.remove(&bench.name("lock")).await?;
@@ -125,7 +127,7 @@ pub async fn a_setnx_lock_that_is_removed_is_lost_and_the_next_is_not_touched(be
     Ok(())
 }
 
-pub async fn a_setnx_lock_can_be_forced_and_taken_over(bench: &Bench) -> Outcome {
+pub async fn own_59_a_setnx_lock_can_be_force_unlocked_and_taken_over(bench: &Bench) -> Outcome {
     let lock = setnx_lock_with(bench, short_watchdog).await;
     let elsewhere = setnx_lock_with(bench, short_watchdog).await;
     let victim = lock.acquire().await?;
@@ -144,7 +146,7 @@ pub async fn a_setnx_lock_can_be_forced_and_taken_over(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn a_setnx_lock_has_tokens(bench: &Bench) -> Outcome {
+pub async fn own_60_a_setnx_lock_has_fencing_tokens(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (setnx_lock(bench).await, setnx_lock(bench).await);
     let stale = lock.acquire().fenced().lease(LEASE).await?;
     assert!(elsewhere.try_acquire().fenced().await?.is_none());
@@ -157,7 +159,7 @@ pub async fn a_setnx_lock_has_tokens(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn waiters_for_a_setnx_lock_can_be_cancelled(bench: &Bench) -> Outcome {
+pub async fn own_61_waiters_for_a_setnx_lock_can_be_cancelled(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (setnx_lock(bench).await, setnx_lock(bench).await);
     let guard = lock.acquire().await?;
     let (first, second) =
@@ -180,7 +182,7 @@ pub async fn waiters_for_a_setnx_lock_can_be_cancelled(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn tasks_take_turns_with_a_setnx_lock(bench: &Bench) -> Outcome {
+pub async fn own_62_tasks_hold_a_setnx_lock_one_at_a_time(bench: &Bench) -> Outcome {
     let tally = Arc::new(Tally::default());
     let mut tasks = JoinSet::new();
     for client in 0..4 {
@@ -204,7 +206,7 @@ pub async fn tasks_take_turns_with_a_setnx_lock(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_setnx_lock_can_be_one_of_several(bench: &Bench) -> Outcome {
+pub async fn own_71_a_setnx_lock_can_be_a_member_of_a_multi_lock(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let (plain, setnx) = (client.lock(bench.name("other")), client.setnx_lock(bench.name("lock")));
     let all = MultiLock::new([plain.clone(), setnx.clone()]);
@@ -217,7 +219,7 @@ pub async fn a_setnx_lock_can_be_one_of_several(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_setnx_lock_can_be_extended(bench: &Bench) -> Outcome {
+pub async fn own_63_the_lease_of_a_setnx_lock_can_be_extended(bench: &Bench) -> Outcome {
     let lock = setnx_lock(bench).await;
     let guard = lock.acquire().lease(LEASE).await?;
     let left = guard.extend(LONG_LEASE).await?;

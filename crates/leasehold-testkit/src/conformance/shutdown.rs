@@ -11,7 +11,7 @@ use super::common::{
 };
 use crate::bench::{Bench, VIEW};
 
-pub async fn a_lock_left_behind_runs_out(bench: &Bench) -> Outcome {
+pub async fn lk_14_a_lock_of_a_client_that_is_gone_expires(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client_with(short_watchdog).await, bench.lock().await);
     let guard = client.lock(bench.name("lock")).acquire().await?;
     sleep(WATCHDOG * 3 / 2).await;
@@ -23,7 +23,7 @@ pub async fn a_lock_left_behind_runs_out(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn shutdown_ends_every_wait_and_every_hold(bench: &Bench) -> Outcome {
+pub async fn cx_17_a_shutdown_ends_every_wait_and_every_hold(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let lock = client.lock(bench.name("lock"));
     let guard = lock.acquire().await?;
@@ -40,7 +40,7 @@ pub async fn shutdown_ends_every_wait_and_every_hold(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn shutdown_waits_for_the_guards(bench: &Bench) -> Outcome {
+pub async fn own_29_a_shutdown_waits_for_the_guards(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let guard = client.lock(bench.name("lock")).acquire().await?;
     let mut shutdown = tokio::spawn(client.shutdown(LONG_LEASE));
@@ -51,7 +51,7 @@ pub async fn shutdown_waits_for_the_guards(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn shutdown_frees_nothing_under_running_work(bench: &Bench) -> Outcome {
+pub async fn own_30_a_shutdown_frees_no_lock_under_running_work(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.lock().await);
     let guard = client.lock(bench.name("lock")).acquire().await?;
     let shutdown = client.shutdown(MOMENT);
@@ -64,7 +64,7 @@ pub async fn shutdown_frees_nothing_under_running_work(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn work_that_ends_after_shutdown_frees_its_lock(bench: &Bench) -> Outcome {
+pub async fn own_31_a_guard_that_ends_after_the_shutdown_frees_its_lock(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.lock().await);
     let dropped = client.lock(bench.name("lock")).acquire().await?;
     let released = client.lock(bench.name("another")).acquire().await?;
@@ -79,7 +79,9 @@ pub async fn work_that_ends_after_shutdown_frees_its_lock(bench: &Bench) -> Outc
     Ok(())
 }
 
-pub async fn a_client_shut_down_refuses_new_locks_and_others_go_on(bench: &Bench) -> Outcome {
+pub async fn own_32_a_client_in_shutdown_refuses_new_locks_and_other_clients_continue(
+    bench: &Bench,
+) -> Outcome {
     let (client, elsewhere) = (bench.client().await, bench.client().await);
     let other = bench.name("another");
     let guard = client.lock(bench.name("lock")).acquire().await?;
@@ -110,7 +112,7 @@ fn is_refused(outcome: &Result<Guard, AcquireError>) -> bool {
     matches!(outcome, Err(AcquireError::Invalid { cause: InvalidRequestError::ShutDown, .. }))
 }
 
-pub async fn a_waiter_in_line_gets_what_a_shutdown_leaves(bench: &Bench) -> Outcome {
+pub async fn own_38_a_queued_waiter_acquires_a_lock_that_a_shutdown_left_to_expire(bench: &Bench) -> Outcome {
     let (client, elsewhere) = (bench.client_with(short_watchdog).await, bench.lock().await);
     let guard = client.lock(bench.name("lock")).acquire().await?;
     let waiter = Waiter::begin(elsewhere.acquire()).await;

@@ -17,7 +17,7 @@ async fn spin_lock(bench: &Bench) -> Lock {
     bench.client().await.spin_lock(bench.name("lock"))
 }
 
-pub async fn a_spinning_waiter_gets_the_lock_after_the_release(bench: &Bench) -> Outcome {
+pub async fn sp_01_a_spinning_waiter_acquires_the_lock_after_the_release(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (spin_lock(bench).await, spin_lock(bench).await);
     let guard = lock.acquire().await?;
     let waiter = Waiter::begin(elsewhere.acquire()).await;
@@ -27,7 +27,7 @@ pub async fn a_spinning_waiter_gets_the_lock_after_the_release(bench: &Bench) ->
     Ok(())
 }
 
-pub async fn a_spinning_wait_with_a_limit_ends_with_the_lock_or_in_time(bench: &Bench) -> Outcome {
+pub async fn sp_02_a_spinning_wait_with_a_limit_acquires_the_lock_or_ends_in_time(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (spin_lock(bench).await, spin_lock(bench).await);
     let guard = lock.acquire().await?;
     let begun = Instant::now();
@@ -42,7 +42,7 @@ pub async fn a_spinning_wait_with_a_limit_ends_with_the_lock_or_in_time(bench: &
     Ok(())
 }
 
-pub async fn a_try_of_a_spin_lock_does_not_wait(bench: &Bench) -> Outcome {
+pub async fn sp_04_a_try_of_a_spin_lock_does_not_wait(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (spin_lock(bench).await, spin_lock(bench).await);
     let guard = taken(&lock).await?;
     assert!(elsewhere.try_acquire().await?.is_none() && lock.try_acquire().await?.is_none());
@@ -51,7 +51,7 @@ pub async fn a_try_of_a_spin_lock_does_not_wait(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_spin_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcome {
+pub async fn own_41_a_spin_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let (spin, plain) = (client.spin_lock(bench.name("lock")), client.lock(bench.name("lock")));
     let elsewhere = bench.lock().await;
@@ -79,7 +79,7 @@ pub async fn a_spin_lock_is_the_plain_lock_of_that_name(bench: &Bench) -> Outcom
     Ok(())
 }
 
-pub async fn a_spinning_waiter_can_be_cancelled(bench: &Bench) -> Outcome {
+pub async fn own_42_a_spinning_waiter_can_be_cancelled(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (spin_lock(bench).await, spin_lock(bench).await);
     let guard = lock.acquire().await?;
     let waiters = [Waiter::begin(elsewhere.acquire()).await, Waiter::begin(elsewhere.acquire()).await];
@@ -93,7 +93,7 @@ pub async fn a_spinning_waiter_can_be_cancelled(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_spinning_waiter_is_told_of_a_shutdown(bench: &Bench) -> Outcome {
+pub async fn own_43_a_spinning_waiter_is_notified_of_a_shutdown(bench: &Bench) -> Outcome {
     let (lock, client) = (spin_lock(bench).await, bench.client().await);
     let _guard = lock.acquire().await?;
     let slow = client.spin_lock(bench.name("lock")).back_off(BackOff::constant(Duration::from_secs(3600)));
@@ -107,7 +107,7 @@ pub async fn a_spinning_waiter_is_told_of_a_shutdown(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn spinning_tasks_take_turns(bench: &Bench) -> Outcome {
+pub async fn own_44_spinning_tasks_hold_the_lock_one_at_a_time(bench: &Bench) -> Outcome {
     let tally = Arc::new(Tally::default());
     let mut tasks = JoinSet::new();
     for _ in 0..8 {

@@ -6,14 +6,14 @@ use super::common::{MOMENT, Waiter, is_free_for, is_pending_for, short_watchdog,
 use super::{Failed, Outcome};
 use crate::bench::Bench;
 
-pub async fn a_client_can_take_over_from_itself(bench: &Bench) -> Outcome {
+pub async fn cx_05_a_client_can_take_a_lock_over_from_itself(bench: &Bench) -> Outcome {
     let lock = bench.lock_with(short_watchdog).await;
     let thief = rob(lock.acquire().await?, &lock).await?;
     drop(rob(thief, &lock).await?);
     Ok(())
 }
 
-pub async fn a_client_can_take_over_from_another(bench: &Bench) -> Outcome {
+pub async fn cx_06_a_client_can_take_a_lock_over_from_another_client(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock_with(short_watchdog).await);
     let thief = rob(lock.acquire().await?, &elsewhere).await?;
     drop(rob(thief, &lock).await?);
@@ -30,7 +30,7 @@ async fn rob(victim: Guard, lock: &Lock) -> Result<Guard, Failed> {
     Ok(thief)
 }
 
-pub async fn a_lock_taken_over_returns_to_the_line(bench: &Bench) -> Outcome {
+pub async fn own_25_queued_waiters_acquire_the_lock_after_a_take_over(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock_with(short_watchdog).await, bench.lock().await);
     let victim = lock.acquire().await?;
     let waiter = Waiter::begin(lock.acquire()).await;
@@ -42,7 +42,7 @@ pub async fn a_lock_taken_over_returns_to_the_line(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn taking_over_a_free_lock_is_taking_it(bench: &Bench) -> Outcome {
+pub async fn own_26_a_take_over_acquires_a_free_lock(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().steal().await?;
     assert!(guard.is_held() && !is_free_for(&lock).await?);

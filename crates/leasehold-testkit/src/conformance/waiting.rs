@@ -11,7 +11,7 @@ use super::Outcome;
 use super::common::{LEASE, MOMENT, Waiter, all_done, is_free_for, soon};
 use crate::bench::Bench;
 
-pub async fn a_wait_ends_when_its_time_is_over(bench: &Bench) -> Outcome {
+pub async fn hd_05_a_wait_times_out_at_its_limit_and_a_try_returns_at_once(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let guard = elsewhere.acquire().await?;
     let begun = Instant::now();
@@ -25,7 +25,7 @@ pub async fn a_wait_ends_when_its_time_is_over(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn a_wait_ends_in_time_on_a_lock_left_behind(bench: &Bench) -> Outcome {
+pub async fn lk_13_a_wait_keeps_its_limit_when_the_client_of_the_holder_is_gone(bench: &Bench) -> Outcome {
     let client = bench.client().await;
     let _abandoned = client.lock(bench.name("lock")).acquire().await?;
     client.shutdown(Duration::ZERO).await;
@@ -36,7 +36,7 @@ pub async fn a_wait_ends_in_time_on_a_lock_left_behind(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn waiters_are_served_in_the_order_they_came(bench: &Bench) -> Outcome {
+pub async fn own_04_waiters_of_one_client_are_served_in_fifo_order(bench: &Bench) -> Outcome {
     let lock = bench.lock().await;
     let guard = lock.acquire().await?;
     let served = Arc::new(Mutex::new(Vec::new()));
@@ -57,7 +57,7 @@ pub async fn waiters_are_served_in_the_order_they_came(bench: &Bench) -> Outcome
     Ok(())
 }
 
-pub async fn a_wait_of_zero_is_one_try(bench: &Bench) -> Outcome {
+pub async fn own_27_a_wait_of_zero_is_one_try(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let at_once = || lock.acquire().wait(Duration::ZERO);
     let guard = elsewhere.acquire().await?;
@@ -67,7 +67,7 @@ pub async fn a_wait_of_zero_is_one_try(bench: &Bench) -> Outcome {
     Ok(())
 }
 
-pub async fn force_unlock_wakes_the_next_waiter(bench: &Bench) -> Outcome {
+pub async fn own_28_force_unlock_wakes_the_next_waiter(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let victim = lock.acquire().await?;
     let waiter = Waiter::begin(elsewhere.acquire()).await;

@@ -137,14 +137,14 @@ mod tests {
     }
 
     #[test]
-    fn commands_are_told_apart_in_both_spellings() {
+    fn array_and_inline_commands_are_both_parsed() {
         let mut buffer = b"*1\r\n$4\r\nping\r\nget  k\r\n*2\r\n$3\r\nGET\r\n".to_vec();
         let mut name = || Command::take(&mut buffer).unwrap().map(|command| command.name);
         assert_eq!((name(), name(), name()), (Some("PING".into()), Some("GET".into()), None));
     }
 
     #[test]
-    fn replies_belong_to_commands_in_order_and_set_up_is_left_out() {
+    fn replies_are_matched_to_commands_in_order_without_the_set_up() {
         let mut exchange = exchange(&[&["HELLO", "3"], &["GET", "a"], &["LRANGE", "l", "0", "9"]]);
         assert_eq!(exchange.received(&array(&["server", "redis"])), Received::Other);
         assert_eq!(exchange.received(&push(&["invalidate", "a"])), Received::Other);

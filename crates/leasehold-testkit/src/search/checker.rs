@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn two_holders_are_noticed() {
+    fn two_holders_at_once_are_reported_as_a_violation() {
         for kind in Kind::LOCKS.iter().copied().filter(|kind| *kind != Kind::Read) {
             in_a_round(async |checker| {
                 let resource = Resource::new(kind, 0);
@@ -506,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_is_not_greater_is_noticed() {
+    fn a_token_that_does_not_rise_is_reported_as_a_violation() {
         in_a_round(async |checker| {
             let resource = Resource::new(Kind::Fenced, 0);
             for number in 0..2 {
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn too_many_permits_are_noticed() {
+    fn too_many_permits_are_reported_as_a_violation() {
         for kind in [Kind::Semaphore, Kind::Leased] {
             in_a_round(async |checker| {
                 let resource = Resource { permits: 2, ..Resource::new(kind, 0) };
@@ -545,7 +545,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_and_guards_given_back_are_nobodys_rivals() {
+    fn readers_and_released_guards_are_not_reported_as_violations() {
         in_a_round(async |checker| {
             let read = Resource::new(Kind::Read, 0);
             let readers = [
@@ -561,7 +561,7 @@ mod tests {
     }
 
     #[test]
-    fn the_victim_of_another_client_is_excused_and_no_other() {
+    fn only_a_take_over_by_another_client_excuses_a_guard_that_still_reports_held() {
         in_a_round(async |checker| {
             let resource = Resource::new(Kind::Plain, 0);
             granted(&checker, 0, &client().await, resource).await;
@@ -578,7 +578,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_without_a_lock_is_noticed() {
+    fn a_guard_without_a_lock_on_the_server_is_reported_as_a_violation() {
         in_a_round(async |checker| {
             let resource = Resource::new(Kind::Fair, 0);
             let (client, other) = (client().await, client().await);

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_seed_means_the_same_each_time_and_others_mean_something_else() {
+    fn a_seed_gives_the_same_plan_each_time_and_another_seed_another_plan() {
         let text = |seed| format!("{:?}", Plan::new(seed));
         assert_eq!(text(17), text(17));
         assert_ne!(text(17), text(27));

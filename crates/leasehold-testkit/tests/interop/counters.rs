@@ -7,7 +7,7 @@ use leasehold_testkit::peer::Answer;
 use crate::setup::setup;
 
 #[tokio::test]
-async fn permits_given_back_by_one_language_wake_all_waiters_of_both() {
+async fn own_230_permits_released_by_one_language_wake_all_waiters_of_both_languages() {
     let setup = setup().await;
     for (giver, _) in setup.pairs() {
         let name = format!("counters-many-{}", giver.name()).replace(' ', "-");
@@ -38,7 +38,7 @@ async fn permits_given_back_by_one_language_wake_all_waiters_of_both() {
 }
 
 #[tokio::test]
-async fn changes_of_a_semaphore_by_us_break_no_java_waiter() {
+async fn own_231_changes_of_a_semaphore_by_rust_break_no_java_waiter() {
     let setup = setup().await;
     let (java, rust) = (&setup.java[0], &setup.rust[0]);
     let name = "counters-negative";
@@ -57,7 +57,7 @@ async fn changes_of_a_semaphore_by_us_break_no_java_waiter() {
 }
 
 #[tokio::test]
-async fn permits_whose_lease_is_over_go_to_waiters_of_the_other_language() {
+async fn expired_permits_go_to_waiters_of_the_other_language() {
     let setup = setup().await;
     for (holder, waiter) in setup.pairs() {
         let name = format!("counters-expiry-{}", holder.name()).replace(' ', "-");
@@ -93,7 +93,7 @@ async fn permits_whose_lease_is_over_go_to_waiters_of_the_other_language() {
 }
 
 #[tokio::test]
-async fn permits_added_or_released_one_by_one_wake_the_other_language() {
+async fn permits_added_or_released_one_by_one_wake_waiters_of_the_other_language() {
     let setup = setup().await;
     for (giver, waiter) in setup.pairs() {
         let name = format!("counters-added-{}", giver.name()).replace(' ', "-");
@@ -110,7 +110,7 @@ async fn permits_added_or_released_one_by_one_wake_the_other_language() {
 }
 
 #[tokio::test]
-async fn a_latch_is_opened_by_either_language_for_both() {
+async fn own_232_a_latch_is_opened_by_either_language_for_both() {
     let setup = setup().await;
     for (opener, other) in setup.pairs() {
         let name = format!("counters-latch-{}", opener.name()).replace(' ', "-");

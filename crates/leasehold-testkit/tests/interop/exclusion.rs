@@ -109,24 +109,24 @@ macro_rules! excludes {
 }
 
 excludes! {
-    fn plain_locks_exclude_each_other() = "plain";
-    fn spin_locks_exclude_each_other() = "spin";
-    fn fair_locks_exclude_each_other() = "fair";
-    fn fenced_locks_exclude_each_other() = "fenced";
-    fn writers_exclude_each_other() = "write";
-    fn non_reentrant_locks_exclude_each_other() = "once";
-    fn non_reentrant_fair_locks_exclude_each_other() = "once-fair";
+    fn own_220_plain_locks_of_both_languages_exclude_each_other() = "plain";
+    fn spin_locks_of_both_languages_exclude_each_other() = "spin";
+    fn fair_locks_of_both_languages_exclude_each_other() = "fair";
+    fn fenced_locks_of_both_languages_exclude_each_other() = "fenced";
+    fn writers_of_both_languages_exclude_each_other() = "write";
+    fn non_reentrant_locks_of_both_languages_exclude_each_other() = "once";
+    fn non_reentrant_fair_locks_of_both_languages_exclude_each_other() = "once-fair";
 }
 
 #[tokio::test]
-async fn readers_and_writers_exclude_each_other() {
+async fn own_221_readers_and_writers_of_both_languages_exclude_each_other() {
     let setup = setup().await;
     let topic = "exclusion-readers";
     exclude(&setup, topic, ["read", "write", "write", "read"], [&format!("{topic}:lock"); 4]).await;
 }
 
 #[tokio::test]
-async fn multi_locks_exclude_each_other() {
+async fn multi_locks_of_both_languages_exclude_each_other() {
     let setup = setup().await;
     let topic = "exclusion-multi";
     let [a, b, c] = ["a", "b", "c"].map(|member| format!("{topic}:lock:{member}"));
@@ -136,7 +136,7 @@ async fn multi_locks_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn values_of_a_group_exclude_each_other() {
+async fn holders_of_group_values_in_both_languages_exclude_each_other() {
     let setup = setup().await;
     let topic = "exclusion-group";
     let group = format!("{topic}:lock");
@@ -145,7 +145,7 @@ async fn values_of_a_group_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn semaphores_exclude_each_other() {
+async fn holders_of_a_single_permit_in_both_languages_exclude_each_other() {
     let setup = setup().await;
     let topic = "exclusion-semaphore";
     let name = format!("{topic}:lock");
@@ -155,7 +155,7 @@ async fn semaphores_exclude_each_other() {
 }
 
 #[tokio::test]
-async fn leased_semaphores_exclude_each_other() {
+async fn holders_of_a_single_leased_permit_in_both_languages_exclude_each_other() {
     let setup = setup().await;
     let topic = "exclusion-permits";
     let name = format!("{topic}:lock");

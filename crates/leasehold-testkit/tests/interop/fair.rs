@@ -30,7 +30,7 @@ async fn join<'a>(setup: &Setup, name: &str, peer: &'a Peer, thread: &str, comma
 }
 
 #[tokio::test]
-async fn those_who_came_first_are_served_first_whatever_their_language() {
+async fn own_223_a_fair_lock_serves_waiters_of_both_languages_in_fifo_order() {
     let setup = setup().await;
     for (round, (holder, _)) in setup.pairs().into_iter().enumerate() {
         let name = format!("fair-order-{round}");
@@ -54,7 +54,7 @@ async fn those_who_came_first_are_served_first_whatever_their_language() {
 }
 
 #[tokio::test]
-async fn nobody_throws_out_waiters_of_the_other_language_that_live() {
+async fn own_224_live_waiters_of_the_other_language_stay_in_the_queue() {
     let setup = setup().await;
     let name = "fair-alive";
     let [java, other_java, rust, other_rust] = setup.peers();
@@ -83,7 +83,7 @@ async fn nobody_throws_out_waiters_of_the_other_language_that_live() {
 }
 
 #[tokio::test]
-async fn a_dead_waiter_of_ours_is_passed_by_java_when_one_of_ours_is_there() {
+async fn own_225_a_dead_rust_waiter_is_skipped_by_java_when_a_live_rust_waiter_is_queued() {
     let setup = setup().await;
     let name = "fair-dead";
     let [java, _, rust, _] = setup.peers();
@@ -107,7 +107,7 @@ async fn a_dead_waiter_of_ours_is_passed_by_java_when_one_of_ours_is_there() {
 
 /// By Redisson's own rule: when the lease of the lock it waited for and its own wait are over.
 #[tokio::test]
-async fn a_dead_waiter_is_passed_by_the_other_language_when_its_time_is_over() {
+async fn a_dead_waiter_is_skipped_by_the_other_language_when_its_time_is_over() {
     let setup = setup().await;
     let java = jvm::start("java, mortal", &setup.version, &setup.server);
     let rust = driver::start("rust, mortal", &setup.server);

@@ -3,7 +3,7 @@
 use crate::setup::{number, setup};
 
 #[tokio::test]
-async fn tokens_rise_over_both_languages() {
+async fn own_233_fencing_tokens_rise_over_both_languages() {
     let setup = setup().await;
     let name = "fenced-rise";
     let turns = number("LEASEHOLD_TURNS", 300) / 10;

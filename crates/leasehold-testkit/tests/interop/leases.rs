@@ -81,7 +81,7 @@ async fn seen_rightly(kind: &str, holder: &Peer, onlooker: &Peer, version: &str)
 }
 
 #[tokio::test]
-async fn holds_are_seen_rightly_and_released_by_their_owners_only() {
+async fn own_228_holds_are_visible_to_the_other_language_and_released_only_by_their_owners() {
     let setup = setup().await;
     for kind in ["plain", "spin", "fair", "fenced", "once", "once-fair", "read", "write", "group"] {
         for (holder, onlooker) in setup.pairs() {
@@ -92,7 +92,7 @@ async fn holds_are_seen_rightly_and_released_by_their_owners_only() {
 }
 
 #[tokio::test]
-async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
+async fn a_java_holder_is_visible_to_rust_and_java_can_force_unlock_a_rust_lock() {
     let setup = setup().await;
     let (java, client) = (&setup.java[0], Client::connect(setup.server.url()).await.unwrap());
     let lock = client.lock("leases-holder");
@@ -121,7 +121,7 @@ async fn we_see_who_in_java_holds_a_lock_and_java_can_take_it_from_us() {
 }
 
 #[tokio::test]
-async fn a_lease_of_one_language_ends_for_the_other() {
+async fn a_lease_of_one_language_expires_for_waiters_of_the_other() {
     let setup = setup().await;
     for (holder, waiter) in setup.pairs() {
         let mut waiting = Vec::new();
@@ -152,7 +152,7 @@ async fn a_lease_of_one_language_ends_for_the_other() {
 /// Redisson does not change the time to live of a hash when it finds it at zero, so a value that is acquired in the
 /// millisecond in which the whole hash expires is held for no time.
 #[tokio::test]
-async fn java_keeps_values_that_it_takes_the_moment_our_lease_is_over() {
+async fn java_holds_values_acquired_at_the_moment_a_rust_lease_expires() {
     let setup = setup().await;
     let (java, rust) = (&setup.java[0], &setup.rust[0]);
     for round in 0..number("LEASEHOLD_ROUNDS", 40) {

@@ -10,7 +10,7 @@ use crate::driver;
 use crate::setup::{LONG, setup};
 
 #[tokio::test]
-async fn readers_of_both_languages_are_in_together_and_writers_alone() {
+async fn readers_of_both_languages_hold_the_lock_together_and_writers_alone() {
     let setup = setup().await;
     let name = "rw-together";
     let peers = setup.peers();
@@ -39,7 +39,7 @@ async fn readers_of_both_languages_are_in_together_and_writers_alone() {
 }
 
 #[tokio::test]
-async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_longer() {
+async fn own_229_a_dead_reader_keeps_the_other_language_out_for_its_lease_and_no_longer() {
     let setup = setup().await;
     let java = jvm::start("java, mortal", &setup.version, &setup.server);
     let rust = driver::start("rust, mortal", &setup.server);
@@ -62,7 +62,7 @@ async fn a_dead_reader_of_one_language_keeps_the_other_out_for_its_lease_and_no_
 }
 
 #[tokio::test]
-async fn a_downgrade_lets_readers_of_the_other_language_in_and_no_writer() {
+async fn a_downgrade_admits_readers_of_the_other_language_and_no_writer() {
     let setup = setup().await;
     for (writer, other) in setup.pairs() {
         let name = format!("rw-downgrade-{}", writer.name()).replace(' ', "-");
@@ -82,7 +82,7 @@ async fn a_downgrade_lets_readers_of_the_other_language_in_and_no_writer() {
 }
 
 #[tokio::test]
-async fn our_downgrade_wakes_java_readers_that_wait() {
+async fn a_rust_downgrade_wakes_waiting_java_readers() {
     let setup = setup().await;
     let name = "rw-downgrade-wakes";
     let (java, client) = (&setup.java[0], Client::connect(setup.server.url()).await.unwrap());

@@ -32,7 +32,7 @@ async fn share(setup: &Setup, kind: &str, crowd: (&Peer, u32), one: &Peer) {
 }
 
 #[tokio::test]
-async fn one_java_thread_gets_its_turns_beside_64_of_our_tasks() {
+async fn own_235_one_java_thread_gets_its_turns_beside_64_rust_tasks() {
     let setup = alone().await;
     for kind in ["plain", "fair"] {
         share(&setup, kind, (&setup.rust[0], 64), &setup.java[0]).await;
@@ -41,7 +41,7 @@ async fn one_java_thread_gets_its_turns_beside_64_of_our_tasks() {
 }
 
 #[tokio::test]
-async fn one_task_of_ours_gets_its_turns_beside_16_java_threads() {
+async fn one_rust_task_gets_its_turns_beside_16_java_threads() {
     let setup = alone().await;
     for kind in ["plain", "fair"] {
         share(&setup, kind, (&setup.java[0], 16), &setup.rust[0]).await;

@@ -151,7 +151,7 @@ async fn woken(setup: &Setup, case: &Case, holder: &Peer, waiter: &Peer) -> Opti
 }
 
 #[tokio::test]
-async fn a_release_wakes_waiters_of_the_other_language() {
+async fn own_222_a_release_wakes_waiters_of_the_other_language() {
     let setup = alone().await;
     let [java, other_java, rust, other_rust] = setup.peers();
     for case in CASES {

@@ -72,7 +72,7 @@ impl Waiting<'_> {
 }
 
 #[tokio::test]
-async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits() {
+async fn own_226_a_lock_is_renewed_past_three_watchdog_times_while_the_other_language_waits() {
     const WATCHDOG: u32 = 8000;
     let (test, setup) = ("watchdog-kept", setup().await);
     let mut all = Vec::new();
@@ -96,7 +96,7 @@ async fn a_lock_is_kept_past_three_watchdog_times_while_the_other_language_waits
 }
 
 #[tokio::test]
-async fn what_a_killed_process_held_goes_to_the_other_language_when_its_time_is_over() {
+async fn own_227_a_lock_of_a_killed_process_goes_to_the_other_language_when_its_lease_expires() {
     const WATCHDOG: u32 = 3000;
     let (test, setup) = ("watchdog-killed", setup().await);
     let java = jvm::start("java, mortal", &setup.version, &setup.server);

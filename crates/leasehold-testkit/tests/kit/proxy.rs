@@ -80,7 +80,7 @@ fn commands_and_bytes_are_recorded_for_each_connection() {
 }
 
 #[test]
-fn large_values_pass_unharmed() {
+fn large_values_pass_the_proxy_unchanged() {
     let (server, proxy) = start();
     let mut connection = open(&proxy);
     let large = "0123456789".repeat(300_000);
@@ -90,7 +90,7 @@ fn large_values_pass_unharmed() {
 }
 
 #[test]
-fn ends_are_passed_on_in_both_directions() {
+fn the_end_of_a_connection_is_forwarded_in_both_directions() {
     let (mut server, proxy) = start();
     let (mut first, second) = (open(&proxy), open(&proxy));
     first.call(&["PING"]).unwrap();
@@ -107,7 +107,7 @@ fn ends_are_passed_on_in_both_directions() {
 }
 
 #[test]
-fn a_cut_closes_connections_of_its_kind_and_welcomes_new_ones() {
+fn a_cut_closes_connections_of_its_kind_and_admits_new_connections() {
     let (_server, proxy) = start();
     for (which, command_closed, pub_sub_closed) in
         [(Which::Command, true, false), (Which::PubSub, false, true), (Which::All, true, true)]
@@ -135,7 +135,7 @@ fn a_cut_closes_connections_of_its_kind_and_welcomes_new_ones() {
 }
 
 #[test]
-fn a_cut_also_closes_what_was_opened_just_before() {
+fn a_cut_also_closes_connections_opened_just_before() {
     let (_server, proxy) = start();
     for _ in 0..50 {
         let mut connection = open(&proxy);
@@ -145,7 +145,7 @@ fn a_cut_also_closes_what_was_opened_just_before() {
 }
 
 #[test]
-fn refusal_lasts_until_healed() {
+fn the_proxy_refuses_connections_until_healed() {
     let (_server, proxy) = start();
     let mut connection = open(&proxy);
     connection.call(&["PING"]).unwrap();
@@ -162,7 +162,7 @@ fn refusal_lasts_until_healed() {
 }
 
 #[test]
-fn a_black_hole_holds_commands_until_healed_without_closing_anything() {
+fn a_black_hole_holds_commands_until_healed_and_closes_no_connection() {
     let (server, proxy) = start();
     let (mut old, mut abandoned) = (open(&proxy), open(&proxy));
     for connection in [&mut old, &mut abandoned] {
@@ -187,7 +187,7 @@ fn a_black_hole_holds_commands_until_healed_without_closing_anything() {
 }
 
 #[test]
-fn a_black_hole_holds_replies_and_the_end_of_the_server() {
+fn a_black_hole_holds_replies_and_the_close_by_the_server() {
     let (mut server, proxy) = start();
     let mut connection = open(&proxy);
     connection.send(&["BLPOP", "list", "0"]).unwrap();
@@ -204,7 +204,7 @@ fn a_black_hole_holds_replies_and_the_end_of_the_server() {
 }
 
 #[test]
-fn a_cut_throws_away_what_a_black_hole_holds() {
+fn a_cut_discards_commands_held_by_a_black_hole() {
     let (server, proxy) = start();
     let mut connection = open(&proxy);
     proxy.blackhole(Which::All);
@@ -217,7 +217,7 @@ fn a_cut_throws_away_what_a_black_hole_holds() {
 }
 
 #[test]
-fn half_open_connections_are_silent_and_new_ones_work() {
+fn half_open_connections_are_silent_and_new_connections_work() {
     let (server, proxy) = start();
     let mut old = open(&proxy);
     old.call(&["PING"]).unwrap();
@@ -247,7 +247,7 @@ fn replies_can_be_held_while_commands_pass() {
 }
 
 #[test]
-fn a_black_hole_may_be_for_one_kind() {
+fn a_black_hole_can_affect_one_kind_of_connection() {
     let (server, proxy) = start();
     for version in ["2", "3"] {
         let mut command = open(&proxy);
@@ -271,7 +271,7 @@ fn a_black_hole_may_be_for_one_kind() {
 }
 
 #[test]
-fn a_delay_is_for_each_reply_and_does_not_add_up() {
+fn a_delay_applies_to_each_reply_and_does_not_accumulate() {
     let (server, proxy) = start();
     let mut connection = open(&proxy);
     let delay = Duration::from_millis(100);
@@ -309,7 +309,7 @@ fn one_reply_is_lost_after_its_command_was_executed() {
 }
 
 #[test]
-fn replies_before_the_lost_one_still_arrive() {
+fn replies_before_the_lost_reply_still_arrive() {
     let (_server, proxy) = start();
     let mut connection = open(&proxy);
     proxy.lose_each_reply_once(Which::All);
@@ -324,7 +324,7 @@ fn replies_before_the_lost_one_still_arrive() {
 }
 
 #[test]
-fn each_command_loses_its_first_reply_and_no_other() {
+fn each_command_loses_only_its_first_reply() {
     let (server, proxy) = start();
     proxy.lose_each_reply_once(Which::Command);
     for key in ["a", "b"] {
@@ -355,7 +355,7 @@ fn the_confirmation_of_a_subscription_can_be_lost() {
 }
 
 #[test]
-fn messages_are_dropped_and_nothing_else() {
+fn the_proxy_drops_messages_and_no_replies() {
     for version in ["2", "3"] {
         let (server, proxy) = start();
         let mut pub_sub = subscriber(&proxy, version);
@@ -372,14 +372,14 @@ fn messages_are_dropped_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_goes_on_while_the_runtime_of_the_test_is_blocked_and_its_clock_stands_still() {
+async fn the_proxy_works_while_the_runtime_of_the_test_is_blocked_and_its_clock_is_paused() {
     let (_server, proxy) = start();
     proxy.delay(Which::All, MOMENT);
     assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
 }
 
 #[test]
-fn it_ends_when_it_is_dropped() {
+fn a_dropped_proxy_closes_its_connections_and_its_port() {
     let (_server, proxy) = start();
     let mut connection = open(&proxy);
     connection.call(&["PING"]).unwrap();
@@ -391,7 +391,7 @@ fn it_ends_when_it_is_dropped() {
 }
 
 #[test]
-fn a_test_does_not_pass_whose_proxy_did_not_understand() {
+fn a_test_fails_when_its_proxy_could_not_parse_a_reply() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap().port());
     let mut connection = open(&proxy);
@@ -402,7 +402,7 @@ fn a_test_does_not_pass_whose_proxy_did_not_understand() {
 }
 
 #[test]
-fn connections_that_are_half_open_are_silent_and_new_ones_are_served() {
+fn a_command_on_a_half_open_connection_is_executed_after_healing() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let mut old = Connection::open(proxy.port()).unwrap();
@@ -417,7 +417,7 @@ fn connections_that_are_half_open_are_silent_and_new_ones_are_served() {
 }
 
 #[test]
-fn new_connections_are_led_to_another_server() {
+fn new_connections_are_redirected_to_another_server() {
     let (first, second) = (Server::start(Flavour::Redis), Server::start(Flavour::Redis));
     let proxy = Proxy::start(first.port());
     let mut old = Connection::open(proxy.port()).unwrap();

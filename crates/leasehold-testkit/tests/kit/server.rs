@@ -19,7 +19,7 @@ use leasehold_testkit::{
 use crate::until;
 
 #[test]
-fn both_flavours_start_and_are_what_they_are_called() {
+fn redis_and_valkey_servers_start_in_the_requested_flavour() {
     for (flavour, version) in
         [(Flavour::Redis, "\nredis_version:7."), (Flavour::Valkey, "\nvalkey_version:9.")]
     {
@@ -36,7 +36,7 @@ fn both_flavours_start_and_are_what_they_are_called() {
 }
 
 #[test]
-fn replies_of_every_kind_are_read() {
+fn replies_of_every_type_are_parsed() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         assert_eq!(server.cli(&["GET", "k"]), Value::Nil);
@@ -54,7 +54,7 @@ fn replies_of_every_kind_are_read() {
 }
 
 #[test]
-fn a_restart_is_on_the_same_port_and_loses_everything_unless_told_otherwise() {
+fn a_restarted_server_keeps_its_port_and_loses_its_data_unless_persistent() {
     for flavour in Flavour::ALL {
         for (builder, kept) in [
             (Server::builder(flavour), Value::Nil),
@@ -78,7 +78,7 @@ fn a_restart_is_on_the_same_port_and_loses_everything_unless_told_otherwise() {
 }
 
 #[test]
-fn a_paused_server_keeps_its_connections_and_answers_after_it_is_resumed() {
+fn a_paused_server_keeps_its_connections_and_replies_when_resumed() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let mut connection = server.connect();
@@ -93,7 +93,7 @@ fn a_paused_server_keeps_its_connections_and_answers_after_it_is_resumed() {
 }
 
 #[test]
-fn a_configuration_is_followed() {
+fn a_server_applies_its_password_and_configuration() {
     for flavour in Flavour::ALL {
         let server = Server::builder(flavour)
             .password("sesame")
@@ -115,7 +115,7 @@ fn a_configuration_is_followed() {
 }
 
 #[test]
-fn a_configuration_that_is_wrong_is_said_with_the_log() {
+fn an_invalid_configuration_fails_the_start_of_the_server() {
     for flavour in Flavour::ALL {
         let panic =
             panic::catch_unwind(|| Server::builder(flavour).config("no-such-thing 1").start()).unwrap_err();
@@ -125,7 +125,7 @@ fn a_configuration_that_is_wrong_is_said_with_the_log() {
 }
 
 #[test]
-fn a_monitor_tells_what_clients_sent_from_what_scripts_called() {
+fn a_monitor_distinguishes_commands_of_clients_from_commands_of_scripts() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         server.cli(&["GET", "before"]);
@@ -168,7 +168,7 @@ fn gone(port: u16, directory: &Path) -> bool {
 }
 
 #[test]
-fn a_server_ends_when_it_is_dropped_also_while_it_is_paused_or_its_owner_panics() {
+fn a_dropped_server_ends_even_when_paused_or_when_its_owner_panics() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let (port, directory) = (server.port(), server.directory().to_path_buf());
@@ -196,7 +196,7 @@ fn a_server_ends_when_it_is_dropped_also_while_it_is_paused_or_its_owner_panics(
 const OWNER: &str = "LEASEHOLD_KIT_OWNER";
 
 #[test]
-fn servers_end_with_the_process_that_owns_them() {
+fn servers_end_with_the_process_of_their_owner() {
     static SHARED: OnceLock<Server> = OnceLock::new();
     if let Some(ending) = env::var_os(OWNER) {
         // A static value is never dropped.
@@ -213,7 +213,7 @@ fn servers_end_with_the_process_that_owns_them() {
     }
     for ending in ["killed", "returns"] {
         let mut owner = Command::new(env::current_exe().unwrap())
-            .args(["--exact", "server::servers_end_with_the_process_that_owns_them", "--nocapture"])
+            .args(["--exact", "server::servers_end_with_the_process_of_their_owner", "--nocapture"])
             .env(OWNER, ending)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())

@@ -36,7 +36,7 @@ const WRITE: &str = r"
 ";
 
 #[test]
-fn contender() {
+fn child_process_that_contends_for_the_lock() {
     let Some(port) = server_of_part() else { return };
     let seat = env::var(SEAT).unwrap();
     let turns = number(TURNS, 0);
@@ -94,14 +94,14 @@ async fn take_turns(lock: Lock, port: u16, seat: String, turns: u64) {
 }
 
 #[test]
-fn processes_exclude_each_other_while_some_are_killed() {
+fn hd_17_processes_exclude_each_other_while_some_are_killed() {
     let turns = number(TURNS, 2_500);
     let seed = number("LEASEHOLD_SEED", 1);
     println!("exclusion: seed {seed}, {turns} turns");
     let mut dice = Dice::new(seed);
     let server = Server::start(Flavour::Redis);
     let start = |seat: usize| {
-        let mut command = part("exclusion::contender", &server);
+        let mut command = part("exclusion::child_process_that_contends_for_the_lock", &server);
         Running::start(command.env(TURNS, turns.to_string()).env(SEAT, seat.to_string()))
     };
     let begun = Instant::now();

@@ -26,7 +26,7 @@ fn runtime() -> tokio::runtime::Runtime {
 
 /// Tasks that take turns up to a total, counted on the server.
 #[test]
-fn customers() {
+fn child_process_whose_tasks_take_turns_under_a_fair_lock() {
     let Some(port) = server_of_part() else { return };
     let grants = number(GRANTS, 0);
     runtime().block_on(async {
@@ -85,13 +85,13 @@ impl Replay {
 }
 
 #[test]
-fn processes_are_served_in_the_order_in_which_the_server_saw_them_come() {
+fn waiters_of_several_processes_are_served_in_the_order_of_arrival_at_the_server() {
     let grants = number(GRANTS, 2_000);
     let server = Server::start(Flavour::Redis);
     let mut monitor = server.monitor();
     let begun = Instant::now();
     let start = || {
-        let mut command = part("fairness::customers", &server);
+        let mut command = part("fairness::child_process_whose_tasks_take_turns_under_a_fair_lock", &server);
         Running::start(command.env(GRANTS, grants.to_string()))
     };
     let mut processes: Vec<_> = (0..PROCESSES).map(|_| start()).collect();
@@ -119,7 +119,7 @@ fn processes_are_served_in_the_order_in_which_the_server_saw_them_come() {
 
 /// Waits for the lock with all tasks; each counts itself as served and releases.
 #[test]
-fn waiters() {
+fn child_process_with_waiters_for_a_fair_lock() {
     let Some(port) = server_of_part() else { return };
     runtime().block_on(async {
         let client = connect(port).await;
@@ -154,7 +154,10 @@ fn dead_waiters_delay_the_queue_by_five_seconds_at_most() {
         // The dead waiters are queued before the living ones, and between them.
         let mut processes: Vec<_> = (1..=3)
             .map(|number| {
-                let process = Running::start(&mut part("fairness::waiters", &server));
+                let process = Running::start(&mut part(
+                    "fairness::child_process_with_waiters_for_a_fair_lock",
+                    &server,
+                ));
                 queued(number * TASKS);
                 process
             })

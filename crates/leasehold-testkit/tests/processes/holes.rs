@@ -33,7 +33,7 @@ async fn connected_again(client: &Client) {
 }
 
 #[tokio::test]
-async fn a_loss_is_told_before_the_server_forgets() {
+async fn a_guard_reports_its_loss_before_the_lease_ends_on_the_server() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = client(proxy.url()).watchdog(SECOND).await.unwrap();
@@ -61,7 +61,7 @@ async fn a_loss_is_told_before_the_server_forgets() {
 }
 
 #[tokio::test]
-async fn the_clock_of_a_guard_starts_when_its_request_is_sent() {
+async fn the_lease_of_a_guard_counts_from_the_sending_of_its_request() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = client(proxy.url()).watchdog(4 * SECOND).await.unwrap();
@@ -92,7 +92,7 @@ async fn the_clock_of_a_guard_starts_when_its_request_is_sent() {
 }
 
 #[tokio::test]
-async fn a_deleted_key_lets_another_in_and_the_first_is_told_within_a_third_of_the_lease() {
+async fn a_deleted_key_admits_a_second_holder_and_the_first_is_notified_within_a_third_of_the_lease() {
     let server = Server::start(Flavour::Redis);
     let (first, second) = (client(server.url()).await.unwrap(), client(server.url()).await.unwrap());
     let guard = first.lock("a").acquire().await.unwrap();
@@ -106,7 +106,7 @@ async fn a_deleted_key_lets_another_in_and_the_first_is_told_within_a_third_of_t
 }
 
 #[tokio::test]
-async fn a_restart_without_data_lets_another_in_and_the_first_is_told_at_its_reconnection() {
+async fn a_restart_without_data_admits_a_second_holder_and_the_first_is_notified_on_reconnection() {
     let mut server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let first = client(proxy.url()).watchdog(60 * SECOND).await.unwrap();
@@ -139,7 +139,7 @@ async fn a_restart_with_data_keeps_the_lock() {
 }
 
 #[tokio::test]
-async fn eviction_lets_another_in_and_the_first_is_told_within_a_third_of_the_lease() {
+async fn an_eviction_admits_a_second_holder_and_the_first_is_notified_within_a_third_of_the_lease() {
     let server = Server::start(Flavour::Redis);
     let (first, second) = (client(server.url()).await.unwrap(), client(server.url()).await.unwrap());
     let guard = first.lock("a").acquire().await.unwrap();
@@ -157,7 +157,7 @@ async fn eviction_lets_another_in_and_the_first_is_told_within_a_third_of_the_le
 }
 
 #[tokio::test]
-async fn a_failover_without_the_write_lets_another_in_and_the_first_is_told_before_its_lease_is_over() {
+async fn a_failover_without_the_write_admits_a_second_holder_and_the_first_is_notified_in_time() {
     let mut primary = Server::start(Flavour::Redis);
     let replica =
         Server::builder(Flavour::Redis).config(format!("replicaof 127.0.0.1 {}", primary.port())).start();
@@ -187,7 +187,7 @@ async fn a_failover_without_the_write_lets_another_in_and_the_first_is_told_befo
 
 /// A naive worker: it checks the guard, and then it writes.
 #[test]
-fn paused() {
+fn child_process_that_is_paused_before_its_write() {
     let Some(port) = server_of_part() else { return };
     let client = client(format!("redis://127.0.0.1:{port}")).watchdog(SECOND / 2).block().unwrap();
     let guard = client.lock("a").acquire().block().unwrap();
@@ -199,9 +199,9 @@ fn paused() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_paused_between_look_and_write_writes_too_late() {
+async fn a_process_paused_between_check_and_write_writes_after_its_lease_has_ended() {
     let server = Server::start(Flavour::Redis);
-    let mut command = part("holes::paused", &server);
+    let mut command = part("holes::child_process_that_is_paused_before_its_write", &server);
     let mut first = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = BufReader::new(first.stdout.take().unwrap()).lines();
     while !said.next().unwrap().unwrap().contains("looked") {}

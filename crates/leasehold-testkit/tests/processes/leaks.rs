@@ -57,11 +57,11 @@ static HEAP: PeakAlloc = PeakAlloc;
 #[test]
 fn names_cancelled_acquires_and_dropped_guards_leave_nothing_behind() {
     let server = Server::start(Flavour::Redis);
-    run_part(&mut part("leaks::come_and_go", &server));
+    run_part(&mut part("leaks::child_process_that_acquires_cancels_and_drops_many_locks", &server));
 }
 
 #[test]
-fn come_and_go() {
+fn child_process_that_acquires_cancels_and_drops_many_locks() {
     let Some(port) = server_of_part() else { return };
     let amount = Amount::chosen();
     println!("leaks: {amount:?}");
@@ -108,13 +108,13 @@ fn nothing_adds_up(live: &[usize; PARTS], kept: usize) {
 }
 
 #[test]
-fn an_outage_leaves_nothing_behind_of_what_failed_in_it() {
+fn acquires_that_fail_in_an_outage_leave_nothing_behind() {
     let server = Server::start(Flavour::Redis);
-    run_part(&mut part("leaks::fail", &server));
+    run_part(&mut part("leaks::child_process_with_failing_acquires", &server));
 }
 
 #[test]
-fn fail() {
+fn child_process_with_failing_acquires() {
     let Some(port) = server_of_part() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let proxy = Proxy::start(port);

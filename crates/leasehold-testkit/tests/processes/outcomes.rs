@@ -267,7 +267,7 @@ impl Run {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_count_is_right_in_the_end_when_every_answer_is_lost_once() {
+async fn every_count_is_right_in_the_end_when_every_reply_is_lost_once() {
     let sequences = number("LEASEHOLD_SEQUENCES", 192);
     let seed = number("LEASEHOLD_SEED", 1);
     println!("outcomes: seeds {seed} to {}, {sequences} sequences", seed + RUNS - 1);
@@ -306,7 +306,7 @@ async fn every_count_is_right_in_the_end_when_every_answer_is_lost_once() {
 
 /// The reply to an undo is lost, so it is sent again; meanwhile its owner has acquired the lock again.
 #[tokio::test]
-async fn an_undo_that_is_repeated_does_not_undo_what_came_later() {
+async fn a_repeated_undo_does_not_undo_a_later_acquire() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).await.unwrap();
@@ -335,7 +335,7 @@ async fn until_ok<T, E, F: Future<Output = Result<T, E>>>(mut work: impl FnMut()
 
 /// A server that was just started has no script; each is sent to it when it is needed for the first time.
 #[tokio::test]
-async fn an_undo_that_the_server_does_not_know_yet_does_not_come_after_the_next_step() {
+async fn an_undo_whose_script_the_server_lacks_is_not_executed_after_the_next_acquire() {
     let server = Server::start(Flavour::Redis);
     let client = Client::connect(server.url()).await.unwrap();
     let lock = client.lock("a");

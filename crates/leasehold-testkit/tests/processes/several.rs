@@ -18,7 +18,7 @@ const GROUP: &str = "LEASEHOLD_GROUP";
 
 /// Acquires two or three names at random, adds one to the value of each by a read and a write, and logs what it wrote.
 #[test]
-fn movers() {
+fn child_process_that_increments_values_under_several_locks() {
     let Some(port) = server_of_part() else { return };
     let seconds = number(SECONDS, 0);
     let mut dice = Dice::new(number(SEAT, 0) + 1);
@@ -64,12 +64,12 @@ async fn add_to_all(server: &mut Connection, names: &[&str]) {
 }
 
 #[test]
-fn processes_that_want_some_of_the_same_locks_all_go_on() {
+fn processes_that_want_some_of_the_same_locks_do_not_deadlock() {
     all_go_on(None);
 }
 
 #[test]
-fn processes_that_want_some_values_of_one_group_all_go_on() {
+fn processes_that_want_some_values_of_one_group_do_not_deadlock() {
     all_go_on(Some("group"));
 }
 
@@ -79,7 +79,8 @@ fn all_go_on(group: Option<&str>) {
     let begun = Instant::now();
     let mut processes: Vec<_> = (0..PROCESSES)
         .map(|seat| {
-            let mut command = part("several::movers", &server);
+            let mut command =
+                part("several::child_process_that_increments_values_under_several_locks", &server);
             command.envs(group.map(|group| (GROUP, group)));
             Running::start(command.env(SECONDS, seconds.to_string()).env(SEAT, seat.to_string()))
         })

@@ -30,11 +30,11 @@ fn no_thread_within(limit: Duration) {
 #[test]
 fn ten_thousand_guards_and_their_client_leave_nothing_behind() {
     let server = Server::start(Flavour::Redis);
-    run_part(&mut part("threads::ten_thousand_guards", &server));
+    run_part(&mut part("threads::child_process_with_ten_thousand_guards", &server));
 }
 
 #[test]
-fn ten_thousand_guards() {
+fn child_process_with_ten_thousand_guards() {
     let Some(port) = server_of_part() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut server = Connection::open(port).unwrap();
@@ -82,13 +82,13 @@ enum Outage {
 }
 
 #[test]
-fn a_client_that_goes_in_an_outage_takes_its_thread_along() {
+fn the_thread_of_a_client_dropped_in_an_outage_ends() {
     let server = Server::start(Flavour::Redis);
-    run_part(&mut part("threads::going_in_outages", &server));
+    run_part(&mut part("threads::child_process_that_drops_clients_in_outages", &server));
 }
 
 #[test]
-fn going_in_outages() {
+fn child_process_that_drops_clients_in_outages() {
     let Some(port) = server_of_part() else { return };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     for outage in [Outage::Refused, Outage::Silent, Outage::SilentAfterCut, Outage::Late] {

@@ -225,7 +225,7 @@ async fn do_everything_that_counts(client: &Client, name: &str) -> Result<(), St
 }
 
 #[tokio::test]
-async fn the_line_of_the_page_is_enough_and_every_word_of_it_is_needed_or_named_as_optional() {
+async fn the_acl_rule_in_wire_md_is_sufficient_and_contains_no_superfluous_word() {
     let _alone = alone().await;
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
@@ -253,7 +253,7 @@ async fn the_line_of_the_page_is_enough_and_every_word_of_it_is_needed_or_named_
 }
 
 #[tokio::test]
-async fn other_names_are_denied() {
+async fn lock_names_outside_the_acl_rule_are_denied() {
     let server = Server::start(Flavour::Redis);
     let client = Client::connect(make_user(&server, "worker", &[])).await.unwrap();
     for name in ["n", "other:lock:n", "locks:n"] {
@@ -271,7 +271,7 @@ async fn other_names_are_denied() {
 
 /// The administrator has to learn which right is missing, also from servers that do not report it by themselves.
 #[tokio::test]
-async fn what_is_missing_is_named() {
+async fn a_denied_request_names_the_missing_acl_right() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let client = async |word: &str| {
@@ -307,7 +307,7 @@ async fn what_is_missing_is_named() {
 }
 
 #[tokio::test]
-async fn an_acquire_without_an_answer_is_undone_whether_dead_connections_can_be_ended_or_not() {
+async fn an_acquire_without_a_reply_is_undone_with_and_without_the_right_to_kill_connections() {
     let server = Server::start(Flavour::Redis);
     for without in [[].as_slice(), &["+client|kill"], &["+client|info"], &["+client|info", "+client|kill"]] {
         let proxy = Proxy::start(server.port());
@@ -328,7 +328,7 @@ async fn an_acquire_without_an_answer_is_undone_whether_dead_connections_can_be_
 
 /// Undos that are repeated because a dead connection may still act do not roll back a later hold of the owner.
 #[tokio::test]
-async fn an_undo_that_is_repeated_does_not_end_the_next_hold_of_its_owner() {
+async fn a_repeated_undo_does_not_end_the_next_hold_of_its_owner() {
     let server = Server::start(Flavour::Redis);
     for without in [[].as_slice(), &["+client|kill"], &["+client|info"]] {
         let proxy = Proxy::start(server.port());

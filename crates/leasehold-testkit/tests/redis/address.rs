@@ -8,7 +8,7 @@ use crate::{connect, granted, keys, strings, waiting};
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
 #[tokio::test]
-async fn a_unix_socket() {
+async fn a_client_connects_over_a_unix_socket() {
     let server = Server::start(Flavour::Redis);
     for scheme in ["redis+unix", "valkey+unix"] {
         let client = connect(format!("{scheme}://{}", server.unix_socket().display())).await;
@@ -21,7 +21,7 @@ async fn a_unix_socket() {
 }
 
 #[tokio::test]
-async fn a_database_by_its_number() {
+async fn a_database_number_in_the_url_selects_that_database() {
     let server = Server::start(Flavour::Redis);
     let (first, third) = (connect(server.url()).await, connect(format!("{}/3", server.url())).await);
     let guard = third.lock("n").acquire().await.unwrap();
@@ -36,14 +36,14 @@ async fn a_database_by_its_number() {
 }
 
 #[tokio::test]
-async fn valkey_as_scheme() {
+async fn valkey_is_accepted_as_the_scheme_of_a_url() {
     let server = Server::start(Flavour::Valkey);
     let client = connect(server.url().replace("redis://", "valkey://")).await;
     client.lock("n").acquire().await.unwrap().release().await.unwrap();
 }
 
 #[tokio::test]
-async fn a_label_shows_in_the_list_of_clients() {
+async fn the_label_of_a_client_shows_in_the_client_list_of_the_server() {
     let server = Server::start(Flavour::Redis);
     let client = Client::connect(server.url()).label("billing worker 3").await.unwrap();
     let guard = client.lock("n").acquire().await.unwrap();
@@ -57,7 +57,7 @@ async fn a_label_shows_in_the_list_of_clients() {
 }
 
 #[tokio::test]
-async fn a_password_opens_and_is_never_shown() {
+async fn a_password_authenticates_the_client_and_is_never_shown() {
     let server = Server::builder(Flavour::Redis).password("sesame7").start();
     let connect = Client::connect(server.url());
     assert!(!format!("{connect:?}").contains("sesame7"), "{connect:?}");

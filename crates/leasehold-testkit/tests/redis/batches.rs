@@ -63,7 +63,7 @@ fn overwrite(server: &Server, key: &str, garble: bool) {
 }
 
 #[tokio::test]
-async fn a_key_that_is_overwritten_loses_its_own_hold_and_no_other_of_the_batch() {
+async fn an_overwritten_key_loses_its_own_hold_and_no_other_hold_of_the_batch() {
     let _alone = alone().await;
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
@@ -98,7 +98,7 @@ async fn a_key_that_is_overwritten_loses_its_own_hold_and_no_other_of_the_batch(
 
 /// The waiters for fair locks of one client share a heartbeat.
 #[tokio::test]
-async fn a_queue_that_is_overwritten_takes_nobody_out_of_another_queue() {
+async fn an_overwritten_queue_removes_no_waiter_from_another_queue() {
     let server = Server::start(Flavour::Redis);
     let (holder, client) = (connect(server.url()).await, connect(server.url()).await);
     // Many of them have an intact queue: in any order of the request, most follow a broken one.

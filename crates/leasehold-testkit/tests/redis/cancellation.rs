@@ -199,7 +199,7 @@ async fn everywhere(all: &[Primitive], case: impl AsyncFn(&Stage, Cut) -> bool) 
 }
 
 #[tokio::test]
-async fn a_free_lock() {
+async fn a_cancelled_acquire_of_a_free_lock_leaves_nothing_behind() {
     everywhere(Primitive::ALL, async |stage, cut| {
         stage.storm();
         let ended = cut_off(cut, stage.acquire(None)).await;
@@ -212,7 +212,7 @@ async fn a_free_lock() {
 }
 
 #[tokio::test]
-async fn one_try_at_a_busy_lock() {
+async fn a_cancelled_try_of_a_busy_lock_leaves_nothing_behind() {
     everywhere(Primitive::ALL, async |stage, cut| {
         let held = stage.taken_by_the_other().await;
         stage.storm();
@@ -227,7 +227,7 @@ async fn one_try_at_a_busy_lock() {
 
 /// A waiter that is cut off, and another one, in another client, that gets the lock whatever the outcome of the first.
 #[tokio::test]
-async fn a_busy_lock_that_is_released() {
+async fn a_waiter_acquires_a_released_lock_though_another_waiter_is_cancelled() {
     everywhere(Primitive::ALL, async |stage, cut| {
         let held = stage.taken_by_the_other().await;
         let second = stage.of.acquire(&stage.other, NAME, None);
@@ -255,7 +255,7 @@ async fn a_busy_lock_that_is_released() {
 }
 
 #[tokio::test]
-async fn a_wait_that_times_out() {
+async fn a_wait_that_times_out_or_is_cancelled_leaves_nothing_behind() {
     everywhere(Primitive::ALL, async |stage, cut| {
         let held = stage.taken_by_the_other().await;
         let wait = Duration::from_millis(20);
@@ -279,7 +279,7 @@ async fn entered_twice(stage: &Stage) -> (Guard, Guard) {
 }
 
 #[tokio::test]
-async fn a_re_entry() {
+async fn a_cancelled_re_entry_does_not_change_the_hold_count() {
     everywhere(Primitive::REENTRANT, async |stage, cut| {
         let (outer, inner) = entered_twice(stage).await;
         stage.storm();
@@ -296,7 +296,7 @@ async fn a_re_entry() {
 }
 
 #[tokio::test]
-async fn a_release_of_one_of_two_holds() {
+async fn a_cancelled_release_of_one_of_two_holds_is_carried_out() {
     everywhere(Primitive::REENTRANT, async |stage, cut| {
         let (outer, inner) = entered_twice(stage).await;
         stage.storm();
@@ -348,7 +348,7 @@ async fn undo_and_come_again(of: Primitive) {
 
 /// The same when the server has lost the script of the undo, which is then sent once more, later.
 #[tokio::test]
-async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_its_owner() {
+async fn an_undo_whose_script_is_sent_again_does_not_end_the_next_hold_of_its_owner() {
     let stage = Stage::new(Primitive::Plain, ReplyFault::Late).await;
     let (lock, owner) = (stage.lock(), Owner::number(7));
     for round in 0..3 {
@@ -382,7 +382,7 @@ async fn an_undo_that_the_server_has_to_be_told_does_not_end_the_next_hold_of_it
 
 /// The server and the network work: there is no reason for an error.
 #[tokio::test]
-async fn an_owner_may_drop_its_guard_and_come_again_at_once() {
+async fn an_owner_can_drop_its_guard_and_acquire_again_at_once() {
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     let (lock, owner) = (client.lock(NAME), Owner::this_thread());
@@ -402,7 +402,7 @@ async fn an_owner_may_drop_its_guard_and_come_again_at_once() {
 
 /// The future is kept unpolled with its reply until the lease has expired and another owner holds the lock.
 #[tokio::test]
-async fn an_answer_that_is_looked_at_too_late_takes_nothing_from_the_next_holder() {
+async fn a_reply_polled_after_its_lease_expired_does_not_affect_the_next_holder() {
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     let mut late = client.lock(NAME).acquire().lease(SECOND / 5).into_future();

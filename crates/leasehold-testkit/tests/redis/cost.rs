@@ -47,7 +47,7 @@ async fn an_uncontended_acquire_and_release_are_one_request_each() {
 }
 
 #[tokio::test]
-async fn several_locks_of_one_client_are_taken_by_one_request() {
+async fn several_locks_of_one_client_are_acquired_by_one_request() {
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     warm_up(&client).await;
@@ -63,7 +63,7 @@ async fn several_locks_of_one_client_are_taken_by_one_request() {
 }
 
 #[tokio::test]
-async fn a_waiter_that_sleeps_sends_nothing_but_pings() {
+async fn a_sleeping_waiter_sends_no_request_but_pings() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let (holder, client) = (connect(server.url()).await, connect(proxy.url()).await);

@@ -35,7 +35,7 @@ fn given_back(released: &Result<(), ReleaseError>) {
 }
 
 #[tokio::test]
-async fn counts_are_exact_when_each_reply_is_lost_once() {
+async fn own_88_counts_are_exact_when_each_reply_is_lost_once() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let proxy = Proxy::start(server.port());
@@ -95,7 +95,7 @@ async fn leased_permits_are_exact_when_each_reply_is_lost_once() {
 const AT_LAST: Duration = Duration::from_secs(40);
 
 #[tokio::test]
-async fn nobody_hangs_when_messages_are_dropped() {
+async fn own_89_no_waiter_hangs_when_messages_are_lost() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
@@ -151,7 +151,7 @@ async fn waiters_survive_the_loss_of_their_connections() {
 }
 
 #[tokio::test]
-async fn a_change_waits_for_the_server_as_long_as_an_outage_may_last() {
+async fn own_93_a_counter_change_waits_for_the_server_up_to_the_outage_limit() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).outage_limit(SECOND * 2).await.unwrap();
@@ -193,7 +193,7 @@ async fn a_change_waits_for_the_server_as_long_as_an_outage_may_last() {
 }
 
 #[tokio::test]
-async fn permits_cost_one_request_each_way() {
+async fn permits_cost_one_request_to_acquire_and_one_to_release() {
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     let (semaphore, leased) = (client.semaphore("n"), client.leased_semaphore("m"));
@@ -216,7 +216,7 @@ async fn permits_cost_one_request_each_way() {
 
 /// A permit with a lease is free again after its client is killed; one without a lease is not.
 #[tokio::test]
-async fn what_a_dead_client_has_taken_comes_back_only_with_a_lease() {
+async fn permits_of_a_dead_client_become_free_only_with_a_lease() {
     let _alone = alone().await;
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());

@@ -42,28 +42,28 @@ async fn is_cut(begins: &'static str, goes_on: &'static str) {
 }
 
 #[tokio::test]
-async fn a_text_that_is_too_long_is_not_taken() {
+async fn a_string_reply_that_is_too_long_is_rejected() {
     is_cut("$4000000000\r\n", "text").await;
 }
 
 #[tokio::test]
-async fn a_list_that_is_too_long_is_not_taken() {
+async fn an_array_reply_with_too_many_elements_is_rejected() {
     is_cut("*4000000000\r\n", "$10\r\n1234567890\r\n").await;
 }
 
 #[tokio::test]
-async fn a_list_of_too_much_is_not_taken() {
+async fn an_array_reply_with_too_many_bytes_is_rejected() {
     is_cut("*4000000\r\n", "$10\r\n1234567890\r\n").await;
 }
 
 #[tokio::test]
-async fn a_line_that_is_too_long_is_not_taken() {
+async fn a_line_reply_that_is_too_long_is_rejected() {
     is_cut("+", "line").await;
 }
 
 /// Single bytes do not count as a sign of life.
 #[tokio::test]
-async fn a_reply_that_comes_byte_by_byte_ends_the_connection() {
+async fn a_reply_that_arrives_byte_by_byte_ends_the_connection() {
     let fake = Fake::start(|command, client| {
         if let Some(reply) = set_up(command, "standalone", "master") {
             return reply;
@@ -82,7 +82,7 @@ async fn a_reply_that_comes_byte_by_byte_ends_the_connection() {
 
 /// A long reply may take longer, as long as it keeps arriving.
 #[tokio::test]
-async fn a_long_reply_that_comes_steadily_does_not_end_the_connection() {
+async fn a_long_reply_that_keeps_arriving_does_not_end_the_connection() {
     const WAITERS: usize = 20_000;
     let fake = Fake::start(|command, client| {
         if let Some(reply) = set_up(command, "standalone", "master") {

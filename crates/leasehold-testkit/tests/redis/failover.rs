@@ -43,7 +43,7 @@ fn swap(old: &Server, new: &Server) {
     assert_eq!(old.cli(&["REPLICAOF", "127.0.0.1", &new.port().to_string()]), "OK");
 }
 
-async fn the_same_client_goes_on_at_the_new_primary(flavour: Flavour) {
+async fn a_client_continues_at_the_new_primary(flavour: Flavour) {
     let (old, new) = pair(flavour);
     let proxy = Proxy::start(old.port());
     let client = Client::connect(proxy.url()).watchdog(SECOND * 10).await.unwrap();
@@ -69,7 +69,7 @@ async fn the_same_client_goes_on_at_the_new_primary(flavour: Flavour) {
     guard.release().await.unwrap();
 }
 
-async fn a_renewal_alone_finds_the_new_primary(flavour: Flavour) {
+async fn a_renewal_alone_reconnects_the_client_to_the_new_primary(flavour: Flavour) {
     let (old, new) = pair(flavour);
     let proxy = Proxy::start(old.port());
     let client = Client::connect(proxy.url()).watchdog(SECOND * 6).await.unwrap();
@@ -83,7 +83,7 @@ async fn a_renewal_alone_finds_the_new_primary(flavour: Flavour) {
     held.release().await.unwrap();
 }
 
-async fn as_long_as_the_address_leads_to_a_replica_there_are_pauses(flavour: Flavour) {
+async fn connections_to_a_replica_are_attempted_after_pauses(flavour: Flavour) {
     let (old, new) = pair(flavour);
     let proxy = Proxy::start(old.port());
     let client = Client::connect(proxy.url()).watchdog(SECOND * 30).await.unwrap();
@@ -108,13 +108,13 @@ async fn as_long_as_the_address_leads_to_a_replica_there_are_pauses(flavour: Fla
 }
 
 on_both! {
-    the_same_client_goes_on_at_the_new_primary
-    a_renewal_alone_finds_the_new_primary
-    as_long_as_the_address_leads_to_a_replica_there_are_pauses
+    a_client_continues_at_the_new_primary
+    a_renewal_alone_reconnects_the_client_to_the_new_primary
+    connections_to_a_replica_are_attempted_after_pauses
 }
 
 #[tokio::test]
-async fn a_hold_that_the_new_primary_has_never_heard_of_is_told_gone() {
+async fn a_hold_unknown_to_the_new_primary_is_reported_as_gone() {
     let (old, new) = (Server::start(Flavour::Redis), Server::start(Flavour::Redis));
     let proxy = Proxy::start(old.port());
     let client = Client::connect(proxy.url()).watchdog(SECOND * 6).await.unwrap();

@@ -18,7 +18,7 @@ use crate::{SECOND, connect, keys, pttl};
 const FENCE: &str = "leasehold_fence:{balance}";
 
 #[tokio::test]
-async fn a_value_is_written_unless_a_greater_token_was_there() {
+async fn own_68_a_value_is_written_unless_a_greater_token_has_written() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let client = Client::connect(server.url()).namespace("app:").await.unwrap();
@@ -67,7 +67,7 @@ async fn a_value_is_written_unless_a_greater_token_was_there() {
 }
 
 #[tokio::test]
-async fn an_engine_without_values_says_so() {
+async fn own_70_an_engine_without_values_refuses_a_fenced_write() {
     let client = Client::connect("memory:").await.unwrap();
     let error = client.fenced_write("balance", 1, "a").await.unwrap_err();
     assert!(
@@ -78,7 +78,7 @@ async fn an_engine_without_values_says_so() {
 }
 
 #[tokio::test]
-async fn a_write_without_an_answer_can_be_repeated() {
+async fn a_fenced_write_without_a_reply_can_be_repeated() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let (client, other) = (connect(proxy.url()).await, connect(server.url()).await);
@@ -97,7 +97,7 @@ async fn a_write_without_an_answer_can_be_repeated() {
 
 /// In any order of arrival, the greatest token stays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_many_writes_at_once_the_greatest_token_stays() {
+async fn the_greatest_token_of_many_concurrent_writes_stays() {
     let server = Server::start(Flavour::Redis);
     let clients = [connect(server.url()).await, connect(server.url()).await];
     let mut writes = JoinSet::new();
@@ -114,7 +114,7 @@ async fn of_many_writes_at_once_the_greatest_token_stays() {
 
 /// The child reads, is stopped past its lease, and then writes as if nothing had happened.
 #[test]
-fn a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote() {
+fn own_69_a_process_stopped_past_its_lease_does_not_overwrite_a_later_write() {
     if let Ok(url) = env::var(URL) {
         let client = Client::connect(url).block().unwrap();
         let guard = client.fenced_lock("account").acquire().lease(SECOND).block().unwrap();
@@ -133,7 +133,7 @@ fn a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote()
         exit(0);
     }
     let server = Server::start(Flavour::Redis);
-    let name = "fence::a_process_stopped_past_its_lease_does_not_overwrite_what_the_next_one_wrote";
+    let name = "fence::own_69_a_process_stopped_past_its_lease_does_not_overwrite_a_later_write";
     let mut child = child(name, &server);
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut next = |word: &str| lines.find(|line| line.starts_with(word)).expect("the child continues");

@@ -11,7 +11,7 @@ const TOKENS: &str = "redisson_lock_token:{n}";
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
 #[tokio::test]
-async fn the_steps_of_a_fenced_lock_leave_the_state_that_redisson_leaves() {
+async fn fe_06_the_steps_of_a_fenced_lock_leave_the_same_state_as_redisson() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let mut messages = server.subscribe(&[CHANNEL]);
@@ -47,7 +47,7 @@ async fn the_steps_of_a_fenced_lock_leave_the_state_that_redisson_leaves() {
 }
 
 #[tokio::test]
-async fn a_time_limit_found_on_the_tokens_is_taken_away() {
+async fn a_time_to_live_of_the_token_counter_is_removed() {
     let server = Server::start(Flavour::Redis);
     let lock = connect(server.url()).await.fenced_lock("n");
     lock.acquire().await.unwrap().release().await.unwrap();
@@ -57,7 +57,7 @@ async fn a_time_limit_found_on_the_tokens_is_taken_away() {
 }
 
 #[tokio::test]
-async fn tokens_rise_after_expiry_force_and_a_restart() {
+async fn tokens_rise_after_an_expiry_a_force_unlock_and_a_restart() {
     for flavour in Flavour::ALL {
         let mut server = Server::builder(flavour).persistent().start();
         let lock = connect(server.url()).await.fenced_lock("n");
@@ -83,7 +83,7 @@ async fn tokens_rise_after_expiry_force_and_a_restart() {
 
 /// A token whose reply was lost is never used.
 #[tokio::test]
-async fn a_token_whose_answer_is_lost_is_not_handed_out_again() {
+async fn own_51_a_token_whose_reply_is_lost_is_not_issued_again() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let proxy = Proxy::start(server.port());
@@ -118,7 +118,7 @@ async fn a_token_whose_answer_is_lost_is_not_handed_out_again() {
 }
 
 #[tokio::test]
-async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
+async fn a_take_over_is_refused_when_the_key_of_the_tokens_holds_no_counter() {
     let server = Server::start(Flavour::Redis);
     let (client, thief) = (connect(server.url()).await, connect(server.url()).await);
     let held = client.lock("n").acquire().await.unwrap();
@@ -147,7 +147,7 @@ async fn where_something_else_has_the_name_of_the_tokens_nothing_is_taken() {
 
 /// Every number below one has another meaning in the reply to an acquire.
 #[tokio::test]
-async fn tokens_that_were_set_to_less_than_zero_fail_an_acquire_and_leave_the_lock_free() {
+async fn a_negative_token_counter_fails_an_acquire_and_leaves_the_lock_free() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let client = connect(server.url()).await;

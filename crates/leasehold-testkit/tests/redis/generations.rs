@@ -9,19 +9,19 @@ use tokio::time::sleep;
 use crate::{SECOND, connect, keys, pttl, soon, until};
 
 on_both! {
-    permits_of_a_deleted_number_are_not_given_to_the_next
-    a_release_does_not_make_a_semaphore
-    a_record_lasts_no_longer_than_its_semaphore
-    leased_permits_of_a_deleted_number_are_not_given_to_the_next
-    a_leased_release_does_not_make_a_semaphore
-    leased_permits_last_when_the_time_of_their_semaphore_is_taken_away
+    permits_of_a_deleted_counter_are_not_returned_to_the_next_semaphore
+    releasing_the_guard_of_a_deleted_semaphore_does_not_create_a_semaphore
+    the_record_of_permits_lasts_no_longer_than_its_semaphore
+    leased_permits_of_a_deleted_counter_are_not_returned_to_the_next_semaphore
+    releasing_leased_permits_of_a_deleted_semaphore_does_not_create_a_semaphore
+    leased_permits_last_when_the_time_to_live_of_their_semaphore_is_removed
 }
 
 const RECORD: &str = "leasehold_permits:{n}";
 const PERMITS: &str = "{n}:timeout";
 
 /// Redisson's `delete()` of a semaphore does not delete the record.
-async fn permits_of_a_deleted_number_are_not_given_to_the_next(flavour: Flavour) {
+async fn permits_of_a_deleted_counter_are_not_returned_to_the_next_semaphore(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let semaphore = client.semaphore("n");
@@ -44,7 +44,7 @@ async fn permits_of_a_deleted_number_are_not_given_to_the_next(flavour: Flavour)
     }
 }
 
-async fn a_release_does_not_make_a_semaphore(flavour: Flavour) {
+async fn releasing_the_guard_of_a_deleted_semaphore_does_not_create_a_semaphore(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let semaphore = client.semaphore("n");
@@ -65,7 +65,7 @@ async fn a_release_does_not_make_a_semaphore(flavour: Flavour) {
     }
 }
 
-async fn a_record_lasts_no_longer_than_its_semaphore(flavour: Flavour) {
+async fn the_record_of_permits_lasts_no_longer_than_its_semaphore(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let semaphore = client.semaphore("n");
@@ -89,7 +89,7 @@ async fn a_record_lasts_no_longer_than_its_semaphore(flavour: Flavour) {
     assert_eq!(server.cli(&["GET", "n"]), "10");
 }
 
-async fn leased_permits_of_a_deleted_number_are_not_given_to_the_next(flavour: Flavour) {
+async fn leased_permits_of_a_deleted_counter_are_not_returned_to_the_next_semaphore(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let semaphore = client.leased_semaphore("n");
@@ -118,7 +118,7 @@ async fn leased_permits_of_a_deleted_number_are_not_given_to_the_next(flavour: F
     }
 }
 
-async fn a_leased_release_does_not_make_a_semaphore(flavour: Flavour) {
+async fn releasing_leased_permits_of_a_deleted_semaphore_does_not_create_a_semaphore(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let semaphore = client.leased_semaphore("n");
@@ -145,7 +145,7 @@ async fn a_leased_release_does_not_make_a_semaphore(flavour: Flavour) {
     }
 }
 
-async fn leased_permits_last_when_the_time_of_their_semaphore_is_taken_away(flavour: Flavour) {
+async fn leased_permits_last_when_the_time_to_live_of_their_semaphore_is_removed(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let semaphore = client.leased_semaphore("n");

@@ -30,23 +30,23 @@ async fn a_hold_survives_one_half_open_connection(lease: Duration, response_time
 }
 
 #[tokio::test]
-async fn a_lease_shorter_than_the_response_time_out_survives_it() {
+async fn a_lease_shorter_than_the_response_time_out_survives_a_half_open_connection() {
     a_hold_survives_one_half_open_connection(SECOND * 6, SECOND * 10).await;
 }
 
 #[tokio::test]
-async fn a_lease_a_little_longer_than_the_response_time_out_survives_it() {
+async fn a_lease_slightly_longer_than_the_response_time_out_survives_a_half_open_connection() {
     a_hold_survives_one_half_open_connection(SECOND * 3, SECOND * 2).await;
 }
 
 #[tokio::test]
-async fn a_lease_three_times_as_long_as_the_response_time_out_survives_it() {
+async fn a_lease_three_times_as_long_as_the_response_time_out_survives_a_half_open_connection() {
     a_hold_survives_one_half_open_connection(SECOND * 6, SECOND * 2).await;
 }
 
 /// After a caller has given up, its request still counts for the health of the connection.
 #[tokio::test]
-async fn a_request_that_nobody_waits_for_any_more_ends_a_silent_connection() {
+async fn an_abandoned_request_still_ends_a_silent_connection() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let limit = SECOND / 5;
@@ -65,7 +65,7 @@ async fn a_request_that_nobody_waits_for_any_more_ends_a_silent_connection() {
 
 /// The server still has the keys of all of them, so a pause would only let leases expire.
 #[tokio::test]
-async fn the_first_connection_after_a_loss_is_opened_at_once() {
+async fn the_first_connection_after_a_disconnect_is_opened_at_once() {
     let _alone = alone().await;
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
@@ -91,7 +91,7 @@ async fn the_first_connection_after_a_loss_is_opened_at_once() {
 
 /// A server that accepts connections and closes them is not flooded with new ones.
 #[tokio::test]
-async fn connections_that_are_closed_at_once_are_opened_after_pauses_that_grow() {
+async fn connections_that_are_closed_at_once_are_reopened_after_growing_pauses() {
     let mut server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).await.unwrap();

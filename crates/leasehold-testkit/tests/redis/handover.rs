@@ -38,17 +38,17 @@ macro_rules! with_each_lock {
 }
 
 with_each_lock! {
-    many_tasks_ask_seldom
-    the_next_task_has_the_hold_as_it_is
-    each_has_an_owner_of_its_own_if_it_is_off
-    whoever_wants_an_owner_a_lease_or_a_token_gets_it_from_the_server
-    others_get_their_turn
-    what_nobody_comes_for_is_given_back
-    an_heir_that_leaves_lets_the_next_one_have_it
-    the_last_heir_that_leaves_frees_the_lock
-    a_loss_is_told_to_whoever_has_the_lock_now
-    a_lock_that_was_lost_goes_to_those_who_wait
-    a_client_that_shuts_down_keeps_nothing
+    own_261_many_tasks_of_one_client_send_few_requests
+    own_260_the_next_task_of_a_client_takes_over_the_hold_unchanged
+    own_262_every_acquire_has_its_own_owner_without_local_handover
+    own_263_a_waiter_for_an_owner_a_lease_or_a_token_acquires_from_the_server
+    own_264_another_client_gets_its_turn_beside_many_tasks_of_one_client
+    own_265_a_hold_handed_over_to_an_unpolled_waiter_is_released_in_time
+    a_hold_handed_over_to_a_waiter_that_leaves_goes_to_the_next_waiter
+    a_hold_handed_over_to_the_last_waiter_is_freed_when_the_waiter_leaves
+    a_loss_after_a_hand_over_is_reported_to_the_current_holder
+    own_266_a_waiter_acquires_a_lock_whose_handed_over_hold_was_lost
+    a_client_that_shuts_down_releases_a_hold_in_hand_over
 }
 
 /// The lock that is handed over.
@@ -152,7 +152,7 @@ fn requests(server: &Server) -> usize {
     lines.filter(is_ours).filter_map(calls).sum()
 }
 
-async fn many_tasks_ask_seldom(flavour: Flavour, which: Which) {
+async fn own_261_many_tasks_of_one_client_send_few_requests(flavour: Flavour, which: Which) {
     const TASKS: usize = 32;
     const TURNS: usize = 100;
     let server = Server::start(flavour);
@@ -181,7 +181,7 @@ async fn many_tasks_ask_seldom(flavour: Flavour, which: Which) {
     assert!(asked < TASKS * TURNS / 2, "{asked} requests for {} turns", TASKS * TURNS);
 }
 
-async fn the_next_task_has_the_hold_as_it_is(flavour: Flavour, which: Which) {
+async fn own_260_the_next_task_of_a_client_takes_over_the_hold_unchanged(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let guard = passed_on(which, &server, &client).await;
@@ -204,7 +204,7 @@ async fn the_next_task_has_the_hold_as_it_is(flavour: Flavour, which: Which) {
     assert_eq!(keys(&server), [""; 0]);
 }
 
-async fn each_has_an_owner_of_its_own_if_it_is_off(flavour: Flavour, which: Which) {
+async fn own_262_every_acquire_has_its_own_owner_without_local_handover(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let mut tasks = JoinSet::new();
@@ -222,7 +222,10 @@ async fn each_has_an_owner_of_its_own_if_it_is_off(flavour: Flavour, which: Whic
     assert_eq!(owners.iter().collect::<HashSet<_>>().len(), 80);
 }
 
-async fn whoever_wants_an_owner_a_lease_or_a_token_gets_it_from_the_server(flavour: Flavour, which: Which) {
+async fn own_263_a_waiter_for_an_owner_a_lease_or_a_token_acquires_from_the_server(
+    flavour: Flavour,
+    which: Which,
+) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let mut tasks = JoinSet::new();
@@ -250,7 +253,10 @@ async fn whoever_wants_an_owner_a_lease_or_a_token_gets_it_from_the_server(flavo
     until("the lock is free", || !keys(&server).contains(&"n".to_owned())).await;
 }
 
-async fn others_get_their_turn(flavour: Flavour, which: Which) {
+async fn own_264_another_client_gets_its_turn_beside_many_tasks_of_one_client(
+    flavour: Flavour,
+    which: Which,
+) {
     let server = Server::start(flavour);
     let (crowd, other) = (connect(server.url()).await, connect(server.url()).await);
     let turns = Arc::new(Mutex::new(0_usize));
@@ -281,7 +287,10 @@ async fn others_get_their_turn(flavour: Flavour, which: Which) {
     assert!(*most <= 2 * 256, "{between:?}");
 }
 
-async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
+async fn own_265_a_hold_handed_over_to_an_unpolled_waiter_is_released_in_time(
+    flavour: Flavour,
+    which: Which,
+) {
     let server = Server::start(flavour);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
     let sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
@@ -292,7 +301,7 @@ async fn what_nobody_comes_for_is_given_back(flavour: Flavour, which: Which) {
     assert!(guard.is_held());
 }
 
-async fn an_heir_that_leaves_lets_the_next_one_have_it(flavour: Flavour, which: Which) {
+async fn a_hold_handed_over_to_a_waiter_that_leaves_goes_to_the_next_waiter(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
@@ -303,7 +312,10 @@ async fn an_heir_that_leaves_lets_the_next_one_have_it(flavour: Flavour, which: 
     assert_eq!(keys(&server), [""; 0]);
 }
 
-async fn the_last_heir_that_leaves_frees_the_lock(flavour: Flavour, which: Which) {
+async fn a_hold_handed_over_to_the_last_waiter_is_freed_when_the_waiter_leaves(
+    flavour: Flavour,
+    which: Which,
+) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;
@@ -312,7 +324,7 @@ async fn the_last_heir_that_leaves_frees_the_lock(flavour: Flavour, which: Which
     which.lock(&client).try_acquire().await.unwrap().expect("a free lock").release().await.unwrap();
 }
 
-async fn a_loss_is_told_to_whoever_has_the_lock_now(flavour: Flavour, which: Which) {
+async fn a_loss_after_a_hand_over_is_reported_to_the_current_holder(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = watchful(&server).await;
     let guard = passed_on(which, &server, &client).await;
@@ -323,7 +335,7 @@ async fn a_loss_is_told_to_whoever_has_the_lock_now(flavour: Flavour, which: Whi
     guard.release().await.unwrap_err();
 }
 
-async fn a_lock_that_was_lost_goes_to_those_who_wait(flavour: Flavour, which: Which) {
+async fn own_266_a_waiter_acquires_a_lock_whose_handed_over_hold_was_lost(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = watchful(&server).await;
     let guard = passed_on(which, &server, &client).await;
@@ -335,7 +347,7 @@ async fn a_lock_that_was_lost_goes_to_those_who_wait(flavour: Flavour, which: Wh
     assert!(!guard.is_held());
 }
 
-async fn a_client_that_shuts_down_keeps_nothing(flavour: Flavour, which: Which) {
+async fn a_client_that_shuts_down_releases_a_hold_in_hand_over(flavour: Flavour, which: Which) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let mut sleeper = on_its_way_to_a_sleeper(which, &server, &client).await;

@@ -28,7 +28,7 @@ async fn refused(url: String) -> String {
 }
 
 #[tokio::test]
-async fn a_server_that_repeats_the_password_is_not_repeated() {
+async fn a_password_in_the_reply_of_the_server_is_not_in_the_error() {
     for longest in [128, 40] {
         let fake = Fake::start(move |command, _| unknown(command, longest));
         let address = format!("127.0.0.1:{}", fake.port());
@@ -43,7 +43,7 @@ async fn a_server_that_repeats_the_password_is_not_repeated() {
 }
 
 #[tokio::test]
-async fn no_refusal_of_a_password_has_the_password_in_it() {
+async fn the_error_for_a_refused_password_does_not_contain_the_password() {
     for said in ["WRONGPASS no user has hunter2secret", "ERR what is hunter2se", "ERR hunter2secret?"] {
         let fake = Fake::start(move |_, _| format!("-{said}\r\n").into_bytes());
         let text = refused(format!("redis://:hunter2secret@127.0.0.1:{}", fake.port())).await;
@@ -52,7 +52,7 @@ async fn no_refusal_of_a_password_has_the_password_in_it() {
 }
 
 #[tokio::test]
-async fn errors_of_commands_have_no_password_in_them() {
+async fn errors_of_commands_do_not_contain_the_password() {
     let fake = Fake::start(|command, _| {
         set_up(command, "standalone", "master").unwrap_or_else(|| b"-ERR it is hunter2secret\r\n".to_vec())
     });
@@ -99,7 +99,7 @@ async fn a_sentinel_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_not_known_behind_the_question_mark_of_a_url_is_refused() {
+async fn an_unknown_query_parameter_of_a_url_is_refused_before_connecting() {
     let server = Server::start(Flavour::Redis);
     let socket = server.unix_socket();
     for (url, key) in [
@@ -115,7 +115,7 @@ async fn what_is_not_known_behind_the_question_mark_of_a_url_is_refused() {
 }
 
 #[tokio::test]
-async fn after_a_change_of_the_password_everybody_is_told_of_it() {
+async fn a_changed_password_is_reported_to_waiters_and_callers() {
     let server = Server::builder(Flavour::Redis).password("old").start();
     let proxy = Proxy::start(server.port());
     let url = proxy.url().replace("redis://", "redis://:old@");
@@ -159,7 +159,7 @@ async fn after_a_change_of_the_password_everybody_is_told_of_it() {
 }
 
 #[tokio::test]
-async fn a_server_without_room_for_another_client_is_an_outage() {
+async fn a_server_at_its_client_limit_is_an_outage() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = connect(proxy.url()).await;
@@ -183,7 +183,7 @@ async fn a_server_without_room_for_another_client_is_an_outage() {
 }
 
 #[tokio::test]
-async fn a_password_that_is_a_word_of_the_protocol_changes_nothing() {
+async fn a_password_that_is_a_word_of_the_protocol_works() {
     for password in ["SCRIPT", "NO", "READONLY"] {
         let server = Server::builder(Flavour::Redis).password(password).start();
         let client = connect(server.url()).await;

@@ -13,10 +13,10 @@ use tokio::time::sleep;
 use crate::{SECOND, connect, strings, take_as_redisson, until};
 
 on_both! {
-    a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat
+    a_waiter_that_has_left_a_fair_lock_is_in_no_heartbeat
 }
 
-async fn a_waiter_for_a_fair_lock_that_has_gone_is_in_no_heartbeat(flavour: Flavour) {
+async fn a_waiter_that_has_left_a_fair_lock_is_in_no_heartbeat(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.fair_lock("n");

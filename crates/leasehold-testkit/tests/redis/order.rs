@@ -17,16 +17,16 @@ use tokio::time::{sleep, timeout};
 use crate::{SECOND, connect, keys, soon, take_as_redisson, until};
 
 on_both! {
-    a_grant_that_is_polled_late_does_not_win_over_a_later_takeover
-    a_grant_that_is_polled_late_does_not_win_over_a_later_removal
-    several_locks_that_are_polled_late_do_not_win_over_a_later_takeover
-    a_removal_that_is_polled_late_does_not_end_a_later_grant
-    a_grant_that_is_polled_after_a_new_connection_is_checked_there
+    a_grant_polled_late_does_not_override_a_later_take_over
+    a_grant_polled_late_does_not_override_a_later_removal
+    a_grant_of_several_locks_polled_late_does_not_override_a_later_take_over
+    a_removal_polled_late_does_not_end_a_later_grant
+    a_grant_polled_after_a_reconnection_is_checked_on_the_new_connection
     a_grant_that_is_never_polled_is_not_renewed
     a_grant_that_is_polled_just_in_time_is_renewed_from_then_on
-    a_removal_whose_reply_is_late_is_told_to_the_holder_when_it_comes
-    two_takeovers_at_once_leave_one_holder
-    a_crowd_goes_on_while_the_lock_is_removed_again_and_again
+    a_removal_is_reported_to_the_holder_when_its_late_reply_arrives
+    two_concurrent_take_overs_leave_one_holder
+    many_tasks_make_progress_while_the_lock_is_removed_repeatedly
 }
 
 /// A future whose request is sent and whose reply it has not read. If the reply arrives at once, which is rare, it is made
@@ -60,7 +60,7 @@ fn locks(client: &Client) -> [Lock; 5] {
     ]
 }
 
-async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover(flavour: Flavour) {
+async fn a_grant_polled_late_does_not_override_a_later_take_over(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for lock in locks(&client) {
@@ -78,7 +78,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover(flavour:
     }
 }
 
-async fn a_grant_that_is_polled_late_does_not_win_over_a_later_removal(flavour: Flavour) {
+async fn a_grant_polled_late_does_not_override_a_later_removal(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for lock in locks(&client) {
@@ -91,7 +91,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_removal(flavour: 
     }
 }
 
-async fn several_locks_that_are_polled_late_do_not_win_over_a_later_takeover(flavour: Flavour) {
+async fn a_grant_of_several_locks_polled_late_does_not_override_a_later_take_over(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let victim = begun(|| client.multi_lock(["m", "n"]).try_acquire()).await;
@@ -103,7 +103,7 @@ async fn several_locks_that_are_polled_late_do_not_win_over_a_later_takeover(fla
     until("only the stolen one is held", || keys(&server) == ["m"]).await;
 }
 
-async fn a_removal_that_is_polled_late_does_not_end_a_later_grant(flavour: Flavour) {
+async fn a_removal_polled_late_does_not_end_a_later_grant(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for lock in locks(&client) {
@@ -135,7 +135,7 @@ async fn a_removal_that_is_polled_late_does_not_end_a_later_grant(flavour: Flavo
     assert!(second.is_held(), "it was granted after the removal");
 }
 
-async fn a_grant_that_is_polled_after_a_new_connection_is_checked_there(flavour: Flavour) {
+async fn a_grant_polled_after_a_reconnection_is_checked_on_the_new_connection(flavour: Flavour) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).response_timeout(SECOND / 5).await.unwrap();
@@ -179,7 +179,7 @@ async fn a_grant_that_is_polled_just_in_time_is_renewed_from_then_on(flavour: Fl
     assert_eq!(keys(&server), ["n"]);
 }
 
-async fn a_removal_whose_reply_is_late_is_told_to_the_holder_when_it_comes(flavour: Flavour) {
+async fn a_removal_is_reported_to_the_holder_when_its_late_reply_arrives(flavour: Flavour) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).response_timeout(SECOND / 2).await.unwrap();
@@ -207,7 +207,7 @@ async fn a_removal_whose_reply_is_late_is_told_to_the_holder_when_it_comes(flavo
     assert_eq!(loss.ok(), Some(Loss::ForceUnlocked));
 }
 
-async fn two_takeovers_at_once_leave_one_holder(flavour: Flavour) {
+async fn two_concurrent_take_overs_leave_one_holder(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.lock("n");
@@ -223,7 +223,7 @@ async fn two_takeovers_at_once_leave_one_holder(flavour: Flavour) {
 }
 
 /// On a runtime of its own, which is watched from outside: a loop that keeps its threads busy also stops its timers.
-async fn a_crowd_goes_on_while_the_lock_is_removed_again_and_again(flavour: Flavour) {
+async fn many_tasks_make_progress_while_the_lock_is_removed_repeatedly(flavour: Flavour) {
     let server = Server::start(flavour);
     let (url, turns, over) = (server.url(), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (counted, ended) = (Arc::clone(&turns), Arc::clone(&over));

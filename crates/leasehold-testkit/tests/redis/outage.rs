@@ -32,7 +32,7 @@ fn told(guard: &leasehold::Guard) -> thread::JoinHandle<(Loss, Instant)> {
 }
 
 #[tokio::test]
-async fn a_waiter_gets_the_lock_after_a_restart_of_the_server() {
+async fn a_waiter_acquires_the_lock_after_a_restart_of_the_server() {
     let mut server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     take_as_redisson(&server, "n", SECOND * 60);
@@ -47,7 +47,7 @@ async fn a_waiter_gets_the_lock_after_a_restart_of_the_server() {
 }
 
 #[tokio::test]
-async fn a_restart_without_data_is_told_to_the_holder_at_once() {
+async fn wd_01_a_restart_without_data_is_reported_to_the_holder_at_once() {
     let mut server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     let guard = client.lock("n").acquire().await.unwrap();
@@ -58,7 +58,7 @@ async fn a_restart_without_data_is_told_to_the_holder_at_once() {
 }
 
 #[tokio::test]
-async fn a_restart_with_data_loses_nothing() {
+async fn a_restart_with_data_loses_no_hold_and_no_waiter() {
     let mut server = Server::builder(Flavour::Redis).persistent().start();
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
     let guard = client.lock("n").acquire().await.unwrap();
@@ -74,7 +74,7 @@ async fn a_restart_with_data_loses_nothing() {
 }
 
 #[tokio::test]
-async fn silence_for_half_the_lease_loses_nothing() {
+async fn a_network_silence_of_half_the_lease_loses_no_hold() {
     let _alone = alone().await;
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
@@ -104,7 +104,7 @@ async fn silence_for_half_the_lease_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_longer_silence_is_told_before_the_server_lets_go() {
+async fn a_network_silence_beyond_the_lease_is_reported_before_the_lease_ends_on_the_server() {
     let _alone = alone().await;
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
@@ -132,7 +132,7 @@ async fn a_longer_silence_is_told_before_the_server_lets_go() {
 }
 
 #[tokio::test]
-async fn a_server_that_stops_for_longer_than_the_lease() {
+async fn a_server_pause_beyond_the_lease_is_reported_before_a_waiter_acquires_the_lock() {
     let _alone = alone().await;
     let server = Server::start(Flavour::Redis);
     let lease = SECOND * 3;
@@ -163,7 +163,7 @@ async fn a_server_that_stops_for_longer_than_the_lease() {
 }
 
 #[tokio::test]
-async fn a_server_that_forgets_the_scripts_is_told_them_again() {
+async fn scripts_are_sent_again_to_a_server_that_lost_its_scripts() {
     let server = Server::start(Flavour::Redis);
     let client = Client::connect(server.url()).watchdog(SECOND).await.unwrap();
     let (lock, other) = (client.lock("n"), connect(server.url()).await);
@@ -191,7 +191,7 @@ async fn a_server_that_forgets_the_scripts_is_told_them_again() {
 }
 
 #[tokio::test]
-async fn connections_that_are_killed_are_replaced() {
+async fn cx_18_killed_connections_are_replaced() {
     let server = Server::start(Flavour::Redis);
     let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
     let other = connect(server.url()).await;
@@ -214,7 +214,7 @@ async fn connections_that_are_killed_are_replaced() {
 }
 
 #[tokio::test]
-async fn a_waiter_looks_again_when_a_release_was_announced_while_nothing_listened() {
+async fn cx_18_a_waiter_retries_when_the_message_of_a_release_was_lost_with_its_connection() {
     let server = Server::start(Flavour::Redis);
     let proxy = Proxy::start(server.port());
     let client = connect(proxy.url()).await;
@@ -279,7 +279,7 @@ async fn a_grant_that_arrives_after_its_lease_is_an_error_and_no_guard() {
 }
 
 #[tokio::test]
-async fn a_pause_of_all_clients_shorter_than_the_lease_loses_nothing() {
+async fn a_pause_of_all_clients_shorter_than_the_lease_loses_no_hold() {
     let server = Server::start(Flavour::Redis);
     let lease = SECOND * 4;
     let client = Client::connect(server.url()).watchdog(lease).await.unwrap();

@@ -12,11 +12,11 @@ use tokio::time::sleep;
 use crate::{SECOND, Waiter, connect, granted, subscribed};
 
 on_both! {
-    the_owner_of_a_released_guard_does_not_enter_beside_the_next_task
+    the_owner_of_a_released_guard_does_not_re_enter_the_hold_of_the_next_task
     the_owner_of_a_released_guard_does_not_release_the_lock_of_the_next_task
-    an_owner_that_a_question_told_is_not_passed_on
-    an_owner_that_an_error_told_is_not_passed_on
-    an_extension_that_is_awaited_after_the_release_leaves_the_next_task_alone
+    an_owner_disclosed_by_a_query_is_not_handed_over_to_the_next_task
+    an_owner_disclosed_by_an_error_is_not_handed_over_to_the_next_task
+    an_extension_awaited_after_the_release_does_not_affect_the_next_task
 }
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -42,7 +42,7 @@ async fn is_not_the_owner(lock: &Lock, old: &Owner, now: &Guard) {
     assert_ne!(now.owner(), *old);
 }
 
-async fn the_owner_of_a_released_guard_does_not_enter_beside_the_next_task(flavour: Flavour) {
+async fn the_owner_of_a_released_guard_does_not_re_enter_the_hold_of_the_next_task(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for _ in 0..10 {
@@ -70,7 +70,7 @@ async fn the_owner_of_a_released_guard_does_not_release_the_lock_of_the_next_tas
     }
 }
 
-async fn an_owner_that_a_question_told_is_not_passed_on(flavour: Flavour) {
+async fn an_owner_disclosed_by_a_query_is_not_handed_over_to_the_next_task(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let (first, second) = one_after_the_other(&server, &client).await;
@@ -80,7 +80,7 @@ async fn an_owner_that_a_question_told_is_not_passed_on(flavour: Flavour) {
     is_not_the_owner(&client.lock("n"), &holder.owner.expect("one of ours"), &second).await;
 }
 
-async fn an_owner_that_an_error_told_is_not_passed_on(flavour: Flavour) {
+async fn an_owner_disclosed_by_an_error_is_not_handed_over_to_the_next_task(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let first = client.lock("n").acquire().await.unwrap();
@@ -96,7 +96,7 @@ async fn an_owner_that_an_error_told_is_not_passed_on(flavour: Flavour) {
     }
 }
 
-async fn an_extension_that_is_awaited_after_the_release_leaves_the_next_task_alone(flavour: Flavour) {
+async fn an_extension_awaited_after_the_release_does_not_affect_the_next_task(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND * 5).await.unwrap();
     for _ in 0..10 {

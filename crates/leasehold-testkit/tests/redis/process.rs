@@ -38,7 +38,7 @@ pub(crate) fn signal(name: &str, child: &Child) {
 }
 
 #[test]
-fn a_lock_stays_held_while_the_users_runtime_is_blocked() {
+fn a_lock_stays_held_while_the_runtime_of_the_caller_is_blocked() {
     let server = Server::start(Flavour::Redis);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -62,7 +62,7 @@ fn a_lock_stays_held_while_the_users_runtime_is_blocked() {
 
 /// The reply is read on the client's own thread, and so are the replies to later renewals.
 #[test]
-fn an_extension_that_is_polled_late_does_not_take_back_the_renewals_after_its_reply() {
+fn an_extension_polled_late_does_not_revert_later_renewals() {
     let server = Server::start(Flavour::Redis);
     let runtime = runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -86,7 +86,7 @@ fn an_extension_that_is_polled_late_does_not_take_back_the_renewals_after_its_re
 }
 
 #[test]
-fn others_are_served_while_the_runtime_that_made_a_client_is_blocked_and_when_it_is_gone() {
+fn other_threads_are_served_while_the_runtime_of_a_client_is_blocked_or_gone() {
     let server = Server::start(Flavour::Redis);
     let other = Client::connect(server.url()).block().unwrap();
     for is_gone in [false, true] {
@@ -184,7 +184,7 @@ fn client_threads() -> usize {
 }
 
 #[test]
-fn a_connect_that_is_dropped_leaves_no_thread_and_no_connection() {
+fn a_dropped_connect_leaves_no_thread_and_no_connection() {
     const LABEL: &str = "given-up";
     if let Ok(url) = env::var(URL) {
         let port = url.rsplit(':').next().unwrap().parse().unwrap();
@@ -214,7 +214,7 @@ fn a_connect_that_is_dropped_leaves_no_thread_and_no_connection() {
         }
     }
     let server = Server::start(Flavour::Redis);
-    let mut child = child("process::a_connect_that_is_dropped_leaves_no_thread_and_no_connection", &server);
+    let mut child = child("process::a_dropped_connect_leaves_no_thread_and_no_connection", &server);
     assert!(child.wait().unwrap().success());
 }
 
@@ -222,7 +222,7 @@ fn a_connect_that_is_dropped_leaves_no_thread_and_no_connection() {
 const GAP: Duration = Duration::from_millis(900);
 
 #[test]
-fn a_process_that_was_suspended_past_its_lease_knows_it_at_once() {
+fn a_process_suspended_past_its_lease_detects_the_loss_at_once() {
     if let Ok(url) = env::var(URL) {
         let client = Client::connect(url).watchdog(SECOND).block().unwrap();
         let kept = client.lock("kept").acquire().block().unwrap();
@@ -241,7 +241,7 @@ fn a_process_that_was_suspended_past_its_lease_knows_it_at_once() {
         }
     }
     let server = Server::start(Flavour::Redis);
-    let mut child = child("process::a_process_that_was_suspended_past_its_lease_knows_it_at_once", &server);
+    let mut child = child("process::a_process_suspended_past_its_lease_detects_the_loss_at_once", &server);
     let lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     let mut lines = lines.filter(|line| line.starts_with("held "));
     assert_eq!(lines.next().as_deref(), Some("held true true"));

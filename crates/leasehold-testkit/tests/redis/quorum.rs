@@ -58,7 +58,7 @@ async fn votes(guard: &QuorumGuard, number: usize) {
 }
 
 #[tokio::test]
-async fn one_holds_it_and_others_do_not() {
+async fn qd_13_a_second_client_waits_until_the_quorum_lock_is_released() {
     let stage = Stage::new(5).await;
     let (lock, other) = (stage.lock(), stage.other().await);
     assert_eq!(lock.quorum(), 3);
@@ -79,7 +79,7 @@ async fn one_holds_it_and_others_do_not() {
 }
 
 #[tokio::test]
-async fn a_minority_that_hangs_delays_nobody_and_is_taken_when_it_is_back() {
+async fn a_hanging_minority_delays_no_acquire_and_votes_again_after_its_return() {
     let stage = Stage::new(5).await;
     stage.servers[0].pause();
     stage.servers[1].pause();
@@ -95,7 +95,7 @@ async fn a_minority_that_hangs_delays_nobody_and_is_taken_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_majority_that_is_missing_is_an_outage_and_leaves_nothing() {
+async fn qd_01_a_missing_majority_is_an_outage_and_leaves_no_votes_behind() {
     let mut stage = Stage::new(5).await;
     for server in &mut stage.servers[..3] {
         server.kill();
@@ -109,7 +109,7 @@ async fn a_majority_that_is_missing_is_an_outage_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn exactly_half_is_no_majority() {
+async fn qd_04_exactly_half_of_the_servers_is_no_majority() {
     let mut stage = Stage::new(2).await;
     assert_eq!(stage.lock().quorum(), 2);
     stage.servers[0].kill();
@@ -119,7 +119,7 @@ async fn exactly_half_is_no_majority() {
 }
 
 #[tokio::test]
-async fn a_minority_that_dies_and_comes_back_empty_is_healed() {
+async fn votes_of_a_minority_restarted_without_data_are_acquired_again() {
     let mut stage = Stage::new(5).await;
     let guard = stage.lock().acquire().await.unwrap();
     for number in [0, 1] {
@@ -138,7 +138,7 @@ async fn a_minority_that_dies_and_comes_back_empty_is_healed() {
 }
 
 #[tokio::test]
-async fn a_majority_that_dies_is_a_loss_in_time() {
+async fn a_stopped_majority_is_reported_as_a_loss_within_the_lease() {
     let mut stage = Stage::new(5).await;
     let guard = stage.lock().acquire().await.unwrap();
     let lost = tokio::spawn(guard.lost());
@@ -156,7 +156,7 @@ async fn a_majority_that_dies_is_a_loss_in_time() {
 }
 
 #[tokio::test]
-async fn a_late_yes_is_no_vote() {
+async fn qd_02_a_late_reply_is_not_a_vote() {
     let servers: Vec<_> = (0..3).map(|_| Server::start(Flavour::Redis)).collect();
     let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
     let clients = Stage::clients(proxies.iter().map(Proxy::url)).await;
@@ -183,7 +183,7 @@ async fn a_late_yes_is_no_vote() {
 }
 
 #[tokio::test]
-async fn a_round_that_is_dropped_leaves_nothing() {
+async fn qd_06_a_dropped_round_leaves_no_votes_behind() {
     let stage = Stage::new(5).await;
     for server in &stage.servers[..3] {
         server.pause();
@@ -205,7 +205,7 @@ async fn a_round_that_is_dropped_leaves_nothing() {
 
 /// Each worker adds one to a value by a read and a write that a second holder would break.
 #[tokio::test]
-async fn contenders_exclude_each_other_while_a_minority_comes_and_goes() {
+async fn qd_07_clients_exclude_each_other_while_a_minority_stops_and_restarts() {
     let mut stage = Stage::new(5).await;
     let store = Server::start(Flavour::Redis);
     let turns = 15;
@@ -246,7 +246,7 @@ async fn contenders_exclude_each_other_while_a_minority_comes_and_goes() {
 }
 
 #[tokio::test]
-async fn a_release_that_most_servers_do_not_answer_is_an_error() {
+async fn qd_03_a_release_without_replies_from_a_majority_is_an_error() {
     let mut stage = Stage::new(5).await;
     let guard = stage.lock().acquire().await.unwrap();
     votes(&guard, 5).await;
@@ -259,7 +259,7 @@ async fn a_release_that_most_servers_do_not_answer_is_an_error() {
 }
 
 #[tokio::test]
-async fn an_acquired_lock_is_held_for_less_than_its_lease() {
+async fn qd_12_an_acquired_quorum_lock_is_held_for_less_than_its_lease() {
     let stage = Stage::new(3).await;
     let lease = SECOND * 2;
     let begun = Instant::now();
@@ -273,7 +273,7 @@ async fn an_acquired_lock_is_held_for_less_than_its_lease() {
 }
 
 #[tokio::test]
-async fn an_extension_counts_from_now_and_not_from_the_end_of_the_lease() {
+async fn qd_16_an_extension_counts_from_now_and_not_from_the_end_of_the_lease() {
     let stage = Stage::new(3).await;
     let guard = stage.lock().acquire().lease(SECOND * 60).await.unwrap();
     votes(&guard, 3).await;
@@ -293,7 +293,7 @@ async fn an_extension_counts_from_now_and_not_from_the_end_of_the_lease() {
 
 /// Inside of a runtime, beside one, and after one has ended.
 #[test]
-fn dropping_a_guard_gives_the_lock_back_on_every_runtime() {
+fn qd_14_dropping_a_guard_releases_the_quorum_lock_on_every_runtime() {
     let servers: Vec<_> = (0..3).map(|_| Server::start(Flavour::Redis)).collect();
     let connect = || servers.iter().map(|server| Client::connect(server.url()).block().unwrap());
     let other = QuorumLock::new(&connect().collect::<Vec<_>>(), "n");
@@ -346,7 +346,7 @@ fn dropping_a_guard_gives_the_lock_back_on_every_runtime() {
 }
 
 #[tokio::test]
-async fn an_extension_holds_on_a_majority_and_never_revives() {
+async fn qd_15_an_extension_holds_on_a_majority_and_never_revives_a_lost_lock() {
     let mut stage = Stage::new(3).await;
     let (lock, other) = (stage.lock(), stage.other().await);
     let guard = lock.acquire().lease(SECOND).await.unwrap();
@@ -364,7 +364,7 @@ async fn an_extension_holds_on_a_majority_and_never_revives() {
 }
 
 #[tokio::test]
-async fn a_vote_that_is_deleted_is_taken_again() {
+async fn qd_20_a_deleted_vote_is_acquired_again_and_another_task_can_release_the_guard() {
     let stage = Stage::new(3).await;
     let guard = stage.lock().acquire().await.unwrap();
     votes(&guard, 3).await;
@@ -378,7 +378,7 @@ async fn a_vote_that_is_deleted_is_taken_again() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_is_refused_before_anything_is_sent() {
+async fn qd_18_an_invalid_lease_or_an_empty_list_of_servers_is_refused_before_a_request() {
     let stage = Stage::new(3).await;
     let lock = stage.lock();
     for (lease, expected) in [(Duration::from_millis(1), "short"), (Duration::MAX, "long")] {
@@ -394,7 +394,7 @@ async fn what_cannot_be_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_just_started_has_no_vote_where_that_is_wanted() {
+async fn a_server_that_has_just_started_has_no_vote_within_the_rejoin_delay() {
     let mut stage = Stage::new(3).await;
     let lock = stage.lock().rejoin_delay(SECOND * 2);
     // All of them have just started.

@@ -71,7 +71,7 @@ async fn is_lost(guard: &QuorumGuard, cause: Loss) {
 /// Two votes are deleted, another client holds the lock in between, and both votes can be acquired again, one after the
 /// other: at every check two of three are held, and yet the guard protected nothing for a while.
 #[tokio::test]
-async fn a_majority_with_a_gap_that_no_look_could_see_is_lost() {
+async fn a_gap_in_the_majority_between_two_checks_is_a_loss() {
     let stage = Stage::new().await;
     let mut others = Vec::new();
     for server in &stage.servers {
@@ -93,7 +93,7 @@ async fn a_majority_with_a_gap_that_no_look_could_see_is_lost() {
 
 /// The same if the guard is first queried when all missing votes could have been acquired again.
 #[tokio::test]
-async fn a_gap_is_known_to_a_guard_that_is_asked_long_after_it() {
+async fn a_guard_first_queried_long_after_a_gap_reports_the_loss() {
     let stage = Stage::new().await;
     let guard = stage.guard().await;
     stage.delete();
@@ -103,7 +103,7 @@ async fn a_gap_is_known_to_a_guard_that_is_asked_long_after_it() {
 
 /// The reply to a request that was sent before the loss arrives after it.
 #[tokio::test]
-async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
+async fn a_vote_that_arrives_after_the_loss_does_not_revive_the_guard() {
     // The reply arrives after everything else in this test, and before the lease that it reports expires.
     let stage = Stage::with_first(LONG).await;
     let delay = LONG / 2;
@@ -130,7 +130,7 @@ async fn a_vote_that_comes_after_the_loss_does_not_bring_the_guard_back() {
 /// One server cannot be queried for its vote when another vote is acquired again. Its vote is gone, as it reports when it is
 /// back.
 #[tokio::test]
-async fn a_gap_that_a_server_tells_of_when_it_is_back_is_a_loss() {
+async fn a_gap_that_a_server_reports_after_its_return_is_a_loss() {
     let stage = Stage::new().await;
     let lock = stage.lock.clone().server_timeout(SECOND / 10);
     let guard = lock.acquire().await.unwrap();
@@ -147,7 +147,7 @@ async fn a_gap_that_a_server_tells_of_when_it_is_back_is_a_loss() {
 
 /// A vote of the first server is lost and acquired again. Then another may be lost, because it was held meanwhile.
 #[tokio::test]
-async fn a_vote_that_was_taken_again_makes_up_for_a_later_loss() {
+async fn a_vote_acquired_again_makes_up_for_a_vote_lost_later() {
     let stage = Stage::with_first(LONG).await;
     let guard = stage.guard().await;
     for number in [0, 1, 0, 2] {
@@ -162,7 +162,7 @@ async fn a_vote_that_was_taken_again_makes_up_for_a_later_loss() {
 
 /// A guard that detects its loss by its release reports it.
 #[tokio::test]
-async fn the_release_of_a_lost_lock_tells_the_cause() {
+async fn the_release_of_a_lost_quorum_lock_reports_the_cause() {
     let stage = Stage::new().await;
     let guard = stage.guard().await;
     stage.delete();

@@ -67,7 +67,7 @@ fn missing() -> String {
 }
 
 #[tokio::test]
-async fn we_wait_for_redis_py_and_it_waits_for_us() {
+async fn own_64_leasehold_and_redis_py_wait_for_each_other() {
     let _alone = alone().await;
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
@@ -121,7 +121,7 @@ async fn take_turn(connection: &mut Connection) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_update_is_lost_between_tasks_and_redis_py() {
+async fn own_65_no_update_is_lost_between_tasks_and_redis_py() {
     const PYTHONS: usize = 2;
     const TASKS: usize = 4;
     const TURNS: usize = 60;

@@ -15,11 +15,11 @@ use tokio::time::sleep;
 use crate::{SECOND, connect, granted, keys, soon, subscribed, until};
 
 on_both! {
-    a_lease_that_a_lost_reentry_has_shortened_is_not_trusted
-    a_reentry_that_is_dropped_keeps_nothing_longer_than_its_lease
-    a_reentry_that_is_dropped_does_not_end_a_hold_that_is_kept
-    a_reentry_that_is_dropped_does_not_end_the_hold_of_the_next_task
-    a_renewal_does_not_take_an_extension_back
+    a_lease_that_a_re_entry_without_a_reply_may_have_shortened_is_not_trusted
+    a_dropped_re_entry_does_not_renew_a_hold_beyond_its_lease
+    a_dropped_re_entry_with_a_lease_does_not_end_a_renewed_hold
+    a_dropped_re_entry_does_not_end_the_hold_of_the_next_task
+    a_renewal_does_not_revert_an_extension
 }
 
 /// Sends the request of a future, and drops the future. False if the reply arrived at once, which is rare.
@@ -41,7 +41,7 @@ async fn left_alone(lock: &Lock, acquire: Acquire, again: Acquire) -> Guard {
     }
 }
 
-async fn a_lease_that_a_lost_reentry_has_shortened_is_not_trusted(flavour: Flavour) {
+async fn a_lease_that_a_re_entry_without_a_reply_may_have_shortened_is_not_trusted(flavour: Flavour) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = Client::connect(proxy.url()).watchdog(SECOND).await.unwrap();
@@ -58,7 +58,7 @@ async fn a_lease_that_a_lost_reentry_has_shortened_is_not_trusted(flavour: Flavo
     until("the lock is released on the server", || keys(&server).is_empty()).await;
 }
 
-async fn a_reentry_that_is_dropped_keeps_nothing_longer_than_its_lease(flavour: Flavour) {
+async fn a_dropped_re_entry_does_not_renew_a_hold_beyond_its_lease(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND * 2).await.unwrap();
     let (lock, owner) = (client.lock("n"), Owner::number(7));
@@ -68,7 +68,7 @@ async fn a_reentry_that_is_dropped_keeps_nothing_longer_than_its_lease(flavour: 
     until("nothing renews it", || keys(&server).is_empty()).await;
 }
 
-async fn a_reentry_that_is_dropped_does_not_end_a_hold_that_is_kept(flavour: Flavour) {
+async fn a_dropped_re_entry_with_a_lease_does_not_end_a_renewed_hold(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND / 2).await.unwrap();
     let (lock, owner) = (client.lock("n"), Owner::number(7));
@@ -79,7 +79,7 @@ async fn a_reentry_that_is_dropped_does_not_end_a_hold_that_is_kept(flavour: Fla
     assert_eq!(lock.hold_count(&owner).await.unwrap(), 1);
 }
 
-async fn a_reentry_that_is_dropped_does_not_end_the_hold_of_the_next_task(flavour: Flavour) {
+async fn a_dropped_re_entry_does_not_end_the_hold_of_the_next_task(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.lock("n");
@@ -98,7 +98,7 @@ async fn a_reentry_that_is_dropped_does_not_end_the_hold_of_the_next_task(flavou
     }
 }
 
-async fn a_renewal_does_not_take_an_extension_back(flavour: Flavour) {
+async fn a_renewal_does_not_revert_an_extension(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND / 2).await.unwrap();
     let guard = client.lock("n").acquire().await.unwrap();

@@ -17,7 +17,7 @@ fn set(server: &Server, command: &[&str]) {
 }
 
 #[tokio::test]
-async fn a_full_server_still_lets_go() {
+async fn a_server_out_of_memory_still_releases_locks() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
     let outer = client.lock("n").acquire().await.unwrap();
@@ -47,7 +47,7 @@ async fn a_full_server_still_lets_go() {
 }
 
 #[tokio::test]
-async fn a_full_server_still_lets_readers_and_writers_go() {
+async fn a_server_out_of_memory_still_releases_read_write_locks() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
     let client = Client::connect(server.url()).watchdog(SECOND * 2).await.unwrap();
     let lock = |name: &str| client.rw_lock(name);
@@ -73,7 +73,7 @@ async fn a_full_server_still_lets_readers_and_writers_go() {
 
 /// Extended, so that the lease needs no change when one of two holds is released.
 #[tokio::test]
-async fn a_full_server_still_lets_one_of_two_holds_go() {
+async fn a_server_out_of_memory_still_makes_partial_releases() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
     let client = connect(server.url()).await;
     let rw = client.rw_lock("rw");
@@ -104,7 +104,7 @@ async fn a_full_server_still_lets_one_of_two_holds_go() {
 }
 
 #[tokio::test]
-async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
+async fn a_server_out_of_memory_keeps_the_queue_of_a_fair_lock() {
     for flavour in Flavour::ALL {
         let server = Server::builder(flavour).config("maxmemory-policy noeviction").start();
         let (client, other) = (connect(server.url()).await, connect(server.url()).await);
@@ -139,7 +139,7 @@ async fn a_full_server_keeps_the_queue_of_a_fair_lock() {
 const QUEUE: &str = "redisson_lock_queue:{n}";
 
 #[tokio::test]
-async fn a_full_server_goes_on_keeping_sets_and_permits() {
+async fn a_server_out_of_memory_still_renews_and_releases_sets_and_permits() {
     for flavour in Flavour::ALL {
         let server = Server::builder(flavour).config("maxmemory-policy noeviction").start();
         let client = Client::connect(server.url()).watchdog(SECOND * 4).outage_limit(SECOND).await.unwrap();
@@ -197,7 +197,7 @@ async fn a_full_server_goes_on_keeping_sets_and_permits() {
 }
 
 #[tokio::test]
-async fn a_full_server_goes_on_renewing() {
+async fn a_server_out_of_memory_still_renews_locks() {
     let server = Server::builder(Flavour::Redis).config("maxmemory-policy noeviction").start();
     let client = Client::connect(server.url()).watchdog(SECOND).await.unwrap();
     let guard = client.lock("n").acquire().await.unwrap();
@@ -209,7 +209,7 @@ async fn a_full_server_goes_on_renewing() {
 }
 
 #[tokio::test]
-async fn where_nobody_may_subscribe_waiters_look_from_time_to_time() {
+async fn waiters_without_the_right_to_subscribe_poll() {
     for denied in [["-subscribe"].as_slice(), &["-subscribe", "-unsubscribe"], &["resetchannels"]] {
         let server = Server::start(Flavour::Redis);
         set(&server, &[&["ACL", "SETUSER", "default"], denied].concat());
@@ -236,7 +236,7 @@ async fn where_nobody_may_subscribe_waiters_look_from_time_to_time() {
 }
 
 #[tokio::test]
-async fn where_scripts_are_forbidden_everything_is_denied() {
+async fn every_operation_is_denied_without_the_right_to_run_scripts() {
     let server = Server::start(Flavour::Redis);
     let client = Client::connect(server.url()).watchdog(SECOND * 2).await.unwrap();
     let guard = client.lock("n").acquire().await.unwrap();
@@ -268,7 +268,7 @@ async fn where_scripts_are_forbidden_everything_is_denied() {
 }
 
 #[tokio::test]
-async fn a_wrong_password_is_denied_and_not_repeated() {
+async fn a_wrong_password_is_denied_and_not_shown_in_the_error() {
     let server = Server::builder(Flavour::Redis).password("rightone").start();
     let address = server.url().replace("redis://:rightone@", "");
     for user in ["", "default", "nobody"] {
@@ -283,7 +283,7 @@ async fn a_wrong_password_is_denied_and_not_repeated() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_unavailable_at_once() {
+async fn a_missing_server_is_unavailable_at_once() {
     let mut server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     server.kill();

@@ -7,7 +7,7 @@ use crate::SECOND;
 
 /// The sockets are on the client's own thread, so the runtime's I/O driver is not needed.
 #[test]
-fn a_runtime_without_sockets_is_enough_for_locks() {
+fn locks_work_on_a_runtime_without_an_io_driver() {
     let server = Server::start(Flavour::Redis);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
     runtime.block_on(async {

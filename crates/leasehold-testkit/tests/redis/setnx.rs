@@ -53,7 +53,7 @@ async fn a_setnx_lock_is_one_string_with_its_owner() {
 }
 
 #[tokio::test]
-async fn an_uncontended_acquire_is_one_plain_command_and_a_release_one_round_trip() {
+async fn own_66_an_uncontended_setnx_acquire_is_one_command_and_a_release_one_round_trip() {
     for (flavour, release) in [
         (Flavour::Redis, ["\"EVALSHA\""].as_slice()),
         // Both are sent at once: the caller does not wait for the second.
@@ -76,7 +76,7 @@ async fn an_uncontended_acquire_is_one_plain_command_and_a_release_one_round_tri
 }
 
 #[tokio::test]
-async fn our_releases_wake_our_waiters_in_other_processes() {
+async fn a_release_of_a_setnx_lock_wakes_waiters_of_other_clients() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let (client, other) = (connect(server.url()).await, connect(server.url()).await);
@@ -99,7 +99,7 @@ async fn our_releases_wake_our_waiters_in_other_processes() {
 }
 
 #[tokio::test]
-async fn what_another_library_holds_is_waited_for_without_its_help() {
+async fn a_setnx_lock_held_by_another_library_is_polled_until_free() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let lock = connect(server.url()).await.setnx_lock("n");
@@ -141,7 +141,7 @@ async fn what_another_library_holds_is_waited_for_without_its_help() {
 }
 
 #[tokio::test]
-async fn a_stale_guard_does_not_touch_what_another_library_took() {
+async fn a_stale_setnx_guard_does_not_affect_a_lock_acquired_by_another_library() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let client = Client::connect(server.url()).watchdog(SECOND).await.unwrap();
@@ -165,7 +165,7 @@ async fn a_stale_guard_does_not_touch_what_another_library_took() {
 }
 
 #[tokio::test]
-async fn a_setnx_lock_and_a_plain_lock_of_one_name_are_told_of_each_other() {
+async fn a_setnx_lock_and_a_plain_lock_of_one_name_refuse_each_other() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let client = connect(server.url()).await;
@@ -189,7 +189,7 @@ async fn a_setnx_lock_and_a_plain_lock_of_one_name_are_told_of_each_other() {
 }
 
 #[tokio::test]
-async fn an_acquire_or_release_without_an_answer_is_undone_or_done() {
+async fn a_setnx_acquire_without_a_reply_is_undone_and_a_release_is_carried_out() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let proxy = Proxy::start(server.port());
@@ -222,7 +222,7 @@ async fn an_acquire_or_release_without_an_answer_is_undone_or_done() {
 }
 
 #[tokio::test]
-async fn a_command_that_is_denied_is_replaced_by_the_script() {
+async fn a_denied_delete_command_is_replaced_by_the_script() {
     let server = Server::start(Flavour::Valkey);
     server.cli(&["ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all", "-delifeq"]);
     let url = server.url().replace("redis://", "redis://worker:secret@");
@@ -240,7 +240,7 @@ async fn a_command_that_is_denied_is_replaced_by_the_script() {
 }
 
 #[tokio::test]
-async fn a_full_server_lets_go_of_a_setnx_lock() {
+async fn a_server_out_of_memory_still_releases_a_setnx_lock() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let lock = connect(server.url()).await.setnx_lock("n");
@@ -254,7 +254,7 @@ async fn a_full_server_lets_go_of_a_setnx_lock() {
 }
 
 #[tokio::test]
-async fn of_many_waiters_for_a_setnx_lock_only_the_front_one_wakes_to_look() {
+async fn only_the_front_waiter_of_a_setnx_lock_wakes_up_to_poll() {
     const WAITERS: usize = 200;
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;

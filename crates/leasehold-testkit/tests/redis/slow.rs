@@ -13,7 +13,7 @@ use crate::{LONG, SECOND, alone, pttl};
 
 /// No caller waits for the replies to the undos of dropped guards, so their delay is reported to no caller.
 #[tokio::test]
-async fn late_replies_that_nobody_waits_for_keep_the_client_from_nothing_else() {
+async fn late_replies_to_undos_neither_prevent_renewals_nor_replace_the_connection() {
     /// Between two undos.
     const PAUSE: Duration = Duration::from_millis(50);
     let _alone = alone().await;

@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use crate::{SECOND, channels, connect, granted, keys, pttl, soon, until};
 
 #[tokio::test]
-async fn a_spin_lock_subscribes_to_nothing_and_publishes_nothing() {
+async fn own_52_a_spin_lock_subscribes_to_nothing_and_publishes_nothing() {
     for flavour in Flavour::ALL {
         let server = Server::start(flavour);
         let mut monitor = server.monitor();
@@ -43,7 +43,7 @@ async fn a_spin_lock_subscribes_to_nothing_and_publishes_nothing() {
 
 /// A waiter retries as often as its back-off specifies, and no more.
 #[tokio::test]
-async fn the_pauses_are_those_of_the_back_off() {
+async fn a_spinning_waiter_retries_as_often_as_its_back_off_specifies() {
     let server = Server::start(Flavour::Redis);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
     let _held = client.lock("n").acquire().await.unwrap();
@@ -63,7 +63,7 @@ async fn the_pauses_are_those_of_the_back_off() {
 
 /// The release of a spin lock is not published: queued waiters retry when the lease they saw has expired.
 #[tokio::test]
-async fn a_waiter_in_line_gets_what_a_spin_lock_gave_back_when_its_time_is_over() {
+async fn a_queued_waiter_acquires_a_released_spin_lock_when_the_lease_would_have_ended() {
     let server = Server::start(Flavour::Redis);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
     let held = client.spin_lock("n").acquire().lease(SECOND).await.unwrap();

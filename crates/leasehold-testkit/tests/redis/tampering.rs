@@ -35,7 +35,7 @@ async fn loss(guard: &Guard) -> Loss {
 }
 
 #[tokio::test]
-async fn a_deleted_key_is_a_lock_that_is_gone() {
+async fn a_deleted_key_is_reported_as_a_lock_that_is_gone() {
     let server = Server::start(Flavour::Redis);
     for (_client, guard) in held(&server).await {
         server.cli(&["DEL", guard.name()]);
@@ -47,7 +47,7 @@ async fn a_deleted_key_is_a_lock_that_is_gone() {
 }
 
 #[tokio::test]
-async fn a_key_with_another_owner_is_a_lock_taken_over() {
+async fn qd_24_a_key_with_another_owner_is_reported_as_a_lock_taken_over() {
     let server = Server::start(Flavour::Redis);
     for (_client, guard) in held(&server).await {
         let name = guard.name().to_owned();
@@ -59,7 +59,7 @@ async fn a_key_with_another_owner_is_a_lock_taken_over() {
 }
 
 #[tokio::test]
-async fn a_key_of_another_type_is_not_a_lock() {
+async fn a_key_of_another_type_is_reported_as_not_a_lock() {
     let server = Server::start(Flavour::Redis);
     let [(client, kept), (_other, given)] = held(&server).await;
     for guard in [&kept, &given] {
@@ -84,7 +84,7 @@ async fn a_key_of_another_type_is_not_a_lock() {
 }
 
 #[tokio::test]
-async fn a_release_of_something_else_is_not_held() {
+async fn a_release_after_the_key_was_replaced_reports_not_held() {
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     for command in [vec!["SET", "n", "mine"], vec!["DEL", "n"], vec!["HSET", "n", REDISSON, "1"]] {
@@ -100,7 +100,7 @@ async fn a_release_of_something_else_is_not_held() {
 }
 
 #[tokio::test]
-async fn messages_that_mean_nothing_change_nothing() {
+async fn invalid_messages_do_not_disturb_a_waiter() {
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     let lock = client.lock("n");
@@ -136,7 +136,7 @@ async fn messages_that_mean_nothing_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_lock_of_redisson_that_shares_the_channel_does_not_disturb_a_waiter() {
+async fn a_redisson_lock_that_shares_the_channel_does_not_disturb_a_waiter() {
     let server = Server::start(Flavour::Redis);
     let client = connect(server.url()).await;
     for name in ["n", "{n}"] {

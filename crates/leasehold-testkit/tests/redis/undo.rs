@@ -16,15 +16,15 @@ use crate::{SECOND, connect, keys, soon, take_as_redisson, until};
 
 on_both! {
     a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold
-    an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_lease
-    an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last
-    what_a_dead_connection_does_after_its_undo_is_undone_without_client_info
-    what_a_dead_connection_does_after_its_undo_is_undone_without_client_kill
-    an_undo_that_comes_after_a_new_connection_is_repeated_too
-    what_a_dead_connection_does_after_the_lease_is_undone_too
-    an_undo_that_is_refused_for_a_while_is_made_afterwards
-    an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner
-    undos_that_a_step_of_the_same_owner_sends_first_are_made_on_the_next_connection_too
+    a_lock_with_an_extended_lease_is_released_after_an_outage_longer_than_the_first_lease
+    a_lock_is_released_after_an_outage_though_the_reply_to_its_extension_was_lost
+    an_acquire_that_a_dead_connection_executes_after_its_undo_is_undone_without_client_info
+    an_acquire_that_a_dead_connection_executes_after_its_undo_is_undone_without_client_kill
+    an_undo_made_after_a_reconnection_is_repeated
+    an_acquire_that_a_dead_connection_executes_after_its_lease_is_undone
+    a_refused_undo_is_retried_until_the_server_accepts_undos_again
+    a_retried_undo_does_not_end_the_next_hold_of_its_owner
+    undos_sent_ahead_of_a_failed_acquire_are_repeated_on_the_next_connection
     a_connection_of_another_client_with_the_same_number_is_not_killed
 }
 
@@ -71,7 +71,9 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold(flavour: Fl
     until("the lock is free", || is_free(&server)).await;
 }
 
-async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_lease(flavour: Flavour) {
+async fn a_lock_with_an_extended_lease_is_released_after_an_outage_longer_than_the_first_lease(
+    flavour: Flavour,
+) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = impatient(proxy.url()).await;
@@ -82,7 +84,7 @@ async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_l
     }
 }
 
-async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last(flavour: Flavour) {
+async fn a_lock_is_released_after_an_outage_though_the_reply_to_its_extension_was_lost(flavour: Flavour) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = impatient(proxy.url()).await;
@@ -115,16 +117,20 @@ async fn held_back_beyond_its_undo(flavour: Flavour, right: &str) {
     until("a late grant is undone", || is_free(&server)).await;
 }
 
-async fn what_a_dead_connection_does_after_its_undo_is_undone_without_client_info(flavour: Flavour) {
+async fn an_acquire_that_a_dead_connection_executes_after_its_undo_is_undone_without_client_info(
+    flavour: Flavour,
+) {
     held_back_beyond_its_undo(flavour, "client|info").await;
     held_back_beyond_its_undo(flavour, "client|id").await;
 }
 
-async fn what_a_dead_connection_does_after_its_undo_is_undone_without_client_kill(flavour: Flavour) {
+async fn an_acquire_that_a_dead_connection_executes_after_its_undo_is_undone_without_client_kill(
+    flavour: Flavour,
+) {
     held_back_beyond_its_undo(flavour, "client|kill").await;
 }
 
-async fn an_undo_that_comes_after_a_new_connection_is_repeated_too(flavour: Flavour) {
+async fn an_undo_made_after_a_reconnection_is_repeated(flavour: Flavour) {
     let (server, url) = server_without(flavour, "client|kill");
     let proxy = Proxy::start(server.port());
     let client = impatient(url(&proxy)).await;
@@ -144,7 +150,7 @@ async fn an_undo_that_comes_after_a_new_connection_is_repeated_too(flavour: Flav
     until("a late grant is undone", || keys(&server).is_empty()).await;
 }
 
-async fn what_a_dead_connection_does_after_the_lease_is_undone_too(flavour: Flavour) {
+async fn an_acquire_that_a_dead_connection_executes_after_its_lease_is_undone(flavour: Flavour) {
     let lease = SECOND * 3;
     let (server, url) = server_without(flavour, "client|kill");
     let proxy = Proxy::start(server.port());
@@ -162,7 +168,7 @@ async fn what_a_dead_connection_does_after_the_lease_is_undone_too(flavour: Flav
     assert!(begun.elapsed() < lease * 2 / 3, "not by the end of its lease: {:?}", begun.elapsed());
 }
 
-async fn an_undo_that_is_refused_for_a_while_is_made_afterwards(flavour: Flavour) {
+async fn a_refused_undo_is_retried_until_the_server_accepts_undos_again(flavour: Flavour) {
     let server = Server::builder(flavour).config("user ann on >secret ~* &* +@all").start();
     let client = connect(format!("redis://ann:secret@127.0.0.1:{}", server.port())).await;
     let guard = client.lock("n").acquire().lease(SECOND * 600).await.unwrap();
@@ -173,7 +179,7 @@ async fn an_undo_that_is_refused_for_a_while_is_made_afterwards(flavour: Flavour
     until("the lock is free", || is_free(&server)).await;
 }
 
-async fn an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner(flavour: Flavour) {
+async fn a_retried_undo_does_not_end_the_next_hold_of_its_owner(flavour: Flavour) {
     let server = Server::builder(flavour).config("user ann on >secret ~* &* +@all").start();
     let client = connect(format!("redis://ann:secret@127.0.0.1:{}", server.port())).await;
     let owner = leasehold::Owner::number(7);
@@ -210,9 +216,7 @@ async fn a_connection_of_another_client_with_the_same_number_is_not_killed(flavo
     }
 }
 
-async fn undos_that_a_step_of_the_same_owner_sends_first_are_made_on_the_next_connection_too(
-    flavour: Flavour,
-) {
+async fn undos_sent_ahead_of_a_failed_acquire_are_repeated_on_the_next_connection(flavour: Flavour) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let client = impatient(proxy.url()).await;

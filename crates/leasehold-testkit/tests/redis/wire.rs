@@ -15,15 +15,15 @@ use crate::{
 };
 
 on_both! {
-    the_steps_of_a_lock_leave_the_state_that_redisson_leaves
-    a_name_with_a_tag_is_its_own_tag
-    force_unlock_deletes_the_key_and_tells_one_waiter
-    a_lock_taken_over_has_the_field_of_its_new_owner_only
-    a_dropped_guard_leaves_what_a_release_leaves
-    renewal_changes_the_time_and_nothing_else
-    a_namespace_is_part_of_the_key_and_of_the_channel
-    a_lock_that_redisson_holds_is_seen_and_waited_for
-    a_lock_without_a_time_limit_is_waited_for
+    qd_21_the_steps_of_a_lock_leave_the_same_state_as_redisson
+    a_lock_name_with_a_hash_tag_keeps_its_tag_in_the_channel
+    force_unlock_deletes_the_key_and_publishes_one_message
+    a_lock_taken_over_has_only_the_field_of_its_new_owner
+    a_dropped_guard_leaves_the_same_state_as_a_release
+    a_renewal_changes_only_the_time_to_live
+    fl_16_a_namespace_is_part_of_the_key_and_of_the_channel
+    a_lock_held_by_redisson_is_visible_to_queries_and_waited_for
+    a_lock_without_a_time_to_live_is_waited_for
 }
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -55,7 +55,7 @@ fn assert_owner(field: &str) {
     assert_eq!(number.parse::<u64>().map(|number| number.to_string()).as_deref(), Ok(number));
 }
 
-async fn the_steps_of_a_lock_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn qd_21_the_steps_of_a_lock_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -100,7 +100,7 @@ async fn the_steps_of_a_lock_leave_the_state_that_redisson_leaves(flavour: Flavo
     assert!(guard.owner().to_string().starts_with(&client.id()));
 }
 
-async fn a_name_with_a_tag_is_its_own_tag(flavour: Flavour) {
+async fn a_lock_name_with_a_hash_tag_keeps_its_tag_in_the_channel(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -125,7 +125,7 @@ async fn a_name_with_a_tag_is_its_own_tag(flavour: Flavour) {
     }
 }
 
-async fn force_unlock_deletes_the_key_and_tells_one_waiter(flavour: Flavour) {
+async fn force_unlock_deletes_the_key_and_publishes_one_message(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
@@ -142,7 +142,7 @@ async fn force_unlock_deletes_the_key_and_tells_one_waiter(flavour: Flavour) {
     assert_eq!((keys(&server), published.take()), (vec![], vec![]));
 }
 
-async fn a_lock_taken_over_has_the_field_of_its_new_owner_only(flavour: Flavour) {
+async fn a_lock_taken_over_has_only_the_field_of_its_new_owner(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (client, thief) = (connect(server.url()).await, connect(server.url()).await);
@@ -164,7 +164,7 @@ async fn a_lock_taken_over_has_the_field_of_its_new_owner_only(flavour: Flavour)
     assert_eq!((keys(&server), published.take()), (vec![], freed(CHANNEL)));
 }
 
-async fn a_dropped_guard_leaves_what_a_release_leaves(flavour: Flavour) {
+async fn a_dropped_guard_leaves_the_same_state_as_a_release(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -179,7 +179,7 @@ async fn a_dropped_guard_leaves_what_a_release_leaves(flavour: Flavour) {
     assert_eq!(published.take(), freed(CHANNEL));
 }
 
-async fn renewal_changes_the_time_and_nothing_else(flavour: Flavour) {
+async fn a_renewal_changes_only_the_time_to_live(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
@@ -204,7 +204,7 @@ async fn renewal_changes_the_time_and_nothing_else(flavour: Flavour) {
     drop(given);
 }
 
-async fn a_namespace_is_part_of_the_key_and_of_the_channel(flavour: Flavour) {
+async fn fl_16_a_namespace_is_part_of_the_key_and_of_the_channel(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = Client::connect(server.url()).namespace("app:").await.unwrap();
@@ -215,7 +215,7 @@ async fn a_namespace_is_part_of_the_key_and_of_the_channel(flavour: Flavour) {
     assert_eq!(published.take(), freed("redisson_lock__channel:{app:n}"));
 }
 
-async fn a_lock_that_redisson_holds_is_seen_and_waited_for(flavour: Flavour) {
+async fn a_lock_held_by_redisson_is_visible_to_queries_and_waited_for(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.lock("n");
@@ -237,7 +237,7 @@ async fn a_lock_that_redisson_holds_is_seen_and_waited_for(flavour: Flavour) {
     assert!(guard.is_held() && begun.elapsed() < SECOND * 5);
 }
 
-async fn a_lock_without_a_time_limit_is_waited_for(flavour: Flavour) {
+async fn a_lock_without_a_time_to_live_is_waited_for(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.lock("n");

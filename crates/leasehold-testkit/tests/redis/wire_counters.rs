@@ -10,15 +10,15 @@ use tokio::time::sleep;
 use crate::{REDISSON, SECOND, connect, keys, pttl, soon, subscribed, until};
 
 on_both! {
-    the_steps_of_a_semaphore_leave_the_state_that_redisson_leaves
-    a_record_of_permits_is_kept_and_goes_with_them
-    a_semaphore_is_set_with_a_time_to_live
-    the_steps_of_leased_permits_leave_the_state_that_redisson_leaves
+    the_steps_of_a_semaphore_leave_the_same_state_as_redisson
+    a_record_of_permits_exists_only_while_permits_are_held
+    a_semaphore_keeps_its_time_to_live_until_permits_are_added_or_drained
+    the_steps_of_leased_permits_leave_the_same_state_as_redisson
     leased_permits_have_the_time_to_live_of_their_semaphore
-    the_steps_of_a_latch_leave_the_state_that_redisson_leaves
-    what_redisson_gives_back_is_waited_for
-    a_message_is_never_below_one_and_never_above_what_java_reads
-    what_is_no_counter_is_left_alone
+    the_steps_of_a_latch_leave_the_same_state_as_redisson
+    waiters_are_woken_by_permits_and_latches_that_redisson_releases
+    a_published_count_is_never_below_one_and_never_above_the_java_maximum
+    hd_26_a_key_that_is_not_a_counter_is_refused_and_left_unchanged
 }
 
 const SEMAPHORE: &str = "redisson_sc:{n}";
@@ -36,7 +36,7 @@ fn payloads(messages: Vec<leasehold_testkit::server::Message>) -> Vec<String> {
     messages.into_iter().map(|message| message.payload).collect()
 }
 
-async fn the_steps_of_a_semaphore_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn the_steps_of_a_semaphore_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut messages = server.subscribe(&[SEMAPHORE]);
     let client = connect(server.url()).await;
@@ -67,7 +67,7 @@ async fn the_steps_of_a_semaphore_leave_the_state_that_redisson_leaves(flavour: 
     only(&server, &[]).await;
 }
 
-async fn a_record_of_permits_is_kept_and_goes_with_them(flavour: Flavour) {
+async fn a_record_of_permits_exists_only_while_permits_are_held(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut messages = server.subscribe(&[SEMAPHORE]);
     let client = connect(server.url()).await;
@@ -90,7 +90,7 @@ async fn a_record_of_permits_is_kept_and_goes_with_them(flavour: Flavour) {
     assert_eq!(payloads(messages.take()), ["8", "10"]);
 }
 
-async fn a_semaphore_is_set_with_a_time_to_live(flavour: Flavour) {
+async fn a_semaphore_keeps_its_time_to_live_until_permits_are_added_or_drained(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let semaphore = client.semaphore("n");
@@ -124,7 +124,7 @@ fn server_now(server: &Server) -> i64 {
     part(0) * 1000 + part(1) / 1000
 }
 
-async fn the_steps_of_leased_permits_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn the_steps_of_leased_permits_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut messages = server.subscribe(&[SEMAPHORE]);
     let client = connect(server.url()).await;
@@ -190,7 +190,7 @@ async fn leased_permits_have_the_time_to_live_of_their_semaphore(flavour: Flavou
     assert!((50_000..=60_000).contains(&pttl(&server, "n")));
 }
 
-async fn the_steps_of_a_latch_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn the_steps_of_a_latch_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut messages = server.subscribe(&[LATCH]);
     let client = connect(server.url()).await;
@@ -222,7 +222,7 @@ async fn the_steps_of_a_latch_leave_the_state_that_redisson_leaves(flavour: Flav
     soon("the latch opens", waiter).await.unwrap().unwrap();
 }
 
-async fn what_redisson_gives_back_is_waited_for(flavour: Flavour) {
+async fn waiters_are_woken_by_permits_and_latches_that_redisson_releases(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let (semaphore, leased, latch) = (client.semaphore("n"), client.leased_semaphore("m"), client.latch("l"));
@@ -252,7 +252,7 @@ async fn what_redisson_gives_back_is_waited_for(flavour: Flavour) {
     assert_eq!((server.cli(&["GET", "n"]), server.cli(&["GET", "m"])), ("2".into(), "1".into()));
 }
 
-async fn a_message_is_never_below_one_and_never_above_what_java_reads(flavour: Flavour) {
+async fn a_published_count_is_never_below_one_and_never_above_the_java_maximum(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut messages = server.subscribe(&[SEMAPHORE]);
     let client = connect(server.url()).await;
@@ -276,7 +276,7 @@ async fn a_message_is_never_below_one_and_never_above_what_java_reads(flavour: F
     assert_eq!(payloads(messages.take()), ["1"]);
 }
 
-async fn what_is_no_counter_is_left_alone(flavour: Flavour) {
+async fn hd_26_a_key_that_is_not_a_counter_is_refused_and_left_unchanged(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     for (make, read) in [

@@ -17,14 +17,14 @@ use crate::published::Published;
 use crate::{REDISSON, SECOND, Waiter, connect, granted, keys, ms, number, until};
 
 on_both! {
-    the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves
-    a_waiter_of_redisson_is_served_in_its_turn_and_not_thrown_out
-    a_waiter_of_redisson_that_is_presumed_dead_is_passed
-    a_waiter_that_lives_is_not_presumed_dead
-    waiters_of_a_client_share_one_beat
-    who_gives_up_lowers_the_time_of_those_behind
-    who_hears_too_late_that_it_is_queued_leaves_the_queue
-    a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end
+    fl_09_the_steps_of_a_fair_lock_leave_the_same_state_as_redisson
+    a_redisson_waiter_is_served_in_its_turn_and_not_removed
+    a_redisson_waiter_that_is_presumed_dead_is_skipped
+    a_live_waiter_is_not_presumed_dead
+    fl_08_waiters_of_a_client_share_one_heartbeat
+    fl_04_a_waiter_that_gives_up_lowers_the_time_outs_of_the_waiters_behind
+    a_waiter_that_times_out_before_polling_its_queue_position_leaves_the_queue
+    a_waiter_that_was_silent_for_too_long_is_notified_of_its_position_at_the_end
 }
 
 const QUEUE: &str = "redisson_lock_queue:{n}";
@@ -64,7 +64,7 @@ async fn queued(
     waiter
 }
 
-async fn the_steps_of_a_fair_lock_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn fl_09_the_steps_of_a_fair_lock_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (a, b, c) = (connect(server.url()).await, connect(server.url()).await, connect(server.url()).await);
@@ -120,7 +120,7 @@ fn queue_as_redisson(server: &Server, wait: Duration) {
     server.cli(&["RPUSH", QUEUE, REDISSON]);
 }
 
-async fn a_waiter_of_redisson_is_served_in_its_turn_and_not_thrown_out(flavour: Flavour) {
+async fn a_redisson_waiter_is_served_in_its_turn_and_not_removed(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -144,7 +144,7 @@ async fn a_waiter_of_redisson_is_served_in_its_turn_and_not_thrown_out(flavour: 
     assert_eq!(keys(&server), [""; 0]);
 }
 
-async fn a_waiter_of_redisson_that_is_presumed_dead_is_passed(flavour: Flavour) {
+async fn a_redisson_waiter_that_is_presumed_dead_is_skipped(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.fair_lock("n");
@@ -158,7 +158,7 @@ async fn a_waiter_of_redisson_that_is_presumed_dead_is_passed(flavour: Flavour) 
     until("nothing is left", || keys(&server).is_empty()).await;
 }
 
-async fn a_waiter_that_lives_is_not_presumed_dead(flavour: Flavour) {
+async fn a_live_waiter_is_not_presumed_dead(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.fair_lock("n");
@@ -173,7 +173,7 @@ async fn a_waiter_that_lives_is_not_presumed_dead(flavour: Flavour) {
     drop(granted(waiter).await);
 }
 
-async fn waiters_of_a_client_share_one_beat(flavour: Flavour) {
+async fn fl_08_waiters_of_a_client_share_one_heartbeat(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.fair_lock("n");
@@ -202,7 +202,7 @@ async fn waiters_of_a_client_share_one_beat(flavour: Flavour) {
 }
 
 /// A waiter that gives up takes its wait time with it, so that the time-outs of the waiters behind it do not drift.
-async fn who_gives_up_lowers_the_time_of_those_behind(flavour: Flavour) {
+async fn fl_04_a_waiter_that_gives_up_lowers_the_time_outs_of_the_waiters_behind(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.fair_lock("n");
@@ -233,7 +233,7 @@ async fn who_gives_up_lowers_the_time_of_those_behind(flavour: Flavour) {
     }
 }
 
-async fn who_hears_too_late_that_it_is_queued_leaves_the_queue(flavour: Flavour) {
+async fn a_waiter_that_times_out_before_polling_its_queue_position_leaves_the_queue(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.fair_lock("n");
@@ -249,7 +249,7 @@ async fn who_hears_too_late_that_it_is_queued_leaves_the_queue(flavour: Flavour)
     assert_eq!(keys(&server), [""; 0]);
 }
 
-async fn a_waiter_that_was_silent_for_too_long_is_told_that_it_stands_at_the_end(flavour: Flavour) {
+async fn a_waiter_that_was_silent_for_too_long_is_notified_of_its_position_at_the_end(flavour: Flavour) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     let (near, far) = (connect(server.url()).await, connect(proxy.url()).await);

@@ -13,13 +13,13 @@ use crate::published::Published;
 use crate::{REDISSON, SECOND, connect, keys, ms, number, pttl, soon, subscribed, until};
 
 on_both! {
-    the_steps_of_a_set_leave_the_state_that_redisson_leaves
-    what_has_run_out_is_overwritten_without_garbage
-    renewal_raises_the_fields_of_its_own_set_only
-    holders_of_redisson_are_seen_and_waited_for
-    force_and_theft_take_the_fields_that_were_said
-    what_is_no_group_is_left_alone
-    an_uncontended_step_of_a_set_is_one_request
+    the_steps_of_a_set_leave_the_same_state_as_redisson
+    an_expired_value_of_a_set_is_overwritten_and_leaves_no_fields_behind
+    a_renewal_extends_only_the_fields_of_its_own_set
+    redisson_holders_are_visible_to_queries_and_waited_for
+    force_unlock_and_take_over_affect_only_the_given_values
+    a_key_that_is_not_a_group_is_refused_and_left_unchanged
+    an_uncontended_acquire_or_release_of_a_set_is_one_request
 }
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -75,7 +75,7 @@ fn take_as_redisson(server: &Server, field: &str, lease: i64) {
     assert_eq!(server.cli(&["EVAL", script, "1", "n", field, REDISSON, &lease.to_string()]), 1);
 }
 
-async fn the_steps_of_a_set_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn the_steps_of_a_set_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
@@ -118,7 +118,7 @@ async fn the_steps_of_a_set_leave_the_state_that_redisson_leaves(flavour: Flavou
     assert_eq!((token, number(&server.cli(&["EXISTS", "redisson_lock_token:{n}"]))), (1, 1));
 }
 
-async fn what_has_run_out_is_overwritten_without_garbage(flavour: Flavour) {
+async fn an_expired_value_of_a_set_is_overwritten_and_leaves_no_fields_behind(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     take_as_redisson(&server, JACK, -1);
@@ -132,7 +132,7 @@ async fn what_has_run_out_is_overwritten_without_garbage(flavour: Flavour) {
     assert_eq!(keys(&server), [""; 0]);
 }
 
-async fn renewal_raises_the_fields_of_its_own_set_only(flavour: Flavour) {
+async fn a_renewal_extends_only_the_fields_of_its_own_set(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
     take_as_redisson(&server, "elsewhere", 60_000);
@@ -154,7 +154,7 @@ async fn renewal_raises_the_fields_of_its_own_set_only(flavour: Flavour) {
     assert_eq!(hash(&server)[MARY], REDISSON);
 }
 
-async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
+async fn redisson_holders_are_visible_to_queries_and_waited_for(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let (lock, stranger): (_, Owner) = (client.group_lock("n", BOTH), REDISSON.parse().unwrap());
@@ -177,7 +177,7 @@ async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
     guard.release().await.unwrap();
 }
 
-async fn force_and_theft_take_the_fields_that_were_said(flavour: Flavour) {
+async fn force_unlock_and_take_over_affect_only_the_given_values(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (client, thief) = (connect(server.url()).await, connect(server.url()).await);
@@ -192,7 +192,7 @@ async fn force_and_theft_take_the_fields_that_were_said(flavour: Flavour) {
     assert_eq!(counts(&server), held([(MARY, &stolen.owner().to_string(), 1)]));
 }
 
-async fn what_is_no_group_is_left_alone(flavour: Flavour) {
+async fn a_key_that_is_not_a_group_is_refused_and_left_unchanged(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.group_lock("n", BOTH);
@@ -217,7 +217,7 @@ async fn what_is_no_group_is_left_alone(flavour: Flavour) {
     assert_eq!(server.cli(&["GET", "n"]), "a text");
 }
 
-async fn an_uncontended_step_of_a_set_is_one_request(flavour: Flavour) {
+async fn an_uncontended_acquire_or_release_of_a_set_is_one_request(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.group_lock("n", BOTH);

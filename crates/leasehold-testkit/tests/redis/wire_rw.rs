@@ -14,20 +14,20 @@ use crate::published::Published;
 use crate::{REDISSON, SECOND, channels, connect, keys, ms, pttl, renewed, soon, subscribed, until};
 
 on_both! {
-    the_steps_of_readers_leave_the_state_that_redisson_leaves
-    the_steps_of_a_writer_leave_the_state_that_redisson_leaves
-    a_downgrade_and_an_upgrade_leave_the_state_that_redisson_leaves
-    the_last_living_reader_takes_the_dead_along
-    a_nested_read_does_not_shorten_the_time_of_the_writer
-    a_name_with_a_tag_is_the_tag_of_its_holds
-    a_dropped_guard_leaves_what_a_release_leaves
-    force_unlock_and_theft_delete_all_holds
-    renewal_raises_every_hold_of_its_owner_and_nobody_elses
-    holders_of_redisson_are_seen_and_waited_for
-    a_waiting_writer_leaves_a_mark_and_takes_it_away
-    what_is_no_read_write_lock_is_left_alone
-    an_uncontended_step_is_one_request
-    a_restart_without_data_is_told_to_readers_and_writers
+    the_steps_of_readers_leave_the_same_state_as_redisson
+    the_steps_of_a_writer_leave_the_same_state_as_redisson
+    a_downgrade_and_an_upgrade_leave_the_same_state_as_redisson
+    the_release_of_a_live_reader_removes_dead_readers
+    a_nested_read_does_not_shorten_the_lease_of_the_writer
+    a_name_with_a_hash_tag_gives_its_hold_keys_the_same_tag
+    a_dropped_guard_leaves_the_same_state_as_a_release
+    force_unlock_and_take_over_delete_all_hold_keys
+    a_renewal_extends_every_hold_of_its_owner_and_of_no_other_owner
+    redisson_holders_are_visible_to_queries_and_waited_for
+    a_waiting_preferred_writer_sets_and_removes_its_flag
+    a_key_that_is_not_a_read_write_lock_is_refused_and_left_unchanged
+    an_uncontended_step_of_a_read_write_lock_is_one_request
+    wd_03_a_restart_without_data_is_reported_to_readers_and_writers
 }
 
 const CHANNEL: &str = "redisson_rwlock:{n}";
@@ -80,7 +80,7 @@ fn read_as_redisson(server: &Server, owner: &str, lease: Duration) {
     }
 }
 
-async fn the_steps_of_readers_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn the_steps_of_readers_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (a, b) = (connect(server.url()).await, connect(server.url()).await);
@@ -119,7 +119,7 @@ async fn the_steps_of_readers_leave_the_state_that_redisson_leaves(flavour: Flav
     assert_eq!((keys(&server), published.take()), (vec![], told("0")));
 }
 
-async fn the_steps_of_a_writer_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn the_steps_of_a_writer_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
@@ -154,7 +154,7 @@ async fn the_steps_of_a_writer_leave_the_state_that_redisson_leaves(flavour: Fla
     assert_eq!((keys(&server), published.take()), (vec![], told("1")));
 }
 
-async fn a_downgrade_and_an_upgrade_leave_the_state_that_redisson_leaves(flavour: Flavour) {
+async fn a_downgrade_and_an_upgrade_leave_the_same_state_as_redisson(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -181,7 +181,7 @@ async fn a_downgrade_and_an_upgrade_leave_the_state_that_redisson_leaves(flavour
     assert_eq!((keys(&server), published.take()), (vec![], told("0")));
 }
 
-async fn the_last_living_reader_takes_the_dead_along(flavour: Flavour) {
+async fn the_release_of_a_live_reader_removes_dead_readers(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -201,7 +201,7 @@ async fn the_last_living_reader_takes_the_dead_along(flavour: Flavour) {
     assert_eq!((keys(&server), published.take()), (vec![], told("0")));
 }
 
-async fn a_nested_read_does_not_shorten_the_time_of_the_writer(flavour: Flavour) {
+async fn a_nested_read_does_not_shorten_the_lease_of_the_writer(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let (lock, owner) = (client.rw_lock("n"), Owner::number(1));
@@ -220,7 +220,7 @@ async fn a_nested_read_does_not_shorten_the_time_of_the_writer(flavour: Flavour)
     assert!((1..=5000).contains(&left), "{left}");
 }
 
-async fn a_name_with_a_tag_is_the_tag_of_its_holds(flavour: Flavour) {
+async fn a_name_with_a_hash_tag_gives_its_hold_keys_the_same_tag(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = Client::connect(server.url()).namespace("app:").await.unwrap();
@@ -240,7 +240,7 @@ async fn a_name_with_a_tag_is_the_tag_of_its_holds(flavour: Flavour) {
     until("no client is subscribed", || channels(&server).is_empty()).await;
 }
 
-async fn a_dropped_guard_leaves_what_a_release_leaves(flavour: Flavour) {
+async fn a_dropped_guard_leaves_the_same_state_as_a_release(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -264,7 +264,7 @@ async fn a_dropped_guard_leaves_what_a_release_leaves(flavour: Flavour) {
     assert_eq!(published.take(), told("1"));
 }
 
-async fn force_unlock_and_theft_delete_all_holds(flavour: Flavour) {
+async fn force_unlock_and_take_over_delete_all_hold_keys(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let (client, thief) = (connect(server.url()).await, connect(server.url()).await);
@@ -294,7 +294,7 @@ async fn force_unlock_and_theft_delete_all_holds(flavour: Flavour) {
     assert_eq!(published.take(), told("1"));
 }
 
-async fn renewal_raises_every_hold_of_its_owner_and_nobody_elses(flavour: Flavour) {
+async fn a_renewal_extends_every_hold_of_its_owner_and_of_no_other_owner(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
@@ -324,7 +324,7 @@ async fn renewal_raises_every_hold_of_its_owner_and_nobody_elses(flavour: Flavou
     assert_eq!(published.take(), []);
 }
 
-async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
+async fn redisson_holders_are_visible_to_queries_and_waited_for(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.rw_lock("n");
@@ -366,7 +366,7 @@ async fn holders_of_redisson_are_seen_and_waited_for(flavour: Flavour) {
     assert!(readers.iter().all(|reader| reader.as_ref().is_ok_and(|reader| reader.is_held())));
 }
 
-async fn a_waiting_writer_leaves_a_mark_and_takes_it_away(flavour: Flavour) {
+async fn a_waiting_preferred_writer_sets_and_removes_its_flag(flavour: Flavour) {
     let server = Server::start(flavour);
     let mut published = Published::on(&server);
     let client = connect(server.url()).await;
@@ -403,7 +403,7 @@ async fn a_waiting_writer_leaves_a_mark_and_takes_it_away(flavour: Flavour) {
     assert!(soon("the reader", lock.read().acquire().into_future()).await.unwrap().is_held());
 }
 
-async fn what_is_no_read_write_lock_is_left_alone(flavour: Flavour) {
+async fn a_key_that_is_not_a_read_write_lock_is_refused_and_left_unchanged(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.rw_lock("n");
@@ -427,7 +427,7 @@ async fn what_is_no_read_write_lock_is_left_alone(flavour: Flavour) {
     }
 }
 
-async fn an_uncontended_step_is_one_request(flavour: Flavour) {
+async fn an_uncontended_step_of_a_read_write_lock_is_one_request(flavour: Flavour) {
     let server = Server::start(flavour);
     let client = connect(server.url()).await;
     let lock = client.rw_lock("n");
@@ -454,7 +454,7 @@ async fn an_uncontended_step_is_one_request(flavour: Flavour) {
     }
 }
 
-async fn a_restart_without_data_is_told_to_readers_and_writers(flavour: Flavour) {
+async fn wd_03_a_restart_without_data_is_reported_to_readers_and_writers(flavour: Flavour) {
     let mut server = Server::start(flavour);
     let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
     let reads = client.rw_lock("n").read().acquire().await.unwrap();

@@ -12,12 +12,12 @@ use tokio::time::{sleep, timeout};
 use crate::{SECOND, connect, keys, number, until};
 
 on_both! {
-    a_count_that_may_not_be_announced_is_changed_and_the_caller_is_told_so
-    a_lock_whose_release_may_not_be_announced_is_released
-    waiters_of_the_same_client_go_on_when_a_lock_is_released
-    waiters_of_the_same_client_go_on_when_a_half_is_released
-    waiters_of_the_same_client_go_on_when_a_count_changes
-    a_waiter_for_a_fair_lock_in_another_process_goes_on
+    a_counter_change_succeeds_without_the_right_to_publish
+    a_lock_is_released_without_the_right_to_publish
+    waiters_of_the_same_client_acquire_a_lock_released_without_a_message
+    waiters_of_the_same_client_acquire_a_half_released_without_a_message
+    waiters_of_the_same_client_are_woken_by_a_counter_change_without_a_message
+    a_waiter_of_another_client_acquires_a_fair_lock_released_without_a_message
 }
 
 /// Long enough for a waiter to fall asleep.
@@ -45,7 +45,7 @@ async fn goes_on<T: Send + 'static>(
     done.unwrap_or_else(|_| panic!("{what} sleeps on")).expect("no panic")
 }
 
-async fn a_count_that_may_not_be_announced_is_changed_and_the_caller_is_told_so(flavour: Flavour) {
+async fn a_counter_change_succeeds_without_the_right_to_publish(flavour: Flavour) {
     for right in ["-publish", "resetchannels"] {
         let server = server_without(flavour, right);
         let client = connect(server.url()).await;
@@ -95,7 +95,7 @@ fn locks(client: &Client) -> [(&'static str, Lock); 4] {
     ]
 }
 
-async fn a_lock_whose_release_may_not_be_announced_is_released(flavour: Flavour) {
+async fn a_lock_is_released_without_the_right_to_publish(flavour: Flavour) {
     for right in ["-publish", "resetchannels"] {
         let server = server_without(flavour, right);
         let client = connect(server.url()).await;
@@ -133,7 +133,7 @@ async fn a_lock_whose_release_may_not_be_announced_is_released(flavour: Flavour)
     }
 }
 
-async fn waiters_of_the_same_client_go_on_when_a_lock_is_released(flavour: Flavour) {
+async fn waiters_of_the_same_client_acquire_a_lock_released_without_a_message(flavour: Flavour) {
     let server = server_without(flavour, "-publish");
     let client = connect(server.url()).await;
     for (kind, lock) in locks(&client) {
@@ -167,7 +167,7 @@ async fn waiters_of_the_same_client_go_on_when_a_lock_is_released(flavour: Flavo
     got.await.unwrap().release().await.unwrap();
 }
 
-async fn waiters_of_the_same_client_go_on_when_a_half_is_released(flavour: Flavour) {
+async fn waiters_of_the_same_client_acquire_a_half_released_without_a_message(flavour: Flavour) {
     let server = server_without(flavour, "-publish");
     let rw = connect(server.url()).await.rw_lock("n");
     for way in ["release", "drop", "force_unlock"] {
@@ -206,7 +206,7 @@ async fn waiters_of_the_same_client_go_on_when_a_half_is_released(flavour: Flavo
     drop(written);
 }
 
-async fn waiters_of_the_same_client_go_on_when_a_count_changes(flavour: Flavour) {
+async fn waiters_of_the_same_client_are_woken_by_a_counter_change_without_a_message(flavour: Flavour) {
     let server = server_without(flavour, "-publish");
     let client = connect(server.url()).await;
     let semaphore = client.semaphore("n");
@@ -263,7 +263,7 @@ async fn waiters_of_the_same_client_go_on_when_a_count_changes(flavour: Flavour)
 }
 
 /// It sends a heartbeat about every second, and learns from the reply that it is its turn.
-async fn a_waiter_for_a_fair_lock_in_another_process_goes_on(flavour: Flavour) {
+async fn a_waiter_of_another_client_acquires_a_fair_lock_released_without_a_message(flavour: Flavour) {
     let server = server_without(flavour, "-publish");
     let (client, other) = (connect(server.url()).await, connect(server.url()).await);
     let (lock, elsewhere) = (client.fair_lock("n"), other.fair_lock("n"));

@@ -59,7 +59,7 @@ fn chosen() -> (Box<dyn Iterator<Item = u64> + Send>, Option<Instant>) {
 }
 
 #[test]
-fn no_seed_finds_anything() {
+fn no_seed_finds_a_violation() {
     let (seeds, until) = chosen();
     let (seeds, found) = (Arc::new(Mutex::new(seeds)), Arc::new(Mutex::new(Vec::new())));
     let players: Vec<_> = (0..AT_ONCE)
@@ -86,7 +86,7 @@ fn no_seed_finds_anything() {
 /// Plays a seed in a process of its own; false if it found an error.
 fn play(seed: u64) -> bool {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
-    command.args(["one_seed", "--exact", "--nocapture", "--test-threads=1"]);
+    command.args(["child_process_that_plays_one_seed", "--exact", "--nocapture", "--test-threads=1"]);
     let played = command.env(ONE, seed.to_string()).stdin(Stdio::null()).output().expect("it can be started");
     let said = String::from_utf8_lossy(&played.stdout);
     for line in said.lines().filter(|line| !is_of_the_harness(line)) {
@@ -105,12 +105,14 @@ fn play(seed: u64) -> bool {
 /// Whether every test run prints this line.
 fn is_of_the_harness(line: &str) -> bool {
     line.is_empty()
-        || ["running ", "test ", "failures:", "    one_seed"].iter().any(|start| line.starts_with(start))
+        || ["running ", "test ", "failures:", "    child_process_that_plays_one_seed"]
+            .iter()
+            .any(|start| line.starts_with(start))
 }
 
 /// The part of a process that plays one seed; nothing in the others.
 #[test]
-fn one_seed() {
+fn child_process_that_plays_one_seed() {
     let Some(seed) = number(ONE) else { return };
     thread::spawn(move || {
         thread::sleep(LONGEST);

@@ -66,7 +66,7 @@ impl Run {
 }
 
 #[test]
-fn no_seed_finds_anything() {
+fn no_seed_finds_a_violation() {
     let (begun, first) = (Instant::now(), number(FROM).unwrap_or(0));
     let until = number(MINUTES).map(|minutes| begun + Duration::from_secs(60 * minutes));
     let run = Run { next: AtomicU64::new(first), steps: AtomicU64::new(0), found: Mutex::default(), until };
@@ -99,7 +99,7 @@ fn no_seed_finds_anything() {
 /// The output of a process that plays this seed.
 fn trace_of(seed: u64) -> String {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
-    command.args(["one_trace", "--exact", "--nocapture", "--test-threads=1"]);
+    command.args(["child_process_that_prints_one_trace", "--exact", "--nocapture", "--test-threads=1"]);
     let played =
         command.env(TRACED, seed.to_string()).stdin(Stdio::null()).output().expect("it can be started");
     assert!(played.status.success(), "{}", played.status);
@@ -112,7 +112,7 @@ const BEGIN: &str = "--- the trace begins\n";
 const END: &str = "--- the trace ends\n";
 
 #[test]
-fn a_seed_gives_the_same_trace_in_two_processes_and_another_seed_another_one() {
+fn a_seed_gives_the_same_trace_in_two_processes_and_another_seed_another_trace() {
     let traces = [1, 2, 3].map(|seed| (trace_of(seed), trace_of(seed)));
     for (one, other) in &traces {
         assert!(one.lines().count() > 100, "{one}");
@@ -124,7 +124,7 @@ fn a_seed_gives_the_same_trace_in_two_processes_and_another_seed_another_one() {
 
 /// The part of a process that prints the trace of one seed; nothing in the others.
 #[test]
-fn one_trace() {
+fn child_process_that_prints_one_trace() {
     let Some(seed) = number(TRACED) else { return };
     let played = simulated::run(seed);
     println!("{BEGIN}{}{END}", played.trace());

@@ -23,7 +23,7 @@ async fn refused(client: &Client, name: &str) -> InvalidRequestError {
 }
 
 #[tokio::test]
-async fn names_that_no_engine_can_take() {
+async fn invalid_lock_names_are_refused_with_the_reason() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     assert_eq!(refused(&client, "").await, InvalidRequestError::EmptyName);
@@ -40,7 +40,7 @@ async fn names_that_no_engine_can_take() {
 
 /// The auxiliary keys of `{x}` are those of `x`, so the two locks would not be independent.
 #[tokio::test]
-async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
+async fn a_name_that_is_only_a_hash_tag_is_refused_for_every_kind() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     let refusal = refused(&client, "{x}").await;
@@ -77,7 +77,7 @@ async fn a_name_that_is_only_a_tag_is_refused_for_every_kind() {
 }
 
 #[tokio::test]
-async fn odd_names_work_and_differ() {
+async fn unusual_lock_names_work_and_are_distinct() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     let longest = "x".repeat(leasehold::limits::LONGEST_NAME);
@@ -107,7 +107,7 @@ async fn odd_names_work_and_differ() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn leases_that_cannot_be_kept() {
+async fn leases_out_of_range_are_refused() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
@@ -160,7 +160,7 @@ async fn the_shortest_and_the_longest_lease_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_of_any_length_work() {
+async fn waits_of_any_duration_work() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
@@ -179,7 +179,7 @@ async fn waits_of_any_length_work() {
 }
 
 #[tokio::test]
-async fn urls_that_nobody_knows() {
+async fn unknown_urls_are_refused_without_showing_the_password() {
     for (url, what) in [("", "no scheme"), ("postgres://me:secret@host", "`postgres:` is not known")] {
         let error = Client::connect(url).await.unwrap_err();
         let text = error.to_string();

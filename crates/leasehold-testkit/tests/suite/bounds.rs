@@ -98,7 +98,7 @@ fn guards_are_send_sync_static_and_not_clone() {
 
 /// A hold is released once: the release consumes the guard, and there is no second one.
 #[test]
-fn a_release_takes_the_guard_away() {
+fn a_release_consumes_the_guard() {
     fn taken<G, T>(_release: fn(G) -> Operation<T>) {}
     taken::<Guard, _>(Guard::release);
     taken::<FencedGuard, _>(FencedGuard::release);
@@ -135,7 +135,7 @@ fn errors_are_send_sync_and_static() {
 
 /// Every public type has to be named in this file.
 #[test]
-fn no_public_type_is_missing_here() {
+fn every_public_type_is_checked_for_its_bounds() {
     let exports = include_str!("../../../leasehold/src/lib.rs").split("pub use crate::").skip(1);
     let names = exports.filter_map(|export| export.split(';').next()?.split("::").nth(1));
     let names = names.flat_map(|names| names.split(|c: char| !c.is_alphanumeric()));
@@ -152,7 +152,7 @@ fn is_used(text: &str, name: &str) -> bool {
 }
 
 #[tokio::test]
-async fn futures_are_send_and_static_and_the_work_of_run_is_the_callers() {
+async fn futures_are_send_and_static_and_the_work_of_run_needs_neither() {
     let client = Client::connect("memory:").await.unwrap();
     let lock = client.lock("a");
     sendable(lock.acquire().into_future());

@@ -15,13 +15,13 @@ leasehold_testkit::conformance! { valkey, real_time, leasehold_testkit::bench::S
 const BEHAVIOURS: &str = include_str!("../../../../docs/behaviours.md");
 
 #[test]
-fn every_behaviour_has_its_case_or_a_reason_and_every_case_its_behaviour() {
+fn every_row_of_behaviours_md_has_a_case_or_a_reason_and_every_case_has_a_row() {
     assert_eq!(complaints(BEHAVIOURS, CASES), [""; 0]);
 }
 
 /// A row that is covered by another test names it as `` `test` in `file` ``.
 #[test]
-fn what_other_tests_show_is_there() {
+fn every_other_test_named_in_behaviours_md_exists() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = 0;
     for (before, after) in BEHAVIOURS.lines().filter_map(|line| line.split_once("` in `")) {
@@ -29,36 +29,55 @@ fn what_other_tests_show_is_there() {
         let file = after.split('`').next().unwrap();
         let text = std::fs::read_to_string(root.join(file)).unwrap();
         assert!(text.contains(&format!("fn {test}(")), "{file} has no {test}");
+        assert!(has_id(test), "{test} does not begin with the id of a row");
         found += 1;
     }
     assert!(found > 0, "the page names some");
 }
 
 #[test]
-fn the_check_finds_what_is_wrong() {
+fn the_check_of_behaviours_md_finds_every_kind_of_mismatch() {
     let case = |name, ids| Case { name, ids };
-    let cases = [case("right", &["A-1"]), case("other", &["A-2"])];
-    let page = "| id | behaviour | shown by |\n|---|---|---|\n| A-1 | It works. | `right` |\n";
+    let cases = [case("a_1_right", &["A-1"]), case("a_2_other", &["A-2"])];
+    let page = "| id | behaviour | shown by |\n|---|---|---|\n| A-1 | It works. | `a_1_right` |\n";
     for (rest, complaint) in [
-        ("| A-2 | It works. | `other` |", None),
-        ("", Some("A-2: `other` lists this id, and there is no such row")),
-        ("| A-2 | It works. | — because |", Some("A-2: `other` lists this id, and the row does not name it")),
-        ("| A-2 | It works. | `other`, `right` |", Some("A-2: `right` does not list this id")),
-        ("| A-2 | It works. | `other`, `gone` |", Some("A-2: there is no case `gone`")),
-        ("| A-2 | It works. | `other` |\n| A-3 | It may. | |", Some("A-3: neither a case nor a reason")),
-        ("| A-2 | It works. | `other` |\n| A-3 | It may. | — |", Some("A-3: neither a case nor a reason")),
+        ("| A-2 | It works. | `a_2_other` |", None),
+        ("", Some("A-2: `a_2_other` lists this id, and there is no such row")),
         (
-            "| A-2 | It works. | `other` |\n| A-3 | It may. | right |",
+            "| A-2 | It works. | — because |",
+            Some("A-2: `a_2_other` lists this id, and the row does not name it"),
+        ),
+        ("| A-2 | It works. | `a_2_other`, `a_1_right` |", Some("A-2: `a_1_right` does not list this id")),
+        ("| A-2 | It works. | `a_2_other`, `gone` |", Some("A-2: there is no case `gone`")),
+        ("| A-2 | It works. | `a_2_other` |\n| A-3 | It may. | |", Some("A-3: neither a case nor a reason")),
+        (
+            "| A-2 | It works. | `a_2_other` |\n| A-3 | It may. | — |",
             Some("A-3: neither a case nor a reason"),
         ),
-        ("| A-2 | It works. | `other` |\n| A-1 | It may. | `right` |", Some("A-1: there twice")),
-        ("| A-2 | It works. | `other` |\n| A-3 | | — because |", Some("A-3: no behaviour")),
-        ("| A-2 | It works. | `other` |\n| A-3 | It may. |", Some("A-3: not three columns")),
+        (
+            "| A-2 | It works. | `a_2_other` |\n| A-3 | It may. | right |",
+            Some("A-3: neither a case nor a reason"),
+        ),
+        ("| A-2 | It works. | `a_2_other` |\n| A-1 | It may. | `a_1_right` |", Some("A-1: there twice")),
+        ("| A-2 | It works. | `a_2_other` |\n| A-3 | | — because |", Some("A-3: no behaviour")),
+        ("| A-2 | It works. | `a_2_other` |\n| A-3 | It may. |", Some("A-3: not three columns")),
     ] {
         assert_eq!(complaints(&format!("{page}{rest}"), &cases), Vec::from_iter(complaint), "{rest}");
     }
-    let twice = [cases[0], case("right", &["A-1"])];
-    assert_eq!(complaints(page, &twice), ["`right` is in the list twice"]);
+    let twice = [cases[0], case("a_1_right", &["A-1"])];
+    assert_eq!(complaints(page, &twice), ["`a_1_right` is in the list twice"]);
+    let misnamed = [case("right", &["A-1"])];
+    let page = page.replace("a_1_right", "right");
+    assert_eq!(complaints(&page, &misnamed), ["`right` does not begin with `a_1_`"]);
+}
+
+/// Whether the name of a test begins with the id of a row, such as `lk_08_`.
+fn has_id(test: &str) -> bool {
+    BEHAVIOURS.lines().filter_map(row).any(|(id, _)| test.starts_with(&prefix(id)))
+}
+
+fn prefix(id: &str) -> String {
+    format!("{}_", id.to_ascii_lowercase().replace('-', "_"))
 }
 
 /// The mismatches between the rows of a page and a list of cases.
@@ -98,6 +117,11 @@ fn complaints(page: &str, cases: &[Case]) -> Vec<String> {
     for case in cases {
         if !seen.insert(case.name) {
             wrong.push(format!("`{}` is in the list twice", case.name));
+        }
+        if let Some(first) =
+            case.ids.first().map(|id| prefix(id)).filter(|first| !case.name.starts_with(first))
+        {
+            wrong.push(format!("`{}` does not begin with `{first}`", case.name));
         }
         for id in case.ids {
             match rows.get(id) {

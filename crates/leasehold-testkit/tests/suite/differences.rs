@@ -6,7 +6,7 @@ const LIST: &str = include_str!("../../../../interop/differences.toml");
 const PAGE: &str = include_str!("../../../../docs/redisson.md");
 
 #[test]
-fn the_page_tells_every_difference_and_no_other() {
+fn redisson_md_lists_every_difference_and_no_other() {
     let listed: BTreeSet<_> =
         LIST.lines().filter_map(|line| line.strip_prefix("id = \"")?.strip_suffix('"')).collect();
     let (_, told) = PAGE.split_once("## Where the behaviour differs").unwrap();

@@ -74,7 +74,7 @@ fn jain_fairness(turns: &[u64]) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tasks_and_threads_take_100_000_turns_without_a_lost_update_and_fairly() {
+async fn tasks_and_threads_take_100_000_turns_fairly_and_without_a_lost_update() {
     let client = Client::connect("memory:").await.unwrap();
     let variable = Arc::new(Plain::default());
     let contender = || Contender { lock: client.lock("one name"), variable: Arc::clone(&variable), turns: 0 };

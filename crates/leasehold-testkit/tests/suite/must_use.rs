@@ -18,7 +18,7 @@ macro_rules! must_be_used {
 
 /// A guard that is not kept would release the lock on the spot.
 #[test]
-fn guards() {
+fn an_unused_guard_is_warned_about() {
     let client = Client::connect("memory:").block().unwrap();
     let (rw, semaphore, leased) = (client.rw_lock("rw"), client.semaphore("s"), client.leased_semaphore("l"));
     semaphore.try_set_permits(1).block().unwrap();
@@ -37,7 +37,7 @@ fn guards() {
 
 /// Nothing happens before `.await` or `.block()`.
 #[test]
-fn operations() {
+fn an_operation_that_is_not_awaited_is_warned_about() {
     let client = Client::connect("memory:").block().unwrap();
     let lock = client.lock("a");
     let (multi, quorum) = (client.multi_lock(["a", "b"]), QuorumLock::new([&client], "q"));
@@ -81,7 +81,7 @@ fn operations() {
 
 /// Options are set on the returned value, not on the original.
 #[test]
-fn options() {
+fn an_unused_option_is_warned_about() {
     let client = Client::connect("memory:").block().unwrap();
     let second = Duration::from_secs(1);
     must_be_used! {

@@ -21,7 +21,7 @@ async fn start() -> (Simulation, Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_attempt_fails_at_once() {
+async fn the_first_attempt_in_an_outage_fails_at_once() {
     let (simulation, client) = start().await;
     simulation.outage();
     let start = Instant::now();
@@ -41,7 +41,7 @@ async fn the_first_attempt_fails_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_ends_in_an_outage_is_unavailable_and_one_that_ends_after_it_is_a_time_out() {
+async fn a_wait_that_ends_in_an_outage_is_unavailable_and_a_wait_that_ends_later_a_time_out() {
     let (simulation, client) = start().await;
     let lock = client.lock("a");
     let _other = simulation.take_over("a");
@@ -65,7 +65,7 @@ async fn a_wait_that_ends_in_an_outage_is_unavailable_and_one_that_ends_after_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_does_not_come_within_the_wait_is_an_outage() {
+async fn a_reply_that_does_not_arrive_within_the_wait_is_an_outage() {
     let (simulation, client) = start().await;
     simulation.latency(SECOND * 5);
     let start = Instant::now();
@@ -79,7 +79,7 @@ async fn a_reply_that_does_not_come_within_the_wait_is_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reply_that_comes_after_the_lease_is_not_a_lock() {
+async fn a_grant_whose_reply_arrives_after_the_lease_is_an_error_and_leaves_no_lock() {
     let (simulation, client) = start().await;
     simulation.latency(SECOND * 5);
     let error = client.lock("a").acquire().lease(SECOND).await.unwrap_err();
@@ -115,7 +115,7 @@ async fn a_refusal_is_final_and_neither_contention_nor_an_outage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_without_a_reply_is_unknown_and_done() {
+async fn a_release_without_a_reply_is_reported_as_unknown_and_is_carried_out() {
     let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().await.unwrap();
     let lost = guard.lost();
@@ -126,7 +126,7 @@ async fn a_release_without_a_reply_is_unknown_and_done() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_without_a_reply_changes_nothing_for_the_worse() {
+async fn an_extension_without_a_reply_leaves_the_deadline_of_the_guard_unchanged() {
     let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().lease(SECOND * 10).await.unwrap();
     let (before, begun) = (guard.remaining(), Instant::now());
@@ -139,7 +139,7 @@ async fn an_extension_without_a_reply_changes_nothing_for_the_worse() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
+async fn a_guard_reports_its_hold_correctly_after_a_re_entry_without_a_reply() {
     for lost in [true, false] {
         let (simulation, client) = start().await;
         let lock = client.lock("a");
@@ -162,7 +162,7 @@ async fn an_unanswered_re_entry_never_makes_a_guard_lie() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unanswered_partial_release_takes_no_extension_back() {
+async fn a_partial_release_without_a_reply_does_not_revert_an_extension() {
     let (simulation, client) = start().await;
     let lock = client.lock("a");
     let outer = lock.acquire().lease(SECOND * 10).await.unwrap();
@@ -176,7 +176,7 @@ async fn an_unanswered_partial_release_takes_no_extension_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn extensions_whose_replies_overlap_end_as_they_were_asked() {
+async fn the_longer_of_two_concurrent_extensions_stays() {
     let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
     simulation.latency(SECOND / 10);
@@ -187,7 +187,7 @@ async fn extensions_whose_replies_overlap_end_as_they_were_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
+async fn an_extension_whose_reply_is_too_late_leaves_no_lock_behind() {
     let (simulation, client) = start().await;
     let guard = client.lock("a").acquire().lease(SECOND).await.unwrap();
     simulation.latency(SECOND * 3 / 5);
@@ -202,7 +202,7 @@ async fn an_extension_that_is_answered_too_late_leaves_no_lock_behind() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_stopped_is_an_outage_and_nobody_hangs() {
+async fn lk_20_a_stopped_server_is_an_outage_and_no_caller_hangs() {
     let mut server = Server::start(Flavour::Redis);
     let client = Client::connect(server.url()).await.unwrap();
     client.lock("a").acquire().await.unwrap().release().await.unwrap();

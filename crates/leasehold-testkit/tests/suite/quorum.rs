@@ -61,7 +61,7 @@ async fn is_lost(guard: &QuorumGuard, cause: Loss) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_guard_says_so_for_ever_and_by_every_question() {
+async fn a_lost_quorum_guard_reports_its_loss_forever_and_by_every_query() {
     let stage = Stage::new("for-ever").await;
     let guard = stage.guard().await;
     stage.force(0).await;
@@ -80,7 +80,7 @@ async fn a_lost_guard_says_so_for_ever_and_by_every_question() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cause_is_that_of_the_member_that_broke_the_majority() {
+async fn the_cause_of_a_quorum_loss_is_that_of_the_member_that_broke_the_majority() {
     let stage = Stage::new("cause").await;
     let guard = stage.guard().await;
     stage.steal(0).await;
@@ -109,7 +109,7 @@ async fn the_cause_is_that_of_the_member_that_broke_the_majority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_listener_that_came_before_the_loss_hears_the_same_cause_as_one_that_comes_after_it() {
+async fn listeners_added_before_and_after_a_quorum_loss_are_notified_of_the_same_cause() {
     let stage = Stage::new("listeners").await;
     let guard = stage.guard().await;
     let before = tokio::spawn(guard.lost());
@@ -123,7 +123,7 @@ async fn a_listener_that_came_before_the_loss_hears_the_same_cause_as_one_that_c
 
 /// A missing member is acquired again, as long as the others are held.
 #[tokio::test(start_paused = true)]
-async fn members_can_be_lost_one_after_the_other_if_each_is_taken_again_before_the_next() {
+async fn members_can_be_lost_in_turn_if_each_is_acquired_again_before_the_next_loss() {
     let stage = Stage::new("in-turn").await;
     let guard = stage.guard().await;
     for round in 0..9 {
@@ -137,7 +137,7 @@ async fn members_can_be_lost_one_after_the_other_if_each_is_taken_again_before_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_left_is_that_of_a_majority() {
+async fn the_remaining_time_of_a_quorum_guard_is_that_of_a_majority() {
     let mut clients = Vec::new();
     for watchdog in [10, 30, 20] {
         clients.push(Client::connect("memory:").watchdog(SECOND * watchdog).await.unwrap());
@@ -149,7 +149,7 @@ async fn the_time_left_is_that_of_a_majority() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_released_guard_is_not_lost() {
+async fn a_released_quorum_guard_is_not_reported_as_lost() {
     let stage = Stage::new("released").await;
     let guard = stage.guard().await;
     let (lost, extend) = (guard.lost(), guard.extend(SECOND));

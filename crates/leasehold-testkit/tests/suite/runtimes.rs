@@ -60,7 +60,7 @@ fn waits_and_leases_end_on_a_plain_thread() {
 }
 
 #[test]
-fn a_guard_is_dropped_outside_and_inside_a_runtime() {
+fn a_guard_dropped_outside_or_inside_a_runtime_releases_the_lock() {
     let runtime = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).block().unwrap();
@@ -90,7 +90,7 @@ fn a_guard_is_dropped_outside_and_inside_a_runtime() {
 }
 
 #[test]
-fn one_client_serves_several_runtimes_and_outlives_the_one_it_was_made_on() {
+fn one_client_serves_several_runtimes_and_outlives_the_runtime_of_its_creation() {
     let runtime =
         || tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
     let first = runtime();
@@ -129,7 +129,7 @@ fn a_waiter_is_woken_across_threads_and_runtimes() {
 }
 
 #[tokio::test]
-async fn blocking_inside_a_task_works_as_often_as_one_likes() {
+async fn blocking_calls_inside_a_task_work_repeatedly() {
     let client = Client::connect("memory:").await.unwrap();
     let lock = client.lock("a");
     for _ in 0..1000 {
@@ -138,7 +138,7 @@ async fn blocking_inside_a_task_works_as_often_as_one_likes() {
 }
 
 #[test]
-fn a_release_and_a_shutdown_at_the_same_time_agree() {
+fn a_release_concurrent_with_a_shutdown_leaves_no_lock_to_expire() {
     for _ in 0..200 {
         let client = Client::connect("memory:").block().unwrap();
         let guard = client.lock("a").acquire().block().unwrap();

@@ -16,7 +16,7 @@ fn poll_once<F: Future>(future: std::pin::Pin<&mut F>) -> Poll<F::Output> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
+async fn an_unpolled_front_waiter_is_skipped_and_not_removed() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
@@ -43,7 +43,7 @@ async fn a_future_left_lying_about_at_the_head_of_the_line_is_passed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_lets_go_and_comes_back_at_once_stands_at_the_end() {
+async fn a_task_that_releases_and_acquires_again_queues_at_the_end() {
     let client = Client::connect("memory:").await.unwrap();
     let lock = client.lock("a");
     let served = Arc::new(Mutex::new(String::new()));
@@ -67,7 +67,7 @@ async fn who_lets_go_and_comes_back_at_once_stands_at_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_free_lock_with_nobody_in_line_is_had_at_once_after_a_drop() {
+async fn a_try_succeeds_at_once_after_a_drop_when_the_queue_is_empty() {
     let client = Client::connect("memory:").await.unwrap();
     let lock = client.lock("a");
     for _ in 0..100 {
@@ -78,7 +78,7 @@ async fn a_free_lock_with_nobody_in_line_is_had_at_once_after_a_drop() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_line_of_fifty_thousand_moves() {
+async fn fifty_thousand_queued_waiters_all_acquire_the_lock() {
     let client = Client::connect("memory:").await.unwrap();
     let waiters: Vec<_> = (0..50_000)
         .map(|_| {
@@ -92,7 +92,7 @@ async fn a_line_of_fifty_thousand_moves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn newcomers_do_not_starve_those_behind_a_future_left_lying_about() {
+async fn new_waiters_do_not_starve_a_waiter_behind_an_unpolled_waiter() {
     let engine = Embedded::new();
     let client = Client::connect(engine.url()).await.unwrap();
     let lock = client.lock("a");
@@ -122,7 +122,7 @@ async fn newcomers_do_not_starve_those_behind_a_future_left_lying_about() {
 
 /// Without new waiters, and with any number of futures that are not polled.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn those_behind_futures_left_lying_about_go_on() {
+async fn waiters_behind_unpolled_waiters_acquire_the_lock() {
     let client = Client::connect("memory:").await.unwrap();
     let (lock, fair) = (client.lock("a"), client.fair_lock("b"));
     let holders = (lock.acquire().await.unwrap(), fair.acquire().await.unwrap());
@@ -152,7 +152,7 @@ async fn those_behind_futures_left_lying_about_go_on() {
 }
 
 #[tokio::test]
-async fn who_waits_for_a_value_hears_when_its_holder_loses_another_one() {
+async fn a_waiter_for_a_value_acquires_the_value_when_its_holder_loses_another_value() {
     let client = Client::connect("memory:").watchdog(Duration::from_millis(300)).await.unwrap();
     let both = client.group_lock("g", ["a", "b"]).acquire().await.unwrap();
     let behind = tokio::spawn(client.group_lock("g", ["b"]).acquire().into_future());

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_waiter_that_was_told_and_does_not_come_is_skipped() {
+    fn a_front_waiter_that_is_woken_and_not_polled_is_skipped() {
         let mut queue = asleep(WaitQueue::default(), 3);
         assert!(queue.reserve().is_some());
         sweep(&mut queue, LATE - 1);
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_waiter_that_comes_is_not_skipped_however_often_it_is_told() {
+    fn a_front_waiter_that_retries_in_time_is_not_skipped_however_often_woken() {
         let mut queue = asleep(WaitQueue::default(), 2);
         for _ in 0..ALL {
             assert!(queue.reserve().is_some());
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_waiter_that_looks_is_not_late_however_long_the_answer_takes() {
+    fn a_front_waiter_that_retries_is_not_late_however_long_the_reply_takes() {
         let mut queue = asleep(WaitQueue::default(), 2);
         queue.reserve();
         sweep(&mut queue, LATE - 1);
@@ -433,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_waiter_that_was_not_told_is_not_late() {
+    fn a_front_waiter_that_was_not_woken_is_not_late() {
         let mut queue = asleep(WaitQueue::default(), 2);
         sweep(&mut queue, ALL - 1);
         assert!(queue.is_front(1) && !is_woken(&mut queue, 1) && !is_woken(&mut queue, 2));
@@ -442,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_waiter_that_hears_and_does_not_look_is_skipped_and_told_again() {
+    fn a_front_waiter_that_is_polled_and_does_not_retry_is_skipped_and_woken_again() {
         let mut queue = asleep(WaitQueue::default(), 2);
         queue.reserve();
         assert!(is_woken(&mut queue, 1));
@@ -452,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reservation_goes_on_to_the_next_when_its_waiter_leaves() {
+    fn a_reservation_passes_to_the_next_waiter_when_its_waiter_leaves() {
         let mut queue = asleep(WaitQueue::default(), 3);
         queue.reserve();
         assert!(queue.leave(1, false).wake.is_some());
@@ -465,7 +465,7 @@ mod tests {
     }
 
     #[test]
-    fn when_no_waiter_is_present_any_caller_may_take() {
+    fn any_caller_may_acquire_when_all_waiters_are_skipped() {
         let mut queue = asleep(WaitQueue::default(), 2);
         queue.reserve();
         sweep(&mut queue, 2 * LATE);
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn many_waiters_that_do_not_come_are_skipped_in_a_few_looks() {
+    fn many_unpolled_waiters_are_skipped_within_a_few_sweeps() {
         let mut queue = asleep(WaitQueue::default(), 1_001);
         queue.reserve();
         let mut is_found = || {
@@ -490,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn in_a_strict_line_a_late_waiter_is_removed_after_a_second() {
+    fn a_late_waiter_is_removed_from_a_strict_queue_after_a_second() {
         let mut queue = asleep(WaitQueue::strict(), 3);
         queue.notify_front();
         sweep(&mut queue, LATE);
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_in_the_order_of_tickets_whichever_waiter_leaves() {
+    fn a_queue_is_in_ticket_order_whichever_waiter_leaves() {
         let (mut queue, mut there, mut random) = (WaitQueue::default(), BTreeSet::new(), 1_u64);
         for step in 0..20_000 {
             random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);

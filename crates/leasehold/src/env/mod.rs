@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jitter_takes_away_at_most_half() {
+    fn jitter_shortens_a_duration_by_at_most_half() {
         let second = Duration::from_secs(1);
         let drawn: Vec<_> = (0..1000).map(|_| jittered(second)).collect();
         assert!(drawn.iter().all(|length| (second / 2..second).contains(length)));

@@ -25,14 +25,14 @@ const PORT: &str = "LEASEHOLD_INTEROP_PORT";
 pub(crate) fn start(name: &str, server: &Server) -> Peer {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
     command
-        .args(["driver::drive", "--exact", "--nocapture", "--test-threads=1"])
+        .args(["driver::child_process_that_runs_the_driver", "--exact", "--nocapture", "--test-threads=1"])
         .env(PORT, server.port().to_string());
     Peer::start(name, &mut command)
 }
 
 /// The process that [`start`] runs; without it, nothing.
 #[test]
-fn drive() {
+fn child_process_that_runs_the_driver() {
     let Ok(port) = env::var(PORT) else { return };
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut driver =

@@ -84,7 +84,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 #[test]
-fn a_star_stands_for_anything() {
+fn a_star_in_a_pattern_matches_any_text() {
     for (pattern, text, like) in [
         ("a", "a", true),
         ("a", "ab", false),

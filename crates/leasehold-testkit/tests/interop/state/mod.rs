@@ -41,7 +41,7 @@ fn golden(primitive: &str) -> PathBuf {
 }
 
 #[tokio::test]
-async fn the_same_steps_leave_the_same_state_but_for_the_differences_that_are_listed() {
+async fn own_234_the_same_steps_leave_the_same_state_except_for_the_listed_differences() {
     let setup = setup().await;
     let mut differences = Differences::read();
     let mut wrong = Vec::new();

@@ -21,7 +21,7 @@ fn services() -> [Simulation; 2] {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_service_lacks_is_said_before_anything_is_sent() {
+async fn an_unsupported_operation_is_refused_with_the_reason_before_a_request() {
     for simulation in services() {
         let client = connect(&simulation).await;
         simulation.outage();
@@ -39,7 +39,7 @@ async fn what_a_service_lacks_is_said_before_anything_is_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_heartbeat_keeps_all_holds_of_a_session() {
+async fn a_heartbeat_renews_all_holds_of_a_session() {
     for simulation in services() {
         let client = connect(&simulation).await;
         let mut guards = Vec::new();
@@ -55,7 +55,7 @@ async fn a_heartbeat_keeps_all_holds_of_a_session() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_that_cannot_be_kept_ends_all_its_holds_before_the_server_does() {
+async fn a_session_that_cannot_be_renewed_ends_all_its_holds_before_the_server_does() {
     let simulation = Simulation::sessions();
     let (client, begun) = (connect(&simulation).await, Instant::now());
     let guards = [client.lock("a").acquire().await.unwrap(), client.lock("b").acquire().await.unwrap()];
@@ -79,7 +79,7 @@ async fn a_session_that_cannot_be_kept_ends_all_its_holds_before_the_server_does
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_connection_that_breaks_takes_its_holds_with_it_at_once() {
+async fn a_broken_connection_ends_its_holds_at_once() {
     let simulation = Simulation::connections();
     let (client, other) = (connect(&simulation).await, connect(&simulation).await);
     let guard = client.lock(NAME).acquire().await.unwrap();
@@ -97,7 +97,7 @@ async fn a_connection_that_breaks_takes_its_holds_with_it_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_run_out_is_given_back_by_the_client() {
+async fn an_expired_hold_is_released_by_the_client() {
     for simulation in services() {
         simulation.latency(LATENCY);
         let (client, other) = (connect(&simulation).await, connect(&simulation).await);
@@ -112,7 +112,7 @@ async fn what_has_run_out_is_given_back_by_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_has_run_out_is_not_given_back_under_the_next_owner() {
+async fn the_release_of_an_expired_hold_does_not_affect_the_next_owner() {
     for simulation in services() {
         let (client, other) = (connect(&simulation).await, connect(&simulation).await);
         let over = client.lock(NAME).acquire().lease(SECOND).await.unwrap();
@@ -158,7 +158,7 @@ async fn owners_of_one_client_exclude_each_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_crowd_of_tries_that_fail_at_once_needs_no_stack() {
+async fn many_tries_that_fail_at_once_do_not_overflow_the_stack() {
     let simulation = Simulation::connections();
     simulation.latency(LATENCY);
     let client = connect(&simulation).await;
@@ -172,7 +172,7 @@ async fn a_crowd_of_tries_that_fail_at_once_needs_no_stack() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_undo_of_one_owner_leaves_the_hold_of_another_alone() {
+async fn an_undo_of_one_owner_does_not_end_the_hold_of_another_owner() {
     for simulation in services() {
         simulation.latency(LATENCY);
         let client = connect(&simulation).await;
@@ -192,7 +192,7 @@ async fn an_undo_of_one_owner_leaves_the_hold_of_another_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_is_counted_by_the_client() {
+async fn a_re_entry_is_counted_by_the_client_without_a_request() {
     for simulation in services() {
         let client = connect(&simulation).await;
         let (lock, me) = (client.lock(NAME), Owner::unique());
@@ -210,7 +210,7 @@ async fn a_re_entry_is_counted_by_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_is_woken_by_its_place_or_its_blocked_call() {
+async fn a_waiter_is_woken_by_its_queue_position_or_its_blocked_call() {
     for simulation in services() {
         simulation.latency(LATENCY);
         let clients: [Client; 3] =
@@ -236,7 +236,7 @@ async fn a_waiter_is_woken_by_its_place_or_its_blocked_call() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_is_taken_away_is_lost_as_soon_as_the_server_says_so() {
+async fn a_hold_removed_on_the_server_is_reported_as_lost_at_once() {
     for simulation in services() {
         let client = connect(&simulation).await;
         let guard = client.lock(NAME).acquire().await.unwrap();

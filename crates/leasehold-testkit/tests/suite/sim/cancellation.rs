@@ -158,7 +158,7 @@ where
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_of_a_free_lock_that_is_dropped_leaves_nothing() {
+async fn a_dropped_acquire_of_a_free_lock_leaves_nothing_behind() {
     with_each(Primitive::ALL, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         network.begin(&engine);
@@ -172,7 +172,7 @@ async fn an_acquire_of_a_free_lock_that_is_dropped_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_attempt_that_is_dropped_leaves_nothing() {
+async fn a_dropped_try_leaves_nothing_behind() {
     with_each(Primitive::ALL, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         network.begin(&engine);
@@ -266,17 +266,17 @@ async fn waiting_for(wait: Option<Duration>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_dropped_strands_no_other() {
+async fn a_dropped_waiter_strands_no_other_waiter() {
     waiting_for(None).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_times_out_or_is_dropped_strands_no_other() {
+async fn a_waiter_that_times_out_or_is_dropped_strands_no_other_waiter() {
     waiting_for(Some(MILLISECOND * 15)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_of_a_named_owner_that_is_dropped_strands_no_other() {
+async fn a_dropped_waiter_of_a_named_owner_strands_no_other_waiter() {
     for when in [When::Asked, When::Released] {
         with_each(Primitive::LOCKS, |of, network, cut| {
             between_waiters(of, network, when, cut, move |client| async move {
@@ -289,7 +289,7 @@ async fn a_waiter_of_a_named_owner_that_is_dropped_strands_no_other() {
 
 /// For a lock that is not released: its lease expires.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_for_the_end_of_a_lease_that_is_dropped_leaves_nothing() {
+async fn a_dropped_waiter_for_the_end_of_a_lease_leaves_nothing_behind() {
     with_each(Primitive::LOCKS, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         let holder = of.lock(&engine.connect().await, NAME).acquire().lease(SECOND).await.unwrap();
@@ -306,7 +306,7 @@ async fn a_waiter_for_the_end_of_a_lease_that_is_dropped_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_is_dropped_is_carried_out() {
+async fn a_dropped_release_is_carried_out() {
     with_each(Primitive::ALL, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         let held = of.acquire(&client, NAME, None).await.unwrap();
@@ -325,7 +325,7 @@ async fn entered_twice(of: Primitive, client: &Client) -> (Guard, Guard) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_of_one_of_two_counts_that_is_dropped_is_carried_out() {
+async fn a_dropped_release_of_one_of_two_holds_is_carried_out() {
     with_each(Primitive::REENTRANT, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         let (outer, inner) = entered_twice(of, &client).await;
@@ -343,7 +343,7 @@ async fn a_release_of_one_of_two_counts_that_is_dropped_is_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_in_the_owners_name_that_is_dropped_leaves_nothing() {
+async fn a_dropped_release_in_the_owners_name_leaves_nothing_behind() {
     with_each(Primitive::REENTRANT, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         let owner = Owner::number(7);
@@ -359,7 +359,7 @@ async fn a_release_in_the_owners_name_that_is_dropped_leaves_nothing() {
 
 /// Two futures change one hold at the same time, and one of them is dropped in the middle of its step.
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_that_is_dropped_while_guards_of_its_hold_come_and_go_leaves_nothing() {
+async fn a_dropped_re_entry_beside_other_steps_of_its_hold_leaves_nothing_behind() {
     with_each(Primitive::REENTRANT, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         let (outer, inner) = entered_twice(of, &client).await;
@@ -379,7 +379,7 @@ async fn a_re_entry_that_is_dropped_while_guards_of_its_hold_come_and_go_leaves_
 
 /// A step that waits for the step lock of a hold gets it, and is dropped before it can use it.
 #[tokio::test(start_paused = true)]
-async fn a_step_that_is_dropped_when_its_turn_has_come_leaves_nothing() {
+async fn a_step_dropped_when_granted_the_step_lock_leaves_nothing_behind() {
     let (simulation, client) = start().await;
     let outer = client.lock(NAME).acquire().await.unwrap();
     simulation.latency(LATENCY);
@@ -392,7 +392,7 @@ async fn a_step_that_is_dropped_when_its_turn_has_come_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_that_is_dropped_does_not_count() {
+async fn a_dropped_re_entry_does_not_change_the_hold_count() {
     with_each(Primitive::REENTRANT, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         let (outer, inner) = entered_twice(of, &client).await;
@@ -412,7 +412,7 @@ async fn a_re_entry_that_is_dropped_does_not_count() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_that_is_dropped_keeps_no_lock_that_is_given_back() {
+async fn a_dropped_extension_does_not_keep_a_released_lock_held() {
     with_each(Primitive::LOCKS, |of, network, cut| async move {
         let (engine, client) = begin(of, network).await;
         let guard = of.lock(&client, NAME).acquire().lease(SECOND * 20).await.unwrap();

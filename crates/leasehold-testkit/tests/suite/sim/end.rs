@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use super::{LATENCY, NAME, SECOND, begun, connect, locks, start};
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_with_undos_under_way_leaves_nothing() {
+async fn a_client_dropped_with_pending_undos_leaves_nothing_behind() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let lock = locks(&client)[kind].clone();
@@ -23,7 +23,7 @@ async fn a_client_that_is_dropped_with_undos_under_way_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_in_an_outage_lingers_for_its_undos() {
+async fn a_client_dropped_in_an_outage_lingers_for_its_undos() {
     let (simulation, _other) = start().await;
     let client = Client::connect(simulation.url()).linger(SECOND * 5).await.unwrap();
     let guard = client.lock(NAME).acquire().lease(SECOND * 600).await.unwrap();
@@ -37,7 +37,7 @@ async fn a_client_that_is_dropped_in_an_outage_lingers_for_its_undos() {
 
 /// The change is sent again on the next connection, and its result is discarded there.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_lingers_for_its_counter_changes() {
+async fn a_dropped_client_lingers_for_its_counter_changes() {
     let (simulation, other) = start().await;
     let client = Client::connect(simulation.url()).linger(SECOND * 5).await.unwrap();
     let semaphore = client.semaphore(NAME);
@@ -52,7 +52,7 @@ async fn a_client_that_is_dropped_lingers_for_its_counter_changes() {
 
 /// On a thread of its own: a runtime that is blocked cannot report it.
 #[test]
-fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
+fn dropping_the_last_handle_inside_a_runtime_does_not_block_the_runtime() {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
@@ -70,7 +70,7 @@ fn the_last_handle_that_is_dropped_inside_a_runtime_does_not_block_it() {
 
 /// A position in the queue of a fair lock, and the flag of a waiting writer.
 #[tokio::test(start_paused = true)]
-async fn what_waiters_leave_on_the_server_is_counted() {
+async fn the_simulation_counts_queue_positions_and_flags_of_waiters() {
     let (simulation, client) = start().await;
     let fair = client.fair_lock(NAME);
     let rw = client.rw_lock("m").prefer_writers();
@@ -91,7 +91,7 @@ async fn what_waiters_leave_on_the_server_is_counted() {
 
 /// They have no lease, and only their own client releases them.
 #[tokio::test(start_paused = true)]
-async fn counted_permits_whose_client_goes_in_an_outage_stay_taken() {
+async fn permits_without_a_lease_stay_acquired_when_their_client_is_dropped_in_an_outage() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     let semaphore = other.semaphore(NAME);

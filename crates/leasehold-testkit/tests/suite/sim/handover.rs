@@ -33,7 +33,7 @@ fn passer(lock: &Lock, elsewhere: &Lock) -> JoinHandle<Owner> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_of_one_client_have_one_hold_in_the_order_in_which_they_came() {
+async fn waiters_of_one_client_share_one_hold_in_fifo_order() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
@@ -107,7 +107,7 @@ async fn waits_behind_a_crowd(kind: usize, holds: std::time::Duration) -> (usize
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_goes_round_for_long_is_given_to_another_client() {
+async fn a_hold_handed_over_for_too_long_goes_to_another_client() {
     for kind in 0..2 {
         let (_, took) = waits_behind_a_crowd(kind, MILLISECOND * 10).await;
         assert!(took < MILLISECOND * 150, "lock {kind}: {took:?}");
@@ -115,7 +115,7 @@ async fn a_hold_that_goes_round_for_long_is_given_to_another_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_that_goes_round_often_is_given_to_another_client() {
+async fn a_hold_handed_over_too_often_goes_to_another_client() {
     for kind in 0..2 {
         let (turns, _) = waits_behind_a_crowd(kind, std::time::Duration::ZERO).await;
         assert!(turns <= 3 * 33, "lock {kind}: {turns} turns");
@@ -141,7 +141,7 @@ async fn on_its_way_to_a_sleeper(lock: &Lock, elsewhere: &Lock) -> Acquiring {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_is_never_polled_again_does_not_keep_the_hold() {
+async fn an_unpolled_waiter_does_not_keep_a_handed_over_hold() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
@@ -158,7 +158,7 @@ async fn a_waiter_that_is_never_polled_again_does_not_keep_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_leaves_lets_the_next_one_have_the_hold() {
+async fn a_hold_handed_over_to_a_leaving_waiter_goes_to_the_next_waiter() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
@@ -175,7 +175,7 @@ async fn a_waiter_that_leaves_lets_the_next_one_have_the_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_last_waiter_that_leaves_frees_the_lock() {
+async fn the_lock_is_freed_when_the_last_waiter_of_a_hand_over_leaves() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {
@@ -187,7 +187,7 @@ async fn the_last_waiter_that_leaves_frees_the_lock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_re_entry_that_is_dropped_does_not_end_the_hold_of_the_next_waiter() {
+async fn a_dropped_re_entry_does_not_end_the_hold_of_the_next_waiter() {
     let (simulation, client) = start().await;
     simulation.latency(MILLISECOND);
     let lock = client.lock(NAME);
@@ -209,7 +209,7 @@ async fn a_re_entry_that_is_dropped_does_not_end_the_hold_of_the_next_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_loss_is_told_to_the_guard_that_has_the_hold_now() {
+async fn a_loss_is_reported_to_the_current_guard_of_a_handed_over_hold() {
     let (simulation, other) = start().await;
     let client = Client::connect(simulation.url()).watchdog(SECOND).await.unwrap();
     for (lock, elsewhere) in passed_on(&client).into_iter().zip(passed_on(&other)) {

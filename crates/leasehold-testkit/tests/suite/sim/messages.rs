@@ -9,7 +9,7 @@ use super::{LATENCY, MILLISECOND, NAME, SECOND, connect, granted, locks, start};
 /// A lock that is released while the connection for messages is broken: the waiter gets it when that is restored, long
 /// before the lease that it saw expires.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_looks_when_messages_come_again() {
+async fn a_waiter_retries_when_messages_are_restored() {
     for kind in 0..5 {
         let (simulation, holder) = start().await;
         simulation.latency(LATENCY);
@@ -32,7 +32,7 @@ async fn a_waiter_looks_when_messages_come_again() {
 /// The waiter arrives while there are no messages: it sends its request without waiting for them, and is notified once they
 /// arrive.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_comes_without_messages_hears_of_the_next_release() {
+async fn a_waiter_that_arrives_in_a_message_outage_is_notified_of_the_next_release() {
     let (simulation, holder) = start().await;
     let client = connect(&simulation).await;
     let held = holder.lock(NAME).acquire().await.unwrap();
@@ -52,7 +52,7 @@ async fn a_waiter_that_comes_without_messages_hears_of_the_next_release() {
 
 /// The connection breaks while a waiter subscribes, and is not restored: the waiter retries once more all the same.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_does_not_wait_for_messages_that_cannot_come() {
+async fn a_waiter_retries_though_its_subscription_failed() {
     let (simulation, holder) = start().await;
     let client = connect(&simulation).await;
     let held = holder.lock(NAME).acquire().await.unwrap();
@@ -67,7 +67,7 @@ async fn a_waiter_does_not_wait_for_messages_that_cannot_come() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_may_not_listen_looks_until_it_may() {
+async fn a_client_without_the_right_to_subscribe_polls_until_the_right_is_granted() {
     let (simulation, holder) = start().await;
     let client = connect(&simulation).await;
     let held = holder.lock(NAME).acquire().await.unwrap();

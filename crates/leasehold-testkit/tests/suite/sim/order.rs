@@ -14,7 +14,7 @@ async fn replied() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover() {
+async fn a_grant_polled_late_does_not_override_a_later_take_over() {
     let (_simulation, client) = start().await;
     for lock in locks(&client) {
         let victim = begun(lock.try_acquire().into_future());
@@ -32,7 +32,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_takeover() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_polled_late_does_not_win_over_a_later_removal() {
+async fn a_grant_polled_late_does_not_override_a_later_removal() {
     let (_simulation, client) = start().await;
     for lock in locks(&client) {
         let victim = begun(lock.try_acquire().into_future());
@@ -45,7 +45,7 @@ async fn a_grant_that_is_polled_late_does_not_win_over_a_later_removal() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_locks_that_are_polled_late_do_not_win_over_a_later_takeover() {
+async fn a_grant_of_several_locks_polled_late_does_not_override_a_later_take_over() {
     let (simulation, client) = start().await;
     let victim = begun(client.multi_lock(["a", "c"]).try_acquire());
     replied().await;
@@ -59,7 +59,7 @@ async fn several_locks_that_are_polled_late_do_not_win_over_a_later_takeover() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_removal_that_is_polled_late_does_not_end_a_later_grant() {
+async fn a_removal_polled_late_does_not_end_a_later_grant() {
     let (_simulation, client) = start().await;
     for lock in locks(&client) {
         let first = lock.acquire().await.unwrap();
@@ -73,7 +73,7 @@ async fn a_removal_that_is_polled_late_does_not_end_a_later_grant() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deletion_of_a_semaphore_that_is_polled_late_does_not_end_later_permits() {
+async fn a_deletion_of_a_semaphore_polled_late_does_not_end_later_permits() {
     let (_simulation, client) = start().await;
     let permits = client.leased_semaphore(NAME);
     assert!(permits.try_set_permits(1).await.unwrap());
@@ -87,7 +87,7 @@ async fn a_deletion_of_a_semaphore_that_is_polled_late_does_not_end_later_permit
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grant_that_is_polled_after_a_new_connection_is_checked_there() {
+async fn a_grant_polled_after_a_reconnection_is_checked_on_the_new_connection() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     for (lock, elsewhere) in locks(&client).into_iter().zip(locks(&other)) {
@@ -135,7 +135,7 @@ async fn a_grant_that_is_polled_just_in_time_is_renewed_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn two_takeovers_at_once_leave_one_holder() {
+async fn two_concurrent_take_overs_leave_one_holder() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     simulation.latency(LATENCY);
@@ -178,7 +178,7 @@ async fn replies(client: &Client, names: [&'static str; 3]) -> Vec<&'static str>
 
 /// All of them are on one part of the server.
 #[tokio::test(start_paused = true)]
-async fn requests_about_other_names_are_overtaken_where_a_test_wants_that() {
+async fn the_simulation_can_reorder_requests_about_different_names() {
     let (simulation, client) = start().await;
     simulation.latency(LATENCY);
     assert_eq!(replies(&client, ["b", "d", "f"]).await, ["b", "d", "f"]);

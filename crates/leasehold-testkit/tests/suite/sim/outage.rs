@@ -15,7 +15,7 @@ use super::{LATENCY, MILLISECOND, NAME, SECOND, connect, granted, locks, soon, s
 const PARTS: [&str; 2] = ["a", "b"];
 
 #[tokio::test(start_paused = true)]
-async fn one_part_of_the_server_that_is_down_does_not_disturb_the_other() {
+async fn an_outage_of_one_shard_does_not_affect_the_other_shard() {
     for (down, up) in [(PARTS[0], PARTS[1]), (PARTS[1], PARTS[0])] {
         let (simulation, other) = start().await;
         let client = Client::connect(simulation.url()).watchdog(SECOND * 5).await.unwrap();
@@ -41,7 +41,7 @@ async fn one_part_of_the_server_that_is_down_does_not_disturb_the_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_at_the_part_that_is_up_goes_on_while_one_at_the_other_waits() {
+async fn a_waiter_on_a_reachable_shard_acquires_the_lock_while_another_shard_is_down() {
     let (simulation, client) = start().await;
     let holds = connect(&simulation).await;
     let [down, up] = PARTS;
@@ -61,7 +61,7 @@ async fn a_waiter_at_the_part_that_is_up_goes_on_while_one_at_the_other_waits() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn waiters_ride_through_an_outage_within_their_limits() {
+async fn waiters_wait_through_an_outage_within_their_limits() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let impatient = Client::connect(simulation.url()).outage_limit(SECOND * 5).await.unwrap();
@@ -99,7 +99,7 @@ async fn waiters_ride_through_an_outage_within_their_limits() {
 
 /// No message reports it.
 #[tokio::test(start_paused = true)]
-async fn a_waiter_tries_at_once_when_an_outage_is_over() {
+async fn a_waiter_retries_at_once_when_an_outage_is_over() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let holds = connect(&simulation).await;
@@ -117,7 +117,7 @@ async fn a_waiter_tries_at_once_when_an_outage_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_is_lost_before_the_server_lets_go() {
+async fn a_hold_is_reported_as_lost_before_its_lease_ends_on_the_server() {
     for kind in 0..5 {
         let (simulation, _other) = start().await;
         let client = Client::connect(simulation.url()).watchdog(SECOND * 5).await.unwrap();
@@ -136,7 +136,7 @@ async fn a_hold_is_lost_before_the_server_lets_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_outage_shorter_than_the_lease_loses_nothing() {
+async fn an_outage_shorter_than_the_lease_loses_no_hold() {
     for kind in 0..5 {
         let (simulation, _other) = start().await;
         let client = Client::connect(simulation.url()).watchdog(SECOND * 5).await.unwrap();
@@ -155,7 +155,7 @@ async fn an_outage_shorter_than_the_lease_loses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_without_data_is_told_to_the_holder_soon() {
+async fn a_restart_without_data_is_reported_to_the_holder_within_a_second() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let guard = locks(&client)[kind].acquire().await.unwrap();
@@ -171,7 +171,7 @@ async fn a_restart_without_data_is_told_to_the_holder_soon() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restart_without_data_and_without_waiters_is_a_hold_that_is_gone() {
+async fn a_restart_without_data_and_without_waiters_is_reported_as_a_hold_that_is_gone() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let guard = locks(&client)[kind].acquire().await.unwrap();
@@ -217,7 +217,7 @@ async fn a_counter_change_counts_once_although_its_replies_are_lost() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_counter_change_that_a_broken_connection_carries_out_late_counts_once() {
+async fn a_counter_change_executed_late_by_a_broken_connection_counts_once() {
     let (simulation, client) = start().await;
     let (semaphore, latch) = (client.semaphore("s"), client.latch("l"));
     assert!(semaphore.try_set_permits(3).await.unwrap() && latch.try_set_count(3).await.unwrap());
@@ -257,7 +257,7 @@ async fn a_lost_message_strands_no_waiter() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn doubled_messages_strand_no_waiter_and_let_no_two_in() {
+async fn doubled_messages_strand_no_waiter_and_admit_no_two_holders() {
     for of in Primitive::ALL {
         let (simulation, client) = start().await;
         of.create(&client, NAME).await;
@@ -291,7 +291,7 @@ async fn doubled_messages_strand_no_waiter_and_let_no_two_in() {
 
 /// Connections break repeatedly while many tasks of several clients acquire and release.
 #[tokio::test(start_paused = true)]
-async fn connections_that_break_again_and_again_strand_no_waiter_and_let_no_two_in() {
+async fn repeatedly_broken_connections_strand_no_waiter_and_admit_no_two_holders() {
     for of in Primitive::ALL {
         let (simulation, client) = start().await;
         of.create(&client, NAME).await;

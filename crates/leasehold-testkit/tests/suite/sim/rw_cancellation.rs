@@ -23,7 +23,7 @@ async fn nothing_is_left(network: Network, engine: &Engine, what: impl Debug) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_acquire_of_a_free_half_that_is_dropped_leaves_nothing() {
+async fn a_dropped_acquire_of_a_free_half_leaves_nothing_behind() {
     everywhere(Network::ALL, |network, cut| async move {
         let engine = Engine::new(network);
         let lock = engine.connect().await.rw_lock(NAME);
@@ -114,22 +114,22 @@ async fn behind_each(writes: bool, lock: impl Fn(RwLock) -> RwLock + Copy) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_writer_behind_a_reader_that_is_dropped_strands_no_other() {
+async fn a_dropped_writer_behind_a_reader_strands_no_other_waiter() {
     behind_each(true, |lock| lock).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_preferred_writer_behind_a_reader_that_is_dropped_strands_no_other() {
+async fn a_dropped_preferred_writer_behind_a_reader_strands_no_other_waiter() {
     behind_each(true, RwLock::prefer_writers).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_behind_a_writer_that_is_dropped_strands_no_other() {
+async fn a_dropped_reader_behind_a_writer_strands_no_other_waiter() {
     behind_each(false, |lock| lock).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_upgrade_that_is_dropped_leaves_the_read_half() {
+async fn a_dropped_upgrade_leaves_the_read_half_held() {
     everywhere(Network::ALL, |network, cut| async move {
         let engine = Engine::new(network);
         let lock = engine.connect().await.rw_lock(NAME);
@@ -153,7 +153,7 @@ async fn an_upgrade_that_is_dropped_leaves_the_read_half() {
 
 /// With a nested guard of the same owner, which excludes writers throughout.
 #[tokio::test(start_paused = true)]
-async fn a_downgrade_that_is_dropped_leaves_no_write_half() {
+async fn a_dropped_downgrade_leaves_no_write_half_held() {
     everywhere(Network::ALL, |network, cut| async move {
         let engine = Engine::new(network);
         let lock = engine.connect().await.rw_lock(NAME);

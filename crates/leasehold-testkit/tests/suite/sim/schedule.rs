@@ -64,7 +64,7 @@ fn holder(host: &Host, simulation: &Simulation, acts: &Arc<Acts>, length: Durati
 }
 
 #[test]
-fn a_client_that_is_stopped_past_its_lease_does_nothing_while_two_go_on() {
+fn a_client_stopped_past_its_lease_detects_the_loss_before_any_further_work() {
     for seed in 0..20 {
         Schedule::run(seed, async |schedule| {
             let (simulation, acts) = (Simulation::new(), Arc::new(Acts::default()));
@@ -137,7 +137,7 @@ fn with_clock_rate(rate: f64) -> (Duration, Duration, u64) {
 }
 
 #[test]
-fn a_clock_that_runs_wrong_ends_a_guard_early_or_within_its_margin() {
+fn a_clock_with_a_wrong_rate_ends_a_guard_early_or_within_its_margin() {
     let lease = SECOND * 10;
     for (rate, believed) in [(1.5, 6_600), (1.0, 9_900), (0.995, 9_950)] {
         let (first, second, overlaps) = with_clock_rate(rate);
@@ -269,14 +269,14 @@ async fn trouble(schedule: &Schedule, simulation: &Simulation, hosts: &[Host; 3]
 }
 
 #[test]
-fn three_machines_in_trouble_let_no_two_in_and_leave_nothing() {
+fn three_hosts_under_faults_admit_no_two_holders_and_leave_nothing_behind() {
     for seed in 0..30 {
         assert_eq!(workload(seed).1, 0, "seed {seed}");
     }
 }
 
 #[test]
-fn what_many_holds_leave_after_an_outage_is_undone_in_the_same_order_each_time() {
+fn many_holds_dropped_in_an_outage_are_undone_in_the_same_order_each_time() {
     let trace = || {
         Schedule::run(5, async |schedule| {
             let simulation = Simulation::new();

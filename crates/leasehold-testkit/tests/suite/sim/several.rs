@@ -23,7 +23,7 @@ async fn come_to_rest(polls: &AtomicUsize) {
 /// Both share the position of their owner in the queue on the server. Neither waits behind the other, or it would join the
 /// queue again and again.
 #[tokio::test(start_paused = true)]
-async fn waiters_of_one_owner_for_a_fair_lock_come_to_rest() {
+async fn waiters_of_one_owner_for_a_fair_lock_do_not_requeue_endlessly() {
     let (simulation, client) = start().await;
     let held = connect(&simulation).await.fair_lock("a").acquire().await.unwrap();
     let (owner, polls) = (Owner::number(7), Arc::new(AtomicUsize::new(0)));
@@ -56,7 +56,7 @@ fn counted<F: Future + Unpin>(
 /// The first lock becomes free while another waiter is queued for the last one. That queue takes in the waiters for all
 /// three, and the queue of the first must not take them back: they would alternate as long as the last one is held.
 #[tokio::test(start_paused = true)]
-async fn waiters_for_several_locks_come_to_rest_in_the_line_of_one_that_is_held() {
+async fn waiters_for_several_locks_stay_in_the_queue_of_a_held_lock() {
     let (simulation, client) = start().await;
     let other = connect(&simulation).await;
     let (first, last) = (other.lock("a").acquire().await.unwrap(), other.lock("c").acquire().await.unwrap());

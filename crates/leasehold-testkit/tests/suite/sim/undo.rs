@@ -44,7 +44,7 @@ async fn a_fair_waiter_that_gives_up_in_a_long_outage_leaves_no_hold() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_lease() {
+async fn a_lock_with_an_extended_lease_is_released_after_an_outage_longer_than_the_first_lease() {
     let (simulation, client) = start().await;
     for lock in locks(&client) {
         let guard = lock.acquire().lease(SECOND).await.unwrap();
@@ -54,7 +54,7 @@ async fn an_extended_lease_is_given_back_after_an_outage_longer_than_the_first_l
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last() {
+async fn a_lock_is_released_after_an_outage_though_the_reply_to_its_extension_was_lost() {
     let (simulation, client) = start().await;
     for lock in locks(&client) {
         let guard = lock.acquire().lease(SECOND * 3).await.unwrap();
@@ -66,7 +66,7 @@ async fn an_extension_whose_reply_is_lost_is_given_back_as_long_as_it_may_last()
 }
 
 #[tokio::test(start_paused = true)]
-async fn dropped_re_entries_and_guards_leave_the_count_of_the_guards_that_are_left() {
+async fn dropped_re_entries_and_guards_leave_the_hold_count_of_the_remaining_guards() {
     let (simulation, client) = start().await;
     for lock in [client.lock(NAME), client.group_lock(NAME, ["a"])] {
         let owner = Owner::number(7);
@@ -85,7 +85,7 @@ async fn dropped_re_entries_and_guards_leave_the_count_of_the_guards_that_are_le
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_undo_that_is_refused_for_a_while_is_made_afterwards() {
+async fn a_refused_undo_is_retried_until_the_server_accepts_undos_again() {
     let (simulation, client) = start().await;
     for lock in locks(&client) {
         let guard = lock.acquire().lease(SECOND * 600).await.unwrap();
@@ -100,7 +100,7 @@ async fn an_undo_that_is_refused_for_a_while_is_made_afterwards() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_undo_that_is_tried_again_does_not_end_the_next_hold_of_its_owner() {
+async fn a_retried_undo_does_not_end_the_next_hold_of_its_owner() {
     let (simulation, client) = start().await;
     let owner = Owner::number(7);
     let guard = client.lock(NAME).acquire().as_owner(&owner).await.unwrap();
@@ -136,7 +136,7 @@ async fn is_undone_after_it_acted(simulation: &Simulation, what: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_broken_connection_does_after_its_undo_is_undone() {
+async fn an_acquire_that_a_broken_connection_executes_after_its_undo_is_undone() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let lock = locks(&client)[kind].clone();
@@ -150,7 +150,7 @@ async fn what_a_broken_connection_does_after_its_undo_is_undone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_undo_before_the_new_connection_is_repeated_on_it() {
+async fn an_undo_made_before_a_reconnection_is_repeated_on_the_new_connection() {
     let (simulation, client) = start().await;
     simulation.latency(LATENCY);
     let one = begun(client.lock(NAME).acquire().lease(SECOND * 600).into_future());
@@ -162,7 +162,7 @@ async fn an_undo_before_the_new_connection_is_repeated_on_it() {
 
 /// The lease, which limits the time of the undo otherwise, begins when the request is executed.
 #[tokio::test(start_paused = true)]
-async fn what_a_broken_connection_does_after_the_lease_is_undone() {
+async fn an_acquire_that_a_broken_connection_executes_after_its_lease_is_undone() {
     let (simulation, client) = start().await;
     simulation.latency(LATENCY);
     let acquiring = begun(client.lock(NAME).acquire().lease(SECOND * 3).into_future());
@@ -191,7 +191,7 @@ async fn ask_twice(simulation: &Simulation, kind: usize, clients: &[Client]) -> 
 
 /// The waiter gets the lock under the same owner and releases it, all before that.
 #[tokio::test(start_paused = true)]
-async fn what_a_broken_connection_takes_after_the_release_is_undone() {
+async fn an_acquire_that_a_broken_connection_executes_after_the_release_is_undone() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         for waiter in ask_twice(&simulation, kind, std::slice::from_ref(&client)).await {
@@ -207,7 +207,7 @@ async fn what_a_broken_connection_takes_after_the_release_is_undone() {
 
 /// One waiter is faster. The other one gets a reply that the lock is held, and keeps waiting until it is dropped.
 #[tokio::test(start_paused = true)]
-async fn what_a_broken_connection_takes_after_its_waiter_has_given_up_is_undone() {
+async fn an_acquire_that_a_broken_connection_executes_after_its_waiter_gave_up_is_undone() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let clients = [client, connect(&simulation).await];
@@ -229,7 +229,7 @@ async fn what_a_broken_connection_takes_after_its_waiter_has_given_up_is_undone(
 
 /// The undo of a request is lost with the next connection, and executed after its waiter has got the lock.
 #[tokio::test(start_paused = true)]
-async fn an_undo_that_is_carried_out_late_does_not_end_the_hold_that_its_waiter_has_got_since() {
+async fn an_undo_executed_late_does_not_end_the_later_hold_of_its_waiter() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let elsewhere = locks(&connect(&simulation).await)[kind].clone();
@@ -272,7 +272,7 @@ async fn loses(way: &str, simulation: &Simulation, lock: &Lock, guard: Guard) ->
 
 /// The waiter gets the lock under the same owner and loses it, all before that.
 #[tokio::test(start_paused = true)]
-async fn what_a_broken_connection_takes_after_the_lock_was_lost_is_undone() {
+async fn an_acquire_that_a_broken_connection_executes_after_the_loss_is_undone() {
     for (kind, way) in (0..5).flat_map(|kind| LOSSES.map(|way| (kind, way))) {
         let (simulation, client) = start().await;
         let lock = locks(&client)[kind].clone();
@@ -309,7 +309,7 @@ async fn asked_twice(simulation: &Simulation, lock: &Lock, rival: &Lock) -> Guar
 
 /// The reply to the release arrives when the next request of its owner is in flight.
 #[tokio::test(start_paused = true)]
-async fn what_is_undone_of_a_hold_before_does_not_end_the_next_hold_of_its_owner() {
+async fn the_undo_of_an_earlier_hold_does_not_end_the_next_hold_of_its_owner() {
     for kind in 0..5 {
         let (simulation, client) = start().await;
         let (lock, owner) = (locks(&client)[kind].clone(), Owner::number(7));
@@ -322,7 +322,7 @@ async fn what_is_undone_of_a_hold_before_does_not_end_the_next_hold_of_its_owner
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiter_that_gives_up_does_not_end_what_another_one_of_its_owner_is_about_to_get() {
+async fn a_waiter_that_gives_up_does_not_end_the_pending_acquire_of_the_same_owner() {
     // Not in the queue of a fair lock, where both share one position.
     for kind in [0, 1, 3, 4] {
         let (simulation, client) = start().await;
@@ -344,7 +344,7 @@ async fn a_waiter_that_gives_up_does_not_end_what_another_one_of_its_owner_is_ab
 
 /// A caller that is not queued retries once for the same owner, and gives up.
 #[tokio::test(start_paused = true)]
-async fn what_a_broken_connection_takes_after_the_next_try_of_its_owner_is_undone() {
+async fn an_acquire_that_a_broken_connection_executes_after_the_next_try_of_its_owner_is_undone() {
     for kind in 0..6 {
         let (simulation, client) = start().await;
         simulation.latency(LATENCY);

@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_joins_looks_once_more_unless_all_is_as_it_was_told() {
+    fn a_joining_waiter_retries_when_the_lock_is_free_or_its_end_or_position_is_unknown() {
         assert!(Lock::default().join(&key(Kind::Lock), 1), "free, and reserved for no waiter");
         let (mut lock, _) = taken(Lease::Kept(SECOND));
         assert!(!lock.join(&key(Kind::Lock), 1));
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_in_a_queue_hears_when_a_hold_ends_also_if_others_watch_the_queue() {
+    fn the_next_waiter_is_woken_when_the_front_leaves_though_another_waiter_watches_the_queue() {
         let (mut lock, holder) = taken(Lease::Kept(SECOND));
         let (head, next, watcher) = (key(Kind::Fair), key(Kind::Fair), key(Kind::Fair));
         let [awake_next, awake_watcher] = [0, 1].map(|_| Arc::new(WokenFlag::default()));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_joins_in_front_of_a_reservation_looks() {
+    fn a_waiter_that_joins_in_front_of_a_reservation_retries() {
         let (mut lock, holder) = taken(Lease::Kept(SECOND));
         assert!(!lock.join(&key(Kind::Lock), 2));
         lock.lower(&holder, 0, &Now::default()).run();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_finds_a_spin_lock_in_its_place_is_told_of_the_release() {
+    fn a_waiter_overtaken_by_a_spin_lock_is_woken_by_the_release_of_the_spin_lock() {
         let (engine, waiter) = (Memory::new(), key(Kind::Lock));
         let [first, second] = [Kind::Lock, Kind::Spin].map(key);
         let term = Term::new(Weak::new());

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_swept_as_long_as_it_has_waiters() {
+    fn a_queue_with_waiters_is_swept_and_an_empty_queue_is_not() {
         for kind in [Kind::Lock, Kind::Fair, Kind::Read, Kind::Group, Kind::LeasedSemaphore, Kind::Latch] {
             for join in [join, |engine: &Memory, key: &HoldKey| engine.enqueue(key, false)] {
                 let (engine, key) = engine(kind);

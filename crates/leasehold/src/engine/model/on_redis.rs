@@ -22,7 +22,7 @@ use crate::term::Term;
 const OPERATIONS: u64 = 100_000;
 
 #[test]
-fn both_engines_do_the_same() {
+fn both_engines_give_the_same_results() {
     super::compare(OPERATIONS, || Box::new(OnRedis::start()));
 }
 

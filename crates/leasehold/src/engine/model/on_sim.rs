@@ -21,7 +21,7 @@ use crate::env::{self, Instant};
 const OPERATIONS: u64 = 200_000;
 
 #[test]
-fn both_engines_do_the_same() {
+fn both_engines_give_the_same_results() {
     super::compare(OPERATIONS, || Box::new(OnSim::start()));
 }
 

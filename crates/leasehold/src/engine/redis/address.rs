@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_are_good() {
+    fn valid_addresses_are_parsed() {
         let (user, password) = (Some("me".to_owned()), Some("p@ss/w:rd".to_owned()));
         let unix = Endpoint::Unix("/run/a b.sock".into());
         for (url, expected) in [
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_is_not_shown() {
+    fn the_debug_output_of_an_address_does_not_show_the_password() {
         let shown = format!("{:?}", Address::parse("redis://me:secret@host").unwrap());
         assert!(!shown.contains("secret") && shown.contains("host"), "{shown}");
     }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_with_a_brace_is_its_own_tag() {
+    fn a_lock_name_with_a_brace_is_used_as_its_own_hash_tag() {
         for (name, expected) in [
             ("foo", "redisson_lock__channel:{foo}"),
             ("a{b}c", "redisson_lock__channel:a{b}c"),

@@ -396,7 +396,7 @@ mod tests {
 
     /// Records are renewed a few times a day: too seldom for a test that waits for it.
     #[tokio::test]
-    async fn a_record_of_permits_that_is_overwritten_is_no_matter_of_the_others() {
+    async fn an_overwritten_permit_record_does_not_affect_other_records_of_the_batch() {
         const SHORT: Duration = Duration::from_secs(30);
         const LONG: Duration = Duration::from_secs(60);
         for flavour in Flavour::ALL {

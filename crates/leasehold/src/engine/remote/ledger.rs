@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn holds_under_one_name_go_in_any_order() {
+    async fn holds_of_one_name_can_be_removed_in_any_order() {
         let readers: Vec<_> = (0..4).map(|_| hold(Kind::Read, "n", env::now())).collect();
         for order in [[0, 1, 2, 3], [3, 2, 1, 0], [1, 3, 0, 2], [2, 0, 3, 1]] {
             let mut ledger = Ledger::default();
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_comes_excludes_those_who_cannot_be_there() {
+    async fn a_new_hold_displaces_incompatible_holds() {
         let mut ledger = Ledger::default();
         let (reader, writer) = (hold(Kind::Read, "n", env::now()), hold(Kind::Write, "n", env::now()));
         let lock = hold(Kind::Lock, "n", env::now());
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_place_that_is_used_again_is_another_entry() {
+    async fn a_reused_place_of_the_ledger_is_a_new_entry() {
         let mut ledger = Ledger::default();
         let (first, begun) = (hold(Kind::Lock, "n", env::now()), env::now());
         ledger.insert(first.clone());
@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_request_is_about_one_kind_and_not_too_many() {
+    async fn a_renewal_request_covers_one_kind_and_a_limited_number_of_holds() {
         let mut ledger = Ledger::default();
         for number in 0..BATCH * 2 {
             ledger.insert(hold(Kind::Lock, &format!("lock {number}"), env::now()));

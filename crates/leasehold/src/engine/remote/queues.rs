@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn many_queues_together_poll_no_more_often_than_some() {
+    fn many_queues_together_poll_at_a_limited_rate() {
         let queues = Queues::default();
         let (mut last, mut ticket) = (key(Kind::SetNx, "none"), 0);
         for (count, shortest) in [(1, 100), (500, 100), (1_000, 200), (10_000, 2_000)] {
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_waiter_that_is_told_to_ask_and_does_not_is_skipped() {
+    fn a_front_waiter_that_is_woken_and_does_not_retry_is_skipped() {
         let queues = Queues::default();
         let key = key(Kind::Lock, "a");
         let [front, next] = [0, 1].map(|_| queues.join(&key, false, begin));
@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn queues_are_woken_in_the_order_in_which_their_first_waiters_came() {
+    fn queues_are_woken_in_the_order_of_arrival_of_their_first_waiters() {
         for wake in [Queues::wake_fronts, |queues: &Queues| queues.wake_all(None)] {
             let (queues, order) = (Queues::default(), Arc::default());
             for number in 0..50 {

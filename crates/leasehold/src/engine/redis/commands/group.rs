@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_has_the_field_that_redisson_gives_it() {
+    fn a_group_value_has_the_same_hash_field_as_in_redisson() {
         for (value, expected) in [
             ("", "t6rZwibGo2uy1OSmNVe8pg"),
             ("Jack_001", "7pNoDdizVy2xY792MaFv+w"),

@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reply_of_a_server_is_understood() {
+    fn the_hello_reply_of_a_server_is_parsed() {
         let hello = read(
             "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$6\r\n7.0.15\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:12\r\n\
              $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
@@ -239,14 +239,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_unknown() {
+    fn fields_missing_in_the_hello_reply_are_unknown() {
         for reply in ["+OK\r\n", "%1\r\n$4\r\nrole\r\n:7\r\n"].map(read) {
             assert_eq!((said(&reply, "role"), check(&reply), native_delete(&reply)), (None, Ok(()), None));
         }
     }
 
     #[test]
-    fn a_server_deletes_by_a_command_of_its_own_from_the_version_that_has_one() {
+    fn the_native_delete_command_is_used_from_the_first_supporting_server_version() {
         for (server, version, expected) in [
             ("redis", "8.4.0", Some(Delete::Delex)),
             ("redis", "10.0.1", Some(Delete::Delex)),

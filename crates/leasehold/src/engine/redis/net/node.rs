@@ -259,7 +259,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_connection_is_known_by_its_number_and_its_address_together() {
+    fn a_connection_is_identified_by_its_number_and_its_address_together() {
         let info = "id=7 addr=127.0.0.1:4711 laddr=127.0.0.1:6379 fd=8 name= age=0 flags=N";
         let identity = Identity::parse(info).expect("both are there");
         assert_eq!(identity, Identity { id: "7".into(), address: "127.0.0.1:4711".into() });

@@ -605,7 +605,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn nobody_waits_for_a_runtime_that_is_not_there() {
+    async fn the_io_thread_does_not_wait_for_a_runtime_that_was_late() {
         let caller_reader = CallerReader::default();
         assert_eq!(waits(&caller_reader, 0).await, Duration::ZERO);
         assert!(caller_reader.poll(|| FEW));
@@ -616,7 +616,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn whoever_comes_in_time_is_waited_for_again() {
+    async fn the_io_thread_waits_again_for_a_runtime_that_was_in_time() {
         let caller_reader = CallerReader::default();
         caller_reader.poll(|| 0);
         for _ in 0..3 {
@@ -626,7 +626,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn where_there_is_much_to_do_one_of_both_does_it() {
+    async fn many_replies_are_read_by_the_io_thread_or_by_the_runtime() {
         let caller_reader = CallerReader::default();
         assert!(!caller_reader.poll(|| FEW + 1), "the thread of the sockets does");
         assert_eq!(waits(&caller_reader, FEW + 1).await, Duration::ZERO);

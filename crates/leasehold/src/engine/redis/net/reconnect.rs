@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_connection_after_a_loss_is_opened_at_once_and_the_others_after_pauses_that_grow() {
+    fn the_first_reconnection_is_immediate_and_later_reconnections_follow_growing_pauses() {
         let mut reconnect = Reconnect::default();
         assert_eq!(reconnect.pause(), Duration::ZERO);
         let mut longest = FIRST_PAUSE;

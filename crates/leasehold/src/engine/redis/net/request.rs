@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_compared_and_deleted_in_the_words_of_the_server() {
+    fn a_compare_and_delete_is_encoded_for_each_kind_of_server() {
         static SCRIPT: Script = Script::new("return 0");
         let call = Call::compare_and_delete(&SCRIPT).key("n").arg("me").arg("channel");
         let words = |encoding| {
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_that_names_a_line_which_no_script_has_is_told_as_it_is() {
+    fn a_refusal_that_names_a_missing_script_line_is_reported_unchanged() {
         static SCRIPT: Script = Script::new("return redis.call('get', KEYS[1])");
         let call = Call::new(&SCRIPT);
         for line in ["0", "99999", "18446744073709551615", "99999999999999999999999", "x", ""] {

@@ -391,7 +391,7 @@ mod tests {
     }
 
     #[test]
-    fn every_value_is_understood_once_all_of_it_has_come() {
+    fn every_value_is_parsed_once_complete() {
         let frames = [
             ("+OK\r\n", Frame::Reply(Value::Okay)),
             ("+PONG\r\n", Frame::Reply(text("PONG"))),
@@ -426,7 +426,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_of_the_protocol_is_an_error() {
+    fn input_that_is_not_resp_is_an_error() {
         let deep = "*1\r\n".repeat(100_000);
         for sent in ["HTTP/1.1 400 Bad Request\r\n", ":x\r\n", ":1\n", "\n", "=2\r\nab\r\n", deep.as_str()] {
             assert_eq!(take(&mut sent.as_bytes()), Err(Stop::Garbled), "{sent:.20}");
@@ -436,7 +436,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_anything_that_is_asked_for_is_an_error() {
+    fn a_value_longer_than_any_expected_reply_is_an_error() {
         let endless = format!("+{}", "a".repeat(LONGEST_LINE));
         for sent in ["$16777217\r\na", "*16777217\r\n:1\r\n", "%9223372036854775807\r\n", &endless] {
             assert_eq!(take(&mut sent.as_bytes()), Err(Stop::Garbled), "{sent:.20}");
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn words_go_out_with_their_lengths() {
+    fn command_words_are_encoded_with_their_lengths() {
         let mut strings = BulkStrings::default();
         strings.push("lock");
         strings.push(30_000);
