@@ -7,10 +7,10 @@
 //! ```
 //! use std::time::Duration;
 //! use leasehold::test::Simulation;
-//! use leasehold::{Client, Loss};
+//! use leasehold::{Client, Loss, LostError};
 //!
 //! /// The code under test: writes the report unless the lock is lost on the way.
-//! async fn write_report(client: &Client) -> Result<&'static str, Loss> {
+//! async fn write_report(client: &Client) -> Result<&'static str, LostError> {
 //!     let guard = client.lock("nightly-report").acquire().await.expect("the server is there");
 //!     guard.run(async {
 //!         tokio::time::sleep(Duration::from_secs(3600)).await;
@@ -27,7 +27,7 @@
 //!     tokio::time::sleep(Duration::from_secs(60)).await;
 //!     let _other = simulation.take_over("nightly-report");
 //!
-//!     assert_eq!(report.await.unwrap(), Err(Loss::TakenOver));
+//!     assert_eq!(report.await.unwrap().map_err(|lost| lost.loss), Err(Loss::TakenOver));
 //! }
 //! ```
 //!
