@@ -77,8 +77,31 @@ impl Options {
         shared: Arc<Shared>,
         resource: Result<Resource, InvalidRequestError>,
         wait: Option<Duration>,
-    ) -> Result<Entering, InvalidRequestError> {
+    ) -> Result<Entering, AcquireError> {
         let resource = resource?;
+        let about =
+            |invalid: InvalidRequestError| AcquireError::from(invalid).about(&shared.subject(&resource));
+        let entry = self.entry(&shared, resource.kind, wait).map_err(about)?;
+        let owner = match &self.owner {
+            Some(owner) => Some(shared.own(owner).map_err(about)?),
+            // The holds of groups are all in the registry.
+            None => (resource.kind == Kind::Group).then(|| OwnerId::fresh(shared.id, 1)),
+        };
+        let hold = match owner {
+            Some(owner) => {
+                shared.hold_of(HoldKey { resource: resource.clone(), owner, amount: 1 }).map_err(about)?
+            }
+            None => Arc::new(Hold::fresh(shared, resource)),
+        };
+        Ok(Entering::new(hold, entry))
+    }
+
+    fn entry(
+        &self,
+        shared: &Shared,
+        kind: Kind,
+        wait: Option<Duration>,
+    ) -> Result<Entry, InvalidRequestError> {
         if self.steal {
             shared.check(Feature::Steal)?;
         }
@@ -90,29 +113,16 @@ impl Options {
             None => Lease::Kept(shared.watchdog),
         };
         let max_hold = self.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
-        let rw = RwOptions { upgrade: false, prefer_writers: self.handle.prefer_writers };
-        let entry = Entry {
+        Ok(Entry {
             max_hold,
             steal: self.steal,
             fenced: self.fenced,
-            access: self.access(&shared, resource.kind),
-            queue: self.queueing(resource.kind, wait),
-            rw,
+            access: self.access(shared, kind),
+            queue: self.queueing(kind, wait),
+            rw: RwOptions { upgrade: false, prefer_writers: self.handle.prefer_writers },
             fresh: self.owner.is_none(),
             ..Entry::new(lease)
-        };
-        let hold = match &self.owner {
-            Some(owner) => {
-                let owner = shared.own(owner)?;
-                shared.hold_of(HoldKey { resource, owner, amount: 1 })?
-            }
-            None if resource.kind == Kind::Group => {
-                let owner = OwnerId::fresh(shared.id, 1);
-                shared.hold_of(HoldKey { resource, owner, amount: 1 })?
-            }
-            None => Arc::new(Hold::fresh(shared, resource)),
-        };
-        Ok(Entering::new(hold, entry))
+        })
     }
 
     fn access(&self, shared: &Shared, kind: Kind) -> Access {
@@ -315,7 +325,7 @@ impl<G: Granted> Acquire<G> {
                     }
                     granted
                 }
-                Err(invalid) => Err(invalid.clone().into()),
+                Err(error) => Err(error.clone()),
             };
             map(granted.map(G::from_guard))
         })

@@ -150,8 +150,8 @@ impl<G: Granted> AcquirePermits<G> {
     }
 
     /// Checks everything that can be checked here, before anything is sent.
-    /// Whether no permits were ever set, so that a wait is in vain. A single try does not ask.
-    async fn is_never_set(&self) -> bool {
+    /// Whether no permits are set, so that a wait is in vain. A single try does not ask.
+    async fn is_not_set(&self) -> bool {
         let is_single = self.wait == Some(Duration::ZERO);
         !is_single && matches!(self.counter.query(Adjust::Exists, |exists| exists == 0).await, Ok(true))
     }
@@ -171,15 +171,17 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
 
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
+            let Counter { shared, resource } = &self.counter;
+            let subject = shared.subject(resource.as_ref().map_err(Clone::clone)?);
+            let about = |invalid: InvalidRequestError| AcquireError::from(invalid).about(&subject);
             if self.permits == 0 {
-                return Ok(G::none()?);
+                return G::none().map_err(about);
             }
-            let (hold, entry) = self.prepare()?;
-            let subject = hold.subject();
+            let (hold, entry) = self.prepare().map_err(about)?;
             let entering = Entering::new(hold, entry);
             let granted = wait(&entering, Patience::from_wait(self.wait), &HandleOptions::DEFAULT).await;
             match granted {
-                Err(AcquireError::Timeout { waited, .. }) if self.is_never_set().await => {
+                Err(AcquireError::Timeout { waited, .. }) if self.is_not_set().await => {
                     Err(AcquireError::NoPermitsSet { waited, subject })
                 }
                 granted => granted.map(G::some).map_err(|error| error.about(&subject)),

@@ -33,7 +33,7 @@ pub enum RunError {
     #[error("{0}")]
     Invalid(leasehold::Error),
     /// The server is unreachable, or refuses.
-    #[error("{0} (the URL is that of --url or {variable})", variable = Url::VARIABLE)]
+    #[error("{0}{hint}", hint = hint(.0))]
     Server(leasehold::Error),
     /// Another owner holds the lock, and `run` is not to wait.
     #[error("{lock} is busy{held}: try again later, or wait with --if-busy wait")]
@@ -180,6 +180,14 @@ impl RunError {
             Self::NotFound { .. } => 127,
             Self::Interrupted { signal, .. } => return killed_by(*signal as i32),
         })
+    }
+}
+
+/// Where the URL comes from, if no connection was made.
+fn hint(error: &leasehold::Error) -> String {
+    match error {
+        leasehold::Error::Connect(_) => format!(" (the URL is that of --url or {})", Url::VARIABLE),
+        _ => String::new(),
     }
 }
 

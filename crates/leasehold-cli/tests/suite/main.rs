@@ -3,6 +3,8 @@
 mod children;
 mod command;
 mod json;
+#[cfg(unix)]
+mod messages;
 mod patience;
 #[cfg(unix)]
 mod run;

@@ -49,8 +49,9 @@ pub enum AcquireError {
         /// The lock.
         subject: Subject,
     },
-    /// No permits have ever been set for the semaphore, so the wait could not succeed.
-    #[error("{subject} has no permits, because none were set: call try_set_permits first (waited {})", Rounded(*waited))]
+    /// No permits are set for the semaphore, because it was never set up, was deleted, or has expired: the wait could not
+    /// succeed.
+    #[error("{subject} has no permits, because none are set: call try_set_permits first (waited {})", Rounded(*waited))]
     NoPermitsSet {
         /// How long the wait was.
         waited: Duration,

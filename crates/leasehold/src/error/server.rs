@@ -13,6 +13,6 @@ pub enum ServerError {
     #[error("the server refuses the request: {0}")]
     Denied(String),
     /// The key of that name on the server is not of this kind.
-    #[error("the key of that name holds something else: choose another name, or a namespace")]
+    #[error("the key of that name holds something else: choose another name")]
     NotALock,
 }

@@ -13,6 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::super::Options;
 use super::super::address::{Address, Endpoint};
 use super::pipeline::{Pipeline, PushHandler};
+use super::refusal::is_known;
 use super::request::{Call, Delete};
 use super::resp::{CLOSED, Stream, Value};
 use crate::engine::remote::store::StoreError;
@@ -128,7 +129,7 @@ impl Settings {
                         clients reached)";
             return ServerError::Unavailable(text.into());
         }
-        if self.address.is_repeated_in(&text) {
+        if !is_known(&text) && self.address.is_repeated_in(&text) {
             return ServerError::Denied(
                 "its reply is withheld, because it repeats the password: check which server this is".into(),
             );

@@ -36,6 +36,16 @@ fn for_now(code: &str) -> Option<&'static str> {
     })
 }
 
+/// Whether a text is one of ours, and so repeats nothing that the server said but its code.
+pub(super) fn is_known(text: &str) -> bool {
+    let code = text.rsplit_once('(').and_then(|(_, code)| code.strip_suffix(')'));
+    code.is_some_and(|code| {
+        for_good(code).is_some_and(|meaning| {
+            text.strip_prefix(meaning).is_some_and(|rest| rest == format!(" ({code})"))
+        })
+    })
+}
+
 /// The errors that a retry does not mend.
 fn for_good(code: &str) -> Option<&'static str> {
     Some(match code {

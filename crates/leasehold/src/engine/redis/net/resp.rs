@@ -179,6 +179,10 @@ impl Reader {
             Err(error) => return Err(unavailable(&error)),
         }
         let mut rest = &self.received[..self.filled];
+        if rest.first() == Some(&TLS_ALERT) {
+            let text = "that port wants TLS, which is not supported yet: use a port without TLS";
+            return Err(ServerError::Denied(text.into()));
+        }
         // A long frame is not parsed again for each piece of it.
         while rest.len() >= self.needed {
             match take(&mut rest) {
@@ -190,14 +194,8 @@ impl Reader {
                     self.needed = rest.len() + bytes;
                 }
                 Err(_) => {
-                    let text = match rest.first() {
-                        Some(&TLS_ALERT) => {
-                            "that port wants TLS, which is not supported yet: use a port without TLS"
-                        }
-                        _ => {
-                            "no Redis server listens there, or it sent more than was requested: check the port"
-                        }
-                    };
+                    let text =
+                        "no Redis server listens there, or it sent more than was requested: check the port";
                     return Err(ServerError::Denied(text.into()));
                 }
             }
