@@ -7,15 +7,16 @@
 //! ```
 //! use std::time::Duration;
 //! use leasehold::test::Simulation;
-//! use leasehold::{Client, Loss};
+//! use leasehold::{Client, Error, Loss};
 //!
 //! /// The code under test: writes the report unless the lock is lost on the way.
-//! async fn write_report(client: &Client) -> Result<&'static str, Loss> {
-//!     let guard = client.lock("nightly-report").acquire().await.expect("the server is there");
-//!     guard.run(async {
+//! async fn write_report(client: &Client) -> Result<&'static str, Error> {
+//!     let guard = client.lock("nightly-report").acquire().await?;
+//!     let report = guard.run(async {
 //!         tokio::time::sleep(Duration::from_secs(3600)).await;
 //!         "written"
-//!     }).await
+//!     });
+//!     Ok(report.await?)
 //! }
 //!
 //! #[tokio::main(flavor = "current_thread", start_paused = true)] // in a test: #[tokio::test(start_paused = true)]
@@ -27,7 +28,8 @@
 //!     tokio::time::sleep(Duration::from_secs(60)).await;
 //!     let _other = simulation.take_over("nightly-report");
 //!
-//!     assert_eq!(report.await.unwrap(), Err(Loss::TakenOver));
+//!     let error = report.await.unwrap().unwrap_err();
+//!     assert_eq!((error.name(), error.loss()), (Some("nightly-report"), Some(Loss::TakenOver)));
 //! }
 //! ```
 //!
