@@ -7,16 +7,15 @@
 //! ```
 //! use std::time::Duration;
 //! use leasehold::test::Simulation;
-//! use leasehold::{Client, Error, Loss};
+//! use leasehold::{Client, Loss, LostError};
 //!
 //! /// The code under test: writes the report unless the lock is lost on the way.
-//! async fn write_report(client: &Client) -> Result<&'static str, Error> {
-//!     let guard = client.lock("nightly-report").acquire().await?;
-//!     let report = guard.run(async {
+//! async fn write_report(client: &Client) -> Result<&'static str, LostError> {
+//!     let guard = client.lock("nightly-report").acquire().await.expect("the server is there");
+//!     guard.run(async {
 //!         tokio::time::sleep(Duration::from_secs(3600)).await;
 //!         "written"
-//!     });
-//!     Ok(report.await?)
+//!     }).await
 //! }
 //!
 //! #[tokio::main(flavor = "current_thread", start_paused = true)] // in a test: #[tokio::test(start_paused = true)]
@@ -28,8 +27,7 @@
 //!     tokio::time::sleep(Duration::from_secs(60)).await;
 //!     let _other = simulation.take_over("nightly-report");
 //!
-//!     let error = report.await.unwrap().unwrap_err();
-//!     assert_eq!((error.name(), error.loss()), (Some("nightly-report"), Some(Loss::TakenOver)));
+//!     assert_eq!(report.await.unwrap().map_err(|lost| lost.loss), Err(Loss::TakenOver));
 //! }
 //! ```
 //!
