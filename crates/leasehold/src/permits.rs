@@ -99,8 +99,8 @@ impl Granted for SemaphorePermits {
 /// # Errors
 ///
 /// [`AcquireError::Timeout`] if too few were free for the whole [`wait`](AcquirePermits::wait);
-/// [`AcquireError::Server`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name is
-/// invalid, or the client is shut down.
+/// [`AcquireError::NoPermitsSet`] if none had been set; [`AcquireError::Server`] if the server gave no usable reply;
+/// [`AcquireError::Invalid`] if an option or the name is invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///

@@ -1,5 +1,6 @@
 //! Which types may cross threads, and which cannot be cloned.
 
+use std::ops::Deref;
 use std::time::Duration;
 
 use leasehold::{
@@ -94,6 +95,22 @@ fn guards_are_send_sync_static_and_not_clone() {
     <QuorumGuard as Single<_>>::there_is_only_one();
     <SemaphorePermits as Single<_>>::there_is_only_one();
     <LeasedPermits as Single<_>>::there_is_only_one();
+}
+
+/// Compiles for types that neither become a plain lock nor dereference to one, in the same way.
+trait Fenced<Why> {
+    fn is_no_plain_lock() {}
+}
+struct Converted;
+struct Dereferenced;
+impl<T> Fenced<()> for T {}
+impl<T: Into<Lock>> Fenced<Converted> for T {}
+impl<T: Deref<Target = Lock>> Fenced<Dereferenced> for T {}
+
+/// A plain lock can be acquired without a token.
+#[test]
+fn a_fenced_lock_is_no_plain_lock() {
+    <FencedLock as Fenced<_>>::is_no_plain_lock();
 }
 
 /// A hold is released once: the release consumes the guard, and there is no second one.

@@ -10,10 +10,10 @@ use crate::name::Name;
 ///
 /// An error is made where its cause is found, and gets its subject where the operation returns it. `Default` is a
 /// subject without a name and a server.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Subject(Option<Arc<Parts>>);
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 struct Parts {
     noun: &'static str,
     name: Option<Name>,
@@ -70,6 +70,13 @@ impl fmt::Display for Subject {
     }
 }
 
+impl fmt::Debug for Subject {
+    /// Its text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Subject({self})")
+    }
+}
+
 /// A name in quotes: control characters are escaped, and the end of a long name is left out.
 pub(crate) struct Quoted<'a>(pub(crate) &'a str);
 
@@ -113,6 +120,7 @@ mod tests {
             (Subject::server_alone(server()), "the lock on redis://host:6379"),
         ] {
             assert_eq!(subject.to_string(), text);
+            assert_eq!(format!("{subject:?}"), format!("Subject({text})"));
         }
     }
 
