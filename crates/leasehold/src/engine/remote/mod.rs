@@ -23,6 +23,7 @@
 //! An outage: the store reports a shard as down. Attempts fail at once, waiters are woken and decide by their own limits,
 //! undos and counter changes wait. When the shard is up again, undos are sent first, then every hold on it is checked.
 
+mod attempt;
 mod client_counts;
 mod done;
 mod fairness;
@@ -50,24 +51,21 @@ use tokio::sync::oneshot;
 use self::done::{caller, step};
 use self::handover::LocalHandover;
 use self::io::{Io, IoThread};
-use self::ledger::{Entry, until};
+use self::ledger::Entry;
 use self::queues::{Begun, Queues};
 use self::renewal::Renewal;
 use self::retry::{Open, Retries};
 use self::sequence::Sequence;
 use self::shards::Shards;
-use self::store::{
-    By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic,
-    Verdict, Wake,
-};
+use self::store::{By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Topic, Verdict, Wake};
 use self::undo::{Undos, never};
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Family, Handover, HoldKey, Kind, Profile, Query,
-    QueryResult, Released, Renewed, Reply, Resource, Ticket, wait_queue,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Handover, HoldKey, Profile, Query, QueryResult,
+    Released, Renewed, Reply, Resource, Ticket, wait_queue,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
-use crate::env::{self, Instant};
+use crate::env;
 use crate::error::ServerError;
 use crate::lease::{Bounds, Expiry, Lease};
 use crate::loss::Loss;
@@ -267,82 +265,6 @@ impl<S: Store> Inner<S> {
             polls: self.store.wake(topic.0.kind) == Wake::Poll,
         }
     }
-
-    /// Whether a claim is queued behind the waiters of its queue.
-    fn queues_up(&self, claim: &Claim) -> bool {
-        let kind = claim.key.resource.kind;
-        // A holder of one half that wants the other half, too, does not wait behind waiters that wait for its release.
-        let is_inside = || kind.family() == Family::Rw && self.renewal.is_inside(claim.key);
-        claim.held == 0 && !claim.steal && kind != Kind::Spin && !is_inside()
-    }
-}
-
-/// The hold that a claim gets if it is granted.
-struct Grant {
-    hold: Entry,
-    begun: Instant,
-    length: Duration,
-    steal: bool,
-}
-
-impl Grant {
-    fn new(claim: &Claim, shard: Shard, begun: Instant) -> Self {
-        let bounds = Bounds { lease: claim.lease, limit: claim.limit };
-        let (key, term) = (claim.key.clone(), Arc::clone(claim.term));
-        let hold = Entry::new(key, shard, term, bounds, begun);
-        Self { hold, begun, length: bounds.length(begun), steal: claim.steal }
-    }
-
-    /// The claim is granted, perhaps under a session. This sets its term, or ends it if the reply is too late.
-    fn enter<S: Store>(mut self, inner: &Arc<Inner<S>>, token: Option<u64>, session: Option<Arc<Session>>) {
-        self.hold.token = token;
-        if let Some(session) = session {
-            self.hold.bind(session, self.begun);
-        }
-        let begun = if mutation!("grant-lasts-from-reply") { env::now() } else { self.begun };
-        self.hold.term.set_until(self.hold.until(begun, self.length));
-        inner.granted(self.hold, self.steal);
-    }
-}
-
-fn take<'a>(claim: &Claim<'a>, length: Duration, turn: Option<Ticket>) -> Take<'a> {
-    let Claim { key, held, steal, fenced, queue, rw, .. } = *claim;
-    Take { hold_key: key, held, length, steal, fenced, queue, rw, waits: turn.is_some() }
-}
-
-impl<S: Store> Inner<S> {
-    /// Applies the outcome of an attempt and returns the caller's result.
-    fn taken(
-        self: &Arc<Self>,
-        grant: Grant,
-        is_reentry: bool,
-        sent_undos: bool,
-        taken: Result<Taken, StoreError>,
-    ) -> Result<Attempt, ServerError> {
-        let (token, session) = match taken {
-            Ok(Taken::Granted(token)) => (token, None),
-            Ok(Taken::Bound(token, session)) => (token, Some(session)),
-            Ok(Taken::Busy(busy)) => return Ok(Attempt::Busy(busy)),
-            Ok(Taken::CountDiffers) => return Ok(Attempt::Gone),
-            Ok(Taken::WouldDeadlock) => return Ok(Attempt::WouldDeadlock),
-            Err(error @ StoreError::NotSent(_)) if !sent_undos => {
-                return Ok(Attempt::NotSent(self.explained(grant.hold.shard, error)));
-            }
-            Err(error) => return Err(self.failed(grant.hold.shard, &grant.hold.key, error)),
-        };
-        if is_reentry {
-            // The hold is in the ledger, and stays there as it is until the caller takes the new guard.
-            self.renewal.reschedule(&grant.hold.key, grant.length);
-            let (kind, bounds) = (grant.hold.key.resource.kind, grant.hold.requested());
-            return Ok(Attempt::Granted(Some(until(kind, bounds, grant.begun, grant.length)), token));
-        }
-        let freed = grant.steal && grant.hold.key.resource.kind == Kind::Read;
-        let freed = freed.then(|| grant.hold.key.resource.clone());
-        grant.enter(self, token, session);
-        // After a takeover by a reader other owners can read, too, and may not have been notified.
-        freed.inspect(|resource| self.queues.freed_without_message(resource));
-        Ok(Attempt::Granted(None, token))
-    }
 }
 
 impl<S: Store> Engine for Remote<S> {
@@ -351,101 +273,11 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn attempt(&self, claim: &Claim, turn: Option<Ticket>) -> Reply<Attempt> {
-        let begun = env::now();
-        let inner = &self.inner;
-        if claim.held > 0 && inner.store.traits().counts == By::Client {
-            return inner.reenter(claim);
-        }
-        let shard = inner.store.shard(&claim.key.resource);
-        if let Err(failure) = inner.can_send(shard) {
-            return Reply::now(Attempt::NotSent(failure));
-        }
-        if claim.fresh
-            && claim.held == 0
-            && inner.undos.may_still_execute(claim.key)
-            && !mutation!("spent-owner-used")
-        {
-            return Reply::now(Attempt::OwnerSpent);
-        }
-        if inner.queues_up(claim)
-            && let Err(busy) = inner.queues.may_send(claim.key, turn, begun)
-        {
-            return Reply::now(Attempt::Busy(busy));
-        }
-        if inner.is_sequenced {
-            return inner.attempt_in_turn(claim, turn, shard);
-        }
-        let grant = Grant::new(claim, shard, begun);
-        let take = take(claim, grant.length, turn);
-        let (stale, has_turn) = (inner.undos.begin_request(claim.key), turn.is_some());
-        let permit = match inner.send_undos_first(claim.key) {
-            Ok(permit) => permit,
-            Err(failure) => {
-                stale.inspect(|key| inner.undos.end_request(key));
-                return Reply::now(Attempt::NotSent(failure));
-            }
-        };
-        let (is_reentry, sent_undos, effects) = (claim.held > 0, permit.sent_undos(), Arc::clone(inner));
-        let (done, reply) = step(move |taken| {
-            let attempt = effects.taken(grant, is_reentry, sent_undos, taken);
-            if let Some(key) = stale {
-                effects.undos.end_request(&key);
-                if !has_turn && matches!(attempt, Ok(Attempt::Busy(_))) {
-                    // It has sent the undo of an earlier step before itself, and there may be no next step.
-                    effects.given_back(&key);
-                }
-            }
-            attempt
-        });
-        inner.store.take(&take, done);
-        drop(permit);
-        reply
+        self.inner.attempt(claim, turn)
     }
 
     fn attempt_all(&self, claims: &[Claim], turn: Option<(usize, Ticket)>) -> Option<Reply<AttemptAll>> {
-        let begun = env::now();
-        let inner = &self.inner;
-        let shard = inner.store.shard(&claims[0].key.resource);
-        let is_elsewhere = |claim: &Claim| inner.store.shard(&claim.key.resource) != shard;
-        if !inner.store.traits().takes_all || claims.iter().any(is_elsewhere) {
-            return None;
-        }
-        if let Err(failure) = inner.can_send(shard) {
-            return Some(Reply::now(AttemptAll::NotSent(failure)));
-        }
-        for (number, claim) in claims.iter().enumerate() {
-            // A caller that has waited for its turn at one of them does not wait in other queues.
-            let ticket = match turn {
-                Some((whose, ticket)) if whose == number => Some(ticket),
-                Some(_) => continue,
-                None => None,
-            };
-            if let Err(busy) = inner.queues.may_send(claim.key, ticket, begun) {
-                return Some(Reply::now(AttemptAll::Busy(number, busy)));
-            }
-        }
-        let grants: Vec<_> = claims.iter().map(|claim| Grant::new(claim, shard, begun)).collect();
-        let takes: Vec<_> =
-            claims.iter().zip(&grants).map(|(claim, grant)| take(claim, grant.length, None)).collect();
-        let effects = Arc::clone(inner);
-        let (done, reply) = step(move |taken| match taken {
-            Ok(TakenAll::Granted(tokens)) => {
-                for (grant, token) in grants.into_iter().zip(&tokens) {
-                    grant.enter(&effects, *token, None);
-                }
-                Ok(AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect()))
-            }
-            Ok(TakenAll::Busy(number, busy)) => Ok(AttemptAll::Busy(number, busy)),
-            Err(error @ StoreError::NotSent(_)) => Ok(AttemptAll::NotSent(effects.explained(shard, error))),
-            Err(error) => {
-                let keys = grants.iter().map(|grant| &grant.hold.key);
-                keys.for_each(|key| drop(effects.failed(shard, key, error.clone())));
-                Err(error.into())
-            }
-        });
-        // Their owner is a new one for every attempt, so there is nothing to undo.
-        inner.store.take_all(&takes, done);
-        Some(reply)
+        self.inner.attempt_all(claims, turn)
     }
 
     fn release(&self, key: &HoldKey, from: u32, lease: Lease) -> Reply<Released> {

@@ -9,10 +9,11 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::Inner;
+use super::attempt::{Grant, take};
 use super::done::Caller;
 use super::store::{By, Shard, Store, Topic};
 use super::undo::BETWEEN_TRIES;
-use super::{Grant, Inner, take};
 use crate::engine::{Attempt, Busy, Claim, HoldKey, Queueing, Reply, RwOptions, Ticket};
 use crate::env::{self, Instant};
 use crate::lease::Lease;
