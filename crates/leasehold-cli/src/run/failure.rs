@@ -156,6 +156,11 @@ impl LockText {
     pub(super) fn new(name: &str, url: &Url) -> Self {
         Self { name: name.to_owned(), url: url.clone() }
     }
+
+    /// Without the server, for a line that is cut at the edge of the terminal.
+    pub(super) fn brief(&self) -> String {
+        format!("the lock {:?}", self.name)
+    }
 }
 
 impl fmt::Display for LockText {
@@ -214,11 +219,19 @@ fn in_brackets(reason: Option<&ServerError>) -> String {
 /// The holder of a lock, and the time left until its lease expires without a renewal. Empty if there is no holder, or the
 /// query fails.
 pub(super) async fn held(lock: &Lock) -> String {
+    held_as(lock, |left| format!("its lease ends in {left} unless renewed")).await
+}
+
+/// The same for a line that is cut at the edge of the terminal: the time and the beginning of the holder fit into it.
+pub(super) async fn held_briefly(lock: &Lock) -> String {
+    held_as(lock, |left| format!("{left} left")).await
+}
+
+async fn held_as(lock: &Lock, time: impl FnOnce(String) -> String) -> String {
     match lock.holder().await {
         Ok(Some(Holder { owner, remaining, .. })) => {
-            // The time first: on a narrow terminal the rest is cut off.
             let by = owner.map_or_else(|| "another library".into(), |owner| owner.to_string());
-            format!(", held (its lease ends in {} unless renewed) by {by}", human(remaining))
+            format!(", held ({}) by {by}", time(human(remaining)))
         }
         _ => String::new(),
     }

@@ -8,7 +8,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
 use leasehold::Lock;
 use tokio::time::{Instant, sleep};
 
-use super::failure::{LockText, held};
+use super::failure::{LockText, held, held_briefly};
 use super::notices::Notices;
 use crate::duration::human;
 
@@ -28,9 +28,9 @@ pub(super) async fn report(lock: &Lock, text: &LockText, notices: &Notices) -> I
         return pending().await;
     }
     loop {
-        let held = held(lock).await;
+        let held = held_briefly(lock).await;
         let waited = Duration::from_secs(start.elapsed().as_secs().max(1));
-        line.show(format!("leasehold: waiting for {text} for {}{held}", human(waited)));
+        line.show(format!("leasehold: waiting for {} for {}{held}", text.brief(), human(waited)));
         sleep(REFRESH).await;
     }
 }

@@ -16,14 +16,20 @@ fn holder(server: &Server) -> (Runner, String) {
     (holder, owner)
 }
 
+/// How messages name the lock "x".
+fn lock(server: &Server) -> String {
+    format!("the lock \"x\" on {}", server.url())
+}
+
 #[test]
 fn if_busy_fail_tries_once_and_exits_with_busy() {
     let server = Server::start(Flavour::Redis);
     let (holder, owner) = holder(&server);
     let busy = finish(&mut run(&server.url(), "x --if-busy fail", "echo ran"));
     assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""));
-    assert!(busy.stderr.starts_with("leasehold: the lock \"x\" is busy, held for at least 2"), "{busy:?}");
-    let advice = format!(" by {owner}: try again later, or wait with --if-busy wait\n");
+    let busy_lock = format!("leasehold: {} is busy, held (its lease ends in 2", lock(&server));
+    assert!(busy.stderr.starts_with(&busy_lock), "{busy:?}");
+    let advice = format!(" unless renewed) by {owner}: try again later, or wait with --if-busy wait\n");
     assert!(busy.stderr.ends_with(&advice), "{busy:?}");
     assert_eq!(holder.finish().code, Some(5));
     assert_eq!(finish(&mut run(&server.url(), "x --if-busy fail", "echo ran")).stdout, "ran\n");
@@ -47,7 +53,7 @@ fn a_run_that_waits_ends_at_its_wait_limit() {
         let busy = finish(&mut run(&server.url(), &format!("x --wait {wait}"), "echo ran"));
         assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""), "{busy:?}");
         let last = busy.stderr.lines().last().unwrap();
-        assert!(last.starts_with("leasehold: the lock \"x\" stayed busy for "), "{busy:?}");
+        assert!(last.starts_with(&format!("leasehold: {} stayed busy for ", lock(&server))), "{busy:?}");
         assert!(last.contains(&owner) && last.ends_with("or wait longer with --wait"), "{busy:?}");
     }
 }
@@ -58,8 +64,9 @@ fn a_waiting_run_reports_the_holder_once_and_acquires_the_lock_after_the_release
     let (holder, owner) = holder(&server);
     let waiter = Runner::start(&mut run(&server.url(), "x", "echo ran; exit 6"));
     let message = waiter.message();
-    assert!(message.starts_with("leasehold: waiting for the lock \"x\", held for at least 2"), "{message}");
-    assert!(message.ends_with(&format!(" by {owner}")), "{message}");
+    let waits = format!("leasehold: waiting for {}, held (its lease ends in 2", lock(&server));
+    assert!(message.starts_with(&waits), "{message}");
+    assert!(message.ends_with(&format!(" unless renewed) by {owner}")), "{message}");
     assert_eq!(holder.finish().code, Some(5));
     let waiter = waiter.finish();
     assert_eq!((waiter.code, waiter.stdout.as_str(), waiter.stderr.as_str()), (Some(6), "ran\n", ""));
@@ -78,7 +85,7 @@ fn a_waiting_run_ended_by_a_signal_leaves_nothing_behind() {
         let waiter = waiter.finish();
         assert_eq!((waiter.code, waiter.stdout.as_str()), (Some(128 + signal as i32), ""), "{waiter:?}");
         let said =
-            format!("leasehold: ended by {signal} while waiting for the lock \"x\": the command was not");
+            format!("leasehold: ended by {signal} while waiting for {}: the command was not", lock(&server));
         assert!(waiter.stderr.starts_with(&said), "{waiter:?}");
     }
     holder.finish();
@@ -102,14 +109,12 @@ fn on_a_terminal_the_waiting_message_is_updated_and_cleared() {
         .spawn()
         .unwrap();
     let shows = |seconds: u32| {
-        shown
-            .text()
-            .contains(&format!("leasehold: waiting for the lock \"x\" for {seconds}s, held for at least 2"))
+        shown.text().contains(&format!("leasehold: waiting for the lock \"x\" for {seconds}s, held (2"))
     };
     eventually("it shows 1 s", || shows(1));
     eventually("it shows 2 s", || shows(2));
     // The line is as wide as the terminal, and cut there.
-    assert!(shown.text().contains(owner.split_at(8).0));
+    assert!(shown.text().contains(&format!("s left) by {}", owner.split_at(8).0)));
     holder.tell("end\n");
     assert!(ended("the waiter", &mut waiter).success());
     let text = shown.text();
