@@ -114,8 +114,9 @@ fn forty_concurrent_runs_lose_no_update() {
 fn a_run_without_a_server_is_unavailable() {
     let run = leasehold("run x --url redis://me:secret@127.0.0.1:1 -- true");
     assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
-    assert!(run.stderr.starts_with("leasehold: no lock from redis://127.0.0.1:1: "), "{run:?}");
-    assert!(run.stderr.contains("start the server, or name another with --url or LEASEHOLD_URL"), "{run:?}");
+    assert!(run.stderr.starts_with("leasehold: cannot connect to redis://127.0.0.1:1: "), "{run:?}");
+    assert!(run.stderr.contains("start the server, or check the host and the port"), "{run:?}");
+    assert!(run.stderr.ends_with(" (the URL is that of --url or LEASEHOLD_URL)\n"), "{run:?}");
     assert!(!run.stderr.contains("secret") && run.stderr.lines().count() == 1, "{run:?}");
 }
 
@@ -123,10 +124,17 @@ fn a_run_without_a_server_is_unavailable() {
 fn a_run_with_a_wrong_password_is_unavailable() {
     let server = Server::builder(Flavour::Redis).password("right").start();
     let without = server.url().replace(":right@", "");
-    for url in [without, server.url().replace("right", "secret")] {
+    let wrong = server.url().replace("right", "secret");
+    for (url, advice) in [
+        (
+            without,
+            "it wants a password: write redis://:PASSWORD@HOST:PORT or redis://USER:PASSWORD@HOST:PORT",
+        ),
+        (wrong, "the user or the password is wrong, or the user is disabled: check both in the URL"),
+    ] {
         let run = leasehold_at(&url, "run x -- true");
         assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
-        assert!(run.stderr.contains("check the user and the password in the URL"), "{run:?}");
+        assert!(run.stderr.contains(advice), "{run:?}");
         assert!(!run.stderr.contains("secret") && run.stderr.lines().count() == 1, "{run:?}");
     }
     assert_eq!(leasehold_at(&server.url(), "run x -- true").code, Some(0));
@@ -199,7 +207,7 @@ fn invalid_arguments_of_run_are_refused_with_the_reason() {
     }
     let run = leasehold("run x -- true");
     assert_eq!(run.code, Some(2), "{run:?}");
-    assert!(run.stderr.contains("say --url redis://host:port, or set LEASEHOLD_URL"), "{run:?}");
+    assert!(run.stderr.contains("write --url redis://host:port, or set LEASEHOLD_URL"), "{run:?}");
 }
 
 #[test]

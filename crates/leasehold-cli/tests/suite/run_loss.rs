@@ -57,10 +57,12 @@ fn a_deleted_lock_ends_the_command() {
     assert_eq!(server.cli(&["DEL", "x"]), 1);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
-    assert!(
-        run.stderr.starts_with("leasehold: the lock \"x\" is lost: the lock was removed before its time. "),
-        "{run:?}"
+    let lost = format!(
+        "leasehold: the lock \"x\" on {} is lost: the lock is gone: the key was deleted or evicted, the server restarted \
+         without its data, or the lock was released in its owner's name. ",
+        server.url()
     );
+    assert!(run.stderr.starts_with(&lost), "{run:?}");
     assert!(run.stderr.contains("see what it left half done"), "{run:?}");
     assert!(!file.text().contains("asked"), "there is no time for SIGTERM");
 }
@@ -76,7 +78,7 @@ fn a_lock_that_is_taken_over_ends_the_command() {
     );
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
-    assert!(run.stderr.contains("the lock was taken over"), "{run:?}");
+    assert!(run.stderr.contains("another owner took the lock over"), "{run:?}");
     assert_eq!(server.cli(&["HEXISTS", "x", "other"]), 1, "the hold of another owner is not changed");
 }
 
@@ -144,7 +146,7 @@ fn a_stopped_server_ends_the_command() {
     drop(server);
     let run = runner.finish();
     assert_eq!(run.code, Some(76), "{run:?}");
-    assert!(run.stderr.contains("look after the server and the network"), "{run:?}");
+    assert!(run.stderr.contains("check the server and the network"), "{run:?}");
     assert!(!file.text().contains("asked"), "without grace SIGTERM is not sent");
 }
 
@@ -162,11 +164,16 @@ fn a_changed_password_is_reported_to_the_holder_and_to_the_waiter() {
     for kind in ["normal", "pubsub"] {
         operator.call(&["CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes"]).unwrap();
     }
-    for (run, code) in [(holder.finish(), 76), (waiter.finish(), 69)] {
+    for (run, code, advice) in [
+        (holder.finish(), 76, "check the user and the password in the URL, and what that user may do"),
+        (waiter.finish(), 69, "check both in the URL (WRONGPASS)"),
+    ] {
         assert_eq!(run.code, Some(code), "{run:?}");
         let last = run.stderr.lines().rfind(|line| line.starts_with("leasehold: ")).unwrap_or_default();
-        assert!(last.contains("not connected: WRONGPASS"), "{run:?}");
-        assert!(last.contains("check the user and the password in the URL"), "{run:?}");
+        assert!(last.contains(" not connected for "), "{run:?}");
+        let cause = "reconnecting: the user or the password is wrong, or the user is disabled: check both in the URL \
+                     (WRONGPASS)";
+        assert!(last.contains(cause) && last.ends_with(advice), "{run:?}");
         assert!(!last.contains("network") && !last.contains("start the server"), "{run:?}");
     }
 }
@@ -198,7 +205,10 @@ fn max_hold_ends_a_command_that_hangs() {
     let cause = "it was held for as long as --max-hold allows";
     assert!(asked.starts_with("leasehold: the lock \"x\" is about to be lost, in "), "{run:?}");
     assert!(asked.contains(cause), "{run:?}");
-    assert!(lost.starts_with(&format!("leasehold: the lock \"x\" is lost: {cause}")), "{run:?}");
+    assert!(
+        lost.starts_with(&format!("leasehold: the lock \"x\" on {} is lost: {cause}", server.url())),
+        "{run:?}"
+    );
     assert!(lost.ends_with("give it more time with --max-hold"), "{run:?}");
     assert!(file.text().contains("asked"));
     assert!(!is_locked(&server, "x"), "it is released, not left to expire");

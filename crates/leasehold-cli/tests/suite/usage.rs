@@ -15,19 +15,23 @@ fn the_memory_engine_with_several_processes_is_refused() {
         let text = refused(&run);
         assert!(text.starts_with("leasehold: `memory:` lives inside one process"), "{text}");
         assert!(text.contains("4 child processes would each have seats and a lock of their own"), "{text}");
-        assert!(text.contains("Leave --processes out"), "{text}");
+        assert!(text.contains("Give --url redis://host:port to show it over processes"), "{text}");
     }
     assert_eq!(leasehold("demo --processes 1 --users 1").code, Some(0));
 }
 
 #[test]
 fn the_error_for_an_unknown_url_lists_the_known_schemes() {
-    for url in ["nonsense://me:secret@host", "nonsense", "memory://host"] {
+    for (url, known) in [
+        ("nonsense://me:secret@host", "known are `redis://"),
+        ("nonsense", "the URL has no scheme: write `redis://"),
+        ("memory://host", "a memory engine has no host and no path: write `memory:` or "),
+    ] {
         for arguments in ["demo", "demo --json", "demo --processes 4"] {
             let run = leasehold_at(url, arguments);
             let text = refused(&run);
             assert!(text.starts_with("leasehold: "), "{text}");
-            assert!(text.contains("known are `redis://") && text.contains("`memory:NAME`"), "{text}");
+            assert!(text.contains(known) && text.contains("`memory:NAME`"), "{text}");
             assert!(!text.contains("secret"), "{text}");
         }
     }
