@@ -118,3 +118,29 @@ async fn the_reason_for_a_missing_connection_is_logged_as_a_warning_once() {
     assert_eq!(warnings.count(), 1, "{log:?}");
     assert!(guard.is_held());
 }
+
+#[tokio::test]
+async fn a_failed_renewal_is_logged_with_its_locks_the_time_left_and_the_reason() {
+    record();
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url()).watchdog(Duration::from_millis(900)).await.unwrap();
+    let _guard = client.lock("log:renewal").acquire().await.unwrap();
+    proxy.refuse();
+    proxy.cut(Which::All);
+    let begun = Instant::now();
+    let line = loop {
+        assert!(begun.elapsed() < Duration::from_secs(10), "no failed renewal is logged: {:?}", logged());
+        let is_it =
+            |line: &&(Level, String)| line.1.contains("renewal failed") && line.1.contains("log:renewal");
+        if let Some((_, line)) = logged().iter().find(is_it) {
+            break line.clone();
+        }
+        sleep(Duration::from_millis(10)).await;
+    };
+    assert!(line.contains("a renewal failed and is retried"), "{line}");
+    for field in ["locks=", "left=", "error="] {
+        assert!(line.contains(field), "{field}: {line}");
+    }
+    println!("{line}");
+}

@@ -23,6 +23,8 @@ fn every_message_is_as_docs_messages_md_says() {
     let mut page = Page::default();
     page.section("Connecting");
     connecting(&mut page);
+    page.section("Errors that a server replies with");
+    replies(&mut page);
     page.section("URLs");
     urls(&mut page);
     page.section("Locks and their guards");
@@ -133,7 +135,7 @@ fn connecting(page: &mut Page) {
         "another kind of server on that port",
         refused(&answering(b"HTTP/1.1 400 Bad Request\r\n\r\n")),
     );
-    page.error("a server that wants TLS", refused(&answering(&[0x15, 3, 3, 0, 2, 2, 70])));
+    page.error("a server that wants TLS", refused(&answering([0x15, 3, 3, 0, 2, 2, 70])));
     page.error("a server that closes the connection", refused(&answering(b"")));
     page.error("a server before RESP3", refused(&answering(b"-ERR unknown command `HELLO`\r\n")));
     let replica = Server::builder(Flavour::Redis).config("replicaof 127.0.0.1 1").start();
@@ -149,15 +151,38 @@ fn connecting(page: &mut Page) {
     page.error("an option out of its range", short);
 }
 
+/// The codes of a server, as they are reported of its reply to the first request.
+fn replies(page: &mut Page) {
+    for reply in [
+        "LOADING Redis is loading the dataset in memory",
+        "BUSY Redis is busy running a script.",
+        "READONLY You can't write against a read only replica.",
+        "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
+        "OOM command not allowed when used memory > 'maxmemory'.",
+        "NOREPLICAS Not enough good replicas to write.",
+        "CLUSTERDOWN Hash slot not served",
+        "TRYAGAIN Multiple keys request during rehashing of slot",
+        "NOAUTH Authentication required.",
+        "WRONGPASS invalid username-password pair or user is disabled.",
+        "MOVED 3999 127.0.0.1:6381",
+        "NOPERM this user has no permissions to run the 'hello' command",
+    ] {
+        let code = reply.split(' ').next().unwrap_or_default();
+        page.error(&format!("`{code}`"), refused(&answering(format!("-{reply}\r\n"))));
+    }
+}
+
 /// The URL of a server that replies with these bytes to everything.
-fn answering(reply: &'static [u8]) -> String {
+fn answering(reply: impl Into<Vec<u8>>) -> String {
+    let reply = reply.into();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = listener.local_addr().expect("an address").port();
     std::thread::spawn(move || {
         for client in listener.incoming() {
             let mut client = client.expect("a connection");
             let _ = client.read(&mut [0; 4096]);
-            let _ = client.write_all(reply);
+            let _ = client.write_all(&reply);
             let _ = client.shutdown(std::net::Shutdown::Write);
             // Closing a socket with unread input would discard the reply.
             let _ = client.read_to_end(&mut Vec::new());
@@ -264,7 +289,7 @@ fn locks(page: &mut Page) {
     let unknown = slow.lock("unknown").acquire().block().expect("it is free");
     server.pause();
     page.error("a release without a reply", unknown.release().block());
-    page.error("no reply within the time-out", slow.lock("job").acquire().wait(wait).block());
+    page.error("after a connection without replies was ended", slow.lock("job").acquire().wait(wait).block());
     server.resume();
     server.kill();
     let down = eventual(|| client.lock("job").acquire().wait(wait).block().map(drop), "refused");
