@@ -558,7 +558,7 @@ impl<S: Store> Events for Inner<S> {
 mod tests {
     use super::sim::{SimServer, SimStore};
     use super::*;
-    use crate::engine::RwOptions;
+    use crate::engine::{Kind, RwOptions};
     use crate::owner::OwnerId;
 
     /// A renewal after the release would extend a hold that the same owner may have acquired since.
