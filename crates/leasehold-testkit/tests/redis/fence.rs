@@ -145,7 +145,7 @@ fn own_69_a_process_stopped_past_its_lease_does_not_overwrite_a_later_write() {
     guard.release().block().unwrap();
     let _resumed = client.lock("resumed").acquire().block().unwrap();
     signal("CONT", &child);
-    assert_eq!(next("refused"), "refused: the fencing token 1 is stale: 2 has been here before");
+    assert_eq!(next("refused"), "refused: the fencing token 1 is stale: a holder with 2 has written since");
     assert!(child.wait().unwrap().success());
     assert_eq!(server.cli(&["GET", "balance"]), "150");
 }

@@ -127,7 +127,11 @@ async fn a_changed_password_is_reported_to_waiters_and_callers() {
 
     let is_told = |failure: &ServerError| {
         let text = failure.to_string();
-        matches!(failure, ServerError::Denied(_)) && text.contains("not connected: WRONGPASS")
+        let cause = ", reconnecting: the user or the password is wrong, or the user is disabled: check both in the URL \
+                     (WRONGPASS)";
+        matches!(failure, ServerError::Denied(_))
+            && text.contains(": not connected for ")
+            && text.ends_with(cause)
     };
     let begun = Instant::now();
     let waited = soon("the waiter is notified", waiter).await.unwrap().unwrap_err();
