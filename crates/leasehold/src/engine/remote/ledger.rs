@@ -30,7 +30,8 @@ pub(super) struct Entry {
 
 impl Entry {
     pub(super) fn new(key: HoldKey, shard: Shard, term: Arc<Term>, bounds: Bounds, begun: Instant) -> Self {
-        let due = begun + bounds.lease.length() / if mutation!("late-renewals") { 1 } else { 3 };
+        let length = bounds.lease.length();
+        let due = begun + if mutation!("late-renewals") { length } else { period(length) };
         Self { key, shard, term, bounds, due, count: 1, token: None }
     }
 
@@ -122,7 +123,7 @@ impl Entry {
         match self.bounds().lease {
             // No caller has taken the grant. A caller may at any moment, and needs time for a renewal then.
             Lease::Kept(_) if !is_renewed => self.term.remaining() / 4,
-            lease => lease.length() / 3,
+            lease => period(lease.length()),
         }
     }
 
@@ -130,6 +131,11 @@ impl Entry {
     fn batch(&self) -> (Shard, Kind) {
         (self.shard, self.key.resource.kind)
     }
+}
+
+/// How long after a renewal or a check of a hold with a lease of `length` the next one is due.
+fn period(length: Duration) -> Duration {
+    length / 3
 }
 
 /// When the client has to end a hold under a session, if ever.
@@ -248,7 +254,7 @@ impl Ledger {
     /// Schedules a re-entered hold in time for a new lease of `length`; returns when it is due.
     pub(super) fn reschedule(&mut self, key: &HoldKey, length: Duration, now: Instant) -> Option<Instant> {
         let (slot, hold) = self.under(&key.resource.name).find(|(_, hold)| hold.is_of(key))?;
-        let due = hold.due.min(now + length.min(hold.term.remaining()) / 3);
+        let due = hold.due.min(now + period(length.min(hold.term.remaining())));
         self.schedule(Id { slot, entry: self.slots[index(slot)].entry }, due);
         Some(due)
     }
@@ -330,7 +336,7 @@ impl Ledger {
                 break;
             }
             // The less time is left, the sooner the retry.
-            let again = (left / 4).clamp(Duration::from_millis(5), hold.bounds().lease.length() / 3);
+            let again = (left / 4).clamp(Duration::from_millis(5), period(hold.bounds().lease.length()));
             let id = Id { slot, entry: *entry };
             batch.holds.push((id, hold.clone()));
             self.schedule(id, now + again);
