@@ -1,4 +1,4 @@
-//! How long a spinning waiter pauses between two tries.
+//! How long a spinning waiter pauses between two attempts.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ impl BackOff {
         self
     }
 
-    /// The pause after so many failed tries beyond the first. At least a millisecond: no waiter spins at full speed.
+    /// The pause after so many failed attempts beyond the first. At least a millisecond: no waiter spins at full speed.
     #[must_use]
     pub fn pause(&self, failures: u32) -> Duration {
         let grown = self.first.saturating_mul(self.factor.saturating_pow(failures)).min(self.longest);

@@ -92,7 +92,7 @@ pub(crate) enum Access {
     HandOver,
 }
 
-/// The result of one try.
+/// The result of one attempt.
 #[derive(Debug)]
 pub(crate) enum Tried<T = Guard> {
     Granted(T),
@@ -142,7 +142,7 @@ impl Hold {
         self.owner_known.load(Ordering::SeqCst) && !mutation!("named-hold-passed-on")
     }
 
-    /// Whether the last try found that the owner must not be used again: a request of it may still be executed.
+    /// Whether the last attempt found that the owner must not be used again: a request of it may still be executed.
     pub(crate) fn is_spent(&self) -> bool {
         self.spent.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! The one waiting loop: try, join the wait queue, try again, sleep, try again.
+//! The one waiting loop: an attempt, join the wait queue, retry, sleep, retry.
 //!
 //! A wait has three states. *Trying*: the engine has one attempt, whose undo exists before the request is sent; the loop
 //! continues at the reply, or ends at the deadline. *Joining*: the reply was that the lock is busy; the waiter joins the end
@@ -213,7 +213,7 @@ pub(crate) fn wait<'a, A: Awaited>(
     }
 }
 
-/// The pause of a waiter between two tries. Every iteration of its loop passes through here, so no defect elsewhere can
+/// The pause of a waiter between two attempts. Every iteration of its loop passes through here, so no defect elsewhere can
 /// make it spin: a waiter whose pauses end at once still yields to the other tasks of its thread.
 #[derive(Default)]
 struct SpinGuard {
@@ -221,7 +221,7 @@ struct SpinGuard {
     immediate: u8,
 }
 
-/// So many tries without a pause are ordinary: a wake-up that has arrived already, a retry before the first sleep.
+/// So many attempts without a pause are ordinary: a wake-up that has arrived already, a retry before the first sleep.
 const MAX_IMMEDIATE: u8 = 4;
 
 impl SpinGuard {
@@ -296,7 +296,7 @@ impl<'a> Wait<'a> {
         Self { shared, key, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
     }
 
-    /// Runs one try, but not past the deadline: a server that has not replied for a while by then is unavailable.
+    /// Runs one attempt, but not past the deadline: a server that has not replied for a while by then is unavailable.
     async fn bounded<T>(&self, work: impl Future<Output = T> + Unpin) -> Result<T, AcquireError> {
         let begun = self.deadline.map(|_| env::now());
         match race(work, env::sleep_until_or_forever(self.deadline)).await {
@@ -351,7 +351,7 @@ impl<'a> Wait<'a> {
         Ok(pause.min(limit))
     }
 
-    /// Waits until wake-ups can arrive, so that none is missed between the next try and the sleep after it.
+    /// Waits until wake-ups can arrive, so that none is missed between the next attempt and the sleep after it.
     async fn until_subscribed(&self, turn: &Turn<'_>) -> Result<(), AcquireError> {
         let closed = pin!(self.shared.closed());
         let over = race(closed, env::sleep_until_or_forever(self.deadline));
@@ -436,7 +436,7 @@ fn since(at: Option<Instant>) -> Duration {
     at.map_or(Duration::ZERO, |at| env::now().saturating_duration_since(at))
 }
 
-/// The pauses between two tries during an outage grow from here …
+/// The pauses between two attempts during an outage grow from here …
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// … to here.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
@@ -459,7 +459,7 @@ struct Turn<'a> {
 }
 
 impl<'a> Turn<'a> {
-    /// Joins the queue after a try that found the lock busy.
+    /// Joins the queue after an attempt that found the lock busy.
     fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> (Self, Next) {
         let (shared, key) = (awaited.shared(), awaited.key());
         let (ticket, must_retry) = shared.engine.join(key, awaited.accepts_handover(), context);

@@ -38,7 +38,7 @@ impl fmt::Display for Feature {
             Self::Steal => "takeover (`steal`)",
             Self::ForceUnlock => "`force_unlock`",
             Self::Upgrade => "upgrade or downgrade of a read-write lock",
-            Self::FencedWrite => "guarded write (`fenced_write`)",
+            Self::FencedWrite => "fenced write (`fenced_write`)",
         })
     }
 }

@@ -17,7 +17,7 @@ pub(super) struct HoldState {
     pub(super) count: u32,
     /// The term that is running, if the hold is entered.
     pub(super) term: Option<Arc<Term>>,
-    /// A term that was not granted, for the next try.
+    /// A term that was not granted, for the next attempt.
     pub(super) unused: Option<Arc<Term>>,
     pub(super) lease: Lease,
     /// When the hold must end, however often it is renewed.

@@ -23,11 +23,11 @@ pub(super) struct Together {
     /// The resource in whose wait queue it is.
     key: HoldKey,
     number: usize,
-    /// A try has found that resource busy, and moved the wait to its queue.
+    /// An attempt has found that resource busy, and moved the wait to its queue.
     is_sent: bool,
 }
 
-/// The result of a try that ends the wait in one queue.
+/// The result of an attempt that ends the wait in one queue.
 pub(super) enum Step {
     All(Vec<Guard>),
     /// Another resource is busy.
@@ -110,10 +110,10 @@ impl Awaited for Together {
 
     async fn attempt(&self, turn: Option<Ticket>) -> Result<Tried<Step>, AcquireError> {
         if self.is_sent && turn.is_none() {
-            // The last reply was that it is busy. Another try would check the queues of all, and be moved back to one of them.
+            // The last reply was that it is busy. Another attempt would check the queues of all, and be moved back to one of them.
             return Ok(Tried::Busy(Busy::default()));
         }
-        // A new owner for every try: the rollback of one try does not affect the next.
+        // A new owner for every attempt: the rollback of one attempt does not affect the next.
         let owner = OwnerId::fresh(self.shared.id, 1);
         let hold =
             |resource: &Resource| Arc::new(Hold::drawn(Arc::clone(&self.shared), resource.clone(), owner));

@@ -1,4 +1,4 @@
-//! The embedded engine: all locks of a process in one map, without a server.
+//! The memory engine: all locks of a process in one map, without a server.
 //!
 //! A hold without a lease lasts as long as its guard. Expiry is checked at the next request for a resource; waiters sleep on
 //! their caller's timer until the lease is over, or until a release wakes the front waiter. A small task skips front waiters

@@ -173,7 +173,7 @@ impl Store for RedisStore {
         let parts = Arc::clone(&self.parts);
         self.send(&hold_key.resource, commands::lower(hold_key, to), done, move |reply| {
             if let Some(hold_key) = of {
-                // It has left the queue. The reply to its last try may have been read after its waiter had left.
+                // It has left the queue. The reply to its last attempt may have been read after its waiter had left.
                 parts.heartbeat.remove(&hold_key);
             }
             commands::given(reply, kind)

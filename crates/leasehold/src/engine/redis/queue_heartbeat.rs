@@ -1,4 +1,4 @@
-//! The queue heartbeat for fair locks: one request a second or so for all waiters of a client.
+//! The queue heartbeat for fair locks: one request every 0.75 to 1.5 s for all waiters of a client.
 //!
 //! It shows the server that they are alive, so that dead waiters are removed from the queue long before Redisson's own time-out;
 //! and its reply has the position of each in the queue.
@@ -93,8 +93,8 @@ impl QueueHeartbeat {
     }
 
     /// Stores a position, and returns whether its waiter has to be woken: it is not queued any more, or watches its position and
-    /// that has changed. A waiter that is not queued gets no more heartbeats: it may have left before the reply to its try was
-    /// read. Otherwise its next try queues it again.
+    /// that has changed. A waiter that is not queued gets no more heartbeats: it may have left before the reply to its attempt was
+    /// read. Otherwise its next attempt queues it again.
     fn moved(&self, hold_key: &HoldKey, position: usize) -> bool {
         let mut waiters = self.waiters.lock();
         if position == 0 {

@@ -65,7 +65,7 @@ impl<S: Store> Drop for Open<S> {
 struct Progress {
     /// Whether it was sent, or given up before it could be: the first to set it decides.
     sent: OnceLock<bool>,
-    // Invariant: why the server refused the last try that had a reply; the caller reads it once, when its time is over.
+    // Invariant: why the server refused the last attempt that had a reply; the caller reads it once, when its time is over.
     refusal: Mutex<Option<ServerError>>,
 }
 

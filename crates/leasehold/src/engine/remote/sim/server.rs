@@ -212,8 +212,7 @@ impl SimServer {
             note("take all", &take.hold_key.resource, Some(take.hold_key.owner));
         }
         let claims: Vec<_> = takes.iter().map(|take| take.claim(&take.hold_key)).collect();
-        let all =
-            self.memory().attempt_all(&claims, None).expect("the embedded engine takes all in one step");
+        let all = self.memory().attempt_all(&claims, None).expect("the memory engine takes all in one step");
         Ok(match now(all)? {
             AttemptAll::Granted(granted) => {
                 TakenAll::Granted(granted.into_iter().map(|(_, token)| token).collect())
@@ -545,10 +544,10 @@ fn taken(attempt: &Attempt) -> Taken {
     }
 }
 
-/// The reply of the embedded engine, which is ready at once.
+/// The reply of the memory engine, which is ready at once.
 pub(super) fn now<T>(reply: Reply<T>) -> Result<T, ServerError> {
     match reply {
         Reply::Now(Some(reply)) => reply,
-        _ => Err(ServerError::Unavailable("the embedded engine answers at once".into())),
+        _ => Err(ServerError::Unavailable("the memory engine answers at once".into())),
     }
 }

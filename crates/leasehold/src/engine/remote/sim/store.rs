@@ -82,7 +82,7 @@ struct Listening {
 
 impl Listening {
     /// Stores the position of a waiter, and returns whether it has to be woken: it is not queued any more, or watches its
-    /// position and that has changed. A waiter that is not queued is queued again by its next try.
+    /// position and that has changed. A waiter that is not queued is queued again by its next attempt.
     fn moved(&mut self, key: &HoldKey, position: Option<usize>) -> bool {
         let Some(position) = position else { return self.positions.remove(key).is_some() };
         let Some(Some(known)) = self.positions.get_mut(key) else { return false };
@@ -209,7 +209,7 @@ impl SimStore {
         }
     }
 
-    /// The outcome of a request that lowers a hold: its waiter has left the queue of a fair lock. The reply to its last try may
+    /// The outcome of a request that lowers a hold: its waiter has left the queue of a fair lock. The reply to its last attempt may
     /// have been read after it had left.
     fn lowered(&self, key: &HoldKey, done: impl Done<Given>) -> impl Done<Given> {
         let (of, client) = (key.clone(), Arc::clone(&self.client));

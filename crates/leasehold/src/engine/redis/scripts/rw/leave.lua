@@ -16,7 +16,7 @@ if expired then
     most = 0
 end
 if half == 'read' and (matches or count == 0) then
-    -- If the lock itself was deleted by another client, its hold keys are removed as well.
+    -- If the lock itself was deleted by another client, the keys of its read holds are removed as well.
     local n = most + 1
     while redis.call('del', hold_prefix(tag, owner) .. n) == 1 or n < count do
         n = n + 1
