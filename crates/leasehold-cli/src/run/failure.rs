@@ -140,6 +140,7 @@ impl Cause {
             }
             Self::Stalled => ", and check the load of this machine",
             Self::Lost(Loss::Gone) => ", and check the log, the memory and the persistence of the server",
+            Self::Lost(Loss::TakenOver) => ", and find out which client took it over",
             Self::Lost(_) => ", and find out which client unlocked it",
         }
     }

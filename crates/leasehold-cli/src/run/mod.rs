@@ -83,6 +83,7 @@ enum Done {
 
 async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, RunError> {
     let url = check(options)?;
+    let text = LockText::new(&options.name, url);
     let notices = Notices::new();
     let plan = plan(options, &notices);
     let mut signals = Signals::listen(&FORWARDED).map_err(RunError::Start)?;
@@ -90,12 +91,12 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
         biased;
         // Ends without a hold left behind, unlike the default effect of a signal.
         signal = signals.next_request_to_end() => {
-            return Err(RunError::Interrupted { lock: LockText::new(&options.name, url), signal });
+            return Err(RunError::Interrupted { lock: text, signal });
         }
         entered = enter::enter(options, url, &notices) => entered?,
     };
     let Some((lock, guard)) = entered else { return Ok(Done::Skipped) };
-    let end = hold(options, plan, &guard, signals, terminal, &notices).await;
+    let end = hold(options, &text, plan, &guard, signals, terminal, &notices).await;
     // The command is dead, or never ran: the next holder may begin.
     match end {
         Ok(End::Held(status)) => {
@@ -107,7 +108,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
         Ok(End::Lost(cause)) => {
             give_back(guard).await;
             let reason = if cause.is_unreachable() { failure::unreachable(&lock).await } else { None };
-            Err(RunError::Lost { lock: LockText::new(&options.name, url), cause, reason })
+            Err(RunError::Lost { lock: text, cause, reason })
         }
         Ok(End::TooLate) => Err(RunError::TooLate),
         Err(error) => {
@@ -142,6 +143,7 @@ fn plan(options: &RunOptions, notices: &Notices) -> Plan {
 /// Runs the command under the guard. It is dead when this returns, and when the future is dropped.
 async fn hold(
     options: &RunOptions,
+    lock: &LockText,
     plan: Plan,
     guard: &Guard,
     mut signals: Signals,
@@ -162,7 +164,7 @@ async fn hold(
     let mut child = Child::start(options, guard, warden.group(), until)?;
     terminal.lend_if_interactive(warden.group());
     let supervisor = Supervisor {
-        name: &options.name,
+        lock,
         guard,
         since,
         max_hold: options.max_hold,

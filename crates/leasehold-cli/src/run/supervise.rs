@@ -14,7 +14,7 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 
 use super::child::Child;
 use super::deadline::{Plan, falls_to};
-use super::failure::Cause;
+use super::failure::{Cause, LockText};
 use super::notices::Notices;
 use super::signals::{Signals, asks_to_end};
 use super::terminal::Terminal;
@@ -24,8 +24,7 @@ use crate::duration::human;
 /// Everything that has to be watched while the command runs.
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
-    /// The name of the lock.
-    pub(super) name: &'a str,
+    pub(super) lock: &'a LockText,
     pub(super) guard: &'a Guard,
     /// Since when the lock is held.
     pub(super) since: Instant,
@@ -115,10 +114,9 @@ impl Supervisor<'_> {
     fn request_end(&self) -> TermRequest {
         self.child.ask_to_end(Signal::SIGTERM);
         let cause = self.cause(None);
-        let (name, left) = (self.name, human(self.guard.remaining()));
-        self.notices.say(format!(
-            "the lock {name:?} is about to be lost, in {left}: {cause}. The command was sent SIGTERM."
-        ));
+        let (lock, left) = (self.lock, human(self.guard.remaining()));
+        self.notices
+            .say(format!("{lock} is about to be lost, in {left}: {cause}. The command was sent SIGTERM."));
         let grace = self.guard.remaining().saturating_sub(self.plan.kill);
         TermRequest { cause, kill: Instant::now() + grace }
     }
@@ -179,9 +177,9 @@ impl Supervisor<'_> {
             () = sleep(patience) => {}
         }
         self.notices.say(format!(
-            "the lock {:?} is lost ({cause}), and the killed command has not ended: it may run beside the next \
+            "{} is lost ({cause}), and the killed command has not ended: it may run beside the next \
              holder. Check whether it runs as another user or waits for a disk",
-            self.name
+            self.lock
         ));
         self.child.ended().await.map(drop)
     }

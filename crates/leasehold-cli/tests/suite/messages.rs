@@ -226,18 +226,18 @@ fn locks(page: &mut Page) {
     page.error("held by another client", connect(&server.url()).lock("job").acquire().wait(wait).block());
     page.error("held by an owner of the same client", client.lock("job").acquire().wait(wait).block());
     let twice = client.lock("job").non_reentrant();
-    page.error("entered twice, not re-entrant", twice.acquire().as_owner(&held.owner()).block());
-    let foreign = connect(&server.url()).lock("job").acquire().as_owner(&held.owner()).block();
+    page.error("entered twice, not re-entrant", twice.acquire().as_owner(held.owner()).block());
+    let foreign = connect(&server.url()).lock("job").acquire().as_owner(held.owner()).block();
     page.error("in the name of an owner of another client", foreign);
     page.error(
         "released by an owner that does not hold it",
-        client.lock("job").as_owner(&Owner::number(7)).release().block(),
+        client.lock("job").as_owner(Owner::number(7)).release().block(),
     );
     held.release().block().expect("it is held");
 
     let rw = client.rw_lock("prices");
     let one = rw.read().acquire().block().expect("it is free");
-    page.error("a reader that wants to write", rw.write().acquire().as_owner(&one.owner()).block());
+    page.error("a reader that wants to write", rw.write().acquire().as_owner(one.owner()).block());
     let _two = rw.read().acquire().block().expect("it is only read");
     page.error("an upgrade beside other readers", one.try_upgrade().block());
 

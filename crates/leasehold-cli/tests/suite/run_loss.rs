@@ -203,7 +203,8 @@ fn max_hold_ends_a_command_that_hangs() {
     let messages: Vec<_> = run.stderr.lines().filter(|line| line.starts_with("leasehold: ")).collect();
     let [asked, lost] = messages[..] else { panic!("{run:?}") };
     let cause = "it was held for as long as --max-hold allows";
-    assert!(asked.starts_with("leasehold: the lock \"x\" is about to be lost, in "), "{run:?}");
+    let about = format!("leasehold: the lock \"x\" on {} is about to be lost, in ", server.url());
+    assert!(asked.starts_with(&about), "{run:?}");
     assert!(asked.contains(cause), "{run:?}");
     assert!(
         lost.starts_with(&format!("leasehold: the lock \"x\" on {} is lost: {cause}", server.url())),
