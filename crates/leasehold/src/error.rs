@@ -1,8 +1,9 @@
 //! Errors: one small enum per operation, and [`Error`] for all of them.
 //!
-//! Contention, time-out, outage, denial, loss and misuse differ by variant, never by text alone. An error names the lock and
-//! the server in its text, and by [`name`](Error::name) and [`server`](Error::server); never a secret. A cause is part of
-//! the text, so no error has a `source`.
+//! Contention, time-out, outage, denial, loss and misuse differ by variant, never by text alone. An error about a lock
+//! names the lock in its text, and the server where that has a part in it; both are also [`name`](Error::name) and
+//! [`server`](Error::server). No error has a secret in it. A cause is part of the text, so no error has a
+//! `source`.
 
 mod invalid;
 mod operations;

@@ -334,7 +334,8 @@ impl Hold {
     ) -> Result<u32, ReleaseError> {
         let from = state.count;
         state.count -= 1;
-        let undo = Undo { hold: self, count: state.count, expiry: state.expiry(state.lease), begins: None };
+        let expiry = state.expiry(state.lease);
+        let undo = Undo { hold: self, count: state.count, expiry, begins: None };
         if state.count == 0 {
             state.clear();
             end(term);
@@ -343,7 +344,7 @@ impl Hold {
         let released = released.map_err(|cause| {
             // Counted permits have no lease on a server.
             let is_leased = state.count == 0 && self.key.resource.kind != Kind::Semaphore;
-            let free_within = is_leased.then(|| state.lease.length());
+            let free_within = is_leased.then(|| expiry.within());
             ReleaseError::Unknown { cause, free_within, subject: Subject::default() }
         })?;
         undo.disarm();

@@ -91,6 +91,14 @@ impl Expiry {
     }
 }
 
+impl Expiry {
+    /// How long until then at most.
+    pub(crate) fn within(self) -> Duration {
+        let left = self.extended.map_or(Duration::ZERO, |at| at.saturating_duration_since(crate::env::now()));
+        self.lease.length().max(left)
+    }
+}
+
 impl From<Lease> for Expiry {
     fn from(lease: Lease) -> Self {
         Self::new(lease, None)

@@ -12,7 +12,10 @@ use std::time::Duration;
 use self::together::Together;
 use crate::acquire::Acquire;
 use crate::env::{self, Instant};
-use crate::error::{AcquireError, ExtendError, InvalidRequestError, LostError, ReleaseError, unless_busy};
+use crate::error::{
+    AcquireError, Classified as _, ExtendError, InvalidRequestError, LostError, ReleaseError, Subject,
+    unless_busy,
+};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::loss::Loss;
@@ -58,15 +61,15 @@ impl MultiLock {
     /// # let client = leasehold::Client::connect("memory:").await?;
     /// use leasehold::MultiLock;
     ///
-    /// let both = MultiLock::new([client.fair_lock("desk:3").into(), client.lock("till:1")]);
+    /// let both = MultiLock::new([client.fair_lock("seat:3").into(), client.rw_lock("plan").write().into()]);
     /// both.acquire().await?.release().await?;
     /// # Ok(())
     /// # }
     /// ```
     #[doc(alias = "getMultiLock")]
     #[must_use]
-    pub fn new(locks: impl IntoIterator<Item = impl Into<Lock>>) -> Self {
-        let mut locks: Vec<Lock> = locks.into_iter().map(Into::into).collect();
+    pub fn new(locks: impl IntoIterator<Item = Lock>) -> Self {
+        let mut locks: Vec<_> = locks.into_iter().collect();
         let order = |lock: &Lock| {
             let resource = lock.resource.clone().ok();
             resource.map(|resource| (resource.name.clone(), resource))
@@ -156,7 +159,13 @@ impl AcquireAll {
 
     async fn run(self) -> Result<MultiGuard, AcquireError> {
         self.check()?;
-        if let Some(together) = Together::new(&self)?
+        let together = Together::new(&self).map_err(|invalid| {
+            let Lock { shared, resource, .. } = &self.locks[0];
+            let subject =
+                resource.as_ref().map_or_else(|_| Subject::default(), |resource| shared.subject(resource));
+            AcquireError::from(invalid).about(&subject)
+        })?;
+        if let Some(together) = together
             && let Some(guards) = together.run(self.wait).await?
         {
             return Ok(MultiGuard { guards });
@@ -336,7 +345,7 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// The cause, when a lock was lost before the work was done.
+    /// [`LostError`] with the cause, when a lock was lost before the work was done.
     ///
     /// # Cancel safety
     ///

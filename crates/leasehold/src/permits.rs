@@ -9,12 +9,16 @@ use std::time::Duration;
 use crate::acquire::HandleOptions;
 use crate::counter::{Counter, checked};
 use crate::engine::Adjust;
+use crate::env;
 use crate::error::{AcquireError, Classified as _, InvalidRequestError, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
 use crate::lease::{COUNTED, Lease};
 use crate::operation::Operation;
 use crate::waiting::{Entering, Patience, wait};
+
+/// How long the query after a wait in vain may take.
+const EXTRA: Duration = Duration::from_millis(100);
 
 /// Permits of a [`Semaphore`](crate::Semaphore), released when dropped.
 ///
@@ -132,6 +136,8 @@ impl<G> AcquirePermits<G> {
     }
 
     /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
+    ///
+    /// A wait that was in vain sends one more query, for 100 ms at most, to tell a semaphore without permits from a busy one.
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);
         self
@@ -149,13 +155,14 @@ impl<G: Granted> AcquirePermits<G> {
         self.into_future().block()
     }
 
-    /// Checks everything that can be checked here, before anything is sent.
-    /// Whether no permits are set, so that a wait is in vain. A single try does not ask.
+    /// Whether no permits are set, so that a wait is in vain. A single attempt sends no query.
     async fn is_not_set(&self) -> bool {
         let is_single = self.wait == Some(Duration::ZERO);
-        !is_single && matches!(self.counter.query(Adjust::Exists, |exists| exists == 0).await, Ok(true))
+        let query = self.counter.query(Adjust::Exists, |exists| exists == 0);
+        !is_single && matches!(env::within(EXTRA, query).await, Some(Ok(true)))
     }
 
+    /// Checks everything that can be checked here, before anything is sent.
     fn prepare(&self) -> Result<(Arc<Hold>, Entry), InvalidRequestError> {
         let (shared, resource) = (Arc::clone(&self.counter.shared), self.counter.resource.clone()?);
         let lease = G::lease(self.lease, shared.watchdog)?;

@@ -56,7 +56,7 @@ impl State {
 pub(crate) enum Until {
     /// As long as its guards live; `remaining` returns this duration.
     Kept(Duration),
-    /// Up to this moment, then it is lost for this reason.
+    /// Up to this moment, then it is lost for this reason. Of a lost term: when the loss was recorded.
     Deadline(Instant, Loss),
 }
 
@@ -195,7 +195,7 @@ impl Term {
     fn end(&self, end: End) {
         let mut state = self.checked();
         if let (None, End::Lost(loss)) = (state.end, end) {
-            // From now on it tells when the lock was lost.
+            // From now on `until` is the time at which the loss was recorded: see `lost_for`.
             state.until = Until::Deadline(env::now(), loss);
         }
         state.end = state.end.filter(|_| !mutation!("later-end-wins")).or(Some(end));
@@ -214,10 +214,11 @@ impl Term {
         }
     }
 
-    /// How long ago the lock was lost, if it is and that is known.
+    /// How long ago the lock was lost, if it is and the moment is known. A loss on the server is found later, by a renewal.
     pub(crate) fn lost_for(&self) -> Option<Duration> {
         let state = self.checked();
         match (state.end, state.until) {
+            (Some(End::Lost(Loss::Gone | Loss::TakenOver)), _) => None,
             (Some(End::Lost(_)), Until::Deadline(at, _)) => env::now().checked_duration_since(at),
             _ => None,
         }

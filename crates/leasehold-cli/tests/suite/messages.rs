@@ -59,7 +59,12 @@ impl Page {
 
     /// One row. The message is escaped for a table.
     fn row(&mut self, situation: &str, message: &str) {
-        let message = plain(message.trim_end()).replace('|', "\\|").replace('\n', "<br>");
+        self.raw(situation, &plain(message.trim_end()));
+    }
+
+    /// One row whose message is the same in each run.
+    fn raw(&mut self, situation: &str, message: &str) {
+        let message = message.replace('|', "\\|").replace('\n', "<br>");
         writeln!(self.0, "| {situation} | {message} |").expect("a string grows");
     }
 
@@ -269,14 +274,6 @@ fn locks(page: &mut Page) {
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
     page.error("a server without memory", client.lock("job").acquire().wait(wait).block());
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
-    let denied = "user worker on >secret ~* &* +@all -evalsha -eval";
-    assert_eq!(
-        server.cli(&[&["ACL", "SETUSER"][..], &denied.split(' ').skip(1).collect::<Vec<_>>()].concat()),
-        "OK"
-    );
-    let worker = connect(&server.url().replace("redis://", "redis://worker:secret@"));
-    page.error("a user without the rights", worker.lock("job").acquire().wait(wait).block());
-    drop(worker);
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
     let replica = eventual(|| client.lock("job").acquire().wait(wait).block().map(drop), "replica");
     page.error("a server that became a replica", replica);
@@ -342,7 +339,7 @@ fn others(page: &mut Page) {
     client.fenced_write("balance", 10, "1").block().expect("the server is up");
     page.error("a write with a stale token", client.fenced_write("balance", 3, "2").block());
     page.error("a lock twice in a multi lock", client.multi_lock(["a", "a"]).acquire().block());
-    page.error("a multi lock without locks", MultiLock::new(Vec::<leasehold::Lock>::new()).acquire().block());
+    page.error("a multi lock without locks", MultiLock::new([]).acquire().block());
     let _held = client.lock("b").acquire().block().expect("it is free");
     page.error("a busy member of a multi lock", client.multi_lock(["a", "b"]).acquire().wait(wait).block());
     let spin = client.spin_lock("b").back_off(BackOff::constant(Duration::from_millis(5)));
@@ -362,7 +359,8 @@ fn before_the_program(page: &mut Page) {
     );
     let server = Server::start(Flavour::Redis);
     let url = server.url();
-    page.failed("a time that cannot be read", &first_line(leasehold_at(&url, "run job --wait abc -- true")));
+    let usage = leasehold_at(&url, "run job --wait abc -- true").stderr;
+    page.raw("a time that cannot be read", usage.lines().next().unwrap_or_default());
     page.failed(
         "options that exclude each other",
         &leasehold_at(&url, "run job --if-busy skip --wait 3s -- true"),
@@ -382,11 +380,6 @@ fn before_the_program(page: &mut Page) {
     page.row("waiting", &waiter.message());
     waiter.signal(Signal::SIGTERM);
     page.failed("SIGTERM while waiting", &waiter.finish());
-}
-
-/// The first line of a usage error, without the help behind it.
-fn first_line(run: Finished) -> Finished {
-    Finished { stderr: run.stderr.lines().next().unwrap_or_default().to_owned(), ..run }
 }
 
 fn while_the_program_runs(page: &mut Page) {

@@ -7,6 +7,7 @@ mod bounds;
 mod conformance;
 mod cut;
 mod differences;
+mod errors;
 mod exclusion;
 mod must_use;
 mod outage;

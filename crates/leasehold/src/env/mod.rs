@@ -25,7 +25,6 @@ mod suspend;
 
 use std::cell::OnceCell;
 use std::future::Future;
-#[cfg(feature = "remote")]
 use std::pin::pin;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -36,7 +35,6 @@ use tokio::runtime::{Builder, Handle};
 pub(crate) use self::sleep::{Sleep, sleep_for, sleep_until, sleep_until_or_forever};
 use self::suspend::suspended;
 use crate::cache_padded::CachePadded;
-#[cfg(feature = "remote")]
 use crate::race::{First, race};
 
 pub(crate) type Instant = tokio::time::Instant;
@@ -78,7 +76,6 @@ impl From<&Now> for Instant {
 }
 
 /// The output of `work`, if it is done within `length`.
-#[cfg(feature = "remote")]
 pub(crate) async fn within<T>(length: Duration, work: impl Future<Output = T>) -> Option<T> {
     match race(pin!(work), sleep_for(length)).await {
         First::Left(done) => Some(done),

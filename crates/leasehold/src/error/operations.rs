@@ -25,6 +25,7 @@ pub enum ConnectError {
     Invalid(#[from] InvalidRequestError),
     /// The server did not reply, or refused.
     #[error("cannot connect to {}: {}", subject.server().unwrap_or("the server"), bare(cause))]
+    #[non_exhaustive]
     Server {
         /// The failure of the server.
         cause: ServerError,
@@ -39,6 +40,7 @@ pub enum ConnectError {
 pub enum AcquireError {
     /// Other owners held the lock for the whole wait. The server was available.
     #[error("{subject} {}{} after {}{}", still_busy(subject), held_by(holder.as_ref()), Rounded(*waited), of_own(*is_own))]
+    #[non_exhaustive]
     Timeout {
         /// How long the wait was.
         waited: Duration,
@@ -52,6 +54,7 @@ pub enum AcquireError {
     /// No permits are set for the semaphore, because it was never set up, was deleted, or has expired: the wait could not
     /// succeed.
     #[error("{subject} has no permits, because none are set: call try_set_permits first (waited {})", Rounded(*waited))]
+    #[non_exhaustive]
     NoPermitsSet {
         /// How long the wait was.
         waited: Duration,
@@ -63,6 +66,7 @@ pub enum AcquireError {
         "{subject} has other readers{}, so this read lock cannot be upgraded: release it and acquire the write lock",
         reader.as_ref().map_or_else(String::new, |reader| format!(" ({reader})"))
     )]
+    #[non_exhaustive]
     OtherReaders {
         /// One of them.
         reader: Option<Owner>,
@@ -71,14 +75,16 @@ pub enum AcquireError {
     },
     /// There was no reply, or a refusal. If the request reached the server after all, it is rolled back.
     #[error("{subject} was not acquired: {cause}")]
+    #[non_exhaustive]
     Server {
         /// The failure of the server.
         cause: ServerError,
         /// The lock.
         subject: Subject,
     },
-    /// The hold that was to be re-entered is lost.
-    #[error("{subject} cannot be re-entered: {loss}")]
+    /// The hold that was to be re-entered, upgraded, downgraded or completed is lost.
+    #[error("{subject} is lost: {loss}")]
+    #[non_exhaustive]
     Lost {
         /// Why.
         loss: Loss,
@@ -87,6 +93,7 @@ pub enum AcquireError {
     },
     /// The request is invalid.
     #[error("{}{cause}", subject.prefix())]
+    #[non_exhaustive]
     Invalid {
         /// What is invalid.
         cause: InvalidRequestError,
@@ -101,16 +108,18 @@ pub enum AcquireError {
 pub enum ReleaseError {
     /// The lock is not held, and was not at the moment of the release: the critical section may have run unprotected.
     #[error("{subject} was no longer held: {loss}{}; the work under it may have run unprotected", ago_text(*ago))]
+    #[non_exhaustive]
     NotHeld {
         /// Why.
         loss: Loss,
-        /// How long ago it was lost, if that is known.
+        /// How long ago it was lost, if the moment is known. A loss on the server is found later, by a renewal.
         ago: Option<Duration>,
         /// The lock.
         subject: Subject,
     },
     /// This owner does not hold the lock.
     #[error("{owner} does not hold {subject}")]
+    #[non_exhaustive]
     NotOwner {
         /// The owner.
         owner: Owner,
@@ -119,6 +128,7 @@ pub enum ReleaseError {
     },
     /// The reply is missing. The release continues in the background until the lease is over.
     #[error("whether {subject} is released is not known yet: {cause}; the release is retried{}", frees_itself(*free_within))]
+    #[non_exhaustive]
     Unknown {
         /// The failure of the server.
         cause: ServerError,
@@ -129,6 +139,7 @@ pub enum ReleaseError {
     },
     /// The request is invalid.
     #[error("{}{cause}", subject.prefix())]
+    #[non_exhaustive]
     Invalid {
         /// What is invalid.
         cause: InvalidRequestError,
@@ -143,16 +154,18 @@ pub enum ReleaseError {
 pub enum ExtendError {
     /// The lock is lost, so it cannot be extended.
     #[error("{subject} was no longer held: {loss}{}; the work under it may have run unprotected", ago_text(*ago))]
+    #[non_exhaustive]
     NotHeld {
         /// Why.
         loss: Loss,
-        /// How long ago it was lost, if that is known.
+        /// How long ago it was lost, if the moment is known. A loss on the server is found later, by a renewal.
         ago: Option<Duration>,
         /// The lock.
         subject: Subject,
     },
     /// There was no reply, or a refusal. The hold lasts at least as long as before.
     #[error("the lease of {subject} was not extended: {cause}")]
+    #[non_exhaustive]
     Server {
         /// The failure of the server.
         cause: ServerError,
@@ -161,6 +174,7 @@ pub enum ExtendError {
     },
     /// The request is invalid.
     #[error("{}{cause}", subject.prefix())]
+    #[non_exhaustive]
     Invalid {
         /// What is invalid.
         cause: InvalidRequestError,
@@ -169,10 +183,10 @@ pub enum ExtendError {
     },
 }
 
-/// Why work under a guard was ended: the lock was lost.
+/// Why the result of work under a guard is missing: the lock was lost.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
-#[error("{subject} was lost: {loss}; the work under it was cancelled")]
+#[error("{subject} was lost: {loss}; the work under it was cancelled, or ended unprotected")]
 pub struct LostError {
     /// Why.
     pub loss: Loss,
@@ -186,6 +200,7 @@ pub struct LostError {
 pub enum WaitError {
     /// The wait timed out. The server was available.
     #[error("{subject} was still closed after {}{}", Rounded(*waited), left_text(*left))]
+    #[non_exhaustive]
     Timeout {
         /// How long the wait was.
         waited: Duration,
@@ -196,6 +211,7 @@ pub enum WaitError {
     },
     /// There was no reply, or a refusal.
     #[error("whether {subject} is open is not known: {cause}")]
+    #[non_exhaustive]
     Server {
         /// The failure of the server.
         cause: ServerError,
@@ -204,6 +220,7 @@ pub enum WaitError {
     },
     /// The request is invalid.
     #[error("{}{cause}", subject.prefix())]
+    #[non_exhaustive]
     Invalid {
         /// What is invalid.
         cause: InvalidRequestError,
@@ -218,6 +235,7 @@ pub enum WaitError {
 pub enum ChangeError {
     /// The request was sent, and the reply is missing: it was executed once, or not at all.
     #[error("whether {subject} has changed is not known: {cause}")]
+    #[non_exhaustive]
     Unknown {
         /// The failure of the server.
         cause: ServerError,
@@ -226,12 +244,14 @@ pub enum ChangeError {
     },
     /// One of the permits is not acquired, or its lease is over. Nothing has changed.
     #[error("{subject} is not changed: one of the permits is not acquired, or its lease is over")]
+    #[non_exhaustive]
     NotAcquired {
         /// The semaphore.
         subject: Subject,
     },
     /// The request was refused, or there was no server to send it to. Nothing has changed.
     #[error("{subject} is not changed: {cause}")]
+    #[non_exhaustive]
     Server {
         /// The failure of the server.
         cause: ServerError,
@@ -240,6 +260,7 @@ pub enum ChangeError {
     },
     /// The request is invalid.
     #[error("{}{cause}", subject.prefix())]
+    #[non_exhaustive]
     Invalid {
         /// What is invalid.
         cause: InvalidRequestError,
@@ -254,6 +275,7 @@ pub enum ChangeError {
 pub enum QueryError {
     /// There was no reply, or a refusal.
     #[error("the state of {subject} is not known: {cause}")]
+    #[non_exhaustive]
     Server {
         /// The failure of the server.
         cause: ServerError,
@@ -262,6 +284,7 @@ pub enum QueryError {
     },
     /// The request is invalid.
     #[error("{}{cause}", subject.prefix())]
+    #[non_exhaustive]
     Invalid {
         /// What is invalid.
         cause: InvalidRequestError,
@@ -276,6 +299,7 @@ pub enum QueryError {
 pub enum WriteError {
     /// A holder with a greater token has written since. Nothing was changed.
     #[error("{subject} is not written: {cause}")]
+    #[non_exhaustive]
     Stale {
         /// Both tokens.
         cause: StaleTokenError,
@@ -286,6 +310,7 @@ pub enum WriteError {
     #[error(
         "whether {subject} is written is not known: {cause}; it is safe to write again with the same token"
     )]
+    #[non_exhaustive]
     Server {
         /// The failure of the server.
         cause: ServerError,
@@ -294,6 +319,7 @@ pub enum WriteError {
     },
     /// The request is invalid.
     #[error("{}{cause}", subject.prefix())]
+    #[non_exhaustive]
     Invalid {
         /// What is invalid.
         cause: InvalidRequestError,
@@ -467,7 +493,7 @@ fn held_by(holder: Option<&Owner>) -> String {
 
 fn of_own(is_own: bool) -> &'static str {
     if is_own {
-        ": that is an owner of this client, so if it is this very task, re-enter the lock by reenter or as_owner"
+        ": that is an owner of this client, so if it is this very task, it waits for itself: use the guard that it has"
     } else {
         ""
     }
@@ -482,6 +508,5 @@ fn left_text(left: Option<u64>) -> String {
 }
 
 fn frees_itself(within: Option<Duration>) -> String {
-    within
-        .map_or_else(String::new, |length| format!(", and the lock frees itself within {}", Rounded(length)))
+    within.map_or_else(String::new, |length| format!(", and the server frees it within {}", Rounded(length)))
 }

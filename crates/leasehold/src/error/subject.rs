@@ -30,7 +30,8 @@ impl Subject {
         Self(server.map(|server| Arc::new(Parts { noun: "lock", name: None, server: Some(server) })))
     }
 
-    /// The name of the lock, semaphore, latch or key, namespace included; `None` if the error is about no single one.
+    /// The name of the lock, semaphore, latch or key, namespace included; `None` if the error is about no single one, or
+    /// the name or the kind was refused.
     #[must_use]
     pub fn name(&self) -> Option<&str> {
         self.0.as_ref()?.name.as_ref().map(Name::as_str)

@@ -108,7 +108,7 @@ impl QuorumGuard {
     ///
     /// # Errors
     ///
-    /// The cause, when the lock was lost before the work was done.
+    /// [`LostError`] with the cause, when the lock was lost before the work was done.
     ///
     /// # Cancel safety
     ///

@@ -9,7 +9,7 @@ use super::members::missing_vote;
 use super::{QuorumGuard, QuorumLock};
 use crate::engine::Query;
 use crate::env;
-use crate::error::{AcquireError, ServerError, Subject};
+use crate::error::{AcquireError, Classified as _, ServerError, Subject};
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::operation::Operation;
@@ -50,10 +50,14 @@ pub(super) fn request_vote(
             }
             Ok(guard)
         };
-        match race(Box::pin(vote), late).await {
+        let voted = match race(Box::pin(vote), late).await {
             First::Left(reply) => reply,
             First::Right(()) => Err(ServerError::Unavailable(format!("no reply within {limit:?}")).into()),
-        }
+        };
+        voted.map_err(|error: AcquireError| match &member.resource {
+            Ok(resource) => error.about(&member.shared.subject(resource)),
+            Err(_) => error,
+        })
     })
 }
 

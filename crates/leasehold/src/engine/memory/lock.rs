@@ -55,12 +55,12 @@ impl Waited for Lock {
 
     fn join(&mut self, key: &HoldKey, ticket: Ticket) -> bool {
         self.enqueue(key, ticket);
-        let is_as_told = match &self.held {
+        let is_unchanged = match &self.held {
             Some(held) => held.expires.is_none(),
             // A waiter with a later ticket may have joined first and have been woken.
             None => self.wait_queue.is_reserved() && !self.wait_queue.is_front(ticket),
         };
-        key.resource.kind == Kind::Fair || !is_as_told
+        key.resource.kind == Kind::Fair || !is_unchanged
     }
 
     fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {

@@ -35,19 +35,22 @@ impl Address {
         let is_unix = scheme.to_ascii_lowercase().ends_with("+unix");
         // An `@` where none belongs is a part of a password, and so may be everything before it: none of it is repeated.
         let (before, after) = rest.split_once('/').unwrap_or((rest, ""));
-        if before.matches('@').count() > 1 || (!is_unix && after.contains('@')) || query.contains('@') {
+        if before.matches('@').count() > 1 || (!is_unix && (after.contains('@') || query.contains('@'))) {
             return Err(malformed(
                 "the URL has an `@` too many: in a user or a password write %40 for `@`, %3A for `:`, %2F for `/` and \
                  %3F for `?`",
             ));
         }
         let mut address = if is_unix { Self::unix(rest)? } else { Self::tcp(rest)? };
+        let mut after_password = false;
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             if !is_unix || !["db", "user", "pass"].contains(&key) {
-                return Err(unknown(key));
+                // After a password with an `&` in it, the key is a part of the password.
+                return Err(if after_password { malformed(AMPERSAND) } else { unknown(key, is_unix) });
             }
             address.set(key, value)?;
+            after_password |= key == "pass";
         }
         Ok(address)
     }
@@ -76,7 +79,7 @@ impl Address {
         let port = match port.strip_prefix(':') {
             None if port.is_empty() => PORT,
             text => text.and_then(|text| text.parse().ok()).filter(|port| *port > 0).ok_or_else(|| {
-                // Without an `@` the host may be a user, and the port its password.
+                // Without an `@` the text may be a user and a password whose host was forgotten.
                 let port = if rest.contains('@') {
                     format!(" {:?}", port.trim_start_matches(':'))
                 } else {
@@ -85,7 +88,7 @@ impl Address {
                 malformed(&format!("the port{port} in the URL is not a number from 1 to 65535"))
             })?,
         };
-        let database = number(database)?;
+        let database = number(database, DATABASE)?;
         Ok(Self { endpoint: Endpoint::Tcp(host.to_owned(), port), user, password, database })
     }
 
@@ -99,7 +102,7 @@ impl Address {
 
     fn set(&mut self, key: &str, value: &str) -> Result<(), UrlError> {
         match key {
-            "db" => self.database = number(value)?,
+            "db" => self.database = number(value, UNIX_DATABASE)?,
             "user" => self.user = given(decoded(value)?),
             _ => self.password = given(decoded(value)?),
         }
@@ -122,18 +125,24 @@ fn malformed(text: &str) -> UrlError {
     UrlError::Malformed(text.to_owned())
 }
 
+const AMPERSAND: &str = "the part of the URL after `pass=` cannot be read: in a password write %26 for `&`";
+const DATABASE: &str = "write the number behind the host, as in redis://HOST:PORT/2";
+const UNIX_DATABASE: &str = "write ?db=2";
+
 /// Names the unknown key, if that is a plain word.
-fn unknown(key: &str) -> UrlError {
+fn unknown(key: &str, is_unix: bool) -> UrlError {
     let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
     if !is_plain {
         return malformed(
             "the part of the URL after its `?` cannot be read: in a password write %3F for `?`",
         );
     }
-    let hint = match key {
-        "db" | "database" => Some("write the number behind the host, as in redis://HOST:PORT/2"),
-        "ssl" | "tls" => Some("TLS is not supported yet"),
-        "password" | "pass" | "user" | "username" => Some("write redis://USER:PASSWORD@HOST:PORT"),
+    let hint = match (key, is_unix) {
+        ("db" | "database", false) => Some(DATABASE),
+        ("database", true) => Some(UNIX_DATABASE),
+        ("ssl" | "tls", _) => Some("TLS is not supported yet"),
+        ("password" | "pass" | "user" | "username", false) => Some("write redis://USER:PASSWORD@HOST:PORT"),
+        ("password" | "username", true) => Some("write ?user=USER&pass=PASSWORD"),
         _ => None,
     };
     UrlError::UnknownOption { key: key.to_owned(), hint }
@@ -152,11 +161,11 @@ impl Address {
     }
 }
 
-fn number(text: &str) -> Result<u32, UrlError> {
+fn number(text: &str, hint: &str) -> Result<u32, UrlError> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse().map_err(|_| malformed("the database in the URL is not a number: write redis://HOST:PORT/2"))
+    text.parse().map_err(|_| malformed(&format!("the database in the URL is not a number: {hint}")))
 }
 
 fn given(text: String) -> Option<String> {
@@ -221,6 +230,15 @@ mod tests {
                 Address { user: user.clone(), password: password.clone(), database: 15, ..tcp("host", 1) },
             ),
             (
+                "redis+unix:///socket?pass=p@ss",
+                Address {
+                    endpoint: Endpoint::Unix("/socket".into()),
+                    user: None,
+                    password: Some("p@ss".into()),
+                    database: 0,
+                },
+            ),
+            (
                 "redis+unix:///run/a%20b.sock?db=2&user=me&pass=p%40ss/w:rd",
                 Address { endpoint: unix, user, password, database: 2 },
             ),
@@ -258,6 +276,8 @@ mod tests {
             ("redis://u:p@ss:w/d@host", at),
             ("redis://u:p/d@host", at),
             ("redis://u:p@d@host", at),
+            ("redis+unix:///socket?pass=ab&secret", "%26"),
+            ("redis+unix:///socket?pass=ab&secret=1", "%26"),
         ] {
             let error = Address::parse(url).expect_err(url).to_string();
             assert!(error.contains(mistake), "{url}: {error}");

@@ -319,7 +319,13 @@ impl Inner {
     /// The failure of a write. The server may have sent the reason before it closed the connection, so the replies that have
     /// arrived are dispatched first.
     fn write_failed(&self, error: &io::Error) -> ServerError {
-        while matches!(self.take_in(&self.stream), Ok(true)) {}
+        for _ in 0..LAST_READS {
+            match self.take_in(&self.stream) {
+                Ok(true) => {}
+                Ok(false) => break,
+                Err(failure) => return failure,
+            }
+        }
         unavailable(error)
     }
 
@@ -543,6 +549,9 @@ fn confirms(push: &[Value]) -> bool {
 fn now() -> Instant {
     Instant::now()
 }
+
+/// How often a connection that cannot be written any more is read, so that its end is reached.
+const LAST_READS: usize = 64;
 
 /// How long the I/O thread leaves readable data to the runtime of the callers. If that runtime is blocked for longer, the I/O
 /// thread reads.

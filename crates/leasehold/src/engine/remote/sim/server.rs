@@ -548,6 +548,6 @@ fn taken(attempt: &Attempt) -> Taken {
 pub(super) fn now<T>(reply: Reply<T>) -> Result<T, ServerError> {
     match reply {
         Reply::Now(Some(reply)) => reply,
-        _ => Err(ServerError::Unavailable("the memory engine answers at once".into())),
+        _ => Err(ServerError::Unavailable("the memory engine replies at once".into())),
     }
 }
