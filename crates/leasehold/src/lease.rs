@@ -69,10 +69,6 @@ impl Bounds {
 
 /// When a hold expires at its engine: after its lease, or at the end of an extension.
 #[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(feature = "remote"),
-    expect(dead_code, reason = "inside a process nothing has to be repeated")
-)]
 pub(crate) struct Expiry {
     lease: Lease,
     extended: Option<Instant>,
