@@ -134,12 +134,12 @@ mod tests {
             ),
             (
                 Error::from(AcquireError::from(Loss::Expired)),
-                "a user could not get the lock: the lock cannot be re-entered: the lease ran out",
+                "a user could not get the lock: the lock is lost: the lease ran out",
             ),
             (
                 Error::from(LostError::from(Loss::TakenOver)),
                 "a user lost the lock while taking a seat: the lock was lost: another owner took the lock over; the work \
-                 under it was cancelled",
+                 under it was cancelled, or ended unprotected",
             ),
             (Error::from(ConnectError::from(outage)), "cannot connect to the server: connection refused"),
         ] {
