@@ -412,6 +412,11 @@ impl Shared {
         Subject::new(resource.kind.noun(), resource.name.clone(), self.server.clone())
     }
 
+    /// The same for a handle: nothing if its name or its kind was refused.
+    pub(crate) fn subject_of(&self, resource: &Result<Resource, InvalidRequestError>) -> Subject {
+        resource.as_ref().map_or_else(|_| Subject::default(), |resource| self.subject(resource))
+    }
+
     /// An operation on a resource: its errors name the resource and the server.
     pub(crate) fn operation<T, E, F>(
         self: &Arc<Self>,

@@ -8,7 +8,7 @@ use crate::client::Shared;
 use crate::counter::{Counter, checked};
 use crate::deref::derefs_to;
 use crate::engine::{Adjust, Resource};
-use crate::error::{ChangeError, InvalidRequestError, QueryError, ReleaseError, Subject};
+use crate::error::{ChangeError, InvalidRequestError, QueryError, ReleaseError};
 use crate::guard::Guard;
 use crate::lease::{self, Lease, PERMANENT};
 use crate::operation::Operation;
@@ -160,8 +160,7 @@ impl LeasedSemaphore {
             if released.await? {
                 return Ok(());
             }
-            let subject = resource.map_or_else(|_| Subject::default(), |resource| shared.subject(&resource));
-            Err(ChangeError::NotAcquired { subject })
+            Err(ChangeError::NotAcquired { subject: shared.subject_of(&resource) })
         })
     }
 

@@ -13,8 +13,7 @@ use self::together::Together;
 use crate::acquire::Acquire;
 use crate::env::{self, Instant};
 use crate::error::{
-    AcquireError, Classified as _, ExtendError, InvalidRequestError, LostError, ReleaseError, Subject,
-    unless_busy,
+    AcquireError, Classified as _, ExtendError, InvalidRequestError, LostError, ReleaseError, unless_busy,
 };
 use crate::guard::Guard;
 use crate::lock::Lock;
@@ -161,9 +160,7 @@ impl AcquireAll {
         self.check()?;
         let together = Together::new(&self).map_err(|invalid| {
             let Lock { shared, resource, .. } = &self.locks[0];
-            let subject =
-                resource.as_ref().map_or_else(|_| Subject::default(), |resource| shared.subject(resource));
-            AcquireError::from(invalid).about(&subject)
+            AcquireError::from(invalid).about(&shared.subject_of(resource))
         })?;
         if let Some(together) = together
             && let Some(guards) = together.run(self.wait).await?
@@ -178,12 +175,7 @@ impl AcquireAll {
             match self.take(lock, &owner, deadline, &guards).await {
                 Ok(guard) => guards.push(guard),
                 // The whole wait, not only that for this member.
-                Err(mut error) => {
-                    if let AcquireError::Timeout { waited, .. } = &mut error {
-                        *waited = env::now().saturating_duration_since(begun);
-                    }
-                    return Err(error);
-                }
+                Err(error) => return Err(error.of_wait_since(begun)),
             }
         }
         self.even_out(&guards).await?;

@@ -157,9 +157,11 @@ impl<G: Granted> AcquirePermits<G> {
 
     /// Whether no permits are set, so that a wait is in vain. A single attempt sends no query.
     async fn is_not_set(&self) -> bool {
-        let is_single = self.wait == Some(Duration::ZERO);
+        if self.wait == Some(Duration::ZERO) {
+            return false;
+        }
         let query = self.counter.query(Adjust::Exists, |exists| exists == 0);
-        !is_single && matches!(env::within(EXTRA, query).await, Some(Ok(true)))
+        matches!(env::within(EXTRA, query).await, Some(Ok(true)))
     }
 
     /// Checks everything that can be checked here, before anything is sent.

@@ -171,12 +171,7 @@ impl AcquireQuorum {
         loop {
             let error = match Round::begin(&lock, lease).run().await {
                 Ok(guard) => return Ok(guard),
-                Err(mut error) => {
-                    if let AcquireError::Timeout { waited, .. } = &mut error {
-                        *waited = env::now().saturating_duration_since(begun);
-                    }
-                    error
-                }
+                Err(error) => error.of_wait_since(begun),
             };
             let again = env::now() + env::jittered(back_off.pause(failures) * 2);
             let is_over = deadline.is_some_and(|deadline| again >= deadline);

@@ -8,6 +8,7 @@ use super::invalid::InvalidRequestError;
 use super::questions::{Class, Classified, answers_questions};
 use super::server::ServerError;
 use super::subject::{Rounded, Subject};
+use crate::env::{self, Instant};
 use crate::fence::StaleTokenError;
 use crate::loss::Loss;
 use crate::owner::Owner;
@@ -358,6 +359,16 @@ from_cause! {
     WriteError::Stale { cause: StaleTokenError }
     WriteError::Server { cause: ServerError }
     WriteError::Invalid { cause: InvalidRequestError }
+}
+
+impl AcquireError {
+    /// The same error for a wait that began at `begun`, of which the failed one was a part.
+    pub(crate) fn of_wait_since(mut self, begun: Instant) -> Self {
+        if let Self::Timeout { waited, .. } = &mut self {
+            *waited = env::now().saturating_duration_since(begun);
+        }
+        self
+    }
 }
 
 impl From<Loss> for LostError {

@@ -86,12 +86,7 @@ impl Together {
                     (self.number, self.is_sent) = (number, true);
                     self.key.resource = self.resources[number].clone();
                 }
-                Err(mut error) => {
-                    if let AcquireError::Timeout { waited, .. } = &mut error {
-                        *waited = env::now().saturating_duration_since(begun);
-                    }
-                    return Err(error.about(&subject()));
-                }
+                Err(error) => return Err(error.of_wait_since(begun).about(&subject())),
             }
         }
     }

@@ -54,10 +54,7 @@ pub(super) fn request_vote(
             First::Left(reply) => reply,
             First::Right(()) => Err(ServerError::Unavailable(format!("no reply within {limit:?}")).into()),
         };
-        voted.map_err(|error: AcquireError| match &member.resource {
-            Ok(resource) => error.about(&member.shared.subject(resource)),
-            Err(_) => error,
-        })
+        voted.map_err(|error: AcquireError| error.about(&member.shared.subject_of(&member.resource)))
     })
 }
 
