@@ -202,6 +202,38 @@ impl Guard {
         self.token
     }
 
+    /// A copy of the open file to which the lock is bound, on the file engine; `None` on every other engine, and for kinds
+    /// that are not one open file: groups and permits.
+    ///
+    /// The lock is not free as long as any copy of it is open, here or in a child process that has inherited it, whatever
+    /// becomes of the guard and of this process. The copy is not inherited unless you clear its close-on-exec flag.
+    ///
+    /// # Errors
+    ///
+    /// If the process has too many open files.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = std::env::temp_dir().join(format!("leasehold-doc-{}", std::process::id()));
+    /// let client = leasehold::Client::connect(format!("file://{}", dir.display())).await?;
+    /// let lock = client.lock("backup");
+    /// let guard = lock.acquire().await?;
+    /// let copy = guard.lock_file()?;
+    /// guard.release().await?;
+    /// assert!(lock.try_acquire().await?.is_none(), "the copy is open");
+    /// drop(copy);
+    /// assert!(lock.try_acquire().await?.is_some());
+    /// # std::fs::remove_dir_all(dir)?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "file")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "file")))]
+    pub fn lock_file(&self) -> std::io::Result<Option<std::fs::File>> {
+        self.hold.expose_owner();
+        self.hold.shared.engine.lock_file(&self.hold.key)
+    }
+
     /// The name of the lock, namespace included.
     #[doc(alias = "getName")]
     #[must_use]

@@ -14,7 +14,7 @@ pub(crate) use self::budget::Budget;
 use self::state::{HoldState, StepGuard, Undo};
 use crate::client::Shared;
 use crate::engine::{
-    Attempt, Busy, Claim, HoldKey, Kind, Queueing, Released, Renewed, Resource, RwOptions, Ticket,
+    Attempt, Busy, Claim, Feature, HoldKey, Kind, Queueing, Released, Renewed, Resource, RwOptions, Ticket,
 };
 use crate::env;
 use crate::error::{AcquireError, ExtendError, InvalidRequestError, ReleaseError, ServerError, Subject};
@@ -180,7 +180,13 @@ impl Hold {
                     return Ok(Tried::Busy(busy));
                 }
                 Attempt::WouldDeadlock if entry.rw.upgrade => return Err(Loss::Gone.into()),
-                Attempt::WouldDeadlock => return Err(InvalidRequestError::OnlyReads.into()),
+                Attempt::WouldDeadlock => {
+                    if self.key.resource.kind == Kind::Read {
+                        // The owner writes, which only an engine without downgrade refuses.
+                        self.shared.check(Feature::Upgrade)?;
+                    }
+                    return Err(InvalidRequestError::OnlyReads.into());
+                }
                 Attempt::NotSent(failure) => return Err(failure.into()),
                 Attempt::OwnerSpent => {
                     self.spent.store(true, Ordering::Relaxed);

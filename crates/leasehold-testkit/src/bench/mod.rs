@@ -1,6 +1,7 @@
 //! The environment of a test case: an engine, clients of it, and names that no other case uses.
 
 mod example;
+mod files;
 mod memory;
 mod shared_server;
 mod sim;
@@ -16,6 +17,7 @@ use leasehold::{Client, ConnectOptions, InvalidRequestError, Lock, RwLock};
 use tokio::time::{Instant, sleep};
 
 pub use self::example::Example;
+pub use self::files::Files;
 pub use self::memory::Memory;
 pub use self::shared_server::SharedServer;
 pub use self::sim::Sim;

@@ -2,6 +2,13 @@
 
 mod adjust;
 mod aftermath;
+#[cfg(feature = "file")]
+#[expect(
+    clippy::disallowed_methods,
+    clippy::iter_over_hash_type,
+    reason = "below the seam: files have the clock and the threads of the system"
+)]
+pub(crate) mod file;
 mod inspect;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "remote"))]
@@ -129,6 +136,12 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Hands a hold over from one task of a client to the next, where that saves a request.
     fn handover(&self) -> Option<&dyn Handover> {
         None
+    }
+
+    /// A copy of the open file to which a hold is bound, where it is bound to one.
+    #[cfg(feature = "file")]
+    fn lock_file(&self, _key: &HoldKey) -> std::io::Result<Option<std::fs::File>> {
+        Ok(None)
     }
 
     /// Lets every hold of this client that still has a guard expire, notifies its guards, and counts them.

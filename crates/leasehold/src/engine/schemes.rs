@@ -38,6 +38,8 @@ pub(crate) struct Options {
 const SCHEMES: &[&Scheme] = &[
     #[cfg(feature = "redis")]
     &super::redis::SCHEME,
+    #[cfg(feature = "file")]
+    &super::file::SCHEME,
     &memory::SCHEME,
     #[cfg(feature = "test-util")]
     &super::remote::sim::SCHEME,

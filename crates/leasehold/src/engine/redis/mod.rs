@@ -25,7 +25,7 @@ use self::queue_heartbeat::QueueHeartbeat;
 use super::remote::Remote;
 use super::remote::store::{
     By, Done, Events, Forced, Given, LateNotice, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll,
-    Topic, Traits, Verdict, Wake, Watch,
+    Topic, Traits, UNPUBLISHED_POLL, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
 use super::{Change, Engine, HoldKey, Kind, Profile, Query, QueryResult, Queueing, Resource};
@@ -146,7 +146,7 @@ impl Store for RedisStore {
 
     fn wake(&self, kind: Kind) -> Wake {
         // Other libraries release such a lock without a message.
-        if kind == Kind::SetNx { Wake::Poll } else { Wake::Message }
+        if kind == Kind::SetNx { Wake::Poll(UNPUBLISHED_POLL) } else { Wake::Message }
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {

@@ -10,7 +10,7 @@ use super::store::{By, Shard, Store, StoreError, Take, Taken, TakenAll};
 use crate::engine::{Attempt, AttemptAll, Claim, Family, HoldKey, Kind, Reply, Ticket};
 use crate::env::{self, Instant};
 use crate::error::ServerError;
-use crate::lease::Bounds;
+use crate::lease::{Bounds, Lease};
 use crate::session::Session;
 
 /// The hold that a claim gets if it is granted.
@@ -47,8 +47,9 @@ impl Grant {
 }
 
 pub(super) fn take<'a>(claim: &Claim<'a>, length: Duration, turn: Option<Ticket>) -> Take<'a> {
-    let Claim { key, held, steal, fenced, queue, rw, .. } = *claim;
-    Take { hold_key: key, held, length, steal, fenced, queue, rw, waits: turn.is_some() }
+    let Claim { key, held, lease, steal, fenced, queue, rw, .. } = *claim;
+    let is_kept = matches!(lease, Lease::Kept(_));
+    Take { hold_key: key, held, length, is_kept, steal, fenced, queue, rw, waits: turn.is_some() }
 }
 
 /// A request of an owner of which an earlier request may still be executed. It is in flight until this is dropped.

@@ -1,13 +1,15 @@
 //! Counts that only this client keeps, for stores whose server stores one hold and not how often it was entered.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Inner;
+use super::attempt::take;
 use super::done::step;
 use super::ledger::Entry;
-use super::store::{By, LeaseOf, Store, StoreError, Verdict};
+use super::store::{By, LeaseOf, Store, StoreError, Taken, Verdict};
 use crate::engine::{Attempt, Claim, Holding, Reply, Resource};
-use crate::env;
+use crate::env::{self, Instant};
 use crate::lease::Bounds;
 use crate::owner::OwnerId;
 
@@ -22,7 +24,10 @@ impl<S: Store> Inner<S> {
         let hold = Entry::new(hold.key, hold.shard, hold.term, bounds, begun);
         if self.store.traits().lease == LeaseOf::Session {
             self.renewal.ends_at(claim.key, hold.end(begun, length));
-            return Reply::now(Attempt::Granted(Some(hold.requested_until(begun, length)), token));
+            if claim.fenced {
+                return self.mint(claim, hold, begun, length);
+            }
+            return Reply::now(Attempt::Granted(Some(hold.requested_until(begun, length)), None));
         }
         let (effects, key, before) = (Arc::clone(self), claim.key.clone(), claim.held);
         let (done, reply) = step(move |verdicts: Result<Vec<Verdict>, StoreError>| {
@@ -35,6 +40,29 @@ impl<S: Store> Inner<S> {
             Ok(Attempt::Granted(Some(hold.requested_until(begun, length)), token))
         });
         self.store.renew(claim.key.resource.kind, &[(claim.key, length)], done);
+        reply
+    }
+
+    /// Requests the token of a re-entry, of which the server knows nothing else.
+    fn mint(
+        self: &Arc<Self>,
+        claim: &Claim,
+        hold: Entry,
+        begun: Instant,
+        length: Duration,
+    ) -> Reply<Attempt> {
+        let (effects, key, before) = (Arc::clone(self), claim.key.clone(), claim.held);
+        let (done, reply) = step(move |taken: Result<Taken, StoreError>| {
+            let Ok(Taken::Granted(token) | Taken::Bound(token, _)) = taken else {
+                effects.renewal.set_count(&key, before);
+                return match taken {
+                    Err(error) => Err(effects.explained(hold.shard, error)),
+                    Ok(_) => Ok(Attempt::Gone),
+                };
+            };
+            Ok(Attempt::Granted(Some(hold.requested_until(begun, length)), token))
+        });
+        self.store.take(&take(claim, length, None), done);
         reply
     }
 

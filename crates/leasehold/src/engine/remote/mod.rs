@@ -262,7 +262,10 @@ impl<S: Store> Inner<S> {
         Begun {
             shard: self.store.shard(&topic.0),
             watch: self.store.watch(topic),
-            polls: self.store.wake(topic.0.kind) == Wake::Poll,
+            polls: match self.store.wake(topic.0.kind) {
+                Wake::Poll(period) => Some(period),
+                Wake::Message => None,
+            },
         }
     }
 }
@@ -479,17 +482,20 @@ impl<S: Store> Engine for Remote<S> {
         Some(&self.inner.handover)
     }
 
+    #[cfg(feature = "file")]
+    fn lock_file(&self, key: &HoldKey) -> std::io::Result<Option<std::fs::File>> {
+        self.inner.store.lock_file(key)
+    }
+
     fn retire(&self, _client: ClientId) -> usize {
         let lost = self.inner.renewal.retire();
-        if self.inner.store.traits().lease == LeaseOf::Session {
-            // A hold that is not released by then expires after the time that a lease would have had.
-            for hold in lost.iter().cloned() {
-                let inner = Arc::clone(&self.inner);
-                self.inner.io.spawn(async move {
-                    env::sleep_for(hold.bounds().lease.length()).await;
-                    inner.undo(&hold.key, 0, never());
-                });
-            }
+        // A hold under a session that is not released by then expires after the time that a lease would have had.
+        for hold in lost.iter().filter(|hold| hold.term.has_session()).cloned() {
+            let inner = Arc::clone(&self.inner);
+            self.inner.io.spawn(async move {
+                env::sleep_for(hold.bounds().lease.length()).await;
+                inner.undo(&hold.key, 0, never());
+            });
         }
         // A grant that no caller has taken yet is released when the caller finds the term ended.
         lost.iter().filter(|hold| hold.term.claimed().is_some()).count()
@@ -523,6 +529,10 @@ impl<S: Store> Events for Inner<S> {
 
     fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss) {
         self.lose(resource, loss);
+    }
+
+    fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss) {
+        self.lose_one(key, loss);
     }
 
     fn session_lost(&self, session: &Arc<Session>, loss: Loss) {

@@ -20,10 +20,10 @@ use crate::engine::{Aftermath, Busy, Family, HoldKey, Kind, Resource, Ticket};
 use crate::env::{self, Instant};
 use crate::mutex::Mutex;
 
-/// Where a message may be missing, the front waiter of a queue polls about this often …
+/// Where messages are denied, the front waiter of a queue polls about this often …
 const POLL: Duration = Duration::from_millis(200);
 
-/// … if there are no more such queues than these. More queues poll less often, so that the total rate stays the same.
+/// … or as often as its store requests, if there are no more such queues than these. More queues poll less often, so that the total rate stays the same.
 const POLLING: u32 = 500;
 
 /// The wait queues of one client.
@@ -44,8 +44,8 @@ pub(super) struct Queues {
 pub(super) struct Begun {
     pub(super) shard: Shard,
     pub(super) watch: Watch,
-    /// Its front waiter polls, besides.
-    pub(super) polls: bool,
+    /// How often its front waiter polls, besides, if it does.
+    pub(super) polls: Option<Duration>,
 }
 
 /// Invariant: a queue exists exactly as long as it has waiters, and the store watches it exactly as long as it exists.
@@ -61,7 +61,7 @@ struct State {
 struct Queue {
     waiters: WaitQueue,
     shard: Shard,
-    polls: bool,
+    polls: Option<Duration>,
     watch: Watch,
     /// Notifies waiters that wait until it is watched, if there are any, or until it is clear that it cannot be.
     awaited: Option<Arc<Notify>>,
@@ -138,7 +138,7 @@ impl Queues {
             Entry::Vacant(entry) => {
                 // Under the mutex, so that it is not watched after the `unwatch` of the queue before.
                 let Begun { shard, watch, polls } = begin(entry.key());
-                *polling += usize::from(polls);
+                *polling += usize::from(polls.is_some());
                 let waiters = WaitQueue::default();
                 entry.insert(Queue { waiters, shard, polls, watch, awaited: None, fairness: None })
             }
@@ -186,7 +186,7 @@ impl Queues {
         if waiters.is_empty()
             && let Some((topic, queue)) = state.queues.remove_entry(&topic(key))
         {
-            state.polling -= usize::from(queue.polls);
+            state.polling -= usize::from(queue.polls.is_some());
             self.count.store(state.queues.len(), Ordering::Relaxed);
             end(&topic);
         }
@@ -242,12 +242,10 @@ impl Queues {
         let mut state = self.state.lock();
         let queue = state.queue(key)?;
         let is_poller = queue.waiters.is_front(ticket) || key.resource.kind == Kind::Latch;
-        if !is_poller || !(is_denied || queue.polls) {
-            return None;
-        }
+        let period = queue.polls.or(is_denied.then_some(POLL)).filter(|_| is_poller)?;
         let polling = if is_denied { state.queues.len() } else { state.polling };
         drop(state);
-        let pause = POLL.max(POLL * u32::try_from(polling).unwrap_or(u32::MAX) / POLLING);
+        let pause = period.max(period * u32::try_from(polling).unwrap_or(u32::MAX) / POLLING);
         Some(env::jittered(pause))
     }
 
@@ -462,7 +460,7 @@ mod tests {
     }
 
     fn begin(_topic: &Topic) -> Begun {
-        Begun { shard: Shard::ONLY, watch: Watch::Active, polls: true }
+        Begun { shard: Shard::ONLY, watch: Watch::Active, polls: Some(POLL) }
     }
 
     #[test]

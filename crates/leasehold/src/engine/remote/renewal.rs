@@ -9,7 +9,7 @@ use tokio::sync::{Notify, Semaphore, oneshot};
 use super::Inner;
 use super::ledger::{Batch, Entry, Id, Ledger};
 use super::queues::Queues;
-use super::store::{LeaseOf, Shard, Store, StoreError, Verdict};
+use super::store::{Shard, Store, StoreError, Verdict};
 use super::undo::never;
 use crate::engine::{HoldKey, Resource};
 use crate::env::{self, Instant};
@@ -224,6 +224,13 @@ impl<S: Store> Inner<S> {
         }
     }
 
+    /// One hold is gone.
+    pub(super) fn lose_one(self: &Arc<Self>, key: &HoldKey, loss: Loss) {
+        if let Some(hold) = self.renewal.forget(key) {
+            self.tell_loss(&hold, loss);
+        }
+    }
+
     /// Applies the server's verdict on an entry. The hold may have been released meanwhile, and its slot reused. `length`
     /// is the time it was renewed for, if it was.
     fn apply_verdict(self: &Arc<Self>, id: Id, begun: Instant, length: Duration, verdict: Verdict) {
@@ -235,12 +242,16 @@ impl<S: Store> Inner<S> {
         };
         let lost = self.renewal.state.lock().ledger.remove_entry(id);
         if let Some(hold) = lost {
-            let HoldKey { resource, owner, .. } = &hold.key;
-            tracing::warn!(lock = %resource, %owner, %loss, "a held lock is lost");
-            self.lost(&hold);
-            hold.term.lose(loss);
-            self.queues.wake(&hold.key);
+            self.tell_loss(&hold, loss);
         }
+    }
+
+    fn tell_loss(self: &Arc<Self>, hold: &Entry, loss: Loss) {
+        let HoldKey { resource, owner, .. } = &hold.key;
+        tracing::warn!(lock = %resource, %owner, %loss, "a held lock is lost");
+        self.lost(hold);
+        hold.term.lose(loss);
+        self.queues.wake(&hold.key);
     }
 
     /// Renews and checks holds that are due, until the client is gone. Runs on the I/O thread.
@@ -257,11 +268,9 @@ impl<S: Store> Inner<S> {
                 Some(_) => {
                     let Ok(room) = Arc::clone(&self.renewal.room).acquire_owned().await else { return };
                     let Batch { holds: batch, ended } = self.renewal.take_due();
-                    if self.store.traits().lease == LeaseOf::Session {
-                        // The server does not end it.
-                        for hold in &ended {
-                            self.undo(&hold.key, 0, never());
-                        }
+                    // The server does not end a hold under a session.
+                    for hold in ended.iter().filter(|hold| hold.term.has_session()) {
+                        self.undo(&hold.key, 0, never());
                     }
                     if !batch.is_empty() {
                         // Sent in this order; the replies may arrive in any order. A slow renewal delays no other.

@@ -19,8 +19,9 @@ use crate::session::Session;
 ///
 /// 1. A request is issued when the method is called. Requests about one hold take effect in the order of the calls.
 /// 2. Each request is completed once, by [`Done::done`], when its outcome is read, in the order in which the server gave
-///    the outcomes for that name; but never inside the call that issues it, because the caller may have a mutex. A request
-///    that is dropped without an outcome belongs to a client that is gone.
+///    the outcomes for that name; but never inside the call that issues it, because the caller may have a mutex. Only
+///    [`take`](Self::take) and [`give`](Self::give) of a store whose steps are sent one at a time may be completed inside the
+///    call. A request that is dropped without an outcome belongs to a client that is gone.
 /// 3. Nothing is sent twice, except where the store knows that nothing was done; then it calls [`Done::is_wanted`] before.
 /// 4. A caller that has gone away does not cancel its request.
 /// 5. An error specifies whether there may be something to undo.
@@ -40,7 +41,7 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         Shard::ONLY
     }
 
-    /// Acquires or re-enters a lock.
+    /// Acquires or re-enters a lock. Where the client counts, a re-entry is requested only to mint a token.
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>);
 
     /// Acquires several plain locks of one owner on one shard, or none, if the traits declare it.
@@ -96,6 +97,12 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// A hold is no longer tracked, and stays as it is: server data that exists only for tracking can be deleted.
     fn detach(&self, _key: &HoldKey, _done: impl Done<()>) {}
+
+    /// A copy of the open file to which a hold is bound, where it is bound to one.
+    #[cfg(feature = "file")]
+    fn lock_file(&self, _key: &HoldKey) -> std::io::Result<Option<std::fs::File>> {
+        Ok(None)
+    }
 
     /// Connects, reports the result once, and if connected, reconnects and reports until [`close`](Self::close). Called on
     /// the I/O thread.
@@ -204,9 +211,12 @@ impl Shard {
 pub(crate) enum Wake {
     /// By a message.
     Message,
-    /// Not every holder publishes one: the front waiter polls, besides.
-    Poll,
+    /// Not every holder publishes one: the front waiter polls about this often, besides.
+    Poll(Duration),
 }
+
+/// How often to poll for a lock that other libraries release without a message.
+pub(crate) const UNPUBLISHED_POLL: Duration = Duration::from_millis(200);
 
 /// The subject of a message: a resource and, for a fair lock, where each waiter has its own messages, its owner.
 pub(crate) type Topic = (Resource, Option<OwnerId>);
@@ -229,6 +239,8 @@ pub(crate) struct Take<'a> {
     /// How many counts the owner has before.
     pub(crate) held: u32,
     pub(crate) length: Duration,
+    /// It lasts as long as its guard, and `length` is the time of one renewal.
+    pub(crate) is_kept: bool,
     pub(crate) steal: bool,
     pub(crate) fenced: bool,
     pub(crate) queue: Option<Queueing>,
@@ -303,8 +315,11 @@ pub(crate) trait Events: Send + Sync {
     /// A waiter of this hold key should retry: its own state has changed.
     fn wake_waiter(&self, key: &HoldKey);
 
-    /// A hold was taken away, for this reason.
+    /// The holds of a resource were taken away, for this reason.
     fn revoked(self: Arc<Self>, resource: &Resource, loss: Loss);
+
+    /// One hold was taken away, for this reason.
+    fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss);
 
     /// A session is lost, and all holds under it.
     fn session_lost(&self, session: &Arc<Session>, loss: Loss);

@@ -90,7 +90,7 @@ impl Store for Example {
     }
 
     fn wake(&self, _kind: Kind) -> Wake {
-        Wake::Poll
+        Wake::Poll(Duration::from_millis(200))
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {

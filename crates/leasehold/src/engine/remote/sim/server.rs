@@ -457,7 +457,7 @@ pub(super) struct OwnedTake {
 
 impl OwnedTake {
     pub(super) fn new(take: &Take<'_>) -> Self {
-        let Take { hold_key, held, length, steal, fenced, queue, rw, waits } = *take;
+        let Take { hold_key, held, length, steal, fenced, queue, rw, waits, .. } = *take;
         let (hold_key, term) = (hold_key.clone(), Term::new(Weak::new()));
         Self { hold_key, held, length, steal, fenced, queue, rw, term, waits }
     }
@@ -489,6 +489,7 @@ impl OwnedTake {
             hold_key: key,
             held: 0,
             length,
+            is_kept: true,
             steal: false,
             fenced: false,
             queue: None,

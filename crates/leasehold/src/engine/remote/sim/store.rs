@@ -16,7 +16,7 @@ use crate::engine::remote::Remote;
 use crate::engine::remote::queues::Queues;
 use crate::engine::remote::store::{
     By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll, Topic, Traits,
-    Verdict, Wake, Watch, report,
+    UNPUBLISHED_POLL, Verdict, Wake, Watch, report,
 };
 use crate::engine::schemes::Scheme;
 use crate::engine::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
@@ -392,7 +392,7 @@ impl Store for SimStore {
     }
 
     fn wake(&self, kind: Kind) -> Wake {
-        if kind == Kind::SetNx { Wake::Poll } else { Wake::Message }
+        if kind == Kind::SetNx { Wake::Poll(UNPUBLISHED_POLL) } else { Wake::Message }
     }
 
     fn shard(&self, resource: &Resource) -> Shard {

@@ -27,6 +27,7 @@ impl Takeover {
             hold_key: &key,
             held: 0,
             length: limits::LONGEST_LEASE,
+            is_kept: false,
             steal: true,
             fenced: false,
             queue: None,

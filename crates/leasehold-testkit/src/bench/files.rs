@@ -1,0 +1,102 @@
+//! A directory of lock files under the suite.
+
+use std::fs;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{Backend, ONE_STEP, Reply, VIEW};
+
+/// A directory of its own, removed with this.
+#[derive(Debug, Clone)]
+pub struct Files {
+    directory: Arc<Directory>,
+    url: String,
+}
+
+#[derive(Debug)]
+struct Directory(PathBuf);
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Files {
+    /// A new directory.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "every one is another directory")]
+    pub fn new() -> Self {
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("leasehold-files-{}-{number}", std::process::id());
+        Self::at(std::env::temp_dir().join(name))
+    }
+
+    /// This directory, which the first client makes.
+    #[must_use]
+    pub fn at(directory: PathBuf) -> Self {
+        let url = format!("file://{}", directory.display());
+        Self { directory: Arc::new(Directory(directory)), url }
+    }
+
+    /// Where the files are.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.directory.0
+    }
+
+    /// The file of a lock.
+    #[must_use]
+    pub fn lock_file(&self, name: &str) -> PathBuf {
+        self.path().join(format!("{}.lock", encode(name)))
+    }
+}
+
+/// The file name of a short name.
+fn encode(name: &str) -> String {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    let letter = |byte| if is_plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") };
+    name.bytes().map(letter).collect()
+}
+
+impl Backend for Files {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn remove<'a>(&'a self, name: &'a str) -> Reply<'a, ()> {
+        let name = encode(name);
+        for kind in ["lock", "group.state"] {
+            let _ = fs::remove_file(self.path().join(format!("{name}.{kind}")));
+        }
+        Box::pin(async {})
+    }
+
+    fn lacks(&self) -> &'static [&'static str] {
+        &[
+            "fair lock",
+            "SET NX lock",
+            "takeover (`steal`)",
+            "`force_unlock`",
+            "upgrade or downgrade of a read-write lock",
+            VIEW,
+            ONE_STEP,
+        ]
+    }
+
+    /// Locked files, and tables with content. The files of locks stay for good.
+    fn left_behind<'a>(&'a self, prefix: &'a str) -> Reply<'a, Option<usize>> {
+        let prefix = encode(prefix);
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        let is_state = |entry: &fs::DirEntry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let inode = entry.metadata().map_or(0, |metadata| metadata.ino());
+            name.starts_with(&prefix) && (name.ends_with(".state") || locks.contains(&format!(":{inode} ")))
+        };
+        let left = fs::read_dir(self.path()).map_or(0, |entries| entries.flatten().filter(is_state).count());
+        Box::pin(async move { Some(left) })
+    }
+}

@@ -1,0 +1,81 @@
+//! Which processes have locked a file, by the kernel's own list.
+
+use std::path::Path;
+
+use super::lock_file::{FileId, Mode};
+
+/// One holder of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileHolder {
+    pub(super) mode: Mode,
+    /// The process that has locked it; a child that inherited the file may have outlived it.
+    pub(super) process: u32,
+}
+
+/// The holders of the file under a path. The query locks nothing, so it disturbs no one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn holders(path: &Path) -> std::io::Result<Vec<FileHolder>> {
+    let Some(id) = FileId::of(path)? else { return Ok(Vec::new()) };
+    let list = std::fs::read_to_string("/proc/locks")?;
+    Ok(list.lines().filter_map(|line| holder(line, id)).collect())
+}
+
+/// Without such a list, all that is known is whether it can be locked at this moment.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn holders(path: &Path) -> std::io::Result<Vec<FileHolder>> {
+    use super::lock_file::LockFile;
+    if FileId::of(path)?.is_none() {
+        return Ok(Vec::new());
+    }
+    let file = LockFile::open(path)?;
+    let mode = match (file.try_lock(Mode::Shared)?, file.try_lock(Mode::Exclusive)?) {
+        (_, true) => return Ok(Vec::new()),
+        (true, false) => Mode::Shared,
+        (false, false) => Mode::Exclusive,
+    };
+    Ok(vec![FileHolder { mode, process: 0 }])
+}
+
+/// The holder in one line: `7: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF`. A process that waits has an arrow before it.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn holder(line: &str, id: FileId) -> Option<FileHolder> {
+    let mut words = line.split_whitespace().skip(1);
+    if words.next()? != "FLOCK" {
+        return None;
+    }
+    let mode = match words.nth(1)? {
+        "READ" => Mode::Shared,
+        _ => Mode::Exclusive,
+    };
+    let process = words.next()?.parse().ok()?;
+    let mut file = words.next()?.split(':');
+    let mut number = |radix| u64::from_str_radix(file.next()?, radix).ok();
+    let (major, minor, inode) = (number(16)?, number(16)?, number(10)?);
+    let (own_major, own_minor) = (rustix::fs::major(id.device), rustix::fs::minor(id.device));
+    let is_it = inode == id.inode && (major, minor) == (own_major.into(), own_minor.into());
+    is_it.then_some(FileHolder { mode, process })
+}
+
+#[cfg(all(test, any(target_os = "linux", target_os = "android")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_holders_of_the_same_file_are_found_in_the_list() {
+        let id = FileId { device: rustix::fs::makedev(0xfd, 0x1), inode: 1234 };
+        let found = |line| holder(line, id);
+        let exclusive = Some(FileHolder { mode: Mode::Exclusive, process: 4711 });
+        assert_eq!(found("7: FLOCK  ADVISORY  WRITE 4711 fd:01:1234 0 EOF"), exclusive);
+        let shared = Some(FileHolder { mode: Mode::Shared, process: 4711 });
+        assert_eq!(found("7: FLOCK  ADVISORY  READ  4711 fd:01:1234 0 EOF"), shared);
+        for other in [
+            "7: -> FLOCK  ADVISORY  WRITE 4712 fd:01:1234 0 EOF",
+            "7: POSIX  ADVISORY  WRITE 4711 fd:01:1234 0 EOF",
+            "7: FLOCK  ADVISORY  WRITE 4711 fd:01:1235 0 EOF",
+            "7: FLOCK  ADVISORY  WRITE 4711 fd:02:1234 0 EOF",
+            "",
+        ] {
+            assert_eq!(found(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! One open file, which is locked by `flock(2)`.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{FlockOperation, flock, fstat, stat};
+use rustix::io::Errno;
+
+/// Which file it is, under whatever name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct FileId {
+    pub(super) device: u64,
+    pub(super) inode: u64,
+}
+
+impl FileId {
+    /// The file under this path now.
+    pub(super) fn of(path: &Path) -> io::Result<Option<Self>> {
+        match stat(path) {
+            Ok(stat) => Ok(Some(Self::from(&stat))),
+            Err(Errno::NOENT) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl From<&rustix::fs::Stat> for FileId {
+    #[allow(clippy::useless_conversion, clippy::cast_sign_loss, reason = "the types differ between systems")]
+    fn from(stat: &rustix::fs::Stat) -> Self {
+        Self { device: stat.st_dev as u64, inode: stat.st_ino.into() }
+    }
+}
+
+/// How a file is locked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    Shared,
+    Exclusive,
+}
+
+/// An open file. The lock is bound to it, not to the process: it is free when every copy of the descriptor is closed.
+#[derive(Debug)]
+pub(super) struct LockFile {
+    file: File,
+    /// It was opened for writing.
+    pub(super) is_writable: bool,
+    /// A copy was given away, with which the lock lives on.
+    is_copied: AtomicBool,
+}
+
+impl LockFile {
+    /// Opens a file, and makes it if it is missing.
+    ///
+    /// A file of another user, which can only be read, can be locked all the same.
+    pub(super) fn open(path: &Path) -> io::Result<Self> {
+        let (file, is_writable) = match options().create(true).open(path) {
+            Ok(file) => (file, true),
+            // In a directory that many users share, the kernel may refuse to open a file of another user for creation.
+            Err(error) if matches!(Errno::from_io_error(&error), Some(Errno::ACCESS | Errno::ROFS)) => {
+                match options().open(path) {
+                    Ok(file) => (file, true),
+                    Err(_) => (File::open(path).map_err(|_| error)?, false),
+                }
+            }
+            Err(error) => return Err(error),
+        };
+        Ok(Self { file, is_writable, is_copied: AtomicBool::new(false) })
+    }
+
+    /// Locks it, unless another open file excludes that.
+    pub(super) fn try_lock(&self, mode: Mode) -> io::Result<bool> {
+        let operation = match mode {
+            Mode::Shared => FlockOperation::NonBlockingLockShared,
+            Mode::Exclusive => FlockOperation::NonBlockingLockExclusive,
+        };
+        loop {
+            match flock(&self.file, operation) {
+                Ok(()) => return Ok(true),
+                Err(Errno::WOULDBLOCK) => return Ok(false),
+                Err(Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// The file, if it is still the one under this path: a lock on a file that was unlinked or replaced excludes no one.
+    pub(super) fn current(&self, path: &Path) -> io::Result<Option<FileId>> {
+        let own = FileId::from(&fstat(&self.file)?);
+        Ok(FileId::of(path)?.filter(|current| *current == own))
+    }
+
+    pub(super) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// A copy of the descriptor. From now on dropping this does not free the lock.
+    pub(super) fn copy(&self) -> io::Result<File> {
+        let copy = self.file.as_fd().try_clone_to_owned()?;
+        self.is_copied.store(true, Ordering::SeqCst);
+        Ok(copy.into())
+    }
+}
+
+impl Drop for LockFile {
+    /// Unlocks before it closes: a child process that is just being started has copies of all descriptors for a moment.
+    /// And the kernel notifies watchers of a close before it frees the lock, but of this one after.
+    fn drop(&mut self) {
+        if !self.is_copied.load(Ordering::SeqCst) {
+            // Closing frees it, too.
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+}
+
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o666);
+    options
+}

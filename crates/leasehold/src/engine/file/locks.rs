@@ -1,0 +1,210 @@
+//! Locks, and both halves of a read-write lock: a locked file.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::lock_file::{FileId, LockFile, Mode};
+use super::record::Record;
+use super::{Files, MOMENT, Place, failure, is_file, kernel, token, writer_flag};
+use crate::engine::remote::store::{Given, StoreError, Take, Taken};
+use crate::engine::{Busy, HoldKey, Holding, Kind, Resource};
+use crate::owner::OwnerId;
+
+/// A file may be replaced while it is opened, but not so often in a row.
+const REPLACED: u32 = 16;
+
+/// To a release it is not known how many other clients wait. This client leaves a free lock to them for a moment.
+const OTHERS: usize = 2;
+
+impl Files {
+    pub(super) fn take_lock(&self, take: &Take<'_>) -> Result<Taken, StoreError> {
+        let resource = &take.hold_key.resource;
+        let key = take.hold_key.of_hold();
+        if take.held > 0 {
+            return Ok(Taken::Bound(self.mint(take)?, Arc::clone(&self.session)));
+        }
+        let waiting = {
+            let mut places = self.places.lock();
+            if let Some(other) = other_half(resource.kind)
+                && let Some(Place::Held(..)) =
+                    places.get(&HoldKey { resource: resource.of_kind(other), ..key.clone() })
+            {
+                return Ok(Taken::WouldDeadlock);
+            }
+            match places.remove(&key) {
+                None => None,
+                Some(Place::Waiting(file)) => Some(file),
+                Some(held) => {
+                    places.insert(key, held);
+                    return Ok(Taken::CountDiffers);
+                }
+            }
+        };
+        let path = self.path(resource, "lock");
+        if resource.kind == Kind::Read
+            && take.rw.prefer_writers
+            && let Some(left) = writer_flag::left(&self.path(resource, "writer"))
+        {
+            return self.busy(take, key, &path, waiting, Some(Duration::from_millis(left)));
+        }
+        let mode = if resource.kind == Kind::Read { Mode::Shared } else { Mode::Exclusive };
+        let (file, id) = match self.lock(&path, mode, waiting) {
+            Ok((file, Some(id))) => (file, id),
+            Ok((file, None)) => return self.busy(take, key, &path, Some(file), None),
+            Err(error) => return Err(failure::refused(&path, &error)),
+        };
+        // If there is no token, there is no hold: dropping the file frees it.
+        let token = if take.fenced { self.mint(take)? } else { None };
+        if mode == Mode::Exclusive {
+            self.writer.write(&file, key.owner);
+        }
+        if take.rw.prefer_writers && resource.kind == Kind::Write {
+            writer_flag::clear(&self.path(resource, "writer"), key.owner);
+        }
+        self.places.lock().insert(key, Place::Held(file, id));
+        Ok(Taken::Bound(token, Arc::clone(&self.session)))
+    }
+
+    /// Opens a file, or uses the waiter's, and locks it, if no other holder excludes that. The id: it is locked, and is the
+    /// file under that path.
+    fn lock(
+        &self,
+        path: &Path,
+        mode: Mode,
+        mut waiting: Option<Arc<LockFile>>,
+    ) -> io::Result<(Arc<LockFile>, Option<FileId>)> {
+        for _ in 0..REPLACED {
+            let was_open = waiting.is_some();
+            let file = match waiting.take() {
+                Some(file) => file,
+                None => Arc::new(self.open(path)?),
+            };
+            let is_locked = file.try_lock(mode)?;
+            if !is_locked && !was_open {
+                return Ok((file, None));
+            }
+            if let Some(id) = file.current(path)? {
+                return Ok((file, is_locked.then_some(id)));
+            }
+            // It was unlinked or replaced: a lock on it excludes no one that opens the path now.
+            self.watcher.watch_again(path);
+        }
+        Err(io::Error::other("it is replaced again and again"))
+    }
+
+    /// Opens a lock file, in a directory that may have been removed.
+    fn open(&self, path: &Path) -> io::Result<LockFile> {
+        match LockFile::open(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.directory.create()?;
+                LockFile::open(path)
+            }
+            opened => opened,
+        }
+    }
+
+    /// Another owner has the lock. A waiter keeps its file open, so that its next attempt wakes no other waiter.
+    fn busy(
+        &self,
+        take: &Take<'_>,
+        key: HoldKey,
+        path: &Path,
+        file: Option<Arc<LockFile>>,
+        retry_in: Option<Duration>,
+    ) -> Result<Taken, StoreError> {
+        let mut busy = Busy { retry_in, ..Busy::default() };
+        if !take.waits {
+            drop(file);
+            busy.holder = self.holder(&take.hold_key.resource, None)?.and_then(|holding| holding.owner);
+        } else {
+            if self.watcher.was_just_closed(path) {
+                busy.retry_in = Some(busy.retry_in.map_or(MOMENT, |retry_in| retry_in.min(MOMENT)));
+            }
+            if let Some(file) = file {
+                self.places.lock().insert(key, Place::Waiting(file));
+            }
+        }
+        if take.hold_key.resource.kind == Kind::Write && take.rw.prefer_writers && take.waits {
+            writer_flag::set(&self.path(&take.hold_key.resource, "writer"), take.hold_key.owner);
+            busy.keep_blocking_readers();
+        }
+        Ok(Taken::Busy(busy))
+    }
+
+    fn mint(&self, take: &Take<'_>) -> Result<Option<u64>, StoreError> {
+        let path = self.path(&take.hold_key.resource, "token");
+        token::raise(&path).map(Some).map_err(|error| failure::refused(&path, &error))
+    }
+
+    /// Releases a lock, or closes the file of a waiter.
+    pub(super) fn give_lock(&self, key: &HoldKey) -> Given {
+        let place = self.places.lock().remove(&key.of_hold());
+        let is_held = matches!(place, Some(Place::Held(..)));
+        drop(place);
+        let others = if key.resource.kind == Kind::Lock { OTHERS } else { 0 };
+        Given { left: is_held.then_some(0), subscribers: Some(others) }
+    }
+
+    /// A waiter has left. Its file is closed, which wakes other waiters; so its flag is removed before.
+    pub(super) fn leave(&self, key: &HoldKey) {
+        if !is_file(key.resource.kind) {
+            return;
+        }
+        let key = key.of_hold();
+        let mut places = self.places.lock();
+        if let Some(Place::Waiting(_)) = places.get(&key) {
+            let file = places.remove(&key);
+            drop(places);
+            if key.resource.kind == Kind::Write {
+                writer_flag::clear(&self.path(&key.resource, "writer"), key.owner);
+            }
+            drop(file);
+        }
+    }
+
+    /// The holder of a lock: this owner, if it is one of several.
+    pub(super) fn holder(
+        &self,
+        resource: &Resource,
+        owner: Option<OwnerId>,
+    ) -> Result<Option<Holding>, StoreError> {
+        if let Some(suffix) = super::tables::suffix(resource.kind) {
+            return self.line_holder(resource, suffix);
+        }
+        let holding = |owner| Holding { owner, count: 1, remaining: Duration::ZERO };
+        let own = {
+            let places = self.places.lock();
+            let is_held = |key: &&HoldKey| key.resource.shares_holds_with(resource);
+            let held =
+                places.iter().filter(|(_, place)| matches!(place, Place::Held(..))).map(|(key, _)| key);
+            let mut owners = held.filter(is_held).map(|key| key.owner);
+            match owner {
+                Some(owner) => owners.find(|of| *of == owner),
+                None => owners.min(),
+            }
+        };
+        if own.is_some() {
+            return Ok(Some(holding(own)));
+        }
+        let path = self.path(resource, "lock");
+        let mode = if resource.kind == Kind::Read { Mode::Shared } else { Mode::Exclusive };
+        let holders = kernel::holders(&path).map_err(|error| failure::refused(&path, &error))?;
+        let Some(holder) = holders.iter().find(|holder| holder.mode == mode) else { return Ok(None) };
+        // A shared lock has no record: the one in the file is that of the last writer.
+        let record = Record::read(&path).filter(|record| {
+            mode == Mode::Exclusive && record.process == holder.process && record.is_of_living_process()
+        });
+        Ok(Some(holding(record.map(|record| record.owner))))
+    }
+}
+
+/// The other half of a read-write lock, which the same owner cannot hold besides: `flock` converts no lock without a gap.
+fn other_half(kind: Kind) -> Option<Kind> {
+    match kind {
+        Kind::Read => Some(Kind::Write),
+        Kind::Write => Some(Kind::Read),
+        _ => None,
+    }
+}

@@ -1,0 +1,393 @@
+//! The engine on files of one machine.
+//!
+//! A lock is a file that is locked by `flock(2)`, so `flock(1)` and all that use it contend for the same lock, and the kernel
+//! frees it when the process ends. Each hold has an open file of its own, so the kernel distinguishes owners; entries are
+//! counted here. Nothing expires while the process lives: a fixed lease ends by the timer of this client.
+//!
+//! | what | file | locked |
+//! |---|---|---|
+//! | lock, spin lock, read-write lock | `NAME.lock`, with a line about the holder | while it is held |
+//! | fencing token | `NAME.token` | while it is raised |
+//! | waiting writer | `NAME.writer` | no |
+//! | semaphore, latch, leased semaphore, group | `NAME.semaphore`, `.latch`, `.permits`, `.group`; the content in `….state` | while it is changed |
+//! | client with permits or groups | `.clients/ID` | while the client lives |
+//!
+//! Waiters keep their file open and are woken by inotify when any open file of the same lock is closed: if they closed it
+//! after each attempt, they would wake each other for ever.
+
+#[cfg(not(unix))]
+compile_error!(
+    "the file engine needs flock(2): build leasehold with default-features = false and the features that you need"
+);
+
+mod clients;
+mod directory;
+mod failure;
+mod group;
+mod kernel;
+mod latch;
+mod lock_file;
+mod locks;
+mod names;
+mod permits;
+mod record;
+mod semaphore;
+mod table;
+mod tables;
+mod token;
+mod verify;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod watch;
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[path = "watch_none.rs"]
+mod watch;
+mod writer_flag;
+
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+
+use self::clients::Clients;
+use self::directory::Directory;
+use self::lock_file::{FileId, LockFile};
+use self::record::Writer;
+use self::watch::{Change as FileChange, Watcher};
+use super::remote::Remote;
+use super::remote::store::{
+    By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Topic, Traits, Verdict, Wake, Watch,
+    report,
+};
+use super::schemes::{Options, Scheme};
+use super::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
+use crate::env;
+use crate::error::ServerError;
+use crate::limits;
+use crate::mutex::Mutex;
+use crate::session::Session;
+
+/// `file:` and `file:///directory`.
+pub(crate) const SCHEME: Scheme = Scheme {
+    names: &["file"],
+    usage: "file: (this machine, this user), file:///directory",
+    profile: &PROFILE,
+    server: |url| Some(Directory::parse(url).map_or_else(|_| "file:".into(), |directory| directory.url())),
+    open: |url, options| {
+        let directory = Directory::parse(url)?;
+        Ok(Box::pin(async move {
+            let linger = options.linger;
+            let remote =
+                Remote::connect(linger, |events| FileStore::new(directory, &options, events)).await?;
+            Ok(Arc::new(remote) as Arc<dyn Engine>)
+        }))
+    },
+};
+
+static PROFILE: Profile = Profile {
+    engine: "file",
+    real_time: true,
+    lacks: &[
+        Feature::Kind(Kind::Fair),
+        Feature::Kind(Kind::SetNx),
+        Feature::Steal,
+        Feature::ForceUnlock,
+        Feature::Upgrade,
+        Feature::FencedWrite,
+    ],
+};
+
+static TRAITS: Traits = Traits {
+    profile: &PROFILE,
+    lease: LeaseOf::Session,
+    counts: By::Client,
+    owners: By::Server,
+    // Some requests are carried out by the calling thread, others by a thread that may block.
+    ordered: false,
+    takes_all: false,
+};
+
+/// How often holds are checked, and how soon after an event about a file the lock is certainly free.
+const CHECK: Duration = Duration::from_secs(1);
+const MOMENT: Duration = Duration::from_millis(1);
+/// How often the front waiter polls beside inotify, because a holder may unlock a file without closing it …
+const WATCHED_POLL: Duration = Duration::from_millis(200);
+/// … and how often without inotify.
+const POLL: Duration = Duration::from_millis(50);
+
+/// The locks of one client. Requests that may block have a copy.
+#[derive(Debug, Clone)]
+struct FileStore(Arc<Files>);
+
+#[derive(Debug)]
+struct Files {
+    directory: Directory,
+    events: Weak<dyn Events>,
+    /// It lasts as long as the process.
+    session: Arc<Session>,
+    writer: Writer,
+    clients: Clients,
+    watcher: Watcher,
+    // Invariant: a file is dropped, and so closed, when the mutex is free again.
+    places: Mutex<HashMap<HoldKey, Place>>,
+    /// The I/O thread, and its threads that may block.
+    io: OnceLock<Handle>,
+    /// A file of a held lock may have been replaced.
+    suspicious: Notify,
+    is_closed: AtomicBool,
+    closed: Notify,
+}
+
+/// What this client has of a lock.
+#[derive(Debug, Clone)]
+enum Place {
+    /// A waiter's open file.
+    Waiting(Arc<LockFile>),
+    /// A locked file.
+    Held(Arc<LockFile>, FileId),
+    /// Permits that are only counted, of the semaphore of this generation.
+    Counted(u64),
+    /// A line in a table.
+    Listed,
+}
+
+/// Milliseconds since 1970, by the clock that all processes of the machine share.
+type Milliseconds = u64;
+
+fn now() -> Milliseconds {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, milliseconds)
+}
+
+fn milliseconds(length: Duration) -> Milliseconds {
+    u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl FileStore {
+    fn new(directory: Directory, options: &Options, events: Weak<dyn Events>) -> Self {
+        Self(Arc::new(Files {
+            clients: Clients::new(&directory.path),
+            directory,
+            events,
+            session: Session::new(env::now() + limits::LONGEST_LEASE),
+            writer: Writer::new(&options.label),
+            watcher: Watcher::default(),
+            places: Mutex::default(),
+            io: OnceLock::new(),
+            suspicious: Notify::new(),
+            is_closed: AtomicBool::new(false),
+            closed: Notify::new(),
+        }))
+    }
+
+    /// Carries a request out on a thread that may block.
+    fn block<T: Send + 'static>(
+        &self,
+        done: impl Done<T>,
+        work: impl FnOnce(&Files) -> Result<T, StoreError> + Send + 'static,
+    ) {
+        let files = Arc::clone(&self.0);
+        // Not connected yet, or closed: the client is gone.
+        let Some(io) = self.0.io.get().filter(|_| !self.0.is_closed.load(Ordering::SeqCst)) else { return };
+        io.spawn_blocking(move || {
+            let outcome = work(&files);
+            done.done(outcome);
+        });
+    }
+
+    /// Completes a request outside of the call that has issued it.
+    fn complete<T: Send + 'static>(&self, done: impl Done<T>, outcome: Result<T, StoreError>) {
+        if let Some(io) = self.0.io.get() {
+            io.spawn(async move { done.done(outcome) });
+        }
+    }
+}
+
+impl Store for FileStore {
+    fn traits(&self) -> &'static Traits {
+        &TRAITS
+    }
+
+    fn wake(&self, _kind: Kind) -> Wake {
+        Wake::Poll(if self.0.watcher.watch_directory(&self.0.directory.path) { WATCHED_POLL } else { POLL })
+    }
+
+    fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
+        if self.0.is_closed.load(Ordering::SeqCst) {
+            return;
+        }
+        if is_file(take.hold_key.resource.kind) && !take.fenced {
+            return done.done(self.0.take_lock(take));
+        }
+        let (key, rw) = (take.hold_key.clone(), take.rw);
+        let (held, length, is_kept, fenced, waits) =
+            (take.held, take.length, take.is_kept, take.fenced, take.waits);
+        self.block(done, move |files| {
+            let (hold_key, steal, queue) = (&key, false, None);
+            let take = Take { hold_key, held, length, is_kept, steal, fenced, queue, rw, waits };
+            if is_file(key.resource.kind) { files.take_lock(&take) } else { files.take_line(&take) }
+        });
+    }
+
+    fn give(&self, key: &HoldKey, _from: u32, _length: Duration, done: impl Done<Given>) {
+        if is_file(key.resource.kind) {
+            return done.done(Ok(self.0.give_lock(key)));
+        }
+        let key = key.clone();
+        self.block(done, move |files| files.give_line(&key));
+    }
+
+    fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
+        if to > 0 {
+            // The waiter has left, and its file is closed.
+            return self.complete(done, Ok(Given { left: Some(to), subscribers: None }));
+        }
+        if is_file(key.resource.kind) {
+            return self.complete(done, Ok(self.0.give_lock(key)));
+        }
+        let key = key.clone();
+        self.block(done, move |files| files.give_line(&key));
+    }
+
+    /// Only permits with a fixed lease have one of their own.
+    fn renew(&self, _kind: Kind, holds: &[(&HoldKey, Duration)], done: impl Done<Vec<Verdict>>) {
+        let holds: Vec<_> = holds.iter().map(|(key, length)| ((*key).clone(), *length)).collect();
+        self.block(done, move |files| {
+            holds.iter().map(|(key, length)| files.renew_line(key, *length)).collect()
+        });
+    }
+
+    fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
+        match *query {
+            Query::Holder(resource, owner) => {
+                let resource = resource.clone();
+                self.block(done, move |files| {
+                    let holding = files.holder(&resource, owner)?;
+                    Ok(QueryResult { holding, ..QueryResult::default() })
+                });
+            }
+            Query::Token(resource) => {
+                let path = self.0.path(resource, "token");
+                self.block(done, move |_| {
+                    let token = token::last(&path).map_err(|error| failure::refused(&path, &error))?;
+                    Ok(QueryResult { token, ..QueryResult::default() })
+                });
+            }
+            Query::Queue(_) | Query::Uptime => self.complete(done, Ok(QueryResult::default())),
+        }
+    }
+
+    fn change(&self, resource: &Resource, change: &Change, done: impl Done<i64>) {
+        let (resource, adjust) = (resource.clone(), change.adjust.clone());
+        self.block(done, move |files| files.adjust(&resource, &adjust));
+    }
+
+    /// A change is never sent again, so nothing is kept to recognise it.
+    fn forget_change(&self, _resource: &Resource, _change: &Change, done: impl Done<()>) {
+        self.complete(done, Ok(()));
+    }
+
+    fn watch(&self, topic: &Topic) -> Watch {
+        let (file, closes) = self.0.watched(&topic.0);
+        let is_watched = self.0.watcher.watch(&self.0.directory.path, &file, closes, topic);
+        if is_watched { Watch::Active } else { Watch::Unavailable }
+    }
+
+    fn unwatch(&self, topic: &Topic) {
+        self.0.watcher.unwatch(&self.0.watched(&topic.0).0, topic);
+    }
+
+    fn left(&self, key: &HoldKey) -> Option<Duration> {
+        self.0.leave(key);
+        None
+    }
+
+    fn detach(&self, key: &HoldKey, done: impl Done<()>) {
+        let key = key.clone();
+        self.block(done, move |files| files.detach_line(&key));
+    }
+
+    fn lock_file(&self, key: &HoldKey) -> io::Result<Option<std::fs::File>> {
+        match self.0.places.lock().get(&key.of_hold()) {
+            Some(Place::Held(file, _)) => file.copy().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
+        let files = &self.0;
+        files.io.get_or_init(Handle::current);
+        let open = files.directory.open();
+        let is_open = open.is_ok();
+        opened(open);
+        if !is_open {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = files.closed.notified() => {}
+            () = files.watcher.run(|change| files.changed(change)) => {}
+            () = self.keep_checking() => {}
+        }
+    }
+
+    fn close(&self) {
+        self.0.is_closed.store(true, Ordering::SeqCst);
+        self.0.closed.notify_one();
+        let places = std::mem::take(&mut *self.0.places.lock());
+        drop(places);
+        self.0.clients.close();
+    }
+}
+
+impl Files {
+    /// The file of a resource with this suffix.
+    fn path(&self, resource: &Resource, suffix: &str) -> PathBuf {
+        let mut name = names::encode(resource.name.as_str());
+        name.push('.');
+        name.push_str(suffix);
+        self.directory.path.join(name)
+    }
+
+    /// The file that changes when a resource may be free, and whether its closing means that.
+    fn watched(&self, resource: &Resource) -> (PathBuf, bool) {
+        match tables::suffix(resource.kind) {
+            Some(suffix) => (table::state_of(&self.path(resource, suffix)), false),
+            None => (self.path(resource, "lock"), true),
+        }
+    }
+
+    /// A file has changed.
+    fn changed(&self, change: FileChange) {
+        match change {
+            FileChange::Freed(topics) => self.freed(&topics),
+            FileChange::Replaced(name, topics) => {
+                for (resource, _) in &topics {
+                    if is_file(resource.kind) {
+                        self.watcher.watch_again(&self.path(resource, "lock"));
+                    }
+                }
+                self.freed(&topics);
+                if self.concerns(&name) {
+                    self.suspicious.notify_one();
+                }
+            }
+            FileChange::Unknown => {
+                report(&self.events, |events| events.rewatched());
+                self.suspicious.notify_one();
+            }
+        }
+    }
+
+    fn freed(&self, topics: &[Topic]) {
+        report(&self.events, |events| topics.iter().for_each(|topic| events.freed(topic)));
+    }
+}
+
+/// Whether a resource of this kind is a locked file.
+fn is_file(kind: Kind) -> bool {
+    matches!(kind, Kind::Lock | Kind::Spin | Kind::Read | Kind::Write)
+}

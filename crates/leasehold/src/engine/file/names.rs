@@ -1,0 +1,74 @@
+//! The file names of locks.
+
+use std::fmt::Write as _;
+
+use sha1_smol::Sha1;
+
+/// The longest encoded name that is used as it is: file systems allow 255 bytes, and suffixes follow.
+const LONGEST: usize = 200;
+/// How much of a longer name is kept before its hash.
+const KEPT: usize = 160;
+
+/// The file name of a lock, without its suffix: letters, digits, `_`, `-` and `.` as they are, every other byte and a
+/// leading dot as `%XX`. A name that would be too long is cut, and its SHA-1 is appended: two names with one hash would
+/// share a lock, which is safe.
+pub(super) fn encode(name: &str) -> String {
+    let mut encoded = String::with_capacity(name.len() + 8);
+    for (at, byte) in name.bytes().enumerate() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => encoded.push(byte.into()),
+            b'.' if at > 0 => encoded.push('.'),
+            _ => {
+                // Writing to a string cannot fail.
+                let _ = write!(encoded, "%{byte:02X}");
+            }
+        }
+    }
+    if encoded.len() > LONGEST {
+        encoded.truncate(KEPT);
+        // No half of an encoded byte.
+        if let Some(at) = encoded[KEPT - 2..].find('%') {
+            encoded.truncate(KEPT - 2 + at);
+        }
+        let _ = write!(encoded, "-{}", Sha1::from(name).digest());
+    }
+    encoded
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_one_file_name_that_a_shell_can_use() {
+        for (name, file) in [
+            ("nightly-report", "nightly-report"),
+            ("coupon:42", "coupon%3A42"),
+            ("a.b_c-D9", "a.b_c-D9"),
+            ("..", "%2E."),
+            (".hidden", "%2Ehidden"),
+            ("a/b", "a%2Fb"),
+            ("100%", "100%25"),
+            ("line\nbreak\0", "line%0Abreak%00"),
+            ("좌석", "%EC%A2%8C%EC%84%9D"),
+        ] {
+            assert_eq!(encode(name), file);
+        }
+    }
+
+    #[test]
+    fn a_long_name_is_cut_and_stays_distinct() {
+        for letter in ["x", "/", "좌"] {
+            let [one, two] = ["1", "2"].map(|last| encode(&format!("{}{last}", letter.repeat(500))));
+            assert_ne!(one, two);
+            assert!(one.len() <= LONGEST + 1, "{one}");
+            let kept = one.rsplit_once('-').unwrap().0;
+            assert_eq!(
+                kept.len() - kept.matches('%').count() * 3,
+                if letter == "x" { KEPT } else { 0 },
+                "{one}"
+            );
+        }
+        assert_eq!(encode(&"x".repeat(LONGEST)), "x".repeat(LONGEST));
+    }
+}

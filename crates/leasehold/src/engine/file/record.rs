@@ -1,0 +1,180 @@
+//! The line in a lock file that says who holds the lock: for people and for queries.
+//!
+//! It is a hint. The kernel knows which process has locked a file; the line is believed only if it names that process.
+
+use std::fs::{self, File};
+use std::io::Read as _;
+use std::os::unix::fs::FileExt as _;
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::lock_file::LockFile;
+use crate::owner::{Owner, OwnerId};
+
+/// The length of a record: blanks fill it up, so that one write replaces the record before.
+const LENGTH: usize = 256;
+
+/// The parts of a record that are the same for all holds of a client.
+#[derive(Debug)]
+pub(super) struct Writer {
+    /// `pid=… start=… host=…`
+    process: String,
+    label: String,
+}
+
+/// The process and the owner that a record names.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Record {
+    pub(super) process: u32,
+    /// When the process was started, in ticks since the machine was: a later process may have the same number.
+    started: Option<u64>,
+    pub(super) owner: OwnerId,
+}
+
+impl Writer {
+    pub(super) fn new(label: &str) -> Self {
+        let process = std::process::id();
+        let started = started(process).map_or_else(|| "-".into(), |ticks| ticks.to_string());
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let process = format!("pid={process} start={started} host={}", cut(&host, 64));
+        Self { process, label: cut(label, 64) }
+    }
+
+    /// Writes the record of a hold. A disk that is full does not keep anyone from holding a lock.
+    pub(super) fn write(&self, lock: &LockFile, owner: OwnerId) {
+        if lock.is_writable {
+            let _ = lock.file().write_all_at(&self.record(owner), 0);
+        }
+    }
+
+    /// A record of a client, which has no owner.
+    pub(super) fn client(&self) -> String {
+        format!("{} since={} label={}\n", self.process, Since::now(), self.label)
+    }
+
+    fn record(&self, owner: OwnerId) -> [u8; LENGTH] {
+        use std::io::Write as _;
+        let mut record = [b' '; LENGTH];
+        let mut rest = &mut record[..LENGTH - 1];
+        // What does not fit is cut.
+        let _ = write!(rest, "{} since={} owner={owner} label={}", self.process, Since::now(), self.label);
+        record[LENGTH - 1] = b'\n';
+        record
+    }
+}
+
+impl Record {
+    /// The record in a lock file, if there is one.
+    pub(super) fn read(path: &Path) -> Option<Self> {
+        let mut text = String::new();
+        let length = u64::try_from(LENGTH).unwrap_or_default();
+        File::open(path).ok()?.take(length).read_to_string(&mut text).ok()?;
+        Self::parse(&text)
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let field =
+            |key: &str| text.split_whitespace().find_map(|word| word.strip_prefix(key)?.strip_prefix('='));
+        let owner: Owner = field("owner")?.parse().ok()?;
+        Some(Self {
+            process: field("pid")?.parse().ok()?,
+            started: field("start")?.parse().ok(),
+            owner: owner.full()?,
+        })
+    }
+
+    /// Whether the process that wrote it is still the one with this number.
+    pub(super) fn is_of_living_process(&self) -> bool {
+        self.started.is_some() && started(self.process) == self.started
+    }
+}
+
+/// When a process was started, in ticks since the machine was.
+fn started(process: u32) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name of the program, in parentheses, may contain blanks and parentheses.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// A word for a record: the beginning of a text, without blanks.
+fn cut(text: &str, most: usize) -> String {
+    let word: String = text
+        .chars()
+        .map(|letter| if letter.is_whitespace() || letter.is_control() { '_' } else { letter })
+        .scan(0, |bytes, letter| {
+            *bytes += letter.len_utf8();
+            (*bytes <= most).then_some(letter)
+        })
+        .collect();
+    if word.is_empty() { "-".into() } else { word }
+}
+
+/// The time now, as UTC.
+struct Since(u64);
+
+impl Since {
+    fn now() -> Self {
+        Self(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
+    }
+}
+
+impl std::fmt::Display for Since {
+    /// The calendar from the number of days, in eras of 400 years that begin in March.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (days, second) = (self.0 / 86_400 + 719_468, self.0 % 86_400);
+        let (era, day) = (days / 146_097, days % 146_097);
+        let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+        let day = day - (365 * year + year / 4 - year / 100);
+        let month = (5 * day + 2) / 153;
+        let day = day - (153 * month + 2) / 5 + 1;
+        let month = if month < 10 { month + 3 } else { month - 9 };
+        let year = era * 400 + year + u64::from(month <= 2);
+        let (hour, minute, second) = (second / 3_600, second / 60 % 60, second % 60);
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::client_id::ClientId;
+
+    #[test]
+    fn a_record_is_parsed_back_and_believed_as_long_as_its_process_lives() {
+        let owner = OwnerId::fresh(ClientId::random(), 1);
+        let writer = Writer::new("seat seller\n\0of the week");
+        let text = String::from_utf8(writer.record(owner).into()).unwrap();
+        assert_eq!(text.lines().count(), 1);
+        assert!(text.contains(" label=seat_seller__of_the_week "), "{text}");
+        let record = Record::parse(&text).unwrap();
+        assert_eq!((record.process, record.owner), (std::process::id(), owner));
+        assert!(record.is_of_living_process());
+        assert!(!Record { started: record.started.map(|ticks| ticks + 1), ..record }.is_of_living_process());
+        for other in ["", "1234\n", "pid=1", "pid=x start=1 owner=1:2"] {
+            assert_eq!(Record::parse(other), None);
+        }
+    }
+
+    #[test]
+    fn the_longest_label_and_host_fit() {
+        let owner = OwnerId { client: ClientId::random(), number: u64::MAX };
+        let host = "h".repeat(64);
+        let process = format!("pid={} start={} host={host}", u32::MAX, u64::MAX);
+        let writer = Writer { process, label: cut(&"좌".repeat(99), 64) };
+        let text = String::from_utf8(writer.record(owner).into()).unwrap();
+        assert!(text.trim_end().ends_with(&"좌".repeat(21)), "{text}");
+    }
+
+    #[test]
+    fn a_time_is_shown_as_a_date() {
+        for (seconds, text) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (1_709_251_200, "2024-03-01T00:00:00Z"),
+            (4_102_444_799, "2099-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(Since(seconds).to_string(), text);
+        }
+    }
+}

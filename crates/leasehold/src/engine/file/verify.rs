@@ -1,0 +1,86 @@
+//! The check whether this client still has what it holds.
+
+use std::ffi::OsStr;
+
+use super::lock_file::FileId;
+use super::{CHECK, FileStore, Files, Place, is_file, tables};
+use crate::engine::HoldKey;
+use crate::engine::remote::store::report;
+use crate::loss::Loss;
+
+impl FileStore {
+    /// Checks every second, and when a file was replaced, whether each hold is still one. Runs until it is dropped.
+    pub(super) async fn keep_checking(&self) {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.0.suspicious.notified() => {}
+                () = tokio::time::sleep(CHECK) => {}
+            }
+            let files = std::sync::Arc::clone(&self.0);
+            if files.places.lock().is_empty() {
+                continue;
+            }
+            // It may have to read tables, and the file system may be slow.
+            let _ = tokio::task::spawn_blocking(move || files.check()).await;
+        }
+    }
+}
+
+impl Files {
+    /// Reports the loss of every hold that is gone.
+    fn check(&self) {
+        self.watcher.watch_directory(&self.directory.path);
+        let held: Vec<_> = {
+            let places = self.places.lock();
+            let is_held = |place: &Place| !matches!(place, Place::Waiting(_));
+            places
+                .iter()
+                .filter(|(_, place)| is_held(place))
+                .map(|(key, place)| (key.clone(), place.clone()))
+                .collect()
+        };
+        for (key, place) in held {
+            if !self.is_held(&key, &place) {
+                self.revoke(&key, &place);
+            }
+        }
+    }
+
+    /// Whether a hold is still one. An error that says nothing about the hold leaves it as it is.
+    fn is_held(&self, key: &HoldKey, place: &Place) -> bool {
+        match place {
+            Place::Held(_, id) => {
+                FileId::of(&self.path(&key.resource, "lock")).map_or(true, |now| now == Some(*id))
+            }
+            _ => self.is_listed(key, place),
+        }
+    }
+
+    fn revoke(&self, key: &HoldKey, place: &Place) {
+        let mut places = self.places.lock();
+        let is_same = match (places.get(key), place) {
+            (Some(Place::Held(now, _)), Place::Held(before, _)) => std::sync::Arc::ptr_eq(now, before),
+            (Some(Place::Counted(now)), Place::Counted(before)) => now == before,
+            (Some(Place::Listed), Place::Listed) => true,
+            _ => false,
+        };
+        let gone = if is_same { places.remove(key) } else { None };
+        drop(places);
+        if gone.is_some() {
+            report(&self.events, |events| events.revoked_one(key, Loss::Gone));
+        }
+    }
+
+    /// Whether a file of this name belongs to anything that is held.
+    pub(super) fn concerns(&self, name: &OsStr) -> bool {
+        self.places.lock().keys().any(|key| {
+            let path = match tables::suffix(key.resource.kind) {
+                Some(suffix) => super::table::state_of(&self.path(&key.resource, suffix)),
+                None => self.path(&key.resource, "lock"),
+            };
+            debug_assert!(is_file(key.resource.kind) || path.extension().is_some());
+            path.file_name() == Some(name)
+        })
+    }
+}

@@ -1,0 +1,217 @@
+//! Wake-ups by inotify: when a lock file is closed, and when a file of the directory is replaced or removed.
+//!
+//! The kernel allows few of these objects for each user, so a client makes one when it first waits, or holds a lock for
+//! longer than a moment.
+
+use std::collections::HashMap;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
+
+use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
+use rustix::io::Errno;
+use tokio::net::unix::pipe::Receiver;
+use tokio::sync::Notify;
+
+use crate::engine::remote::store::Topic;
+use crate::mutex::Mutex;
+
+/// The files that this client watches.
+#[derive(Debug, Default)]
+pub(super) struct Watcher {
+    inotify: OnceLock<Option<Arc<OwnedFd>>>,
+    /// Notified when there is something to read events from.
+    begun: Notify,
+    state: Mutex<State>,
+}
+
+/// Invariant: every file of `files` has at least one topic. Its number, if it has one, is in `numbers`.
+#[derive(Debug, Default)]
+struct State {
+    files: HashMap<OsString, Watched>,
+    /// The file of each watch.
+    numbers: HashMap<i32, OsString>,
+    directory: Option<i32>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    topics: Vec<Topic>,
+    /// Its watch, if its closing is watched and it is there.
+    number: Option<i32>,
+    /// When an event about it was read last.
+    at: Option<Instant>,
+}
+
+/// What has happened.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// These may be free.
+    Freed(Vec<Topic>),
+    /// A file of this name was replaced or removed.
+    Replaced(OsString, Vec<Topic>),
+    /// Anything may have changed: events were lost, or the directory was replaced.
+    Unknown,
+}
+
+const CLOSED: WatchFlags = WatchFlags::CLOSE_WRITE.union(WatchFlags::CLOSE_NOWRITE);
+/// Rename and removal of its files, and of the directory itself.
+const REPLACED: WatchFlags = WatchFlags::MOVED_FROM
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF)
+    .union(WatchFlags::ONLYDIR);
+
+impl Watcher {
+    fn inotify(&self) -> Option<&Arc<OwnedFd>> {
+        let make = || match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
+            Ok(inotify) => {
+                self.begun.notify_one();
+                Some(Arc::new(inotify))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "inotify cannot be used: waiters poll for freed locks");
+                None
+            }
+        };
+        self.inotify.get_or_init(make).as_ref()
+    }
+
+    /// Watches the directory for files that are replaced, anew if it was replaced itself.
+    pub(super) fn watch_directory(&self, directory: &Path) -> bool {
+        let Some(inotify) = self.inotify() else { return false };
+        let number = inotify::add_watch(inotify, directory, REPLACED).ok();
+        self.state.lock().directory = number;
+        number.is_some()
+    }
+
+    /// Watches a file for a topic: with `closes` for its closing, else only for its replacement. True if it is watched.
+    pub(super) fn watch(&self, directory: &Path, file: &Path, closes: bool, topic: &Topic) -> bool {
+        let is_watched = self.watch_directory(directory);
+        let mut state = self.state.lock();
+        let (Some(name), Some(inotify)) = (file.file_name(), self.inotify()) else { return false };
+        let State { files, numbers, .. } = &mut *state;
+        let watched = files.entry(name.to_owned()).or_insert_with(|| Watched {
+            topics: Vec::new(),
+            number: None,
+            at: None,
+        });
+        watched.topics.push(topic.clone());
+        if closes {
+            watched.number = inotify::add_watch(inotify, file, CLOSED).ok();
+            numbers.extend(watched.number.map(|number| (number, name.to_owned())));
+        }
+        is_watched && (watched.number.is_some() || !closes)
+    }
+
+    /// Watches a file again that was replaced.
+    pub(super) fn watch_again(&self, file: &Path) {
+        let mut state = self.state.lock();
+        let (Some(name), Some(Some(inotify))) = (file.file_name(), self.inotify.get()) else { return };
+        let State { files, numbers, .. } = &mut *state;
+        let Some(watched) = files.get_mut(name) else { return };
+        let number = inotify::add_watch(inotify, file, CLOSED).ok();
+        if number != watched.number {
+            if let Some(before) = std::mem::replace(&mut watched.number, number) {
+                numbers.remove(&before);
+                // It may be gone with its file.
+                let _ = inotify::remove_watch(inotify, before);
+            }
+            numbers.extend(number.map(|number| (number, name.to_owned())));
+        }
+    }
+
+    /// Ends [`watch`](Self::watch).
+    pub(super) fn unwatch(&self, file: &Path, topic: &Topic) {
+        let mut state = self.state.lock();
+        let Some(name) = file.file_name() else { return };
+        let State { files, numbers, .. } = &mut *state;
+        let Some(watched) = files.get_mut(name) else { return };
+        watched.topics.retain(|other| other != topic);
+        if !watched.topics.is_empty() {
+            return;
+        }
+        if let (Some(number), Some(Some(inotify))) = (watched.number, self.inotify.get()) {
+            numbers.remove(&number);
+            let _ = inotify::remove_watch(inotify, number);
+        }
+        files.remove(name);
+    }
+
+    /// Whether an event about this file was read a moment ago: the kernel reports that a file is closed just before it
+    /// frees the lock.
+    pub(super) fn was_just_closed(&self, file: &Path) -> bool {
+        let state = self.state.lock();
+        let at = file.file_name().and_then(|name| state.files.get(name)?.at);
+        at.is_some_and(|at| at.elapsed() < super::MOMENT * 2)
+    }
+
+    /// Reports changes as they are read, for ever.
+    pub(super) async fn run(&self, report: impl Fn(Change)) {
+        let inotify = loop {
+            match self.inotify.get() {
+                Some(Some(inotify)) => break Arc::clone(inotify),
+                Some(None) => std::future::pending().await,
+                None => self.begun.notified().await,
+            }
+        };
+        // A pipe, to tokio: anything else that can be read and is not a socket needs `unsafe` there.
+        let readable = match inotify.try_clone().and_then(Receiver::from_owned_fd_unchecked) {
+            Ok(readable) => readable,
+            Err(error) => {
+                tracing::debug!(%error, "inotify cannot be read: waiters poll for freed locks");
+                std::future::pending().await
+            }
+        };
+        loop {
+            if readable.readable().await.is_err() {
+                std::future::pending().await
+            }
+            let changes = readable.try_io(|| self.read(&inotify));
+            changes.unwrap_or_default().into_iter().for_each(&report);
+        }
+    }
+
+    /// All changes that can be read now.
+    fn read(&self, inotify: &OwnedFd) -> io::Result<Vec<Change>> {
+        let mut buffer = [MaybeUninit::uninit(); 4096];
+        let mut reader = Reader::new(inotify, &mut buffer);
+        let mut changes = Vec::new();
+        let mut state = self.state.lock();
+        loop {
+            match reader.next() {
+                Ok(event) => {
+                    let name = event.file_name().map(|name| OsStr::from_bytes(name.to_bytes()));
+                    changes.extend(state.change(event.wd(), event.events(), name));
+                }
+                Err(Errno::INTR) => {}
+                Err(_) if !changes.is_empty() => return Ok(changes),
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+}
+
+impl State {
+    fn change(&mut self, number: i32, flags: ReadFlags, name: Option<&OsStr>) -> Option<Change> {
+        if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
+            return Some(Change::Unknown);
+        }
+        if self.directory == Some(number) {
+            let Some(name) = name else { return Some(Change::Unknown) };
+            let topics = self.files.get(name).map(|watched| watched.topics.clone()).unwrap_or_default();
+            return Some(Change::Replaced(name.to_owned(), topics));
+        }
+        // The end of a watch is reported, too, and means nothing.
+        let watched = self.numbers.get(&number).and_then(|name| self.files.get_mut(name));
+        let watched = watched.filter(|_| !flags.contains(ReadFlags::IGNORED))?;
+        watched.at = Some(Instant::now());
+        Some(Change::Freed(watched.topics.clone()))
+    }
+}

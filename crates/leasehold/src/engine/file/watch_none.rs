@@ -1,0 +1,40 @@
+//! Without inotify, waiters poll.
+
+use std::path::Path;
+
+use crate::engine::remote::store::Topic;
+
+#[derive(Debug, Default)]
+pub(super) struct Watcher;
+
+/// There are none.
+#[derive(Debug)]
+pub(super) enum Change {}
+
+impl Watcher {
+    #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn watch_directory(&self, _directory: &Path) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn watch(&self, _directory: &Path, _file: &Path, _closes: bool, _topic: &Topic) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn watch_again(&self, _file: &Path) {}
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn unwatch(&self, _file: &Path, _topic: &Topic) {}
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn was_just_closed(&self, _file: &Path) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) async fn run(&self, _report: impl Fn(Change)) {
+        std::future::pending().await
+    }
+}
