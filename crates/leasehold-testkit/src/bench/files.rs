@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Backend, ONE_STEP, Reply, VIEW};
+use super::{Backend, DOWNGRADE, ONE_STEP, Reply, VIEW};
 
 /// A directory of its own, removed with this.
 #[derive(Debug, Clone)]
@@ -76,15 +76,7 @@ impl Backend for Files {
     }
 
     fn lacks(&self) -> &'static [&'static str] {
-        &[
-            "fair lock",
-            "SET NX lock",
-            "takeover (`steal`)",
-            "`force_unlock`",
-            "upgrade or downgrade of a read-write lock",
-            VIEW,
-            ONE_STEP,
-        ]
+        &["fair lock", "SET NX lock", "takeover (`steal`)", "`force_unlock`", DOWNGRADE, VIEW, ONE_STEP]
     }
 
     /// Locked files, and tables with content. The files of locks stay for good.

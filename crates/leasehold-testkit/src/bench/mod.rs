@@ -50,6 +50,8 @@ pub const REMOVAL: &str = "removal by an operator";
 pub const VIEW: &str = "view of another client's hold";
 /// Lacking on an engine where a hold lasts no longer than a session that is renewed by itself.
 pub const LEASES: &str = "lease of its own for each hold";
+/// Lacking on an engine that cannot change one half of a read-write lock into the other without a gap.
+pub const DOWNGRADE: &str = "upgrade or downgrade of a read-write lock";
 /// Lacking on an engine that acquires several locks one after the other.
 pub const ONE_STEP: &str = "several locks in one step";
 

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{MOMENT, Waiter, all_done, on_a_thread, short_watchdog, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, DOWNGRADE};
 use crate::tally::Tally;
 
 pub async fn rw_29_many_readers_or_one_writer_hold_the_lock(bench: &Bench) -> Outcome {
@@ -202,7 +202,7 @@ pub async fn own_160_readers_never_see_a_partial_write(bench: &Bench) -> Outcome
 
 pub async fn own_161_blocking_threads_never_see_a_partial_write(bench: &Bench) -> Outcome {
     bench.needs("read-write lock")?;
-    let lock = bench.rw_lock().await;
+    let (lock, downgrades) = (bench.rw_lock().await, !bench.lacks(DOWNGRADE));
     let tally = Arc::new(Tally::default());
     let threads = (0..4).map(|_| {
         let (lock, tally) = (lock.clone(), Arc::clone(&tally));
@@ -211,7 +211,12 @@ pub async fn own_161_blocking_threads_never_see_a_partial_write(bench: &Bench) -
             for _ in 0..3 {
                 let guard = lock.write().acquire().as_owner(&me).block().expect("the write lock");
                 tally.add_on_thread();
-                let read = guard.downgrade().block().expect("the read lock");
+                let read = if downgrades {
+                    guard.downgrade().block().expect("the read lock")
+                } else {
+                    guard.release().block().expect("it was held");
+                    lock.read().acquire().as_owner(&me).block().expect("the read lock")
+                };
                 let seen = tally.count();
                 std::thread::sleep(Duration::from_millis(1));
                 assert_eq!(tally.count(), seen);

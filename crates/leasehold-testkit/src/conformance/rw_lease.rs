@@ -10,7 +10,7 @@ use super::Outcome;
 use super::common::{
     LEASE, LONG_LEASE, MOMENT, WATCHDOG, Waiter, all_done, is_pending_for, short_watchdog, soon,
 };
-use crate::bench::Bench;
+use crate::bench::{Bench, VIEW};
 
 pub async fn rw_15_re_entering_with_a_shorter_lease_does_not_shorten_the_hold(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
@@ -150,7 +150,7 @@ pub async fn own_166_the_expired_lease_of_a_reader_frees_only_the_hold_of_that_r
     assert_eq!(soon(dies.lost()).await, Loss::Expired);
     sleep(MOMENT).await;
     assert!(!lock.read().is_held_by(dies.owner()).await?);
-    assert_eq!(lock.read().hold_count(lives.owner()).await?, 1);
+    assert!(bench.lacks(VIEW) || lock.read().hold_count(lives.owner()).await? == 1);
     // The expired reader neither keeps the lock nor frees it.
     leaves.release().await?;
     assert!(lives.is_held() && lock.read().is_locked().await?);

@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Outcome;
 use super::common::{LEASE, LONG_LEASE, MOMENT, Waiter, all_done, is_pending_for, soon};
-use crate::bench::Bench;
+use crate::bench::{Bench, DOWNGRADE};
 
 pub async fn rw_08_a_writer_may_also_read(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await;
@@ -120,6 +120,7 @@ pub async fn own_169_the_only_reader_can_upgrade(bench: &Bench) -> Outcome {
 }
 
 pub async fn own_170_an_upgrade_beside_other_readers_is_refused(bench: &Bench) -> Outcome {
+    bench.needs(DOWNGRADE)?;
     let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
     let (one, two) = (lock.read().acquire().await?, elsewhere.read().acquire().lease(LEASE).await?);
     let error = soon(one.try_upgrade()).await.expect_err("another reads");

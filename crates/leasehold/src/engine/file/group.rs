@@ -44,7 +44,7 @@ impl Group {
     /// Acquires a set, or returns the owner of one of its values.
     pub(super) fn take(&mut self, key: &HoldKey) -> Result<(), OwnerId> {
         let values = values(&key.resource);
-        if let Some(holder) = self.holder(&values) {
+        if let Some(holder) = self.holder(&values, None) {
             return Err(holder);
         }
         self.sets.push((key.owner, values));
@@ -63,9 +63,14 @@ impl Group {
         self.sets.iter().any(|(owner, held)| *owner == key.owner && *held == values)
     }
 
-    /// The owner of one of these values.
-    pub(super) fn holder(&self, values: &BTreeSet<String>) -> Option<OwnerId> {
-        self.sets.iter().find(|(_, held)| !held.is_disjoint(values)).map(|(owner, _)| *owner)
+    /// The owner of one of these values: this one, if it has all of them.
+    pub(super) fn holder(&self, values: &BTreeSet<String>, wanted: Option<OwnerId>) -> Option<OwnerId> {
+        let all = wanted.filter(|wanted| {
+            let has = |value| self.sets.iter().any(|(owner, held)| owner == wanted && held.contains(value));
+            values.iter().all(has)
+        });
+        let any = || self.sets.iter().find(|(_, held)| !held.is_disjoint(values));
+        all.or_else(|| any().map(|(owner, _)| *owner).filter(|owner| wanted != Some(*owner)))
     }
 }
 

@@ -49,7 +49,7 @@ impl Files {
         {
             return self.busy(take, key, &path, waiting, Some(Duration::from_millis(left)));
         }
-        let mode = if resource.kind == Kind::Read { Mode::Shared } else { Mode::Exclusive };
+        let mode = mode(resource.kind);
         let (file, id) = match self.lock(&path, mode, waiting) {
             Ok((file, Some(id))) => (file, id),
             Ok((file, None)) => return self.busy(take, key, &path, Some(file), None),
@@ -117,7 +117,9 @@ impl Files {
         let mut busy = Busy { retry_in, ..Busy::default() };
         if !take.waits {
             drop(file);
-            busy.holder = self.holder(&take.hold_key.resource, None)?.and_then(|holding| holding.owner);
+            let resource = &take.hold_key.resource;
+            let holding = self.file_holder(resource, excluding(resource.kind))?;
+            busy.holder = holding.and_then(|holding| holding.owner);
         } else {
             if self.watcher.was_just_closed(path) {
                 busy.retry_in = Some(busy.retry_in.map_or(MOMENT, |retry_in| retry_in.min(MOMENT)));
@@ -168,36 +170,58 @@ impl Files {
     pub(super) fn holder(
         &self,
         resource: &Resource,
-        owner: Option<OwnerId>,
+        wanted: Option<OwnerId>,
     ) -> Result<Option<Holding>, StoreError> {
         if let Some(suffix) = super::tables::suffix(resource.kind) {
-            return self.line_holder(resource, suffix);
+            return self.line_holder(resource, suffix, wanted);
         }
-        let holding = |owner| Holding { owner, count: 1, remaining: Duration::ZERO };
-        let own = {
-            let places = self.places.lock();
-            let is_held = |key: &&HoldKey| key.resource.shares_holds_with(resource);
-            let held =
-                places.iter().filter(|(_, place)| matches!(place, Place::Held(..))).map(|(key, _)| key);
-            let mut owners = held.filter(is_held).map(|key| key.owner);
-            match owner {
-                Some(owner) => owners.find(|of| *of == owner),
-                None => owners.min(),
-            }
-        };
-        if own.is_some() {
-            return Ok(Some(holding(own)));
+        let of = |owner| HoldKey { resource: resource.clone(), owner, amount: 1 }.of_hold();
+        if let Some(owner) = wanted
+            && let Some(Place::Held(..)) = self.places.lock().get(&of(owner))
+        {
+            return Ok(Some(holding(wanted)));
         }
-        let path = self.path(resource, "lock");
-        let mode = if resource.kind == Kind::Read { Mode::Shared } else { Mode::Exclusive };
-        let holders = kernel::holders(&path).map_err(|error| failure::refused(&path, &error))?;
-        let Some(holder) = holders.iter().find(|holder| holder.mode == mode) else { return Ok(None) };
-        // A shared lock has no record: the one in the file is that of the last writer.
-        let record = Record::read(&path).filter(|record| {
-            mode == Mode::Exclusive && record.process == holder.process && record.is_of_living_process()
-        });
-        Ok(Some(holding(record.map(|record| record.owner))))
+        self.file_holder(resource, &[mode(resource.kind)])
     }
+
+    /// A holder of the file of a lock, in one of these modes, as the kernel knows it.
+    fn file_holder(&self, resource: &Resource, modes: &[Mode]) -> Result<Option<Holding>, StoreError> {
+        let path = self.path(resource, "lock");
+        let holders = kernel::holders(&path).map_err(|error| failure::refused(&path, &error))?;
+        let Some(holder) = holders.iter().find(|holder| modes.contains(&holder.mode)) else {
+            return Ok(None);
+        };
+        let owner = match holder.mode {
+            Mode::Exclusive => Record::read(&path)
+                .filter(|record| record.process == holder.process && record.is_of_living_process())
+                .map(|record| record.owner),
+            // Readers have no record: the one in the file is that of the last writer.
+            Mode::Shared => self.reader(resource),
+        };
+        Ok(Some(holding(owner)))
+    }
+
+    /// An owner of this client that reads.
+    fn reader(&self, resource: &Resource) -> Option<OwnerId> {
+        let read = resource.of_kind(Kind::Read);
+        let places = self.places.lock();
+        let held = places.iter().filter(|(_, place)| matches!(place, Place::Held(..))).map(|(key, _)| key);
+        held.filter(|key| key.resource == read).map(|key| key.owner).min()
+    }
+}
+
+fn holding(owner: Option<OwnerId>) -> Holding {
+    Holding { owner, count: 1, remaining: Duration::ZERO }
+}
+
+/// How the file of a lock of this kind is locked.
+fn mode(kind: Kind) -> Mode {
+    if kind == Kind::Read { Mode::Shared } else { Mode::Exclusive }
+}
+
+/// The modes that exclude a lock of this kind.
+fn excluding(kind: Kind) -> &'static [Mode] {
+    if kind == Kind::Read { &[Mode::Exclusive] } else { &[Mode::Exclusive, Mode::Shared] }
 }
 
 /// The other half of a read-write lock, which the same owner cannot hold besides: `flock` converts no lock without a gap.

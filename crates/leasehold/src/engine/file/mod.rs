@@ -25,6 +25,7 @@ mod directory;
 mod failure;
 mod group;
 mod kernel;
+mod lanes;
 mod latch;
 mod lock_file;
 mod locks;
@@ -55,6 +56,7 @@ use tokio::sync::Notify;
 
 use self::clients::Clients;
 use self::directory::Directory;
+use self::lanes::Lanes;
 use self::lock_file::{FileId, LockFile};
 use self::record::Writer;
 use self::watch::{Change as FileChange, Watcher};
@@ -134,6 +136,7 @@ struct Files {
     watcher: Watcher,
     // Invariant: a file is dropped, and so closed, when the mutex is free again.
     places: Mutex<HashMap<HoldKey, Place>>,
+    lanes: Arc<Lanes>,
     /// The I/O thread, and its threads that may block.
     io: OnceLock<Handle>,
     /// A file of a held lock may have been replaced.
@@ -176,6 +179,7 @@ impl FileStore {
             writer: Writer::new(&options.label),
             watcher: Watcher::default(),
             places: Mutex::default(),
+            lanes: Arc::default(),
             io: OnceLock::new(),
             suspicious: Notify::new(),
             is_closed: AtomicBool::new(false),
@@ -183,16 +187,17 @@ impl FileStore {
         }))
     }
 
-    /// Carries a request out on a thread that may block.
+    /// Carries a request about a resource out on a thread that may block, behind the earlier ones.
     fn block<T: Send + 'static>(
         &self,
+        resource: &Resource,
         done: impl Done<T>,
         work: impl FnOnce(&Files) -> Result<T, StoreError> + Send + 'static,
     ) {
         let files = Arc::clone(&self.0);
         // Not connected yet, or closed: the client is gone.
         let Some(io) = self.0.io.get().filter(|_| !self.0.is_closed.load(Ordering::SeqCst)) else { return };
-        io.spawn_blocking(move || {
+        self.0.lanes.push(io, &resource.name, move || {
             let outcome = work(&files);
             done.done(outcome);
         });
@@ -225,7 +230,7 @@ impl Store for FileStore {
         let (key, rw) = (take.hold_key.clone(), take.rw);
         let (held, length, is_kept, fenced, waits) =
             (take.held, take.length, take.is_kept, take.fenced, take.waits);
-        self.block(done, move |files| {
+        self.block(&take.hold_key.resource, done, move |files| {
             let (hold_key, steal, queue) = (&key, false, None);
             let take = Take { hold_key, held, length, is_kept, steal, fenced, queue, rw, waits };
             if is_file(key.resource.kind) { files.take_lock(&take) } else { files.take_line(&take) }
@@ -236,8 +241,8 @@ impl Store for FileStore {
         if is_file(key.resource.kind) {
             return done.done(Ok(self.0.give_lock(key)));
         }
-        let key = key.clone();
-        self.block(done, move |files| files.give_line(&key));
+        let of = key.clone();
+        self.block(&key.resource, done, move |files| files.give_line(&of));
     }
 
     fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
@@ -248,30 +253,36 @@ impl Store for FileStore {
         if is_file(key.resource.kind) {
             return self.complete(done, Ok(self.0.give_lock(key)));
         }
-        let key = key.clone();
-        self.block(done, move |files| files.give_line(&key));
+        let of = key.clone();
+        self.block(&key.resource, done, move |files| files.give_line(&of));
     }
 
     /// Only permits with a fixed lease have one of their own.
     fn renew(&self, _kind: Kind, holds: &[(&HoldKey, Duration)], done: impl Done<Vec<Verdict>>) {
+        let Some((first, _)) = holds.first() else { return };
         let holds: Vec<_> = holds.iter().map(|(key, length)| ((*key).clone(), *length)).collect();
-        self.block(done, move |files| {
+        self.block(&first.resource, done, move |files| {
             holds.iter().map(|(key, length)| files.renew_line(key, *length)).collect()
         });
+    }
+
+    fn is_there(&self, key: &HoldKey) -> bool {
+        let place = self.0.places.lock().get(&key.of_hold()).cloned();
+        place.is_some_and(|place| self.0.is_held(key, &place))
     }
 
     fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
         match *query {
             Query::Holder(resource, owner) => {
-                let resource = resource.clone();
-                self.block(done, move |files| {
-                    let holding = files.holder(&resource, owner)?;
+                let of = resource.clone();
+                self.block(resource, done, move |files| {
+                    let holding = files.holder(&of, owner)?;
                     Ok(QueryResult { holding, ..QueryResult::default() })
                 });
             }
             Query::Token(resource) => {
                 let path = self.0.path(resource, "token");
-                self.block(done, move |_| {
+                self.block(resource, done, move |_| {
                     let token = token::last(&path).map_err(|error| failure::refused(&path, &error))?;
                     Ok(QueryResult { token, ..QueryResult::default() })
                 });
@@ -281,8 +292,8 @@ impl Store for FileStore {
     }
 
     fn change(&self, resource: &Resource, change: &Change, done: impl Done<i64>) {
-        let (resource, adjust) = (resource.clone(), change.adjust.clone());
-        self.block(done, move |files| files.adjust(&resource, &adjust));
+        let (of, adjust) = (resource.clone(), change.adjust.clone());
+        self.block(resource, done, move |files| files.adjust(&of, &adjust));
     }
 
     /// A change is never sent again, so nothing is kept to recognise it.
@@ -306,8 +317,8 @@ impl Store for FileStore {
     }
 
     fn detach(&self, key: &HoldKey, done: impl Done<()>) {
-        let key = key.clone();
-        self.block(done, move |files| files.detach_line(&key));
+        let of = key.clone();
+        self.block(&key.resource, done, move |files| files.detach_line(&of));
     }
 
     fn lock_file(&self, key: &HoldKey) -> io::Result<Option<std::fs::File>> {

@@ -11,6 +11,7 @@ use super::{Files, Place, failure, latch, milliseconds, now};
 use crate::engine::remote::store::{Given, StoreError, Take, Taken, Verdict};
 use crate::engine::{Adjust, Busy, HoldKey, Holding, Kind, Resource};
 use crate::env;
+use crate::owner::OwnerId;
 
 /// The suffix of the table of a kind, if it has one.
 pub(super) fn suffix(kind: Kind) -> Option<&'static str> {
@@ -220,12 +221,13 @@ impl Files {
         &self,
         resource: &Resource,
         suffix: &str,
+        wanted: Option<OwnerId>,
     ) -> Result<Option<Holding>, StoreError> {
         let path = self.path(resource, suffix);
         let content = table::peek(&path).map_err(|error| failure::refused(&path, &error))?;
         let mut group = Group::parse(&content).map_err(|()| failure::not_ours())?;
         group.expire(|client| self.clients.is_alive(client));
-        let holder = group.holder(&group::values(resource));
+        let holder = group.holder(&group::values(resource), wanted);
         Ok(holder.map(|owner| Holding { owner: Some(owner), count: 1, remaining: Duration::ZERO }))
     }
 }

@@ -48,7 +48,7 @@ impl Files {
     }
 
     /// Whether a hold is still one. An error that says nothing about the hold leaves it as it is.
-    fn is_held(&self, key: &HoldKey, place: &Place) -> bool {
+    pub(super) fn is_held(&self, key: &HoldKey, place: &Place) -> bool {
         match place {
             Place::Held(_, id) => {
                 FileId::of(&self.path(&key.resource, "lock")).map_or(true, |now| now == Some(*id))

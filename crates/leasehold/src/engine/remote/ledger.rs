@@ -327,7 +327,8 @@ impl Ledger {
             if hold.term.has_session() && due <= now {
                 // Its end was moved, and the reply was not processed yet.
                 let id = Id { slot, entry: *entry };
-                self.schedule(id, now + left + margin(left));
+                let length = hold.bounds().lease.length();
+                self.schedule(id, now + left + margin(left.max(length)));
                 continue;
             }
             size += hold.size();

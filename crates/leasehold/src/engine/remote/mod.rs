@@ -359,6 +359,10 @@ impl<S: Store> Engine for Remote<S> {
         let limit = hold.bounds().limit;
         let length = limit.map_or(length, |limit| length.min(limit.saturating_duration_since(begun)));
         if hold.term.has_session() {
+            if !self.inner.store.is_there(key) {
+                self.inner.lose_one(key, Loss::Gone);
+                return Reply::now(Renewed::Gone);
+            }
             let until = hold.until(begun, length);
             if let (Until::Deadline(before, _), Until::Deadline(after, _)) = (hold.term.until(), until)
                 && after > before

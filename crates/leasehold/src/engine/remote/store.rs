@@ -63,6 +63,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// only where each hold has a lease.
     fn renew(&self, _kind: Kind, _holds: &[(&HoldKey, Duration)], _done: impl Done<Vec<Verdict>>) {}
 
+    /// Whether a hold under a session is still there, as far as that can be told at once. The session itself is not asked.
+    fn is_there(&self, _key: &HoldKey) -> bool {
+        true
+    }
+
     /// Replaces the connection of a shard if its server has been silent for so long although a reply is due.
     fn doubt(&self, _shard: Shard, _silence: Duration) {}
 
