@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tokio::runtime::Handle;
 
@@ -11,13 +12,20 @@ use crate::name::{ByName, Name};
 /// The requests that wait for the one before them.
 #[derive(Default)]
 pub(super) struct Lanes {
-    // Invariant: a name is here as long as a thread carries out its requests.
+    // Invariant: a name is here as long as a thread carries out its requests. `count` is the number of names, which every
+    // request reads without the mutex: mostly none.
     waiting: Mutex<HashMap<Name, VecDeque<Job>, ByName>>,
+    count: AtomicUsize,
 }
 
 type Job = Box<dyn FnOnce() + Send>;
 
 impl Lanes {
+    /// Whether a request about this name, issued now, would have to wait for an earlier one.
+    pub(super) fn is_busy(&self, name: &Name) -> bool {
+        self.count.load(Ordering::SeqCst) > 0 && self.waiting.lock().contains_key(name)
+    }
+
     /// Carries out a request behind the earlier ones about the same name.
     pub(super) fn push(self: &Arc<Self>, io: &Handle, name: &Name, job: impl FnOnce() + Send + 'static) {
         let mut waiting = self.waiting.lock();
@@ -26,6 +34,7 @@ impl Lanes {
             return;
         }
         waiting.insert(name.clone(), VecDeque::new());
+        self.count.store(waiting.len(), Ordering::SeqCst);
         drop(waiting);
         let (lanes, name) = (Arc::clone(self), name.clone());
         io.spawn_blocking(move || {
@@ -41,6 +50,7 @@ impl Lanes {
         let job = waiting.get_mut(name)?.pop_front();
         if job.is_none() {
             waiting.remove(name);
+            self.count.store(waiting.len(), Ordering::SeqCst);
         }
         job
     }

@@ -108,8 +108,7 @@ static TRAITS: Traits = Traits {
     lease: LeaseOf::Session,
     counts: By::Client,
     owners: By::Server,
-    // Some requests are carried out by the calling thread, others by a thread that may block.
-    ordered: false,
+    ordered: true,
     takes_all: false,
 };
 
@@ -203,6 +202,12 @@ impl FileStore {
         });
     }
 
+    /// Whether a request about a resource is carried out at once, by the calling thread: a few system calls that do not wait
+    /// for a disk.
+    fn is_quick(&self, resource: &Resource) -> bool {
+        is_file(resource.kind) && !self.0.lanes.is_busy(&resource.name)
+    }
+
     /// Completes a request outside of the call that has issued it.
     fn complete<T: Send + 'static>(&self, done: impl Done<T>, outcome: Result<T, StoreError>) {
         if let Some(io) = self.0.io.get() {
@@ -221,16 +226,14 @@ impl Store for FileStore {
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {
-        if self.0.is_closed.load(Ordering::SeqCst) {
-            return;
-        }
-        if is_file(take.hold_key.resource.kind) && !take.fenced {
+        let resource = &take.hold_key.resource;
+        if !take.fenced && self.is_quick(resource) {
             return done.done(self.0.take_lock(take));
         }
         let (key, rw) = (take.hold_key.clone(), take.rw);
         let (held, length, is_kept, fenced, waits) =
             (take.held, take.length, take.is_kept, take.fenced, take.waits);
-        self.block(&take.hold_key.resource, done, move |files| {
+        self.block(resource, done, move |files| {
             let (hold_key, steal, queue) = (&key, false, None);
             let take = Take { hold_key, held, length, is_kept, steal, fenced, queue, rw, waits };
             if is_file(key.resource.kind) { files.take_lock(&take) } else { files.take_line(&take) }
@@ -238,23 +241,27 @@ impl Store for FileStore {
     }
 
     fn give(&self, key: &HoldKey, _from: u32, _length: Duration, done: impl Done<Given>) {
-        if is_file(key.resource.kind) {
+        if self.is_quick(&key.resource) {
             return done.done(Ok(self.0.give_lock(key)));
         }
         let of = key.clone();
-        self.block(&key.resource, done, move |files| files.give_line(&of));
+        self.block(&key.resource, done, move |files| files.give(&of));
     }
 
     fn lower(&self, key: &HoldKey, to: u32, done: impl Done<Given>) {
-        if to > 0 {
-            // The waiter has left, and its file is closed.
-            return self.complete(done, Ok(Given { left: Some(to), subscribers: None }));
+        if to == 0 && !self.is_quick(&key.resource) {
+            let of = key.clone();
+            return self.block(&key.resource, done, move |files| files.give(&of));
         }
-        if is_file(key.resource.kind) {
-            return self.complete(done, Ok(self.0.give_lock(key)));
-        }
-        let of = key.clone();
-        self.block(&key.resource, done, move |files| files.give_line(&of));
+        // A waiter that has left has closed its file.
+        let left = |to| Given { left: Some(to), subscribers: None };
+        let outcome = if to == 0 { self.0.give_lock(key) } else { left(to) };
+        self.complete(done, Ok(outcome));
+    }
+
+    fn lower_first(&self, key: &HoldKey, to: u32, done: impl Done<Given>) -> bool {
+        self.lower(key, to, done);
+        true
     }
 
     /// Only permits with a fixed lease have one of their own.
@@ -355,6 +362,10 @@ impl Store for FileStore {
 }
 
 impl Files {
+    fn give(&self, key: &HoldKey) -> Result<Given, StoreError> {
+        if is_file(key.resource.kind) { Ok(self.give_lock(key)) } else { self.give_line(key) }
+    }
+
     /// The file of a resource with this suffix.
     fn path(&self, resource: &Resource, suffix: &str) -> PathBuf {
         let mut name = names::encode(resource.name.as_str());

@@ -327,8 +327,8 @@ impl Ledger {
             if hold.term.has_session() && due <= now {
                 // Its end was moved, and the reply was not processed yet.
                 let id = Id { slot, entry: *entry };
-                let length = hold.bounds().lease.length();
-                self.schedule(id, now + left + margin(left.max(length)));
+                let longest = hold.bounds().lease.length().max(hold.requested().lease.length());
+                self.schedule(id, now + left + margin(left.max(longest)));
                 continue;
             }
             size += hold.size();

@@ -20,8 +20,8 @@ use crate::session::Session;
 /// 1. A request is issued when the method is called. Requests about one hold take effect in the order of the calls.
 /// 2. Each request is completed once, by [`Done::done`], when its outcome is read, in the order in which the server gave
 ///    the outcomes for that name; but never inside the call that issues it, because the caller may have a mutex. Only
-///    [`take`](Self::take) and [`give`](Self::give) of a store whose steps are sent one at a time may be completed inside the
-///    call. A request that is dropped without an outcome belongs to a client that is gone.
+///    [`take`](Self::take) and [`give`](Self::give) may be completed inside the call, by a store whose outcomes are never
+///    [unknown](StoreError::Unknown). A request that is dropped without an outcome belongs to a client that is gone.
 /// 3. Nothing is sent twice, except where the store knows that nothing was done; then it calls [`Done::is_wanted`] before.
 /// 4. A caller that has gone away does not cancel its request.
 /// 5. An error specifies whether there may be something to undo.
