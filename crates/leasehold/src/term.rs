@@ -327,6 +327,15 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_nearer_deadline_is_taken_and_a_later_one_is_not() {
+        let term = Term::new(Weak::new());
+        for (at, left) in [(10, 10), (20, 10), (1, 1)] {
+            term.shorten_until(env::now() + SECOND * at, Loss::Expired);
+            assert_eq!(term.remaining(), SECOND * left);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_release_is_not_reported_as_a_loss() {
         let term = Term::new(Weak::new());
         term.set_until(expires_in(SECOND));

@@ -135,6 +135,19 @@ async fn a_hold_is_reported_as_lost_before_its_lease_ends_on_the_server() {
     }
 }
 
+/// The server has executed the request, and the lease of a plain lock is replaced.
+#[tokio::test(start_paused = true)]
+async fn a_lease_shortened_by_a_re_entry_without_a_reply_is_not_trusted() {
+    let (simulation, client) = start().await;
+    let lock = client.lock(NAME);
+    let guard = lock.acquire().lease(SECOND * 60).await.unwrap();
+    simulation.lose_reply();
+    let again = lock.acquire().as_owner(guard.owner()).lease(SECOND * 5).await;
+    assert!(again.unwrap_err().is_unavailable());
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::Expired);
+    assert!(simulation.lose_hold(NAME), "the server still has it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_outage_shorter_than_the_lease_loses_no_hold() {
     for kind in 0..5 {
