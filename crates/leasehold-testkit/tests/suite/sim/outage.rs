@@ -135,6 +135,24 @@ async fn a_hold_is_reported_as_lost_before_its_lease_ends_on_the_server() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_renewed_lease_counts_from_the_request_and_not_from_the_reply() {
+    let (simulation, _other) = start().await;
+    let (watchdog, margin) = (SECOND * 6, MILLISECOND * 60);
+    let client = Client::connect(simulation.url()).watchdog(watchdog).await.unwrap();
+    let guard = client.lock(NAME).acquire().await.unwrap();
+    // Longer than the margin: a lease that counts from the reply ends after the lease on the server.
+    let latency = margin * 5;
+    simulation.latency(latency);
+    sleep(watchdog / 3 + latency * 2 + MILLISECOND * 10).await;
+    let left = guard.remaining();
+    assert!(left > watchdog * 2 / 3, "the hold was renewed: {left:?}");
+    assert!(left + latency * 2 + margin <= watchdog, "the time until the reply counts: {left:?}");
+    simulation.outage();
+    assert_eq!(soon("the loss", guard.lost()).await, Loss::Unreachable);
+    assert!(simulation.lose_hold(NAME), "the server still has it");
+}
+
 /// The server has executed the request, and the lease of a plain lock is replaced.
 #[tokio::test(start_paused = true)]
 async fn a_lease_shortened_by_a_re_entry_without_a_reply_is_not_trusted() {
