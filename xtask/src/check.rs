@@ -29,6 +29,10 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
         "clippy without features",
         "cargo clippy -p leasehold --no-default-features --all-targets -- -D warnings",
     );
+    run(
+        "clippy with the file engine alone",
+        "cargo clippy -p leasehold --no-default-features --features file -- -D warnings",
+    );
     run("clippy with the default features", "cargo clippy -p leasehold -- -D warnings");
     run("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps");
     steps.run("words", words::check);

@@ -20,6 +20,10 @@ mod counter;
 mod delegate;
 mod deref;
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only a server can be out of reach"))]
+#[cfg_attr(
+    all(feature = "remote", not(feature = "redis")),
+    allow(dead_code, reason = "a part is for engines that this build does not have")
+)]
 mod engine;
 #[expect(clippy::disallowed_methods, reason = "the one place where they are called")]
 mod env;
@@ -51,7 +55,7 @@ mod rw_lock;
 mod semaphore;
 #[cfg_attr(
     not(feature = "test-util"),
-    expect(dead_code, reason = "only the simulation binds holds to sessions")
+    expect(dead_code, reason = "only the simulation loses sessions")
 )]
 mod session;
 mod term;

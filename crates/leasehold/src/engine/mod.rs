@@ -24,7 +24,7 @@ pub(crate) mod redis;
 #[cfg(feature = "remote")]
 #[cfg_attr(
     not(feature = "test-util"),
-    expect(dead_code, reason = "only the simulation binds holds to sessions")
+    expect(dead_code, reason = "only the simulation loses sessions")
 )]
 pub(crate) mod remote;
 mod resource;

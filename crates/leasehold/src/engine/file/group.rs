@@ -1,6 +1,7 @@
 //! Values of a group, each of which has a single holder.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use super::names::encode;
 use crate::client_id::ClientId;
@@ -27,11 +28,16 @@ impl Group {
     }
 
     pub(super) fn format(&self) -> String {
-        let sets = self.sets.iter().map(|(owner, values)| {
-            let values = values.iter().map(|value| format!(" ={value}")).collect::<String>();
-            format!("set {owner}{values}\n")
-        });
-        sets.collect()
+        let mut content = String::new();
+        for (owner, values) in &self.sets {
+            // Writing to a string cannot fail.
+            let _ = write!(content, "set {owner}");
+            for value in values {
+                let _ = write!(content, " ={value}");
+            }
+            content.push('\n');
+        }
+        content
     }
 
     /// Removes the sets of dead clients.

@@ -29,7 +29,12 @@ impl FileId {
 }
 
 impl From<&rustix::fs::Stat> for FileId {
-    #[allow(clippy::useless_conversion, clippy::cast_sign_loss, reason = "the types differ between systems")]
+    #[allow(
+        clippy::useless_conversion,
+        clippy::unnecessary_cast,
+        clippy::cast_sign_loss,
+        reason = "the types differ between systems"
+    )]
     fn from(stat: &rustix::fs::Stat) -> Self {
         Self { device: stat.st_dev as u64, inode: stat.st_ino.into() }
     }

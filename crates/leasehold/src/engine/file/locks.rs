@@ -115,18 +115,18 @@ impl Files {
         retry_in: Option<Duration>,
     ) -> Result<Taken, StoreError> {
         let mut busy = Busy { retry_in, ..Busy::default() };
-        if !take.waits {
-            drop(file);
-            let resource = &take.hold_key.resource;
-            let holding = self.file_holder(resource, excluding(resource.kind))?;
-            busy.holder = holding.and_then(|holding| holding.owner);
-        } else {
+        if take.waits {
             if self.watcher.was_just_closed(path) {
                 busy.retry_in = Some(busy.retry_in.map_or(MOMENT, |retry_in| retry_in.min(MOMENT)));
             }
             if let Some(file) = file {
                 self.places.lock().insert(key, Place::Waiting(file));
             }
+        } else {
+            drop(file);
+            let resource = &take.hold_key.resource;
+            let holding = self.file_holder(resource, excluding(resource.kind))?;
+            busy.holder = holding.and_then(|holding| holding.owner);
         }
         if take.hold_key.resource.kind == Kind::Write && take.rw.prefer_writers && take.waits {
             writer_flag::set(&self.path(&take.hold_key.resource, "writer"), take.hold_key.owner);

@@ -231,11 +231,10 @@ impl Store for FileStore {
             return done.done(self.0.take_lock(take));
         }
         let (key, rw) = (take.hold_key.clone(), take.rw);
-        let (held, length, is_kept, fenced, waits) =
-            (take.held, take.length, take.is_kept, take.fenced, take.waits);
+        let (held, lease, fenced, waits) = (take.held, take.lease, take.fenced, take.waits);
         self.block(resource, done, move |files| {
             let (hold_key, steal, queue) = (&key, false, None);
-            let take = Take { hold_key, held, length, is_kept, steal, fenced, queue, rw, waits };
+            let take = Take { hold_key, held, lease, steal, fenced, queue, rw, waits };
             if is_file(key.resource.kind) { files.take_lock(&take) } else { files.take_line(&take) }
         });
     }

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use super::{Milliseconds, milliseconds};
 use crate::client_id::ClientId;
 use crate::engine::{Adjust, HoldKey};
-use crate::lease::PERMANENT;
+use crate::lease::{Lease, PERMANENT};
 use crate::permit_id::PermitId;
 
 /// The permits of a semaphore that is set up.
@@ -66,20 +66,16 @@ impl Permits {
     }
 
     /// Acquires the permits of a hold, all or none.
-    pub(super) fn take(
-        &mut self,
-        key: &HoldKey,
-        length: std::time::Duration,
-        is_kept: bool,
-        now: Milliseconds,
-    ) -> bool {
+    pub(super) fn take(&mut self, key: &HoldKey, lease: Lease, now: Milliseconds) -> bool {
         if self.free < key.amount.into() {
             return false;
         }
         self.free -= i64::from(key.amount);
-        let length = Some(length).filter(|length| *length < PERMANENT).map(milliseconds);
-        let (ends, kept) =
-            if is_kept { (None, length) } else { (length.map(|length| now.saturating_add(length)), None) };
+        let (ends, kept) = match lease {
+            Lease::Kept(length) => (None, Some(milliseconds(length))),
+            Lease::Fixed(PERMANENT) => (None, None),
+            Lease::Fixed(length) => (Some(now.saturating_add(milliseconds(length))), None),
+        };
         let permit = Permit { ends, kept, client: Some(key.owner.client) };
         self.taken.extend(PermitId::of(key.owner, key.amount).map(|id| (id, permit)));
         true

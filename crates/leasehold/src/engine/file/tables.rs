@@ -11,6 +11,7 @@ use super::{Files, Place, failure, latch, milliseconds, now};
 use crate::engine::remote::store::{Given, StoreError, Take, Taken, Verdict};
 use crate::engine::{Adjust, Busy, HoldKey, Holding, Kind, Resource};
 use crate::env;
+use crate::lease::Lease;
 use crate::owner::OwnerId;
 
 /// The suffix of the table of a kind, if it has one.
@@ -68,18 +69,18 @@ impl Files {
         let (is_taken, next) = self.table(&key.resource, |content| {
             let (mut permits, now) = (Permits::parse(content)?, now());
             self.expire(&mut permits);
-            let is_taken = permits.as_mut().is_some_and(|is| is.take(key, take.length, take.is_kept, now));
+            let is_taken = permits.as_mut().is_some_and(|is| is.take(key, take.lease, now));
             let next = permits.as_ref().and_then(Permits::next_end).map(|ends| ends.saturating_sub(now));
             Ok(((is_taken, next), Some(Permits::format(permits.as_ref()))))
         })?;
-        Ok(match is_taken {
-            true if take.is_kept => self.bound(key, Place::Listed),
+        Ok(match (is_taken, take.lease) {
+            (true, Lease::Kept(_)) => self.bound(key, Place::Listed),
             // It has a lease of its own, by which other clients take it back.
-            true => {
+            (true, Lease::Fixed(_)) => {
                 self.places.lock().insert(key.clone(), Place::Listed);
                 Taken::Granted(None)
             }
-            false => Taken::Busy(Busy { retry_in: next.map(Duration::from_millis), ..Busy::default() }),
+            (false, _) => Taken::Busy(Busy { retry_in: next.map(Duration::from_millis), ..Busy::default() }),
         })
     }
 

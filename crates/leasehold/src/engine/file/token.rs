@@ -37,7 +37,7 @@ pub(super) fn last(path: &Path) -> io::Result<u64> {
 
 fn read(file: &File, path: &Path) -> io::Result<u64> {
     let mut text = String::new();
-    (&*file).take(64).read_to_string(&mut text).map_err(|_| invalid(path))?;
+    file.take(64).read_to_string(&mut text).map_err(|_| invalid(path))?;
     match text.trim() {
         "" => Ok(0),
         number => number.parse().map_err(|_| invalid(path)),

@@ -171,7 +171,7 @@ impl Watcher {
         };
         loop {
             if readable.readable().await.is_err() {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
             let changes = readable.try_io(|| self.read(&inotify));
             changes.unwrap_or_default().into_iter().for_each(&report);

@@ -48,8 +48,11 @@ impl Grant {
 
 pub(super) fn take<'a>(claim: &Claim<'a>, length: Duration, turn: Option<Ticket>) -> Take<'a> {
     let Claim { key, held, lease, steal, fenced, queue, rw, .. } = *claim;
-    let is_kept = matches!(lease, Lease::Kept(_));
-    Take { hold_key: key, held, length, is_kept, steal, fenced, queue, rw, waits: turn.is_some() }
+    let lease = match lease {
+        Lease::Kept(_) => Lease::Kept(length),
+        Lease::Fixed(_) => Lease::Fixed(length),
+    };
+    Take { hold_key: key, held, lease, steal, fenced, queue, rw, waits: turn.is_some() }
 }
 
 /// A request of an owner of which an earlier request may still be executed. It is in flight until this is dropped.

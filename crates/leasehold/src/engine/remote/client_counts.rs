@@ -8,7 +8,7 @@ use super::attempt::take;
 use super::done::step;
 use super::ledger::Entry;
 use super::store::{By, LeaseOf, Store, StoreError, Taken, Verdict};
-use crate::engine::{Attempt, Claim, Holding, Reply, Resource};
+use crate::engine::{Attempt, Claim, Family, Holding, Reply, Resource};
 use crate::env::{self, Instant};
 use crate::lease::Bounds;
 use crate::owner::OwnerId;
@@ -20,10 +20,13 @@ impl<S: Store> Inner<S> {
         let Some(hold) = self.renewal.set_count(claim.key, claim.held + 1) else {
             return Reply::now(Attempt::Gone);
         };
-        let (length, token) = (bounds.length(begun), hold.token.filter(|_| claim.fenced));
+        let (length, token, due) = (bounds.length(begun), hold.token.filter(|_| claim.fenced), hold.due());
         let hold = Entry::new(hold.key, hold.shard, hold.term, bounds, begun);
         if self.store.traits().lease == LeaseOf::Session {
-            self.renewal.ends_at(claim.key, hold.end(begun, length));
+            // The lease of a read-write lock is never shortened.
+            let end = hold.end(begun, length);
+            let is_rw = claim.key.resource.kind.family() == Family::Rw;
+            self.renewal.ends_at(claim.key, if is_rw { end.max(due) } else { end });
             if claim.fenced {
                 return self.mint(claim, hold, begun, length);
             }

@@ -324,8 +324,11 @@ impl Ledger {
                 batch.ended.extend(self.clear(slot));
                 continue;
             }
-            if hold.term.has_session() && due <= now {
-                // Its end was moved, and the reply was not processed yet.
+            if hold.term.has_session() {
+                // Nothing renews it: it is due when it ends. If it has not ended, its end was moved.
+                if due > now {
+                    break;
+                }
                 let id = Id { slot, entry: *entry };
                 let longest = hold.bounds().lease.length().max(hold.requested().lease.length());
                 self.schedule(id, now + left + margin(left.max(longest)));

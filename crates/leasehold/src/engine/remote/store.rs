@@ -8,6 +8,7 @@ use crate::engine::{
     Busy, Change, HoldKey, Kind, Profile, Query, QueryResult, Queueing, Resource, RwOptions,
 };
 use crate::error::ServerError;
+use crate::lease::Lease;
 use crate::loss::Loss;
 use crate::name::Name;
 use crate::owner::OwnerId;
@@ -243,9 +244,8 @@ pub(crate) struct Take<'a> {
     pub(crate) hold_key: &'a HoldKey,
     /// How many counts the owner has before.
     pub(crate) held: u32,
-    pub(crate) length: Duration,
-    /// It lasts as long as its guard, and `length` is the time of one renewal.
-    pub(crate) is_kept: bool,
+    /// Where it lasts as long as its guard, its length is that of one renewal.
+    pub(crate) lease: Lease,
     pub(crate) steal: bool,
     pub(crate) fenced: bool,
     pub(crate) queue: Option<Queueing>,

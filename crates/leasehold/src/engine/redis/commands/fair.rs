@@ -28,7 +28,7 @@ pub(super) fn take(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let wait = take.queue.map_or(0, |queue| queue.wait.as_millis());
     let call = fenced(on(&ACQUIRE, resource), take);
-    call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal)).arg(wait)
+    call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal)).arg(wait)
 }
 
 pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length: Duration) -> Call {

@@ -20,7 +20,7 @@ static FORCE: Script = locks!("group/common.lua" "group/force.lua");
 pub(super) fn take(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
-    let call = call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal));
+    let call = call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal));
     fields(call, resource)
 }
 

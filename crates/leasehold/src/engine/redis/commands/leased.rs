@@ -21,7 +21,7 @@ fn on(script: &'static Script, resource: &Resource) -> Call {
 }
 
 pub(super) fn take(take: &Take<'_>) -> Call {
-    ids(on(&TAKE, &take.hold_key.resource), take.hold_key).arg(lease(Some(take.length)))
+    ids(on(&TAKE, &take.hold_key.resource), take.hold_key).arg(lease(Some(take.lease.length())))
 }
 
 pub(super) fn give(hold_key: &HoldKey) -> Call {

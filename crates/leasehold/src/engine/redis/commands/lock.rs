@@ -21,7 +21,7 @@ static FORCE: Script = script!("publish.lua" "force.lua");
 pub(super) fn take(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
     let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
-    call.arg(owner).arg(whole(take.length)).arg(take.held).arg(u8::from(take.steal))
+    call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(u8::from(take.steal))
 }
 
 /// Acquires several locks of one owner, or none.
@@ -29,7 +29,7 @@ pub(in super::super) fn take_all(takes: &[Take<'_>]) -> Call {
     let locks = takes.iter().map(|take| take.hold_key.resource.name.as_str().to_owned());
     let tokens = takes.iter().filter(|take| take.fenced).map(|take| keys::token(&take.hold_key.resource));
     let call = locks.chain(tokens).fold(Call::new(&ACQUIRE_ALL), |call, key| call.key(&key));
-    call.arg(takes.len()).arg(takes[0].hold_key.owner).arg(whole(takes[0].length))
+    call.arg(takes.len()).arg(takes[0].hold_key.owner).arg(whole(takes[0].lease.length()))
 }
 
 pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length: Duration) -> Call {

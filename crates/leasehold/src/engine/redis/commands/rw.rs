@@ -22,7 +22,7 @@ pub(super) fn read(take: &Take<'_>) -> Call {
     let call = on(&READ, resource);
     let call = if take.rw.prefer_writers { call.key(&keys::writer_flag(resource)) } else { call };
     let steal = if take.steal { keys::Channel(resource).to_string() } else { String::new() };
-    call.arg(owner).arg(whole(take.length)).arg(take.held).arg(steal)
+    call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(steal)
 }
 
 pub(super) fn write(take: &Take<'_>) -> Call {
@@ -37,7 +37,7 @@ pub(super) fn write(take: &Take<'_>) -> Call {
         (false, false) => "",
     };
     let flag = if flags { WRITER_PREFERENCE.as_millis() } else { 0 };
-    call.arg(owner).arg(whole(take.length)).arg(take.held).arg(how).arg(flag)
+    call.arg(owner).arg(whole(take.lease.length())).arg(take.held).arg(how).arg(flag)
 }
 
 pub(super) fn give(hold_key: &HoldKey, from: u32, length: Duration) -> Call {

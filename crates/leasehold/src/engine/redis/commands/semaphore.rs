@@ -21,7 +21,7 @@ fn on(script: &'static Script, resource: &Resource) -> Call {
 
 pub(super) fn take(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, amount } = take.hold_key;
-    on(&TAKE, resource).arg(owner).arg(whole(take.length)).arg(amount)
+    on(&TAKE, resource).arg(owner).arg(whole(take.lease.length())).arg(amount)
 }
 
 /// Releases all permits of the hold.

@@ -16,7 +16,7 @@ static QUERY: Script = script!("setnx_query.lua");
 
 pub(super) fn take(take: &Take<'_>) -> Call {
     let HoldKey { resource, owner, .. } = take.hold_key;
-    let length = whole(take.length);
+    let length = whole(take.lease.length());
     if take.fenced || take.steal {
         let call = fenced(Call::new(&ACQUIRE).key(resource.name.as_str()), take);
         return call.arg(owner).arg(length).arg(u8::from(take.steal));

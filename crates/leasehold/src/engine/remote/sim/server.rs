@@ -457,9 +457,9 @@ pub(super) struct OwnedTake {
 
 impl OwnedTake {
     pub(super) fn new(take: &Take<'_>) -> Self {
-        let Take { hold_key, held, length, steal, fenced, queue, rw, waits, .. } = *take;
+        let Take { hold_key, held, lease, steal, fenced, queue, rw, waits } = *take;
         let (hold_key, term) = (hold_key.clone(), Term::new(Weak::new()));
-        Self { hold_key, held, length, steal, fenced, queue, rw, term, waits }
+        Self { hold_key, held, length: lease.length(), steal, fenced, queue, rw, term, waits }
     }
 
     /// Whether it is queued at a fair lock if it is not granted.
@@ -484,12 +484,11 @@ impl OwnedTake {
 
     /// The take of a blocked call that is granted.
     pub(super) fn bound(key: &HoldKey) -> Self {
-        let (length, rw) = (Duration::ZERO, RwOptions::default());
+        let rw = RwOptions::default();
         Self::new(&Take {
             hold_key: key,
             held: 0,
-            length,
-            is_kept: true,
+            lease: Lease::Kept(Duration::ZERO),
             steal: false,
             fenced: false,
             queue: None,

@@ -8,6 +8,7 @@ use super::server::OwnedTake;
 use crate::client_id::ClientId;
 use crate::engine::remote::store::Take;
 use crate::engine::{HoldKey, Kind, Resource, RwOptions};
+use crate::lease::Lease;
 use crate::limits;
 use crate::name::Name;
 use crate::owner::Owner;
@@ -26,8 +27,7 @@ impl Takeover {
         let take = Take {
             hold_key: &key,
             held: 0,
-            length: limits::LONGEST_LEASE,
-            is_kept: false,
+            lease: Lease::Fixed(limits::LONGEST_LEASE),
             steal: true,
             fenced: false,
             queue: None,
