@@ -53,10 +53,7 @@ mod race;
 mod redisson;
 mod rw_lock;
 mod semaphore;
-#[cfg_attr(
-    not(feature = "test-util"),
-    expect(dead_code, reason = "only the simulation loses sessions")
-)]
+#[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
 mod session;
 mod term;
 

@@ -22,10 +22,7 @@ mod profile;
 )]
 pub(crate) mod redis;
 #[cfg(feature = "remote")]
-#[cfg_attr(
-    not(feature = "test-util"),
-    expect(dead_code, reason = "only the simulation loses sessions")
-)]
+#[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
 pub(crate) mod remote;
 mod resource;
 pub(crate) mod schemes;

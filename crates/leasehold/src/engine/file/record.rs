@@ -13,6 +13,8 @@ use crate::owner::{Owner, OwnerId};
 
 /// The length of a record: blanks fill it up, so that one write replaces the record before.
 const LENGTH: usize = 256;
+/// How much of a host name and of a label is written.
+const LONGEST_WORD: usize = 48;
 
 /// The parts of a record that are the same for all holds of a client.
 #[derive(Debug)]
@@ -36,8 +38,8 @@ impl Writer {
         let process = std::process::id();
         let started = started(process).map_or_else(|| "-".into(), |ticks| ticks.to_string());
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let process = format!("pid={process} start={started} host={}", cut(&host, 64));
-        Self { process, label: cut(label, 64) }
+        let process = format!("pid={process} start={started} host={}", cut(&host, LONGEST_WORD));
+        Self { process, label: cut(label, LONGEST_WORD) }
     }
 
     /// Writes the record of a hold. A disk that is full does not keep anyone from holding a lock.
@@ -158,11 +160,11 @@ mod tests {
     #[test]
     fn the_longest_label_and_host_fit() {
         let owner = OwnerId { client: ClientId::random(), number: u64::MAX };
-        let host = "h".repeat(64);
+        let host = "h".repeat(LONGEST_WORD);
         let process = format!("pid={} start={} host={host}", u32::MAX, u64::MAX);
-        let writer = Writer { process, label: cut(&"좌".repeat(99), 64) };
+        let writer = Writer { process, label: cut(&"좌".repeat(99), LONGEST_WORD) };
         let text = String::from_utf8(writer.record(owner).into()).unwrap();
-        assert!(text.trim_end().ends_with(&"좌".repeat(21)), "{text}");
+        assert!(text.trim_end().ends_with(&"좌".repeat(LONGEST_WORD / 3)), "{text}");
     }
 
     #[test]

@@ -70,9 +70,10 @@ const REPLACED: WatchFlags = WatchFlags::MOVED_FROM
 
 impl Watcher {
     fn inotify(&self) -> Option<&Arc<OwnedFd>> {
+        let mut is_new = false;
         let make = || match inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK) {
             Ok(inotify) => {
-                self.begun.notify_one();
+                is_new = true;
                 Some(Arc::new(inotify))
             }
             Err(error) => {
@@ -80,7 +81,12 @@ impl Watcher {
                 None
             }
         };
-        self.inotify.get_or_init(make).as_ref()
+        let inotify = self.inotify.get_or_init(make).as_ref();
+        if is_new {
+            // Not before it can be seen.
+            self.begun.notify_one();
+        }
+        inotify
     }
 
     /// Watches the directory for files that are replaced, anew if it was replaced itself.
