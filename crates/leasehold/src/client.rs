@@ -284,6 +284,13 @@ impl Client {
         self.shared.id.to_string()
     }
 
+    /// What an operator should know about the engine, such as locks on a network file system; mostly nothing. It was logged
+    /// when the client was connected, too.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<String> {
+        self.shared.engine.warnings()
+    }
+
     /// The label given at [`connect`](ConnectOptions::label), or an empty text.
     #[must_use]
     pub fn label(&self) -> &str {

@@ -141,6 +141,11 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// What an operator should know about the engine.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Lets every hold of this client that still has a guard expire, notifies its guards, and counts them.
     fn retire(&self, client: ClientId) -> usize;
 }

@@ -75,13 +75,22 @@ impl Directory {
                 "{path} belongs to another user: name a directory for locks between users, file:///var/lock/app"
             )));
         }
-        if let Some(kind) = network(&self.path) {
-            tracing::warn!(
-                directory = %self.path.display(),
-                "the locks are on {kind}: a lock there may be lost without notice when the file server restarts or is cut off"
-            );
+        for warning in self.warnings() {
+            tracing::warn!("{warning}");
         }
         Ok(())
+    }
+
+    /// What an operator should know about the directory.
+    pub(super) fn warnings(&self) -> Vec<String> {
+        let network = kind(&self.path).and_then(network);
+        let text = |system| {
+            format!(
+                "{} is on {system}: a lock there may be lost without notice when the file server restarts or is cut off",
+                self.path.display()
+            )
+        };
+        network.map(text).into_iter().collect()
     }
 
     /// Makes the directory if it is missing.
@@ -121,12 +130,20 @@ fn decoded(path: &str) -> Result<PathBuf, UrlError> {
     Ok(PathBuf::from(std::ffi::OsString::from_vec(bytes)))
 }
 
-/// The name of the network file system that a directory is on, if it is on one.
+/// The number of the kind of file system that a directory is on.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn network(path: &Path) -> Option<&'static str> {
-    let kind = rustix::fs::statfs(path).ok()?.f_type;
-    // The numbers are those of `statfs(2)`.
-    Some(match u32::try_from(kind).ok()? {
+fn kind(path: &Path) -> Option<u32> {
+    u32::try_from(rustix::fs::statfs(path).ok()?.f_type).ok()
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn kind(_path: &Path) -> Option<u32> {
+    None
+}
+
+/// The name of a kind of file system, if its locks depend on a file server. The numbers are those of `statfs(2)`.
+fn network(kind: u32) -> Option<&'static str> {
+    Some(match kind {
         0x6969 => "NFS",
         0x517b | 0xff53_4d42 | 0xfe53_4d42 => "SMB",
         0x6573_5546 => "a FUSE file system",
@@ -138,11 +155,6 @@ fn network(path: &Path) -> Option<&'static str> {
         0x0116_1970 => "GFS2",
         _ => return None,
     })
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn network(_path: &Path) -> Option<&'static str> {
-    None
 }
 
 #[cfg(test)]
@@ -162,6 +174,13 @@ mod tests {
             assert_eq!(Directory::parse(&directory.url()), Ok(directory));
         }
         assert_eq!(Directory { path: "/a b".into(), is_own: false }.url(), "file:///a%20b");
+    }
+
+    #[test]
+    fn a_network_file_system_is_recognised_and_a_local_one_is_not() {
+        assert_eq!([0x6969, 0xfe53_4d42].map(network), [Some("NFS"), Some("SMB")]);
+        let [ext4, btrfs, xfs, tmpfs, overlay] = [0xef53, 0x9123_683e, 0x5846_5342, 0x0102_1994, 0x794c_7630];
+        assert_eq!([ext4, btrfs, xfs, tmpfs, overlay].map(network), [None; 5]);
     }
 
     #[test]

@@ -334,6 +334,10 @@ impl Store for FileStore {
         }
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.0.directory.warnings()
+    }
+
     async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
         let files = &self.0;
         files.io.get_or_init(Handle::current);

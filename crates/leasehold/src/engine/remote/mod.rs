@@ -491,6 +491,10 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.store.lock_file(key)
     }
 
+    fn warnings(&self) -> Vec<String> {
+        self.inner.store.warnings()
+    }
+
     fn retire(&self, _client: ClientId) -> usize {
         let lost = self.inner.renewal.retire();
         // A hold under a session that is not released by then expires after the time that a lease would have had.

@@ -110,6 +110,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// What an operator should know about the server.
+    fn warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Connects, reports the result once, and if connected, reconnects and reports until [`close`](Self::close). Called on
     /// the I/O thread.
     fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) -> impl Future<Output = ()> + Send;
