@@ -23,21 +23,32 @@ pub(crate) struct Session {
 /// Invariant: once `lost` is set, neither field changes.
 #[derive(Debug)]
 struct State {
-    deadline: Instant,
+    /// None if it lasts as long as the process.
+    deadline: Option<Instant>,
     lost: Option<Loss>,
 }
 
 impl Session {
     /// A session that lasts until `deadline` if no heartbeat gets a reply.
+    #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation has heartbeats"))]
     pub(crate) fn new(deadline: Instant) -> Arc<Self> {
+        Self::until(Some(deadline))
+    }
+
+    /// A session that lasts as long as the process.
+    pub(crate) fn endless() -> Arc<Self> {
+        Self::until(None)
+    }
+
+    fn until(deadline: Option<Instant>) -> Arc<Self> {
         Arc::new(Self { state: Mutex::new(State { deadline, lost: None }), changed: Notify::new() })
     }
 
     /// A heartbeat got a reply: the session lasts until `deadline`, unless it is lost already.
     pub(crate) fn set_deadline(&self, deadline: Instant) {
         let mut state = self.checked();
-        if state.lost.is_none() && deadline > state.deadline {
-            state.deadline = deadline;
+        if state.lost.is_none() && state.deadline.is_some_and(|before| deadline > before) {
+            state.deadline = Some(deadline);
             drop(state);
             self.changed.notify_waiters();
         }
@@ -54,19 +65,20 @@ impl Session {
         self.checked().lost
     }
 
-    pub(crate) fn deadline(&self) -> Instant {
+    /// Until when it lasts if nothing happens; `None`: as long as the process.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
         self.checked().deadline
     }
 
     /// How long it lasts from now on if nothing happens.
     pub(crate) fn remaining(&self) -> Duration {
-        self.deadline().saturating_duration_since(env::now())
+        self.deadline().map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(env::now()))
     }
 
     /// The state after a check of the clock.
     fn checked(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        if state.lost.is_none() && env::now() >= state.deadline {
+        if state.lost.is_none() && state.deadline.is_some_and(|deadline| env::now() >= deadline) {
             state.lost = Some(Loss::Unreachable);
         }
         state

@@ -266,8 +266,8 @@ impl Term {
             };
             let moved = session.changed.notified();
             if session.loss().is_none() {
-                let at = session.deadline();
-                let sleep = env::sleep_until(deadline.map_or(at, |deadline| deadline.min(at)));
+                let first = [deadline, session.deadline()].into_iter().flatten().min();
+                let sleep = env::sleep_until_or_forever(first);
                 race(race(pin!(changed), pin!(moved)), sleep).await;
             }
         }

@@ -14,19 +14,15 @@ pub(super) struct FileHolder {
 
 /// The holders of the file under a path. The query locks nothing, so it disturbs no one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn holders(path: &Path) -> std::io::Result<Vec<FileHolder>> {
-    let Some(id) = FileId::of(path)? else { return Ok(Vec::new()) };
+pub(super) fn holders(_path: &Path, id: FileId) -> std::io::Result<Vec<FileHolder>> {
     let list = std::fs::read_to_string("/proc/locks")?;
     Ok(list.lines().filter_map(|line| holder(line, id)).collect())
 }
 
 /// Without such a list, all that is known is whether it can be locked at this moment.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) fn holders(path: &Path) -> std::io::Result<Vec<FileHolder>> {
+pub(super) fn holders(path: &Path, _id: FileId) -> std::io::Result<Vec<FileHolder>> {
     use super::lock_file::LockFile;
-    if FileId::of(path)?.is_none() {
-        return Ok(Vec::new());
-    }
     let file = LockFile::open(path)?;
     let mode = match (file.try_lock(Mode::Shared)?, file.try_lock(Mode::Exclusive)?) {
         (_, true) => return Ok(Vec::new()),

@@ -3,11 +3,12 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use super::lock_file::{FileId, LockFile, Mode};
 use super::record::Record;
-use super::{Files, MOMENT, Place, failure, is_file, kernel, token, writer_flag};
+use super::{Files, MOMENT, Place, failure, is_file, kernel, token, writer_flag, young};
 use crate::engine::remote::store::{Given, StoreError, Take, Taken};
 use crate::engine::{Busy, HoldKey, Holding, Kind, Resource};
 use crate::owner::OwnerId;
@@ -58,7 +59,7 @@ impl Files {
         // If there is no token, there is no hold: dropping the file frees it.
         let token = if take.fenced { self.mint(take)? } else { None };
         if mode == Mode::Exclusive {
-            self.writer.write(&file, key.owner);
+            self.young.add(&file, id, key.owner);
         }
         if take.rw.prefer_writers && resource.kind == Kind::Write {
             writer_flag::clear(&self.path(resource, "writer"), key.owner);
@@ -85,7 +86,10 @@ impl Files {
             if !is_locked && !was_open {
                 return Ok((file, None));
             }
-            if let Some(id) = file.current(path)? {
+            // A file that was opened just now is the one under that path, unless it was replaced in that very moment. If it
+            // was moved away, that is as if it had been moved a moment later: the check of held locks finds both.
+            let id = if was_open { file.current(path)? } else { file.linked()? };
+            if let Some(id) = id {
                 return Ok((file, is_locked.then_some(id)));
             }
             // It was unlinked or replaced: a lock on it excludes no one that opens the path now.
@@ -144,6 +148,9 @@ impl Files {
     pub(super) fn give_lock(&self, key: &HoldKey) -> Given {
         let place = self.places.lock().remove(&key.of_hold());
         let is_held = matches!(place, Some(Place::Held(..)));
+        if let Some(place) = &place {
+            place.end(key.owner);
+        }
         drop(place);
         let others = if key.resource.kind == Kind::Lock { OTHERS } else { 0 };
         Given { left: is_held.then_some(0), subscribers: Some(others) }
@@ -181,20 +188,34 @@ impl Files {
         {
             return Ok(Some(holding(wanted)));
         }
-        self.file_holder(resource, &[mode(resource.kind)])
+        let modes = &[mode(resource.kind)];
+        match self.file_holder(resource, modes)? {
+            // Its hold may be too young to have a record.
+            Some(Holding { owner: None, .. }) if resource.kind != Kind::Read => {
+                thread::sleep(young::RECORDED);
+                self.file_holder(resource, modes)
+            }
+            holding => Ok(holding),
+        }
     }
 
     /// A holder of the file of a lock, in one of these modes, as the kernel knows it.
     fn file_holder(&self, resource: &Resource, modes: &[Mode]) -> Result<Option<Holding>, StoreError> {
         let path = self.path(resource, "lock");
-        let holders = kernel::holders(&path).map_err(|error| failure::refused(&path, &error))?;
+        let failed = |error| failure::refused(&path, &error);
+        let Some(id) = FileId::of(&path).map_err(failed)? else { return Ok(None) };
+        let holders = kernel::holders(&path, id).map_err(failed)?;
         let Some(holder) = holders.iter().find(|holder| modes.contains(&holder.mode)) else {
             return Ok(None);
         };
+        let own = || young::owner(id).filter(|_| holder.process == std::process::id());
+        let recorded = || {
+            let record = Record::read(&path)?;
+            let is_believed = record.process == holder.process && record.is_of_living_process();
+            is_believed.then_some(record.owner)
+        };
         let owner = match holder.mode {
-            Mode::Exclusive => Record::read(&path)
-                .filter(|record| record.process == holder.process && record.is_of_living_process())
-                .map(|record| record.owner),
+            Mode::Exclusive => own().or_else(recorded),
             // Readers have no record: the one in the file is that of the last writer.
             Mode::Shared => self.reader(resource),
         };

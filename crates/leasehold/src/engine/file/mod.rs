@@ -31,6 +31,7 @@ mod lock_file;
 mod locks;
 mod names;
 mod permits;
+mod places;
 mod record;
 mod semaphore;
 mod table;
@@ -43,8 +44,8 @@ mod watch;
 #[path = "watch_none.rs"]
 mod watch;
 mod writer_flag;
+mod young;
 
-use std::collections::HashMap;
 use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -57,9 +58,10 @@ use tokio::sync::Notify;
 use self::clients::Clients;
 use self::directory::Directory;
 use self::lanes::Lanes;
-use self::lock_file::{FileId, LockFile};
+use self::places::{Place, Places};
 use self::record::Writer;
 use self::watch::{Change as FileChange, Watcher};
+use self::young::Young;
 use super::remote::Remote;
 use super::remote::store::{
     By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Topic, Traits, Verdict, Wake, Watch,
@@ -67,9 +69,7 @@ use super::remote::store::{
 };
 use super::schemes::{Options, Scheme};
 use super::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
-use crate::env;
 use crate::error::ServerError;
-use crate::limits;
 use crate::mutex::Mutex;
 use crate::session::Session;
 
@@ -133,8 +133,9 @@ struct Files {
     writer: Writer,
     clients: Clients,
     watcher: Watcher,
+    young: Young,
     // Invariant: a file is dropped, and so closed, when the mutex is free again.
-    places: Mutex<HashMap<HoldKey, Place>>,
+    places: Mutex<Places>,
     lanes: Arc<Lanes>,
     /// The I/O thread, and its threads that may block.
     io: OnceLock<Handle>,
@@ -142,19 +143,6 @@ struct Files {
     suspicious: Notify,
     is_closed: AtomicBool,
     closed: Notify,
-}
-
-/// What this client has of a lock.
-#[derive(Debug, Clone)]
-enum Place {
-    /// A waiter's open file.
-    Waiting(Arc<LockFile>),
-    /// A locked file.
-    Held(Arc<LockFile>, FileId),
-    /// Permits that are only counted, of the semaphore of this generation.
-    Counted(u64),
-    /// A line in a table.
-    Listed,
 }
 
 /// Milliseconds since 1970, by the clock that all processes of the machine share.
@@ -174,9 +162,10 @@ impl FileStore {
             clients: Clients::new(&directory.path),
             directory,
             events,
-            session: Session::new(env::now() + limits::LONGEST_LEASE),
+            session: Session::endless(),
             writer: Writer::new(&options.label),
             watcher: Watcher::default(),
+            young: Young::default(),
             places: Mutex::default(),
             lanes: Arc::default(),
             io: OnceLock::new(),
@@ -352,6 +341,7 @@ impl Store for FileStore {
             () = files.closed.notified() => {}
             () = files.watcher.run(|change| files.changed(change)) => {}
             () = self.keep_checking() => {}
+            () = files.young.run(&files.writer) => {}
         }
     }
 
@@ -359,6 +349,9 @@ impl Store for FileStore {
         self.0.is_closed.store(true, Ordering::SeqCst);
         self.0.closed.notify_one();
         let places = std::mem::take(&mut *self.0.places.lock());
+        for (key, place) in &places {
+            place.end(key.owner);
+        }
         drop(places);
         self.0.clients.close();
     }

@@ -9,6 +9,8 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::lock_file::LockFile;
+use crate::client_id::ClientId;
+use crate::mutex::Mutex;
 use crate::owner::{Owner, OwnerId};
 
 /// The length of a record: blanks fill it up, so that one write replaces the record before.
@@ -19,9 +21,19 @@ const LONGEST_WORD: usize = 48;
 /// The parts of a record that are the same for all holds of a client.
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// `pid=… start=… host=…`
+    /// `pid=… start=… host=… label=…`
     process: String,
-    label: String,
+    /// The record that was written last: only the end of the next one differs.
+    last: Mutex<Option<Last>>,
+}
+
+#[derive(Debug)]
+struct Last {
+    record: [u8; LENGTH],
+    client: ClientId,
+    second: u64,
+    /// Where the number of the owner begins.
+    number: usize,
 }
 
 /// The process and the owner that a record names.
@@ -38,8 +50,11 @@ impl Writer {
         let process = std::process::id();
         let started = started(process).map_or_else(|| "-".into(), |ticks| ticks.to_string());
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let process = format!("pid={process} start={started} host={}", cut(&host, LONGEST_WORD));
-        Self { process, label: cut(label, LONGEST_WORD) }
+        let (host, label) = (cut(&host, LONGEST_WORD), cut(label, LONGEST_WORD));
+        Self {
+            process: format!("pid={process} start={started} host={host} label={label}"),
+            last: Mutex::default(),
+        }
     }
 
     /// Writes the record of a hold. A disk that is full does not keep anyone from holding a lock.
@@ -51,18 +66,45 @@ impl Writer {
 
     /// A record of a client, which has no owner.
     pub(super) fn client(&self) -> String {
-        format!("{} since={} label={}\n", self.process, Since::now(), self.label)
+        format!("{} since={}\n", self.process, Since(seconds()))
     }
 
+    /// The record of a hold that begins now. Every acquire of a free lock writes one, so most of it is kept.
     fn record(&self, owner: OwnerId) -> [u8; LENGTH] {
-        use std::io::Write as _;
-        let mut record = [b' '; LENGTH];
-        let mut rest = &mut record[..LENGTH - 1];
-        // What does not fit is cut.
-        let _ = write!(rest, "{} since={} owner={owner} label={}", self.process, Since::now(), self.label);
-        record[LENGTH - 1] = b'\n';
-        record
+        let second = seconds();
+        let mut last = self.last.lock();
+        let is_near = |last: &&mut Last| (last.client, last.second) == (owner.client, second);
+        let last = match last.as_mut().filter(is_near) {
+            Some(_) => last.as_mut(),
+            None => Some(last.insert(self.begin(owner.client, second))),
+        };
+        let Some(Last { record, number, .. }) = last else { return [b' '; LENGTH] };
+        let mut digits = [b' '; 20];
+        let mut rest = owner.number;
+        let mut at = digits.len();
+        while at == digits.len() || rest > 0 {
+            at -= 1;
+            digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+            rest /= 10;
+        }
+        let length = digits.len() - at;
+        record[*number..*number + length].copy_from_slice(&digits[at..]);
+        record[*number + length..LENGTH - 1].fill(b' ');
+        *record
     }
+
+    /// The records of this second, without the number of the owner.
+    fn begin(&self, client: ClientId, second: u64) -> Last {
+        let text = format!("{} since={} owner={client}:", self.process, Since(second));
+        let mut record = [b' '; LENGTH];
+        record[..text.len()].copy_from_slice(text.as_bytes());
+        record[LENGTH - 1] = b'\n';
+        Last { record, client, second, number: text.len() }
+    }
+}
+
+fn seconds() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 impl Record {
@@ -111,14 +153,8 @@ fn cut(text: &str, most: usize) -> String {
     if word.is_empty() { "-".into() } else { word }
 }
 
-/// The time now, as UTC.
+/// A time, as UTC.
 struct Since(u64);
-
-impl Since {
-    fn now() -> Self {
-        Self(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()))
-    }
-}
 
 impl std::fmt::Display for Since {
     /// The calendar from the number of days, in eras of 400 years that begin in March.
@@ -139,7 +175,6 @@ impl std::fmt::Display for Since {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client_id::ClientId;
 
     #[test]
     fn a_record_is_parsed_back_and_believed_as_long_as_its_process_lives() {
@@ -158,13 +193,15 @@ mod tests {
     }
 
     #[test]
-    fn the_longest_label_and_host_fit() {
-        let owner = OwnerId { client: ClientId::random(), number: u64::MAX };
-        let host = "h".repeat(LONGEST_WORD);
-        let process = format!("pid={} start={} host={host}", u32::MAX, u64::MAX);
-        let writer = Writer { process, label: cut(&"좌".repeat(99), LONGEST_WORD) };
-        let text = String::from_utf8(writer.record(owner).into()).unwrap();
-        assert!(text.trim_end().ends_with(&"좌".repeat(LONGEST_WORD / 3)), "{text}");
+    fn the_longest_label_and_host_fit_and_each_record_replaces_the_one_before() {
+        let word = cut(&"좌".repeat(99), LONGEST_WORD);
+        let process = format!("pid={} start={} host={word} label={word}", u32::MAX, u64::MAX);
+        let writer = Writer { process, last: Mutex::default() };
+        let client = ClientId::random();
+        for number in [u64::MAX, 0, 7, 1 << 32, 99] {
+            let text = String::from_utf8(writer.record(OwnerId { client, number }).into()).unwrap();
+            assert!(text.trim_end().ends_with(&format!(" owner={client}:{number}")), "{text}");
+        }
     }
 
     #[test]

@@ -67,7 +67,8 @@ impl Files {
         };
         let gone = if is_same { places.remove(key) } else { None };
         drop(places);
-        if gone.is_some() {
+        if let Some(gone) = gone {
+            gone.end(key.owner);
             report(&self.events, |events| events.revoked_one(key, Loss::Gone));
         }
     }

@@ -18,7 +18,6 @@ use crate::engine::schemes::Scheme;
 use crate::engine::{Busy, Engine, HoldKey, Holding, Kind, Profile, Query, QueryResult};
 use crate::env;
 use crate::error::ServerError;
-use crate::limits;
 use crate::owner::OwnerId;
 use crate::session::Session;
 
@@ -70,8 +69,7 @@ struct Example {
 
 impl Example {
     fn new(table: Arc<Table>) -> Self {
-        let session = Session::new(env::now() + limits::LONGEST_LEASE);
-        Self { table, session, closed: Notify::new() }
+        Self { table, session: Session::endless(), closed: Notify::new() }
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<String, OwnerId>> {
