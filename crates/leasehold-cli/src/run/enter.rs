@@ -36,7 +36,7 @@ pub(super) async fn enter(
     match entered {
         Ok(Some(guard)) => Ok(Some((lock, guard))),
         Ok(None) => {
-            let held = held(&lock).await;
+            let held = held(&lock, &text).await;
             if options.if_busy == IfBusy::Fail {
                 return Err(RunError::Busy { lock: text, held });
             }
@@ -44,7 +44,8 @@ pub(super) async fn enter(
             Ok(None)
         }
         Err(AcquireError::Timeout { waited, .. }) => {
-            Err(RunError::TimedOut { lock: text, waited, held: held(&lock).await })
+            let held = held(&lock, &text).await;
+            Err(RunError::TimedOut { lock: text, waited, held })
         }
         Err(error @ AcquireError::Invalid { .. }) => Err(RunError::Invalid(error.into())),
         Err(error) => Err(RunError::Server(error.into())),

@@ -82,9 +82,15 @@ enum Done {
 }
 
 async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, RunError> {
-    let url = check(options)?;
+    let url = &check(options)?;
     let text = LockText::new(&options.name, url);
     let notices = Notices::new();
+    if options.url.is_none() {
+        // An option for fewer messages must not silence this one, on a terminal or not: two machines would both run the
+        // command, and nothing else would say so.
+        let directory = url.resolved();
+        notices.say(format!("locking on this machine only ({directory}); for several machines give --url"));
+    }
     let plan = plan(options, &notices);
     let mut signals = Signals::listen(&FORWARDED).map_err(RunError::Start)?;
     let entered = select! {
@@ -118,13 +124,16 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
     }
 }
 
-/// The server, if the options are consistent.
-fn check(options: &RunOptions) -> Result<&Url, RunError> {
+/// The URL of the lock, if the options are consistent.
+fn check(options: &RunOptions) -> Result<Url, RunError> {
     if options.wait.is_some() && options.if_busy != IfBusy::Wait {
         return Err(RunError::NothingToLimit(options.if_busy));
     }
-    let url = options.url.as_ref().ok_or(RunError::NoUrl)?;
-    if url.is_memory() { Err(RunError::Memory) } else { Ok(url) }
+    let url = Url::given(options.url.as_ref())?.cloned().unwrap_or_else(Url::own_files);
+    if url.is_memory() {
+        return Err(RunError::Memory);
+    }
+    Ok(url)
 }
 
 fn plan(options: &RunOptions, notices: &Notices) -> Plan {

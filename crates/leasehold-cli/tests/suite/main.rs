@@ -11,6 +11,8 @@ mod run;
 #[cfg(unix)]
 mod run_busy;
 #[cfg(unix)]
+mod run_file;
+#[cfg(unix)]
 mod run_loss;
 #[cfg(unix)]
 mod run_signals;
