@@ -19,7 +19,9 @@ another process can acquire the lock. If leasehold itself is killed or stopped,
 the command is killed, too.
 
 Without --url the lock is a file of this user on this machine, file:, and a line
-on the standard error says so.
+on the standard error says so. The command inherits the open file: the lock is
+not free while the command or a process that it started lives, even if leasehold
+is killed. There a command goes on while leasehold is stopped.
 `flock DIRECTORY/NAME.lock` contends for the same lock.
 
 HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the command and to the
@@ -29,7 +31,8 @@ environment of the command has LEASEHOLD_NAME and LEASEHOLD_OWNER.
 Limits: a process that leaves the command's process group (a daemon, a job of an
 interactive shell), changes its user (sudo) or waits for a broken disk may
 outlive the lock. Background processes that are left when the command ends
-continue without the lock.";
+continue without the lock. On file: all of them keep the lock, unless they close
+the files that they inherit, as sudo does, or --close is given.";
 
 pub(super) const RUN_EXAMPLES: &str = "\
 Exit codes:
@@ -83,6 +86,8 @@ pub struct RunOptions {
     /// How long the lock stays held if this process dies
     ///
     /// 30s unless given. The lock is renewed whenever a third of it is over.
+    /// On file: the lock is held while a process has its file open, and this
+    /// has no effect.
     #[arg(
         long,
         value_name = "TIME",
@@ -104,6 +109,13 @@ pub struct RunOptions {
     /// 0 the command is killed without SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, verbatim_doc_comment)]
     pub grace: Option<Duration>,
+    /// Do not pass the lock's file to the command
+    ///
+    /// For commands that start daemons; file: only. The lock is free when
+    /// the command itself has ended, or leasehold is killed, whatever other
+    /// processes the command has started.
+    #[arg(long, verbatim_doc_comment)]
+    pub close: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

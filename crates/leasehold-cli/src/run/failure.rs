@@ -26,6 +26,11 @@ pub enum RunError {
          lock on this machine, or give the --url of a server, such as redis://host:port"
     )]
     Memory,
+    /// `--close` with an engine whose locks are no files.
+    #[error(
+        "--close is about the file of the lock, and a lock on {0} has none: leave --close out, or lock by file:"
+    )]
+    NothingToClose(Url),
     /// Two options that contradict each other.
     #[error("--wait limits the waiting, and --if-busy {} does not wait: leave one of them out", .0.option())]
     NothingToLimit(IfBusy),
@@ -178,6 +183,7 @@ impl RunError {
         ExitCode::from(match self {
             Self::EmptyUrl(_)
             | Self::Memory
+            | Self::NothingToClose(_)
             | Self::NothingToLimit(_)
             | Self::Invalid(_)
             | Self::NoCommand

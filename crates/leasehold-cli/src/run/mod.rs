@@ -91,7 +91,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
         let directory = url.resolved();
         notices.say(format!("locking on this machine only ({directory}); for several machines give --url"));
     }
-    let plan = plan(options, &notices);
+    let plan = plan(options, url, &notices);
     let mut signals = Signals::listen(&FORWARDED).map_err(RunError::Start)?;
     let entered = select! {
         biased;
@@ -133,11 +133,19 @@ fn check(options: &RunOptions) -> Result<Url, RunError> {
     if url.is_memory() {
         return Err(RunError::Memory);
     }
+    if options.close && !url.is_file() {
+        return Err(RunError::NothingToClose(url));
+    }
     Ok(url)
 }
 
-fn plan(options: &RunOptions, notices: &Notices) -> Plan {
+fn plan(options: &RunOptions, url: &Url, notices: &Notices) -> Plan {
     let &RunOptions { lease, max_hold, grace, .. } = options;
+    // On files there is no lease to renew, and nothing but `max_hold` ends a hold.
+    if url.is_file() && max_hold.is_none() {
+        return Plan::endless(lease);
+    }
+    let lease = max_hold.filter(|_| url.is_file()).unwrap_or(lease);
     let longest = deadline::longest_grace(lease, max_hold);
     if let Some(grace) = grace.filter(|grace| *grace > longest) {
         let (grace, longest) = (human(grace), human(longest));

@@ -371,6 +371,7 @@ fn before_the_program(page: &mut Page) {
     page.row("no URL is given", &default.stderr.replace(home.path().to_str().expect("UTF-8"), "/home/me"));
     page.failed("an empty variable", &leasehold_at("", "run job -- true"));
     page.failed("an empty URL", &finish(leasehold_command().args(["run", "--url", "", "job", "--", "true"])));
+    page.failed("no file to close", &leasehold("run job --close --url redis://localhost -- true"));
     page.failed("an engine inside the process", &leasehold("run job --url memory: -- true"));
     page.failed("no server at that port", &leasehold("run job --url redis://me:secret@127.0.0.1:1 -- true"));
     let server = Server::builder(Flavour::Redis).password("right").start();

@@ -182,6 +182,10 @@ fn invalid_arguments_of_run_are_refused_with_the_reason() {
             "write --url file: to lock on this machine, or give the --url of a server",
         ),
         (
+            "run x --close -- true",
+            "leasehold: --close is about the file of the lock, and a lock on redis://127.0.0.1:",
+        ),
+        (
             "run x --url nonsense://me:secret@host -- true",
             "leasehold: the URL scheme `nonsense:` is not known",
         ),

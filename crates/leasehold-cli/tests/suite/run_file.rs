@@ -2,12 +2,28 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use leasehold::Owner;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::{Pid, getpgid};
 
 use crate::command::{finish, leasehold_command, start};
-use crate::runner::{Runner, TestDirectory, TestFile, is_free, run};
+use crate::patience::{at_once, eventually};
+use crate::runner::{Runner, TestDirectory, TestFile, is_free, lives, living, run};
+
+/// Two shells that ignore requests to end: the command, and a process that it has started. They write their numbers.
+const STUBBORN: &str = r#"
+    trap '' TERM HUP
+    sh -c 'trap "" TERM HUP; echo $$; while :; do sleep 0.01; done' &
+    echo $$
+    while :; do sleep 0.01; done"#;
+
+fn process(line: &str) -> Pid {
+    Pid::from_raw(line.parse().unwrap_or_else(|_| panic!("{line:?} is no process number")))
+}
 
 #[test]
 fn without_a_url_the_lock_is_on_this_machine_and_one_line_says_so() {
@@ -93,6 +109,128 @@ fn forty_runs_and_twenty_flocks_lose_no_update() {
         assert_eq!(run.code, Some(0), "{run:?}");
     }
     assert_eq!(count.text(), "60\n");
+}
+
+#[test]
+fn a_killed_run_frees_the_lock_only_after_every_process_of_its_command_has_ended() {
+    let directory = TestDirectory::new();
+    let lock = directory.lock("x");
+    for round in 0..50 {
+        let runner = Runner::start(&mut run(&directory.url(), "x", STUBBORN));
+        let two = [runner.line(), runner.line()].map(|line| process(&line));
+        assert!(!is_free(&lock));
+        let group = getpgid(Some(two[0])).unwrap();
+        runner.signal(Signal::SIGKILL);
+        at_once("the lock is free", || is_free(&lock));
+        assert_eq!(two.map(lives), [false; 2], "round {round}");
+        // The warden leads the group, and does not have the lock.
+        let rest: Vec<_> = living(group).into_iter().filter(|process| *process != group).collect();
+        assert!(rest.is_empty(), "round {round}: {rest:?}");
+    }
+}
+
+#[test]
+fn a_process_of_the_command_that_outlives_a_killed_run_keeps_the_lock() {
+    let directory = TestDirectory::new();
+    let lock = directory.lock("x");
+    let runner = Runner::start(&mut run(&directory.url(), "x", STUBBORN));
+    let two = [runner.line(), runner.line()].map(|line| process(&line));
+    let [warden, command] = runner.children()[..] else { panic!("{:?}", runner.children()) };
+    let other = two.into_iter().find(|process| *process != command).unwrap();
+    // Without a warden, the kernel kills the command alone.
+    kill(warden, Signal::SIGKILL).unwrap();
+    runner.signal(Signal::SIGKILL);
+    eventually("the kernel has killed the command", || !lives(command));
+    let is_free_beside = is_free(&lock);
+    let busy = finish(&mut run(&directory.url(), "x --if-busy fail", "echo ran"));
+    kill(other, Signal::SIGKILL).expect("it outlives the run");
+    assert!(!is_free_beside);
+    assert_eq!((busy.code, busy.stdout.as_str()), (Some(75), ""), "{busy:?}");
+    eventually("the lock is free", || is_free(&lock));
+}
+
+/// Starts a process that outlives it, and ends.
+const DAEMON: &str = r#"(read end < "$1") > /dev/null 2>&1 & echo $!"#;
+
+#[test]
+fn a_daemon_keeps_the_lock_unless_the_file_is_closed() {
+    let directory = TestDirectory::new();
+    for (arguments, free) in [("x", false), ("x --close", true)] {
+        let pipe = TestFile::new();
+        assert!(Command::new("mkfifo").arg(pipe.path()).status().unwrap().success());
+        let ran = finish(run(&directory.url(), arguments, DAEMON).arg(pipe.path()));
+        let daemon = process(ran.stdout.trim_end());
+        let is_free_beside = is_free(&directory.lock("x"));
+        let next = finish(&mut run(&directory.url(), "x --if-busy fail", "exit 6"));
+        let lives_on = lives(daemon);
+        // Before any assertion, so that it does not outlive a test that fails.
+        let _ = kill(daemon, Signal::SIGKILL);
+        assert_eq!((ran.code, ran.stderr.as_str()), (Some(0), ""), "{arguments}");
+        assert!(lives_on, "{arguments}");
+        assert_eq!(is_free_beside, free, "{arguments}");
+        assert_eq!(next.code, Some(if free { 6 } else { 75 }), "{arguments}: {next:?}");
+        eventually("the daemon has ended", || !lives(daemon));
+        eventually("the lock is free", || is_free(&directory.lock("x")));
+    }
+}
+
+#[test]
+fn only_the_command_inherits_the_file_of_the_lock() {
+    let directory = TestDirectory::new();
+    let files = |process: Pid| {
+        let files = fs::read_dir(format!("/proc/{process}/fd")).expect("it lives");
+        let files = files.filter_map(|file| fs::read_link(file.ok()?.path()).ok());
+        files.filter(|file| *file == directory.lock("x")).count()
+    };
+    for (arguments, inherited) in [("x", 1), ("x --close", 0)] {
+        let runner = Runner::start(&mut run(&directory.url(), arguments, "echo ready; read end; exit 5"));
+        runner.says("ready");
+        let [warden, command] = runner.children()[..] else { panic!("{:?}", runner.children()) };
+        assert_eq!((files(warden), files(command)), (0, inherited), "{arguments}");
+        assert_eq!(runner.finish().code, Some(5));
+    }
+}
+
+#[test]
+fn a_stopped_run_keeps_the_lock_and_its_command() {
+    let directory = TestDirectory::new();
+    let beats = TestFile::new();
+    let script =
+        r#"echo ready; (while :; do echo beat >> "$1"; sleep 0.01; done) & read end; kill $!; exit 5"#;
+    for arguments in ["x --lease 1s", "x --lease 1s --close"] {
+        let mut runner = Runner::start(run(&directory.url(), arguments, script).arg(beats.path()));
+        runner.says("ready");
+        runner.signal(Signal::SIGSTOP);
+        thread::sleep(Duration::from_millis(2500));
+        let before = beats.text().len();
+        eventually("the command goes on", || beats.text().len() > before);
+        assert!(!is_free(&directory.lock("x")), "{arguments}");
+        runner.signal(Signal::SIGCONT);
+        // Long enough for every check that was due.
+        thread::sleep(Duration::from_millis(500));
+        runner.tell("end\n");
+        let run = runner.finish();
+        assert_eq!((run.code, run.stderr.as_str()), (Some(5), ""), "{arguments}");
+    }
+}
+
+#[test]
+fn max_hold_ends_the_command_even_of_a_stopped_run() {
+    let directory = TestDirectory::new();
+    for stopped in [false, true] {
+        let runner = Runner::start(&mut run(&directory.url(), "x --max-hold 2s --grace 500ms", STUBBORN));
+        let two = [runner.line(), runner.line()].map(|line| process(&line));
+        if stopped {
+            runner.signal(Signal::SIGSTOP);
+            eventually("both processes have ended", || !two.into_iter().any(lives));
+            runner.signal(Signal::SIGCONT);
+        }
+        let run = runner.finish();
+        assert_eq!(run.code, Some(76), "{run:?}");
+        let lost = format!("leasehold: the lock \"x\" on {} is lost: ", directory.url());
+        assert!(run.stderr.lines().any(|line| line.starts_with(&lost)), "{run:?}");
+        assert!(!two.into_iter().any(lives) && is_free(&directory.lock("x")));
+    }
 }
 
 #[test]

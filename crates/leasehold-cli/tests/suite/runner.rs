@@ -101,6 +101,23 @@ pub(crate) fn is_free(lock: &Path) -> bool {
     }
 }
 
+/// Whether a process can still run: not if it is dead, or dies and has no memory any more.
+pub(crate) fn lives(process: Pid) -> bool {
+    fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// The processes of a group that can still run.
+pub(crate) fn living(group: Pid) -> Vec<Pid> {
+    let processes = fs::read_dir("/proc").expect("Linux has it").filter_map(|entry| {
+        let number = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let status = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+        // The name of the program, in brackets, may contain anything.
+        let mut fields = status.rsplit_once(')')?.1.split_whitespace();
+        (fields.nth(2)? == group.to_string()).then_some(Pid::from_raw(number))
+    });
+    processes.filter(|process| lives(*process)).collect()
+}
+
 /// `leasehold run ARGUMENTS -- sh -c SCRIPT sh` at this server, not yet started.
 pub(crate) fn run(url: &str, arguments: &str, script: &str) -> Command {
     let mut command = run_plain(url, arguments);
