@@ -16,7 +16,7 @@ use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 
 pub use crate::error::Error;
-pub use crate::options::{Cli, Command, DemoOptions, EngineOptions, WorkerOptions};
+pub use crate::options::{Cli, Command, DemoOptions, WorkerOptions};
 #[cfg(unix)]
 pub use crate::options::{ExecOptions, IfBusy, RunOptions};
 pub use crate::output::complain;

@@ -208,7 +208,7 @@ fn hint(error: &leasehold::Error) -> String {
 }
 
 /// The exit code by which shells report a death by a signal.
-pub(super) fn killed_by(signal: i32) -> ExitCode {
+pub(crate) fn killed_by(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128)))
 }
 

@@ -1,6 +1,7 @@
 //! `leasehold run`: a command that runs while a lock is held, and not a moment longer.
 
 pub mod exec;
+pub(crate) mod signals;
 pub mod warden;
 
 mod child;
@@ -10,7 +11,6 @@ mod enter;
 mod failure;
 mod notices;
 mod program;
-mod signals;
 mod supervise;
 mod terminal;
 mod waiting;
@@ -29,6 +29,7 @@ use tokio::time::{Instant, timeout};
 
 use self::child::Child;
 use self::deadline::Plan;
+pub(crate) use self::failure::killed_by;
 pub use self::failure::{Cause, LockText, RunError};
 use self::notices::Notices;
 use self::signals::{FORWARDED, Signals};
@@ -214,7 +215,7 @@ async fn give_back(guard: Guard) {
 fn exit_code(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => failure::killed_by(signal),
+        (None, Some(signal)) => killed_by(signal),
         (None, None) => ExitCode::FAILURE,
     }
 }

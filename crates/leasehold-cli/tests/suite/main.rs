@@ -2,6 +2,8 @@
 
 mod children;
 mod command;
+#[cfg(unix)]
+mod demo_file;
 mod json;
 #[cfg(unix)]
 mod messages;

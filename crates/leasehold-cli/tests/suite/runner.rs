@@ -82,6 +82,10 @@ impl TestDirectory {
     pub(crate) fn lock(&self, name: &str) -> PathBuf {
         self.0.join(format!("{name}.lock"))
     }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        fs::read_dir(&self.0).expect("it was made").next().is_none()
+    }
 }
 
 impl Drop for TestDirectory {
