@@ -233,6 +233,22 @@ fn max_hold_ends_the_command_even_of_a_stopped_run() {
     }
 }
 
+/// As a program does that cleans up temporary files: the next holder would lock a new file.
+#[test]
+fn a_removed_lock_file_ends_the_command() {
+    let directory = TestDirectory::new();
+    let runner = Runner::start(&mut run(&directory.url(), "x", STUBBORN));
+    let two = [runner.line(), runner.line()].map(|line| process(&line));
+    fs::remove_file(directory.lock("x")).unwrap();
+    let run = runner.finish();
+    assert_eq!(run.code, Some(76), "{run:?}");
+    assert!(!two.into_iter().any(lives));
+    let lost = format!("leasehold: the lock \"x\" on {} is lost: the lock is gone", directory.url());
+    assert!(run.stderr.starts_with(&lost), "{run:?}");
+    let advice = "and find out which program removed or replaced the file of the lock\n";
+    assert!(run.stderr.ends_with(advice), "{run:?}");
+}
+
 #[test]
 fn a_directory_that_cannot_be_used_is_named_by_the_error() {
     let file = TestFile::new();
