@@ -27,6 +27,9 @@ pub(super) async fn enter(
         ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
         other => RunError::Server(other.into()),
     })?;
+    for warning in client.warnings() {
+        notices.say(warning);
+    }
     let lock = client.lock(&options.name);
     let text = LockText::new(&options.name, url);
     let entered = match options.if_busy {
