@@ -4,8 +4,10 @@ use std::error::Error as _;
 use std::io;
 use std::process::{ExitCode, ExitStatus};
 
-use leasehold::{AcquireError, ConnectError, LostError, ReleaseError};
+use leasehold::{AcquireError, ConnectError, LostError, QueryError, ReleaseError};
 use thiserror::Error;
+
+use crate::url::EmptyUrl;
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -14,10 +16,13 @@ pub enum Error {
     /// There is no engine at the URL, or the kind of engine is unknown.
     #[error(transparent)]
     Connect(#[from] ConnectError),
+    /// The URL is empty.
+    #[error(transparent)]
+    EmptyUrl(#[from] EmptyUrl),
     /// Child processes cannot share an engine that is inside one process.
     #[error(
         "`memory:` lives inside one process: {processes} child processes would each have seats and a lock of \
-         their own. Give --url redis://host:port to show it over processes."
+         their own. Leave --url out to show it over processes of this machine, or give --url redis://host:port."
     )]
     MemoryIsNotShared {
         /// How many processes were requested.
@@ -26,6 +31,19 @@ pub enum Error {
     /// The count of the seats cannot be read or written.
     #[error("cannot read or write the count of the seats")]
     Seats(#[source] redis::RedisError),
+    /// The same where the count is a file.
+    #[error("cannot read or write the count of the seats")]
+    SeatsFile(#[source] io::Error),
+    /// The engine does not have this kind of lock.
+    #[error(transparent)]
+    Kind(QueryError),
+    /// The directory of the demo cannot be made.
+    #[error("cannot make a directory for the locks of the demo")]
+    Directory(#[source] io::Error),
+    /// A signal ended the demo.
+    #[cfg(unix)]
+    #[error("ended by {}", .0.as_str())]
+    Signal(nix::sys::signal::Signal),
     /// A user did not get the lock.
     #[error("a user could not get the lock")]
     Acquire(#[from] AcquireError),
@@ -93,10 +111,14 @@ impl Error {
     #[must_use]
     pub fn exit_code(&self) -> ExitCode {
         match self {
-            Self::MemoryIsNotShared { .. }
+            Self::EmptyUrl(_)
+            | Self::MemoryIsNotShared { .. }
+            | Self::Kind(_)
             | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => ExitCode::from(2),
             #[cfg(unix)]
             Self::Run(error) => error.exit_code(),
+            #[cfg(unix)]
+            Self::Signal(signal) => crate::run::killed_by(*signal as i32),
             _ => ExitCode::FAILURE,
         }
     }

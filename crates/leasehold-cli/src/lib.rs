@@ -16,11 +16,11 @@ use std::process::ExitCode;
 use tokio::runtime::{Builder, Runtime};
 
 pub use crate::error::Error;
-pub use crate::options::{Cli, Command, DemoOptions, EngineOptions, WorkerOptions};
+pub use crate::options::{Cli, Command, DemoOptions, WorkerOptions};
 #[cfg(unix)]
 pub use crate::options::{ExecOptions, IfBusy, RunOptions};
 pub use crate::output::complain;
-pub use crate::url::Url;
+pub use crate::url::{EmptyUrl, Url};
 
 /// Runs the subcommand that the options select, and returns the exit code of the process.
 ///

@@ -9,7 +9,7 @@ use clap::{Args, Parser, Subcommand, value_parser};
 pub use self::run::{ExecOptions, IfBusy, RunOptions};
 #[cfg(unix)]
 use self::run::{RUN, RUN_EXAMPLES};
-use crate::demo::{Gathering, Phase};
+use crate::demo::{Gathering, Kind, Phase};
 use crate::url::Url;
 
 /// Distributed locks that never lie about being held.
@@ -24,6 +24,8 @@ pub struct Cli {
 const EXAMPLES: &str = "\
 Examples:
   leasehold demo     100 users want 5 seats: first without a lock, then with it
+  leasehold run nightly-report -- ./report.sh
+                     one report at a time, on this machine
   leasehold run nightly-report --url redis://localhost -- ./report.sh
                      one report at a time, on all machines together";
 
@@ -60,6 +62,13 @@ Without a lock too many users get a seat, because they read the number before
 the other users have written it. Then the same happens under a lock: exactly as
 many users get a seat as there are seats.
 
+The kinds of locks, all of them exact, differ in how users wait for their turn:
+  plain   until a message tells them that the lock is free: Redisson's RLock
+  fair    the same, in the order in which they came: Redisson's fair lock
+  spin    by trying again after pauses: Redisson's spin lock
+  setnx   by polling a key of SET NX, as Lettuce, Spring and redis-py do
+Not every engine has every kind: `file:` has plain and spin.
+
 The exit code is 0 if the lock admitted the right number of users, 1 if it did
 not or the engine failed, and 2 for a usage error.";
 
@@ -67,6 +76,8 @@ const DEMO_EXAMPLES: &str = "\
 Examples:
   leasehold demo
   leasehold demo --users 1000 --seats 20
+  leasehold demo --processes 4
+  leasehold demo --url redis://localhost --kind setnx
   leasehold demo --json";
 
 /// The options of `demo`.
@@ -81,12 +92,19 @@ pub struct DemoOptions {
     /// How many processes the users are spread over.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = value_parser!(u32).range(1..=256))]
     pub processes: u32,
+    /// Which kind of lock the users acquire.
+    #[arg(long, value_name = "KIND", default_value = "plain", hide_possible_values = true)]
+    pub kind: Kind,
     /// Print one JSON object instead of the summary.
     #[arg(long)]
     pub json: bool,
-    /// The engine that keeps the lock.
-    #[command(flatten)]
-    pub engine: EngineOptions,
+    /// URL of the engine
+    ///
+    /// Unless given, memory: for one process, and for several processes file:
+    /// in a directory of its own, which is removed at the end.
+    // Its value may contain a password, so the help must not show the value of the environment variable.
+    #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
+    pub url: Option<Url>,
 }
 
 /// The options of one child process of `demo`.
@@ -104,16 +122,10 @@ pub struct WorkerOptions {
     /// The gathering that the users want to join.
     #[arg(long)]
     pub gathering: Gathering,
-    /// The engine that keeps the lock.
-    #[command(flatten)]
-    pub engine: EngineOptions,
-}
-
-/// Where the lock is kept.
-#[derive(Debug, Args)]
-pub struct EngineOptions {
-    /// URL of the engine.
-    // Its value may contain a password, so the help must not show the value of the environment variable.
+    /// Which kind of lock the users acquire.
+    #[arg(long, default_value = "plain")]
+    pub kind: Kind,
+    /// URL of the engine that keeps the lock.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, default_value = "memory:")]
     pub url: Url,
 }

@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::gathering::Gathering;
+use super::kind::Kind;
 use super::phase::{Outcome, Phase, Tally};
 use super::progress::Progress;
 use super::worker::{READY, START};
@@ -35,6 +36,8 @@ pub struct Children<'a> {
     pub gathering: &'a Gathering,
     /// With the lock, or without.
     pub phase: Phase,
+    /// The kind of the lock.
+    pub kind: Kind,
 }
 
 impl Children<'_> {
@@ -76,6 +79,7 @@ impl Children<'_> {
             .args(["--users", &self.share(number).to_string()])
             .args(["--seats", &self.seats.to_string()])
             .args(["--phase", self.phase.option()])
+            .args(["--kind", self.kind.option()])
             .args(["--gathering", self.gathering.lock()])
             // Not as an argument: the process list shows arguments to every user, password included.
             .env(Url::VARIABLE, self.url.secret())
@@ -161,6 +165,7 @@ mod tests {
                 url: &url,
                 gathering: &gathering,
                 phase: Phase::Locked,
+                kind: Kind::Plain,
             };
             let shares: Vec<_> = (1..=processes).map(|number| children.share(number)).collect();
             assert_eq!(shares.iter().sum::<u32>(), users);

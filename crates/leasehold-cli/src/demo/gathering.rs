@@ -17,6 +17,11 @@ impl Gathering {
         &self.0
     }
 
+    /// The name of the file with its count.
+    pub(crate) fn file(&self) -> String {
+        format!("{}.seats", self.0.replace(':', "-"))
+    }
+
     /// The key of its count.
     pub(crate) fn seats(&self) -> String {
         format!("{}:seats", self.0)

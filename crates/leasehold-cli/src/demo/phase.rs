@@ -5,13 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use leasehold::{Client, Lock};
+use leasehold::Lock;
 use serde::{Deserialize, Serialize};
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use super::gathering::Gathering;
 use super::progress::Progress;
 use super::seats::Seats;
 use crate::error::Error;
@@ -90,41 +89,45 @@ impl Outcome {
     }
 }
 
-/// Starts all users on the seats of a gathering, and waits until each has joined or was refused.
-pub(crate) async fn rush(
-    phase: Phase,
-    client: &Client,
-    gathering: &Gathering,
-    seats: Seats,
-    users: u32,
-    limit: u32,
-    progress: &Progress,
-) -> Result<Outcome, Error> {
-    let seats = Arc::new(seats);
-    let lock = client.lock(gathering.lock());
-    // One more than users: the task that measures the time starts with them.
-    let start = Arc::new(Barrier::new(users as usize + 1));
-    let mut rush = JoinSet::new();
-    for _ in 0..users {
-        let (lock, seats, start) = (lock.clone(), Arc::clone(&seats), Arc::clone(&start));
-        rush.spawn(async move {
-            start.wait().await;
-            match phase {
-                Phase::Unlocked => take_seat(&seats, limit).await,
-                Phase::Locked => take_seat_locked(&lock, &seats, limit).await,
-            }
-        });
-    }
-    start.wait().await;
-    let start = Instant::now();
+/// All users of one process in one phase, before the start.
+pub(crate) struct Rush {
+    pub(crate) phase: Phase,
+    pub(crate) lock: Lock,
+    pub(crate) seats: Seats,
+    pub(crate) users: u32,
+    /// How many seats there are.
+    pub(crate) limit: u32,
+}
 
-    let mut tally = Tally::default();
-    while let Some(user) = rush.join_next().await {
-        let joined = user.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))?;
-        tally.count(joined);
-        progress.advance(1);
+impl Rush {
+    /// Starts all users, and waits until each has joined or was refused.
+    pub(crate) async fn run(self, progress: &Progress) -> Result<Outcome, Error> {
+        let Self { phase, lock, seats, users, limit } = self;
+        let seats = Arc::new(seats);
+        // One more than users: the task that measures the time starts with them.
+        let start = Arc::new(Barrier::new(users as usize + 1));
+        let mut rush = JoinSet::new();
+        for _ in 0..users {
+            let (lock, seats, start) = (lock.clone(), Arc::clone(&seats), Arc::clone(&start));
+            rush.spawn(async move {
+                start.wait().await;
+                match phase {
+                    Phase::Unlocked => take_seat(&seats, limit).await,
+                    Phase::Locked => take_seat_locked(&lock, &seats, limit).await,
+                }
+            });
+        }
+        start.wait().await;
+        let start = Instant::now();
+
+        let mut tally = Tally::default();
+        while let Some(user) = rush.join_next().await {
+            let joined = user.unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))?;
+            tally.count(joined);
+            progress.advance(1);
+        }
+        Ok(Outcome::since(start, tally))
     }
-    Ok(Outcome::since(start, tally))
 }
 
 /// The step of every user; two such steps at once lose an update. False if the gathering is full.

@@ -5,6 +5,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use super::kind::Kind;
 use super::phase::{Outcome, Phase};
 use crate::error::Error;
 use crate::url::Url;
@@ -18,6 +19,8 @@ pub struct Report {
     pub seats: u32,
     /// Over how many processes the users were spread.
     pub processes: u32,
+    /// The kind of the lock.
+    pub kind: Kind,
     /// The engine that kept the lock.
     pub url: Url,
     /// The phase without the lock.
@@ -85,7 +88,7 @@ impl fmt::Display for Report {
             counted(self.seats, "seat", "seats"),
             counted(self.processes, "process", "processes"),
         )?;
-        writeln!(f, "The lock is kept by {}\n", self.url)?;
+        writeln!(f, "The {} lock is kept by {}\n", self.kind.label(), self.url)?;
         writeln!(f, "  {:<16}{:>10}{:>10}{:>11}", "", "joined", "refused", "time")?;
         self.row(f, Phase::Unlocked, self.unlocked)?;
         self.row(f, Phase::Locked, self.locked)?;
@@ -109,6 +112,7 @@ mod tests {
             users,
             seats,
             processes: 1,
+            kind: Kind::Plain,
             url: Url::from("redis://:secret@host".to_owned()),
             unlocked: outcome(unlocked),
             locked: outcome(locked),
@@ -119,7 +123,7 @@ mod tests {
     fn the_summary_has_a_row_for_each_phase() {
         let text = "\
 100 users for 5 seats, all at once, in 1 process.
-The lock is kept by redis://host
+The plain lock is kept by redis://host
 
                       joined   refused       time
   without the lock       100         0       7 ms   95 too many
@@ -170,7 +174,7 @@ Both phases ran the same code; the lock around it is the only difference.";
 
     #[test]
     fn the_json_report_has_exactly_the_documented_keys() {
-        let text = r#"{"users":10,"seats":3,"processes":1,"url":"redis://host","unlocked":{"joined":9,"refused":1,"ms":7},"locked":{"joined":3,"refused":7,"ms":7}}"#;
+        let text = r#"{"users":10,"seats":3,"processes":1,"kind":"plain","url":"redis://host","unlocked":{"joined":9,"refused":1,"ms":7},"locked":{"joined":3,"refused":7,"ms":7}}"#;
         assert_eq!(serde_json::to_string(&report(10, 3, 9, 3)).unwrap(), text);
     }
 }

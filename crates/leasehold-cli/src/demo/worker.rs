@@ -7,7 +7,7 @@ use std::{io, panic};
 
 use leasehold::Client;
 
-use super::phase;
+use super::phase::Rush;
 use super::progress::Progress;
 use super::seats::Seats;
 use crate::error::Error;
@@ -26,16 +26,15 @@ pub const START: &str = "start\n";
 ///
 /// When the engine fails, or the parent ends before the start.
 pub async fn run(options: &WorkerOptions) -> Result<(), Error> {
-    let url = &options.engine.url;
+    let &WorkerOptions { phase, kind, users, seats: limit, ref url, .. } = options;
     let client = Client::connect(url.secret()).await?;
     let seats = Seats::open(url, &options.gathering).await?;
     output::print(READY)?;
     tokio::task::spawn_blocking(wait_for_start)
         .await
         .unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))?;
-    let &WorkerOptions { phase, users, seats: limit, .. } = options;
-    let progress = Progress::hidden();
-    let outcome = phase::rush(phase, &client, &options.gathering, seats, users, limit, &progress).await?;
+    let lock = kind.lock(&client, options.gathering.lock());
+    let outcome = Rush { phase, lock, seats, users, limit }.run(&Progress::hidden()).await?;
     output::print_json(&outcome.tally)
 }
 

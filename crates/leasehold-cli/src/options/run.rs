@@ -18,6 +18,12 @@ lock cannot be renewed, the command receives SIGTERM, and is killed before
 another process can acquire the lock. If leasehold itself is killed or stopped,
 the command is killed, too.
 
+Without --url the lock is a file of this user on this machine, file:, and a line
+on the standard error says so. The command inherits the open file: the lock is
+not free while the command or a process that it started lives, even if leasehold
+is killed. There a command goes on while leasehold is stopped.
+`flock DIRECTORY/NAME.lock` contends for the same lock.
+
 HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the command and to the
 processes in its group. Ctrl-Z does not suspend a command that holds a lock. The
 environment of the command has LEASEHOLD_NAME and LEASEHOLD_OWNER.
@@ -25,32 +31,38 @@ environment of the command has LEASEHOLD_NAME and LEASEHOLD_OWNER.
 Limits: a process that leaves the command's process group (a daemon, a job of an
 interactive shell), changes its user (sudo) or waits for a broken disk may
 outlive the lock. Background processes that are left when the command ends
-continue without the lock.";
+continue without the lock. On file: all of them keep the lock, unless they close
+the files that they inherit, as sudo does, or --close is given.";
 
 pub(super) const RUN_EXAMPLES: &str = "\
 Exit codes:
   that of the command, or 128 + the number of the signal that ended it
   2    usage error
-  69   the lock server is not reachable, or refuses the request
+  69   the lock server is not reachable, or refuses the request, or the
+       directory of the lock cannot be used
   75   the lock is busy, or stayed busy for the whole --wait
   76   the lock was lost, and the command was ended
   126  the command cannot be executed
   127  the command was not found
 
 Examples:
+  leasehold run nightly-report -- ./report.sh            (on this machine)
   leasehold run nightly-report --url redis://localhost -- ./report.sh
+  leasehold run deploy --url file:///var/lock/app -- ./deploy
   leasehold run import --wait 30s --max-hold 2h -- sh -c 'fetch && load'
-  leasehold run tick --if-busy skip -- ./tick     (from cron, on many machines)";
+  leasehold run tick --if-busy skip -- ./tick            (from cron)";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
 pub struct RunOptions {
     /// Name of the lock.
     pub name: String,
-    /// URL of the lock server
+    /// URL of the server or directory
     ///
-    /// Such as redis://host:port. If it contains a password, set it in the
-    /// environment: the process list shows arguments to other users.
+    /// Such as redis://host:port for several machines, or `file:///directory`
+    /// for several users of one. If it contains a password, set it in the
+    /// environment: the process list shows arguments to other users. Unless
+    /// given, file: for this user and this machine.
     // Its value may contain a password, so the help must not show the value of the environment variable.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
     pub url: Option<Url>,
@@ -74,6 +86,8 @@ pub struct RunOptions {
     /// How long the lock stays held if this process dies
     ///
     /// 30s unless given. The lock is renewed whenever a third of it is over.
+    /// On file: the lock is held while a process has its file open, and this
+    /// has no effect.
     #[arg(
         long,
         value_name = "TIME",
@@ -95,6 +109,13 @@ pub struct RunOptions {
     /// 0 the command is killed without SIGTERM.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, verbatim_doc_comment)]
     pub grace: Option<Duration>,
+    /// Do not pass the lock's file to the command
+    ///
+    /// For commands that start daemons; file: only. The lock is free when
+    /// the command itself has ended, or leasehold is killed, whatever other
+    /// processes the command has started.
+    #[arg(long, verbatim_doc_comment)]
+    pub close: bool,
     /// The command and its arguments.
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,

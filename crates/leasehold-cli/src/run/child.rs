@@ -1,10 +1,12 @@
 //! The command as a child process.
 
+use std::fs::File;
 use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
 use leasehold::Guard;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid};
 use tokio::process::Command;
@@ -22,7 +24,8 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts the command as a member of `group`, unless `until` has passed by then.
+    /// Starts the command as a member of `group`, unless `until` has passed by then. It inherits the open file of the lock,
+    /// unless the options refuse that.
     ///
     /// Call it on the main thread: the kernel kills the command when the thread ends that has started it, not only
     /// when the process does. The main thread is the one that lives as long as the process.
@@ -30,18 +33,22 @@ impl Child {
         options: &RunOptions,
         guard: &Guard,
         group: Pid,
-        until: Duration,
+        until: Option<Duration>,
     ) -> io::Result<Self> {
+        let until = until.and_then(|until| u64::try_from(until.as_nanos()).ok()).unwrap_or(u64::MAX);
+        let file = if options.close { None } else { inherited(guard)? };
         let process = Command::from(program::own()?)
             .arg("__exec")
             .arg(std::process::id().to_string())
-            .arg(until.as_nanos().to_string())
+            .arg(until.to_string())
             .arg("--")
             .args(&options.command)
             .env("LEASEHOLD_NAME", guard.name())
             .env("LEASEHOLD_OWNER", guard.owner().to_string())
             .process_group(group.as_raw())
             .spawn()?;
+        // No other process may inherit it.
+        drop(file);
         Ok(Self { process, group })
     }
 
@@ -91,6 +98,16 @@ impl Child {
     fn id(&self) -> Option<Pid> {
         self.process.id().and_then(|id| i32::try_from(id).ok()).map(Pid::from_raw)
     }
+}
+
+/// A copy of the open file of the lock, on an engine that has one. The next process inherits it, and so do the processes which
+/// that one starts: the lock is not free before all of them have ended, even if we are killed.
+fn inherited(guard: &Guard) -> io::Result<Option<File>> {
+    let file = guard.lock_file()?;
+    if let Some(file) = &file {
+        fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
+    }
+    Ok(file)
 }
 
 impl Drop for Child {

@@ -23,6 +23,8 @@ pub(super) struct Plan {
     /// How much earlier than expected a deadline by `max_hold` may be: the safety margin, and the time from the request for
     /// the lock to the reply that grants it.
     pub(super) slack: Duration,
+    /// The lock has no deadline, so neither has the command.
+    endless: bool,
 }
 
 /// The least time between the kill and the deadline, unless the lease is too short for that.
@@ -36,19 +38,27 @@ impl Plan {
     /// The grace unless it is given.
     pub(super) const GRACE: Duration = Duration::from_secs(2);
 
+    /// The plan for a lock that has a deadline: that of a lease, which this process has to renew, or of `max_hold`.
     pub(super) fn new(lease: Duration, max_hold: Option<Duration>, grace: Duration) -> Self {
         let shortest = shortest(lease, max_hold);
         // A healthy lease never falls below two thirds, so an early kill costs time only in an outage.
         let kill = (shortest / 30).max(SHORTEST_DEATH).min(shortest / 6);
         let term = grace.min(longest_grace(lease, max_hold));
-        Self { term, kill, last: kill / 2, check_every: (lease / 6).min(LONGEST_CHECK), slack: lease / 3 }
+        let check_every = (lease / 6).min(LONGEST_CHECK);
+        Self { term, kill, last: kill / 2, check_every, slack: lease / 3, endless: false }
     }
 
-    /// When a command under this guard must be dead at the latest, counted from the start of the machine.
-    pub(super) fn latest(&self, guard: &Guard) -> Duration {
+    /// The plan for a lock that is kept while this process lives, even stopped, and that has no `max_hold`.
+    pub(super) fn endless(lease: Duration) -> Self {
+        Self { endless: true, ..Self::new(lease, None, Self::GRACE) }
+    }
+
+    /// When a command under this guard must be dead at the latest, counted from the start of the machine. `None` if the
+    /// lock has no deadline.
+    pub(super) fn latest(&self, guard: &Guard) -> Option<Duration> {
         // In this order: a pause in between makes it earlier, not later.
         let now = clock::since_boot();
-        now.saturating_add(guard.remaining().saturating_sub(self.last))
+        (!self.endless).then(|| now.saturating_add(guard.remaining().saturating_sub(self.last)))
     }
 
     /// Whether the command receives SIGTERM before it is killed.
@@ -128,6 +138,15 @@ mod tests {
         assert!(!plan(0).asks_first());
         assert!(!plan(100).asks_first());
         assert!(plan(101).asks_first());
+    }
+
+    #[tokio::test]
+    async fn a_command_under_a_lock_without_a_deadline_has_none() {
+        let client = leasehold::Client::connect("memory:").await.unwrap();
+        let guard = client.lock("x").acquire().await.unwrap();
+        let lease = Duration::from_secs(30);
+        assert!(Plan::new(lease, None, Plan::GRACE).latest(&guard).is_some());
+        assert_eq!(Plan::endless(lease).latest(&guard), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -27,6 +27,9 @@ pub(super) async fn enter(
         ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
         other => RunError::Server(other.into()),
     })?;
+    for warning in client.warnings() {
+        notices.say(warning);
+    }
     let lock = client.lock(&options.name);
     let text = LockText::new(&options.name, url);
     let entered = match options.if_busy {
@@ -36,7 +39,7 @@ pub(super) async fn enter(
     match entered {
         Ok(Some(guard)) => Ok(Some((lock, guard))),
         Ok(None) => {
-            let held = held(&lock).await;
+            let held = held(&lock, &text).await;
             if options.if_busy == IfBusy::Fail {
                 return Err(RunError::Busy { lock: text, held });
             }
@@ -44,7 +47,8 @@ pub(super) async fn enter(
             Ok(None)
         }
         Err(AcquireError::Timeout { waited, .. }) => {
-            Err(RunError::TimedOut { lock: text, waited, held: held(&lock).await })
+            let held = held(&lock, &text).await;
+            Err(RunError::TimedOut { lock: text, waited, held })
         }
         Err(error @ AcquireError::Invalid { .. }) => Err(RunError::Invalid(error.into())),
         Err(error) => Err(RunError::Server(error.into())),

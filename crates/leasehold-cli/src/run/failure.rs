@@ -11,21 +11,26 @@ use tokio::time::timeout;
 
 use crate::duration::human;
 use crate::options::IfBusy;
-use crate::url::Url;
+use crate::url::{EmptyUrl, Url};
 
 /// What `run` ends with instead of the command's own exit code.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RunError {
-    /// No URL of a lock server was given.
-    #[error("no lock server is given: write --url redis://host:port, or set {}", Url::VARIABLE)]
-    NoUrl,
+    /// The URL is empty.
+    #[error(transparent)]
+    EmptyUrl(#[from] EmptyUrl),
     /// An engine that no other process can reach.
     #[error(
-        "`memory:` lives and dies with this one process, so its lock would exclude no other process: give the --url of a \
-         server, such as redis://host:port"
+        "`memory:` lives and dies with this one process, so its lock would exclude no other process: write --url file: to \
+         lock on this machine, or give the --url of a server, such as redis://host:port"
     )]
     Memory,
+    /// `--close` with an engine whose locks are no files.
+    #[error(
+        "--close is about the file of the lock, and a lock on {0} has none: leave --close out, or lock by file:"
+    )]
+    NothingToClose(Url),
     /// Two options that contradict each other.
     #[error("--wait limits the waiting, and --if-busy {} does not wait: leave one of them out", .0.option())]
     NothingToLimit(IfBusy),
@@ -65,7 +70,7 @@ pub enum RunError {
     #[error(
         "{lock} is lost: {cause}{}. The command was ended: see what it left half done{}",
         in_brackets(.reason.as_ref()),
-        .cause.advice(.reason.as_ref())
+        .cause.advice(.lock, .reason.as_ref())
     )]
     Lost {
         /// The lock.
@@ -129,7 +134,7 @@ impl Cause {
         matches!(self, Self::NotRenewed | Self::Lost(Loss::Unreachable | Loss::Expired))
     }
 
-    fn advice(self, reason: Option<&ServerError>) -> &'static str {
+    fn advice(self, lock: &LockText, reason: Option<&ServerError>) -> &'static str {
         match self {
             _ if matches!(reason, Some(ServerError::Denied(_))) => {
                 ", and check the user and the password in the URL, and what that user may do"
@@ -139,6 +144,9 @@ impl Cause {
                 ", and check the server and the network"
             }
             Self::Stalled => ", and check the load of this machine",
+            Self::Lost(Loss::Gone) if lock.url.is_file() => {
+                ", and find out which program removed or replaced the file of the lock"
+            }
             Self::Lost(Loss::Gone) => ", and check the log, the memory and the persistence of the server",
             Self::Lost(Loss::TakenOver) => ", and find out which client took it over",
             Self::Lost(_) => ", and find out which client unlocked it",
@@ -146,7 +154,7 @@ impl Cause {
     }
 }
 
-/// The lock as messages name it: its name and the URL of its server.
+/// The lock as messages name it: its name and the URL of its server or directory.
 #[derive(Debug, Clone)]
 pub struct LockText {
     name: String,
@@ -155,7 +163,7 @@ pub struct LockText {
 
 impl LockText {
     pub(super) fn new(name: &str, url: &Url) -> Self {
-        Self { name: name.to_owned(), url: url.clone() }
+        Self { name: name.to_owned(), url: url.resolved() }
     }
 
     /// Without the server, for a line that is cut at the edge of the terminal.
@@ -173,8 +181,9 @@ impl fmt::Display for LockText {
 impl RunError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
-            Self::NoUrl
+            Self::EmptyUrl(_)
             | Self::Memory
+            | Self::NothingToClose(_)
             | Self::NothingToLimit(_)
             | Self::Invalid(_)
             | Self::NoCommand
@@ -189,16 +198,17 @@ impl RunError {
     }
 }
 
-/// Where the URL comes from, if no connection was made.
+/// Where the URL comes from, if no connection was made. A directory that cannot be used is named by the error itself.
 fn hint(error: &leasehold::Error) -> String {
     match error {
+        _ if error.server().is_some_and(|server| server.starts_with("file:")) => String::new(),
         leasehold::Error::Connect(_) => format!(" (the URL is that of --url or {})", Url::VARIABLE),
         _ => String::new(),
     }
 }
 
 /// The exit code by which shells report a death by a signal.
-pub(super) fn killed_by(signal: i32) -> ExitCode {
+pub(crate) fn killed_by(signal: i32) -> ExitCode {
     ExitCode::from(u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128)))
 }
 
@@ -219,17 +229,22 @@ fn in_brackets(reason: Option<&ServerError>) -> String {
 
 /// The holder of a lock, and the time left until its lease expires without a renewal. Empty if there is no holder, or the
 /// query fails.
-pub(super) async fn held(lock: &Lock) -> String {
-    held_as(lock, |left| format!("its lease ends in {left} unless renewed")).await
+pub(super) async fn held(lock: &Lock, text: &LockText) -> String {
+    held_as(lock, text, |left| format!("its lease ends in {left} unless renewed")).await
 }
 
 /// The same for a line that is cut at the edge of the terminal: the time and the beginning of the holder fit into it.
-pub(super) async fn held_briefly(lock: &Lock) -> String {
-    held_as(lock, |left| format!("{left} left")).await
+pub(super) async fn held_briefly(lock: &Lock, text: &LockText) -> String {
+    held_as(lock, text, |left| format!("{left} left")).await
 }
 
-async fn held_as(lock: &Lock, time: impl FnOnce(String) -> String) -> String {
+async fn held_as(lock: &Lock, text: &LockText, time: impl FnOnce(String) -> String) -> String {
     match lock.holder().await {
+        // A file has no lease: it is held until the last process has closed it.
+        Ok(Some(Holder { owner, .. })) if text.url.is_file() => {
+            let by = owner.map_or_else(|| "another program".into(), |owner| owner.to_string());
+            format!(", held by {by}")
+        }
         Ok(Some(Holder { owner, remaining, .. })) => {
             let by = owner.map_or_else(|| "another library".into(), |owner| owner.to_string());
             format!(", held ({}) by {by}", time(human(remaining)))

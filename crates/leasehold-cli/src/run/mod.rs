@@ -1,6 +1,7 @@
 //! `leasehold run`: a command that runs while a lock is held, and not a moment longer.
 
 pub mod exec;
+pub(crate) mod signals;
 pub mod warden;
 
 mod child;
@@ -10,7 +11,6 @@ mod enter;
 mod failure;
 mod notices;
 mod program;
-mod signals;
 mod supervise;
 mod terminal;
 mod waiting;
@@ -29,6 +29,7 @@ use tokio::time::{Instant, timeout};
 
 use self::child::Child;
 use self::deadline::Plan;
+pub(crate) use self::failure::killed_by;
 pub use self::failure::{Cause, LockText, RunError};
 use self::notices::Notices;
 use self::signals::{FORWARDED, Signals};
@@ -82,10 +83,16 @@ enum Done {
 }
 
 async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, RunError> {
-    let url = check(options)?;
+    let url = &check(options)?;
     let text = LockText::new(&options.name, url);
     let notices = Notices::new();
-    let plan = plan(options, &notices);
+    if options.url.is_none() {
+        // An option for fewer messages must not silence this one, on a terminal or not: two machines would both run the
+        // command, and nothing else would say so.
+        let directory = url.resolved();
+        notices.say(format!("locking on this machine only ({directory}); for several machines give --url"));
+    }
+    let plan = plan(options, url, &notices);
     let mut signals = Signals::listen(&FORWARDED).map_err(RunError::Start)?;
     let entered = select! {
         biased;
@@ -118,17 +125,28 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
     }
 }
 
-/// The server, if the options are consistent.
-fn check(options: &RunOptions) -> Result<&Url, RunError> {
+/// The URL of the lock, if the options are consistent.
+fn check(options: &RunOptions) -> Result<Url, RunError> {
     if options.wait.is_some() && options.if_busy != IfBusy::Wait {
         return Err(RunError::NothingToLimit(options.if_busy));
     }
-    let url = options.url.as_ref().ok_or(RunError::NoUrl)?;
-    if url.is_memory() { Err(RunError::Memory) } else { Ok(url) }
+    let url = Url::given(options.url.as_ref())?.cloned().unwrap_or_else(Url::own_files);
+    if url.is_memory() {
+        return Err(RunError::Memory);
+    }
+    if options.close && !url.is_file() {
+        return Err(RunError::NothingToClose(url));
+    }
+    Ok(url)
 }
 
-fn plan(options: &RunOptions, notices: &Notices) -> Plan {
+fn plan(options: &RunOptions, url: &Url, notices: &Notices) -> Plan {
     let &RunOptions { lease, max_hold, grace, .. } = options;
+    // On files there is no lease to renew, and nothing but `max_hold` ends a hold.
+    if url.is_file() && max_hold.is_none() {
+        return Plan::endless(lease);
+    }
+    let lease = max_hold.filter(|_| url.is_file()).unwrap_or(lease);
     let longest = deadline::longest_grace(lease, max_hold);
     if let Some(grace) = grace.filter(|grace| *grace > longest) {
         let (grace, longest) = (human(grace), human(longest));
@@ -197,7 +215,7 @@ async fn give_back(guard: Guard) {
 fn exit_code(status: ExitStatus) -> ExitCode {
     match (status.code(), status.signal()) {
         (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
-        (None, Some(signal)) => failure::killed_by(signal),
+        (None, Some(signal)) => killed_by(signal),
         (None, None) => ExitCode::FAILURE,
     }
 }

@@ -13,7 +13,7 @@ pub(super) const FORWARDED: [Signal; 6] =
 
 /// Signals that are reported instead of having their effect.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(crate) struct Signals {
     streams: Vec<(Signal, Stream)>,
     interrupted: bool,
 }
@@ -23,7 +23,7 @@ impl Signals {
     ///
     /// The parent process may have set some to be ignored, as `nohup` does. Those stay ignored, by us and by the command,
     /// which inherits that.
-    pub(super) fn listen(signals: &[Signal]) -> io::Result<Self> {
+    pub(crate) fn listen(signals: &[Signal]) -> io::Result<Self> {
         let ignored = ignored();
         let streams = signals.iter().filter(|signal| ignored & bit(**signal) == 0);
         let streams = streams.map(|kind| Ok((*kind, signal(SignalKind::from_raw(*kind as i32))?)));
@@ -36,7 +36,7 @@ impl Signals {
     }
 
     /// The next signal. Never resolves if there is none to listen for.
-    pub(super) async fn next(&mut self) -> Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         let signal = poll_fn(|context| {
             let come = self.streams.iter_mut().find_map(|(signal, stream)| {
                 let come = stream.poll_recv(context).is_ready();

@@ -24,11 +24,11 @@ pub(super) async fn report(lock: &Lock, text: &LockText, notices: &Notices) -> I
     sleep(QUIET).await;
     let line = Line::on_stderr();
     if !line.is_shown() {
-        notices.say(format!("waiting for {text}{}", held(lock).await));
+        notices.say(format!("waiting for {text}{}", held(lock, text).await));
         return pending().await;
     }
     loop {
-        let held = held_briefly(lock).await;
+        let held = held_briefly(lock, text).await;
         let waited = Duration::from_secs(start.elapsed().as_secs().max(1));
         line.show(format!("leasehold: waiting for {} for {}{held}", text.brief(), human(waited)));
         sleep(REFRESH).await;

@@ -3,7 +3,8 @@
 //! The kernel kills the command itself when we are killed, but not the processes that the command has started, such as the
 //! steps of a script; and nothing kills it when we are stopped. So the command runs in the process group of a warden, which
 //! has the deadline of the lock, and kills that group, itself included, when the deadline passes or the socket to us is
-//! closed. It never leaves the group, so the group's id cannot be reused for another one.
+//! closed. It never leaves the group, so the group's id cannot be reused for another one. It is started before the command
+//! gets the file of a lock, and never has that file open.
 
 use std::io::{self, Read as _, Write as _, stdin};
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -59,8 +60,10 @@ impl Warden {
         self.group
     }
 
-    /// Sends the deadline of the group, counted from the start of the machine.
-    pub(super) fn allow_until(&self, until: Duration) {
+    /// Sends the deadline of the group, counted from the start of the machine. `None` is no deadline: then only our end
+    /// ends the group.
+    pub(super) fn allow_until(&self, until: Option<Duration>) {
+        let Some(until) = until else { return };
         let until = u64::try_from(until.as_nanos()).unwrap_or(u64::MAX);
         // Not awaited: a warden that does not read must not block us. Then it kills too early, never too late.
         let _ = self.line.try_write(&until.to_ne_bytes());

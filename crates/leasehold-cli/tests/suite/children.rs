@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{fs, process, thread};
 
 use leasehold_cli::demo::children::Children;
-use leasehold_cli::demo::{Gathering, Outcome, Phase, Progress, Tally};
+use leasehold_cli::demo::{Gathering, Kind, Outcome, Phase, Progress, Tally};
 use leasehold_cli::{Error, Url};
 
 use leasehold_testkit::server::{Flavour, Server};
@@ -18,7 +18,9 @@ use crate::command::{leasehold, leasehold_at, program};
 async fn run(program: &Path, processes: u32, url: &str, phase: Phase) -> Result<Outcome, Error> {
     let url = &Url::from(url.to_owned());
     let gathering = &Gathering::new("test", phase);
-    Children { program, processes, users: 20, seats: 3, url, gathering, phase }.run(&Progress::hidden()).await
+    let children =
+        Children { program, processes, users: 20, seats: 3, url, gathering, phase, kind: Kind::Plain };
+    children.run(&Progress::hidden()).await
 }
 
 #[tokio::test]

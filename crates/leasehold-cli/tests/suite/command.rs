@@ -25,13 +25,16 @@ pub(crate) struct Finished {
 /// background jobs ignore some that `run` forwards, and runners written in Python ignore others.
 pub(crate) fn start(program: impl AsRef<OsStr>) -> Command {
     // The standard library has no safe way to do this. On systems other than Linux `env` lacks the option.
-    if cfg!(target_os = "linux") {
+    let mut command = if cfg!(target_os = "linux") {
         let mut command = Command::new("env");
         command.arg("--default-signal").arg(program);
         command
     } else {
         Command::new(program)
-    }
+    };
+    // No test may leave a lock in the home directory of its user.
+    command.env("HOME", concat!(env!("CARGO_TARGET_TMPDIR"), "/home"));
+    command
 }
 
 /// Runs the program with these arguments, separated by spaces, and without a terminal.
@@ -44,7 +47,8 @@ pub(crate) fn leasehold_at(url: &str, arguments: &str) -> Finished {
     finish(leasehold_command().env("LEASEHOLD_URL", url).args(arguments.split_whitespace()))
 }
 
-fn leasehold_command() -> Command {
+/// The program, without a URL.
+pub(crate) fn leasehold_command() -> Command {
     let mut command = start(program());
     // Whatever the environment of the test has.
     command.env_remove("LEASEHOLD_URL");

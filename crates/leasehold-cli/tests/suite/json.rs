@@ -34,8 +34,7 @@ fn the_json_object_names_the_arguments_and_the_results_and_nothing_else() {
             assert!(phase.remove(key).is_some_and(|value| value.is_u64()), "{key}");
         }
     }
-    let rest =
-        json!({"users": 12, "seats": 3, "processes": 1, "url": "memory:party", "unlocked": {}, "locked": {}});
+    let rest = json!({"users": 12, "seats": 3, "processes": 1, "kind": "plain", "url": "memory:party", "unlocked": {}, "locked": {}});
     assert_eq!(report, rest);
 }
 

@@ -2,6 +2,8 @@
 
 mod children;
 mod command;
+#[cfg(unix)]
+mod demo_file;
 mod json;
 #[cfg(unix)]
 mod messages;
@@ -10,6 +12,8 @@ mod patience;
 mod run;
 #[cfg(unix)]
 mod run_busy;
+#[cfg(unix)]
+mod run_file;
 #[cfg(unix)]
 mod run_loss;
 #[cfg(unix)]

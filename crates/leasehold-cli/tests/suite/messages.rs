@@ -12,9 +12,9 @@ use leasehold::{BackOff, Client, Fence, MultiLock, Owner};
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
 
-use crate::command::{Finished, finish, leasehold, leasehold_at};
+use crate::command::{Finished, finish, leasehold, leasehold_at, leasehold_command};
 use crate::patience::eventually;
-use crate::runner::{Runner, TestFile, is_locked, run};
+use crate::runner::{Runner, TestDirectory, TestFile, is_locked, run};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/messages.md");
 
@@ -365,7 +365,13 @@ fn others(page: &mut Page) {
 }
 
 fn before_the_program(page: &mut Page) {
-    page.failed("no server is named", &leasehold("run job -- true"));
+    let home = TestDirectory::new();
+    let default = finish(leasehold_command().env("HOME", home.path()).args(["run", "job", "--", "true"]));
+    assert_eq!(default.code, Some(0), "{default:?}");
+    page.row("no URL is given", &default.stderr.replace(home.path().to_str().expect("UTF-8"), "/home/me"));
+    page.failed("an empty variable", &leasehold_at("", "run job -- true"));
+    page.failed("an empty URL", &finish(leasehold_command().args(["run", "--url", "", "job", "--", "true"])));
+    page.failed("no file to close", &leasehold("run job --close --url redis://localhost -- true"));
     page.failed("an engine inside the process", &leasehold("run job --url memory: -- true"));
     page.failed("no server at that port", &leasehold("run job --url redis://me:secret@127.0.0.1:1 -- true"));
     let server = Server::builder(Flavour::Redis).password("right").start();

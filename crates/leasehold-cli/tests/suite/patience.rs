@@ -6,6 +6,9 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
+#[cfg(unix)]
+use tokio::time::Instant;
+
 /// How long any awaited event may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(5);
@@ -13,6 +16,15 @@ const LOOK: Duration = Duration::from_millis(5);
 /// Polls until a condition holds.
 pub(crate) fn eventually(what: &str, is_so: impl FnMut() -> bool) {
     assert!(in_time(is_so), "not within {PATIENCE:?}: {what}");
+}
+
+/// Polls without a pause until a condition holds, for a test of a state that may last for a moment only.
+#[cfg(unix)]
+pub(crate) fn at_once(what: &str, mut is_so: impl FnMut() -> bool) {
+    let limit = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < limit, "not within {PATIENCE:?}: {what}");
+    }
 }
 
 /// Waits for the end of a child process, which is killed if it does not end.

@@ -8,6 +8,8 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use leasehold_testkit::server::Server;
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -54,6 +56,70 @@ impl Drop for TestFile {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.0);
     }
+}
+
+/// A directory of this test's own. It is removed with its content when this is dropped.
+#[derive(Debug)]
+pub(crate) struct TestDirectory(PathBuf);
+
+impl TestDirectory {
+    pub(crate) fn new() -> Self {
+        let path = PathBuf::from(TestFile::new().path());
+        fs::create_dir(&path).expect("a name of its own");
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// The URL of the locks in it.
+    pub(crate) fn url(&self) -> String {
+        format!("file://{}", self.0.display())
+    }
+
+    /// The file of a lock in it.
+    pub(crate) fn lock(&self, name: &str) -> PathBuf {
+        self.0.join(format!("{name}.lock"))
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        fs::read_dir(&self.0).expect("it was made").next().is_none()
+    }
+}
+
+impl Drop for TestDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Whether no process holds the lock of this file, found out as `flock -n` does.
+pub(crate) fn is_free(lock: &Path) -> bool {
+    let file =
+        fs::OpenOptions::new().write(true).create(true).truncate(false).open(lock).expect("a lock file");
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(_released) => true,
+        Err((_, Errno::EWOULDBLOCK)) => false,
+        Err((_, error)) => panic!("{}: {error}", lock.display()),
+    }
+}
+
+/// Whether a process can still run: not if it is dead, or dies and has no memory any more.
+pub(crate) fn lives(process: Pid) -> bool {
+    fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|line| !line.is_empty())
+}
+
+/// The processes of a group that can still run.
+pub(crate) fn living(group: Pid) -> Vec<Pid> {
+    let processes = fs::read_dir("/proc").expect("Linux has it").filter_map(|entry| {
+        let number = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        let status = fs::read_to_string(format!("/proc/{number}/stat")).ok()?;
+        // The name of the program, in brackets, may contain anything.
+        let mut fields = status.rsplit_once(')')?.1.split_whitespace();
+        (fields.nth(2)? == group.to_string()).then_some(Pid::from_raw(number))
+    });
+    processes.filter(|process| lives(*process)).collect()
 }
 
 /// `leasehold run ARGUMENTS -- sh -c SCRIPT sh` at this server, not yet started.

@@ -1,6 +1,6 @@
 //! Help, and invalid options.
 
-use crate::command::{Finished, leasehold, leasehold_at};
+use crate::command::{Finished, finish, leasehold, leasehold_at, leasehold_command};
 
 /// The error message of a run that could not begin.
 fn refused(run: &Finished) -> &str {
@@ -15,9 +15,29 @@ fn the_memory_engine_with_several_processes_is_refused() {
         let text = refused(&run);
         assert!(text.starts_with("leasehold: `memory:` lives inside one process"), "{text}");
         assert!(text.contains("4 child processes would each have seats and a lock of their own"), "{text}");
-        assert!(text.contains("Give --url redis://host:port to show it over processes"), "{text}");
+        assert!(
+            text.contains(
+                "Leave --url out to show it over processes of this machine, or give --url redis://host:port"
+            ),
+            "{text}"
+        );
     }
     assert_eq!(leasehold("demo --processes 1 --users 1").code, Some(0));
+}
+
+/// A script with `--url "$URL"` or a line `LEASEHOLD_URL=` in a file of settings: a variable that should have a value.
+#[test]
+fn an_empty_url_is_refused_and_not_taken_for_none() {
+    for subcommand in ["run", "demo"] {
+        let rest: &[&str] = if subcommand == "run" { &["x", "--", "echo", "ran"] } else { &[] };
+        let run = finish(leasehold_command().env("LEASEHOLD_URL", "").arg(subcommand).args(rest));
+        let what =
+            "leasehold: LEASEHOLD_URL is empty: unset it to lock on this machine only, or set it to a URL\n";
+        assert_eq!(refused(&run), what);
+        let run = finish(leasehold_command().args([subcommand, "--url", ""]).args(rest));
+        let what = "leasehold: --url is empty: leave it out to lock on this machine only, or give a URL\n";
+        assert_eq!(refused(&run), what);
+    }
 }
 
 #[test]
