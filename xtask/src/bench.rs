@@ -7,7 +7,10 @@ mod forward;
 #[path = "../../bench/harness/src/plan/mod.rs"]
 mod plan;
 
-use self::{checkout::Checkout, plan::Options};
+use self::{
+    checkout::Checkout,
+    plan::{Options, Step},
+};
 use crate::{
     command,
     setup::{self, Source, Tool},
@@ -37,7 +40,7 @@ pub(crate) struct Args {
 }
 
 const TOOLS: &[Tool] = &[
-    // The first is needed for every measurement.
+    // The first is needed for every measurement on a server.
     Tool { reason: "all contenders are measured on one server", ..tools::REDIS },
     Tool {
         name: "mariadbd",
@@ -76,10 +79,10 @@ const BUILDS: &[(&str, &str)] = &[
     ),
 ];
 
-/// The drivers that measure the library itself.
+/// The drivers that measure the library itself, and the baselines without a server.
 const OWN_BUILDS: &[(&str, &str)] = &[(
     "new",
-    "cargo build --release --locked --manifest-path bench/Cargo.toml --bin bench-harness --bin leasehold --bin memory",
+    "cargo build --release --locked --manifest-path bench/Cargo.toml --bin bench-harness --bin leasehold --bin memory --bin flock",
 )];
 
 /// The harness finds the drivers in Rust beside itself.
@@ -103,8 +106,7 @@ pub(crate) fn run(Args { yes, list, against, options }: &Args) -> Result<(), Str
         }
         return Ok(());
     }
-    // Only drivers in Rust compare the library with itself.
-    let (tools, builds) = if is_against { (&TOOLS[..1], OWN_BUILDS) } else { (TOOLS, BUILDS) };
+    let (tools, builds) = needed(&plan, is_against);
     setup::ensure(tools, *yes)?;
     let (mut steps, mut options) = (Steps::default(), options.clone());
     let old = against.is_none_or(|checkout| {
@@ -114,6 +116,16 @@ pub(crate) fn run(Args { yes, list, against, options }: &Args) -> Result<(), Str
         return steps.finish();
     }
     command::run_with(HARNESS, &forward::words(&options))
+}
+
+/// The programs and builds that a plan needs. Only drivers in Rust compare the library with itself.
+fn needed(plan: &[Step], is_against: bool) -> (&'static [Tool], &'static [(&'static str, &'static str)]) {
+    let needs_server = plan::needs_server(plan);
+    if is_against || !needs_server {
+        (&TOOLS[..usize::from(needs_server)], OWN_BUILDS)
+    } else {
+        (TOOLS, BUILDS)
+    }
 }
 
 #[cfg(test)]
@@ -166,8 +178,25 @@ mod tests {
         assert_eq!(steps("bench --only M-16"), [["leasehold-memory", "tokio-mutex"]]);
         let u1 = steps("bench --only U1 --contenders raw,redisson,leasehold,client-setnx");
         assert_eq!(u1, [vec!["leasehold", "raw"], vec!["client-setnx"], vec!["redisson"]]);
+        let files = steps("bench --only F1");
+        assert_eq!(files, [["leasehold-file", "leasehold-file-block", "flock"]]);
         let c1 = steps("bench --only C1 --contenders leasehold,client");
         assert_eq!(c1, [["leasehold"]]);
+    }
+
+    #[test]
+    fn locks_on_files_and_in_memory_need_no_server() {
+        let needed = |line: &str| {
+            let options = parse(line).unwrap().options;
+            let (tools, builds) = needed(&plan::plan(&options).unwrap(), false);
+            (tools.len(), builds.len())
+        };
+        for line in ["bench --only F1,F2", "bench --only M", "bench --only F2,M-16"] {
+            assert_eq!(needed(line), (0, 1), "{line}");
+        }
+        for line in ["bench", "bench --only F1,U1"] {
+            assert_eq!(needed(line), (TOOLS.len(), BUILDS.len()), "{line}");
+        }
     }
 
     #[test]
@@ -187,6 +216,8 @@ mod tests {
         for step in [("U1", "leasehold-setnx"), ("U2-1024", "leasehold"), ("M-64", "leasehold-memory")] {
             assert!(steps.contains(&step), "{step:?}");
         }
+        let plan = plan::against(&parse("bench --only F1").unwrap().options).unwrap();
+        assert_eq!(plan.len(), 2, "an older library may have no locks on files, so they have to be named");
     }
 
     #[test]

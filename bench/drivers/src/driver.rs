@@ -55,6 +55,11 @@ pub fn drive<C: Contender>(connect: impl AsyncFnOnce(&Args) -> Result<C, Error>)
             jobs::run(&contender, &args).await
         })
     });
+    ended(done)
+}
+
+/// The exit code of a driver. A failure is written to the standard error.
+pub(crate) fn ended(done: Result<(), Error>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

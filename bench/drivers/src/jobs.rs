@@ -54,7 +54,7 @@ pub(crate) async fn run<C: Contender>(contender: &Arc<C>, args: &Args) -> Result
     }
 }
 
-fn nanos(since: Instant) -> u64 {
+pub(crate) fn nanos(since: Instant) -> u64 {
     since.elapsed().as_nanos() as u64
 }
 
@@ -123,23 +123,23 @@ async fn pairs<C: Contender>(
 }
 
 /// The parameters of a contended run.
-struct Plan {
-    names: Vec<String>,
+pub(crate) struct Plan {
+    pub(crate) names: Vec<String>,
     /// The name of each turn; empty if there is only one.
     draws: Vec<u8>,
-    process: u64,
-    run: Duration,
+    pub(crate) process: u64,
+    pub(crate) run: Duration,
     /// How many turns each task has; as many as fit into the time if there is no number.
     turns: u64,
     /// How long the lock is held.
-    work: Duration,
+    pub(crate) work: Duration,
     /// How long each task rests after a turn.
-    pause: Duration,
-    witness: Witness,
+    pub(crate) pause: Duration,
+    pub(crate) witness: Witness,
 }
 
 impl Plan {
-    fn new(args: &Args, process: u64) -> Result<Self, Error> {
+    pub(crate) fn new(args: &Args, process: u64) -> Result<Self, Error> {
         let (prefix, count) = (args.need("prefix")?, args.number("names")?);
         let witness = match args.text("witness") {
             Some(path) => Witness::open(Path::new(path), process + 1)?,

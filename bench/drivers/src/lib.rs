@@ -7,6 +7,7 @@
 //! The drivers in other languages use the same protocol.
 
 mod args;
+mod blocking;
 mod contender;
 mod driver;
 mod histogram;
@@ -16,6 +17,7 @@ pub mod wire;
 mod witness;
 
 pub use args::{Args, Error};
+pub use blocking::{BlockingContender, drive_blocking};
 pub use contender::Contender;
 pub use driver::{Conversation, drive};
 pub use histogram::{Histogram, Recorder};

@@ -23,8 +23,9 @@ const REACH: f64 = 0.97;
 ///
 /// When there is nothing to compare, or no server.
 pub(crate) fn run(options: &Options, drivers: &Path) -> Result<bool, String> {
-    let mut comparisons: Vec<_> = plan::against(options)?.into_iter().map(Comparison::new).collect();
-    let new = Runner::new(options)?.for_turns(options);
+    let plan = plan::against(options)?;
+    let new = Runner::new(options, &plan)?.for_turns(options);
+    let mut comparisons: Vec<_> = plan.into_iter().map(Comparison::new).collect();
     let old = new.of_another_checkout(drivers);
     let turns = options.turns_against();
     let mut progress = Progress::new(turns * comparisons.len());

@@ -38,7 +38,9 @@ pub(crate) fn gather(runner: &Runner, options: &Options) -> Facts {
         processor: line(&read("/proc/cpuinfo"), "model name"),
         memory: line(&read("/proc/meminfo"), "MemTotal"),
         kernel: kernel.unwrap_or_else(|_| "unknown".into()),
-        server: info::version(&mut runner.server.connect()),
+        server: runner
+            .connect()
+            .map_or_else(|| String::from("no server"), |mut connection| info::version(&mut connection)),
         rounds: options.rounds(),
         seconds: options.run().as_secs_f64(),
         turns: options.turns(),

@@ -53,7 +53,7 @@ fn run(options: &Options) -> Result<bool, String> {
         return against::run(options, drivers);
     }
     let plan = plan::plan(options)?;
-    let runner = Runner::new(options)?;
+    let runner = Runner::new(options, &plan)?;
     let by_turns = runner.for_turns(options);
     let mut results = Results::new(facts::gather(&runner, options));
     let (rounds, turns) = (options.rounds(), options.turns());

@@ -64,13 +64,20 @@ pub(crate) fn columns(scenario: &Scenario) -> &'static [Column] {
     ];
     const G: &[Column] = &[column("elapsed", "total, ms", 1e3), column("requests", "requests", 1.0)];
     const M: &[Column] = &[column("rate", "pairs or grants/s", 1.0), column("p99", "p99, µs", 1.0)];
+    const F1: &[Column] = &[
+        column("rate", "pairs/s", 1.0),
+        column("p50", "p50, µs", 1.0),
+        column("p99", "p99, µs", 1.0),
+        column("client_cpu", "CPU, µs a pair", 1.0),
+    ];
     match scenario.group {
         "U1" => U1,
         "U2" => U2,
         "C1" => C1,
         "C2" => C2,
         "C3" => C3,
-        "H" => H,
+        "H" | "F2" => H,
+        "F1" => F1,
         "W1" => W1,
         "W2" => W2,
         "G" => G,

@@ -14,7 +14,7 @@ use crate::driver::{Driver, Places};
 use crate::info::Info;
 use crate::mariadb::MariaDb;
 use crate::metrics::{Metrics, jain};
-use crate::plan::{Contender, Contention, Family, Job, Options, Program, Scenario};
+use crate::plan::{self, Contender, Contention, Family, Job, Options, Program, Scenario, Step};
 use crate::{wake, zipf};
 
 /// How long a driver may take to start, or to end after its time.
@@ -24,7 +24,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(crate) struct Runner {
     pub(crate) places: Places,
-    pub(crate) server: Arc<Server>,
+    /// None if no contender of the plan needs one.
+    server: Option<Arc<Server>>,
     run: Duration,
     warm_up: Duration,
     last_turns: Duration,
@@ -36,11 +37,13 @@ pub(crate) struct Runner {
 }
 
 impl Runner {
-    pub(crate) fn new(options: &Options) -> Result<Self, String> {
+    /// Starts a server, if a contender of the plan needs one.
+    pub(crate) fn new(options: &Options, plan: &[Step]) -> Result<Self, String> {
+        // Some contenders open a connection for each task.
+        let start = || Arc::new(Server::builder(Flavour::Redis).config("maxclients 15000").start());
         Ok(Self {
             places: Places::new(options)?,
-            // Some contenders open a connection for each task.
-            server: Arc::new(Server::builder(Flavour::Redis).config("maxclients 15000").start()),
+            server: plan::needs_server(plan).then(start),
             run: options.run(),
             warm_up: options.warm_up(),
             last_turns: options.last_turns(),
@@ -65,18 +68,27 @@ impl Runner {
         if let Some(reason) = contender.cannot(scenario) {
             return Err(reason.into());
         }
-        let mut connection = self.server.connect();
-        for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
-            connection.call(command).map_err(|error| error.to_string())?;
-        }
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("bench{number}");
-        match scenario.job {
-            Job::Pairs { tasks } => self.pairs(contender, &prefix, tasks, &mut connection),
-            Job::Contend(contention) => self.contend(contender, &prefix, contention, &mut connection),
-            Job::Hold { count } => wake::hold(self, contender, &prefix, count, &mut connection),
-            Job::Wake { count } => wake::wake(self, contender, &prefix, count, &mut connection),
+        let mut connection = self.connect().filter(|_| contender.family.needs_server());
+        if let Some(connection) = &mut connection {
+            for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
+                connection.call(command).map_err(|error| error.to_string())?;
+            }
         }
+        let connection = connection.as_mut();
+        let needed = "this scenario needs a server";
+        match scenario.job {
+            Job::Pairs { tasks } => self.pairs(contender, &prefix, tasks, connection),
+            Job::Contend(contention) => self.contend(contender, &prefix, contention, connection),
+            Job::Hold { count } => wake::hold(self, contender, &prefix, count, connection.ok_or(needed)?),
+            Job::Wake { count } => wake::wake(self, contender, &prefix, count, connection.ok_or(needed)?),
+        }
+    }
+
+    /// A connection to the server, if there is one.
+    pub(crate) fn connect(&self) -> Option<Connection> {
+        self.server.as_ref().map(|server| server.connect())
     }
 
     /// How long a driver warms up.
@@ -90,8 +102,9 @@ impl Runner {
 
     /// The arguments of every driver.
     pub(crate) fn words(&self, contender: &Contender, job: &str, prefix: &str, tasks: usize) -> Vec<String> {
+        let url = self.server.as_ref().map_or_else(String::new, |server| server.url());
         vec![
-            format!("url={}", self.server.url()),
+            format!("url={url}"),
             format!("job={job}"),
             format!("prefix={prefix}"),
             format!("tasks={tasks}"),
@@ -105,17 +118,19 @@ impl Runner {
         contender: &Contender,
         prefix: &str,
         tasks: usize,
-        connection: &mut Connection,
+        mut connection: Option<&mut Connection>,
     ) -> Result<Metrics, String> {
-        let words = self.words(contender, "pairs", prefix, tasks);
+        let mut words = self.words(contender, "pairs", prefix, tasks);
+        let locks = LockDirectory::of(contender, prefix)?;
+        words.extend(locks.as_ref().map(LockDirectory::word));
         let mut driver = Driver::start(&self.places, contender, &words)?;
         driver.expect("ready", PATIENCE + self.warm_up(contender))?;
-        let costs = Costs::begin(&[&driver], connection)?;
+        let costs = Costs::begin(&[&driver], connection.as_deref_mut())?;
         driver.say("go")?;
         let outcome = driver.outcome(PATIENCE + self.run)?;
-        let mut metrics = costs.end(&[&driver], connection, contender, outcome.grants)?;
+        let mut metrics = costs.end(&[&driver], connection.as_deref_mut(), contender, outcome.grants)?;
         failures(&outcome)?;
-        if self.is_of_this_checkout {
+        if let Some(connection) = connection.filter(|_| self.is_of_this_checkout) {
             same_scripts(contender, connection)?;
         }
         metrics.insert("rate", outcome.grants as f64 / seconds(outcome.elapsed_ns));
@@ -128,7 +143,7 @@ impl Runner {
         contender: &Contender,
         prefix: &str,
         contention: Contention,
-        connection: &mut Connection,
+        mut connection: Option<&mut Connection>,
     ) -> Result<Metrics, String> {
         let mut words = self.words(contender, "contend", prefix, contention.tasks);
         let Contention { processes, names, work, pause, turns, .. } = contention;
@@ -149,6 +164,8 @@ impl Runner {
         if let Some(database) = &database {
             words[0] = format!("url={}", database.url());
         }
+        let locks = LockDirectory::of(contender, prefix)?;
+        words.extend(locks.as_ref().map(LockDirectory::word));
         let mut drivers = Vec::new();
         for process in 0..processes {
             let mut words = words.clone();
@@ -159,14 +176,14 @@ impl Runner {
             driver.expect("ready", PATIENCE + self.warm_up(contender))?;
         }
         let asked = database.as_ref().map_or(Ok(0.0), MariaDb::questions)?;
-        let costs = Costs::begin(&drivers.iter().collect::<Vec<_>>(), connection)?;
+        let costs = Costs::begin(&drivers.iter().collect::<Vec<_>>(), connection.as_deref_mut())?;
         for driver in &mut drivers {
             driver.say("go")?;
         }
         let mut outcomes = Vec::new();
         for driver in &mut drivers {
             let outcome = driver.outcome(self.last_turns + self.run);
-            outcomes.push(outcome.map_err(|error| explained(error, connection))?);
+            outcomes.push(outcome.map_err(|error| explained(error, connection.as_deref_mut()))?);
         }
         let grants: u64 = outcomes.iter().map(|outcome| outcome.grants).sum();
         let mut metrics = costs.end(&drivers.iter().collect::<Vec<_>>(), connection, contender, grants)?;
@@ -188,9 +205,9 @@ impl Runner {
 }
 
 /// Adds to the error of a silent driver whether there was a lock to wait for.
-fn explained(error: String, connection: &mut Connection) -> String {
-    match connection.call(&["DBSIZE"]) {
-        Ok(Value::Int(0)) => format!("{error}, although the lock was free: waiters were stranded"),
+fn explained(error: String, connection: Option<&mut Connection>) -> String {
+    match connection.map(|connection| connection.call(&["DBSIZE"])) {
+        Some(Ok(Value::Int(0))) => format!("{error}, although the lock was free: waiters were stranded"),
         _ => error,
     }
 }
@@ -261,32 +278,62 @@ fn same_scripts(contender: &Contender, connection: &mut Connection) -> Result<()
 /// The cost of a run for the client and the server.
 struct Costs {
     client: f64,
-    server: Info,
+    /// None without a server.
+    server: Option<Info>,
 }
 
 impl Costs {
-    fn begin(drivers: &[&Driver], connection: &mut Connection) -> Result<Self, String> {
-        let server = Info::ask(connection)?;
+    fn begin(drivers: &[&Driver], connection: Option<&mut Connection>) -> Result<Self, String> {
+        let server = connection.map(Info::ask).transpose()?;
         Ok(Self { client: drivers.iter().map(|driver| driver.cpu()).sum(), server })
     }
 
     fn end(
         self,
         drivers: &[&Driver],
-        connection: &mut Connection,
+        connection: Option<&mut Connection>,
         contender: &Contender,
         done: u64,
     ) -> Result<Metrics, String> {
         let client: f64 = drivers.iter().map(|driver| driver.cpu()).sum();
-        let server = Info::ask(connection)?;
         let each = 1e6 / done.max(1) as f64;
-        Ok(Metrics::from([
-            ("client_cpu", (client - self.client) * each),
-            ("server_cpu", (server.cpu - self.server.cpu) * each),
-            ("commands", server.sent_since(&self.server, contender.plain) / done.max(1) as f64),
-            // The harness' own does not count.
-            ("connections", server.connections - 1.0),
-        ]))
+        let mut metrics = Metrics::from([("client_cpu", (client - self.client) * each)]);
+        if let Some((connection, before)) = connection.zip(self.server) {
+            let server = Info::ask(connection)?;
+            metrics.extend([
+                ("server_cpu", (server.cpu - before.cpu) * each),
+                ("commands", server.sent_since(&before, contender.plain) / done.max(1) as f64),
+                // The harness' own does not count.
+                ("connections", server.connections - 1.0),
+            ]);
+        }
+        Ok(metrics)
+    }
+}
+
+/// The directory of the lock files of a run. It is removed when this is dropped.
+struct LockDirectory(PathBuf);
+
+impl LockDirectory {
+    /// A new one, if a contender locks files.
+    fn of(contender: &Contender, prefix: &str) -> Result<Option<Self>, String> {
+        if contender.family != Family::File {
+            return Ok(None);
+        }
+        let path = std::env::temp_dir().join(format!("leasehold-{}-{prefix}-locks", std::process::id()));
+        fs::create_dir(&path).map_err(|error| format!("cannot make {}: {error}", path.display()))?;
+        Ok(Some(Self(path)))
+    }
+
+    /// The argument of a driver. The last one of a key counts.
+    fn word(&self) -> String {
+        format!("url=file://{}", self.0.display())
+    }
+}
+
+impl Drop for LockDirectory {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

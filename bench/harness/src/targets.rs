@@ -157,6 +157,13 @@ pub(crate) fn judge(results: &Results) -> Vec<Target> {
         let times = judge.ratio(scenario, "rate", "tokio-mutex", "leasehold-memory");
         judge.add_ratio(format!("7. {scenario}: plain mutex / memory engine"), times, AtMost(5.0));
     }
+    for ours in ["leasehold-file", "leasehold-file-block"] {
+        // The speed: less time is more. By p50, as U1: a slice is too short for a rate if anything else runs.
+        let speed = judge.ratio("F1", "p50", "flock", ours);
+        judge.add_ratio(format!("8. F1, {ours}: speed by p50 / bare system calls"), speed, AtLeast(0.5));
+        let times = judge.ratio("F2", "handover_p50", ours, "flock");
+        judge.add_ratio(format!("8. F2, {ours}: p50 / bare system calls"), times, AtMost(3.0));
+    }
     for ours in [ours, setnx] {
         judge.growth(U2, ours, "client_cpu", "client CPU a pair", 1.0);
         judge.growth(W1, ours, "client_cpu", "client CPU a lock and period", 1.0);

@@ -1,11 +1,12 @@
-//! Leasehold itself: `layout=hash` is `client.lock`, `layout=setnx` is `client.setnx_lock`.
+//! Leasehold itself: `layout=hash` is `client.lock`, `layout=setnx` is `client.setnx_lock`. With `calls=blocking` the same
+//! calls block a plain thread, `client.lock` only.
 //!
 //! All settings are the defaults but the watchdog time, which the run about renewals sets for all contenders alike. A handle
 //! is made for every acquire, as in a program that gets the name with the request.
 
 use std::process::ExitCode;
 
-use bench_drivers::{Args, Contender, Error, drive};
+use bench_drivers::{Args, BlockingContender, Contender, Error, drive, drive_blocking};
 use leasehold::{Client, Guard};
 
 struct Leasehold {
@@ -32,6 +33,31 @@ async fn connect(args: &Args) -> Result<Leasehold, Error> {
     Ok(Leasehold { client, setnx: args.text("layout") == Some("setnx") })
 }
 
+struct Blocking(Client);
+
+impl BlockingContender for Blocking {
+    type Lock = String;
+    type Held = Guard;
+
+    fn lock(&self, name: &str) -> String {
+        name.into()
+    }
+
+    fn acquire(&self, name: &String) -> Result<Guard, Error> {
+        Ok(self.0.lock(name).acquire().block()?)
+    }
+
+    fn release(&self, guard: Guard) -> Result<(), Error> {
+        guard.release().block()?;
+        Ok(())
+    }
+}
+
+fn connect_blocking(args: &Args) -> Result<Blocking, Error> {
+    Ok(Blocking(Client::connect(args.need("url")?).watchdog(args.lease()?).block()?))
+}
+
 fn main() -> ExitCode {
-    drive(connect)
+    let is_blocking = std::env::args().any(|word| word == "calls=blocking");
+    if is_blocking { drive_blocking(connect_blocking) } else { drive(connect) }
 }

@@ -35,8 +35,17 @@ pub(crate) enum Family {
     SetNx,
     /// Another server.
     Database,
-    /// No server.
+    /// No server: inside one process.
     Memory,
+    /// No server: files of this machine.
+    File,
+}
+
+impl Family {
+    /// Whether its contenders are measured on the harness' Redis server.
+    pub(crate) fn needs_server(self) -> bool {
+        !matches!(self, Self::Memory | Self::File)
+    }
 }
 
 /// The program that is started.
@@ -200,6 +209,24 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         words: &["layout=tokio"],
         ..USUAL
     },
+    Contender {
+        id: "leasehold-file",
+        family: Family::File,
+        program: Program::Rust("leasehold"),
+        words: &["runtime=current_thread"],
+        // Both ways to call take turns with one baseline.
+        baselines: &["flock", "leasehold-file-block"],
+        ..USUAL
+    },
+    Contender {
+        id: "leasehold-file-block",
+        family: Family::File,
+        program: Program::Rust("leasehold"),
+        words: &["calls=blocking"],
+        baselines: &["flock"],
+        ..USUAL
+    },
+    Contender { id: "flock", family: Family::File, program: Program::Rust("flock"), ..USUAL },
 ];
 
 impl Contender {

@@ -39,6 +39,11 @@ impl Step {
     }
 }
 
+/// Whether any contender of a plan is measured on a server.
+pub(crate) fn needs_server(plan: &[Step]) -> bool {
+    plan.iter().flat_map(|step| &step.contenders).any(|contender| contender.family.needs_server())
+}
+
 /// The steps of each round, in order.
 ///
 /// # Errors
@@ -93,7 +98,10 @@ pub(crate) fn against(options: &Options) -> Result<Vec<Step>, String> {
         return Err(format!("{other} does not change with the checkout; --list shows which contenders do"));
     }
     let mut steps = Vec::new();
-    for Step { scenario, contenders } in plan.into_iter().filter(|step| step.scenario.is_for_old_and_new()) {
+    // Locks on files only if named: an older library may not have them.
+    let is_compared =
+        |scenario: &Scenario| scenario.is_for_old_and_new() && !(only.is_empty() && scenario.is_on_files());
+    for Step { scenario, contenders } in plan.into_iter().filter(|step| is_compared(&step.scenario)) {
         for contender in contenders.into_iter().filter(|contender| contender.id.starts_with(OURS)) {
             steps.push(Step { scenario: scenario.clone(), contenders: vec![contender] });
         }

@@ -93,6 +93,8 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     all.push(one("G", "100 users want to join a gathering", Job::Contend(gathering)));
     all.push(sized("M", 16, "in memory, 16 tasks with a name each".into(), Job::Pairs { tasks: 16 }, false));
     all.push(sized("M", 64, "in memory, one name, 64 tasks".into(), Job::Contend(contended), false));
+    all.push(one("F1", "on files, uncontended, 1 task", Job::Pairs { tasks: 1 }));
+    all.push(one("F2", "on files, release in one process to grant in another", Job::Contend(pair)));
     all
 }
 
@@ -107,8 +109,13 @@ impl Scenario {
     pub(crate) fn is_for_old_and_new(&self) -> bool {
         match self.group {
             "U2" => ["U2-128", "U2-1024"].contains(&self.id.as_str()),
-            group => ["U1", "C1", "C2", "H", "M"].contains(&group),
+            group => ["U1", "C1", "C2", "H", "M"].contains(&group) || self.is_on_files(),
         }
+    }
+
+    /// Whether this one is about locks on files, which older libraries lack.
+    pub(crate) fn is_on_files(&self) -> bool {
+        matches!(self.group, "F1" | "F2")
     }
 
     /// Whether a contender takes part at all. One that takes part and is not able to is shown with the reason.
@@ -117,6 +124,8 @@ impl Scenario {
         match (self.group, contender.family) {
             ("M", family) => family == Family::Memory,
             (_, Family::Memory) => false,
+            (_, family) if self.is_on_files() => family == Family::File,
+            (_, Family::File) => false,
             ("G", family) => {
                 family == Family::Database || ours || ["redisson", "lettuce"].contains(&contender.id)
             }
