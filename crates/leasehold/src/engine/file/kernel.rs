@@ -15,8 +15,36 @@ pub(super) struct FileHolder {
 /// The holders of the file under a path. The query locks nothing, so it disturbs no one.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn holders(_path: &Path, id: FileId) -> std::io::Result<Vec<FileHolder>> {
-    let list = std::fs::read_to_string("/proc/locks")?;
-    Ok(list.lines().filter_map(|line| holder(line, id)).collect())
+    for _ in 0..TRIES {
+        let (list, is_whole) = list()?;
+        let holders: Vec<_> = list.lines().filter_map(|line| holder(line, id)).collect();
+        if is_whole || !holders.is_empty() {
+            return Ok(holders);
+        }
+    }
+    Ok(Vec::new())
+}
+
+/// How often a list is read that came in several pieces and does not have the file.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const TRIES: u32 = 8;
+
+/// The kernel's list, and whether it came in one piece. Only one piece is consistent: if a lock goes away between two, the
+/// next line is missing.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn list() -> std::io::Result<(String, bool)> {
+    use std::io::Read as _;
+    let mut file = std::fs::File::open("/proc/locks")?;
+    let (mut text, mut pieces, mut buffer) = (Vec::new(), 0, vec![0; 64 * 1024]);
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok((String::from_utf8_lossy(&text).into_owned(), pieces <= 1)),
+            length => {
+                text.extend_from_slice(&buffer[..length]);
+                pieces += 1;
+            }
+        }
+    }
 }
 
 /// Without such a list, all that is known is whether it can be locked at this moment.

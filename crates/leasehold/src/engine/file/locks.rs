@@ -204,18 +204,22 @@ impl Files {
         let path = self.path(resource, "lock");
         let failed = |error| failure::refused(&path, &error);
         let Some(id) = FileId::of(&path).map_err(failed)? else { return Ok(None) };
+        if let Some(owner) = young::owner(id)
+            && modes.contains(&Mode::Exclusive)
+        {
+            return Ok(Some(holding(Some(owner))));
+        }
         let holders = kernel::holders(&path, id).map_err(failed)?;
         let Some(holder) = holders.iter().find(|holder| modes.contains(&holder.mode)) else {
             return Ok(None);
         };
-        let own = || young::owner(id).filter(|_| holder.process == std::process::id());
         let recorded = || {
             let record = Record::read(&path)?;
             let is_believed = record.process == holder.process && record.is_of_living_process();
             is_believed.then_some(record.owner)
         };
         let owner = match holder.mode {
-            Mode::Exclusive => own().or_else(recorded),
+            Mode::Exclusive => recorded(),
             // Readers have no record: the one in the file is that of the last writer.
             Mode::Shared => self.reader(resource),
         };

@@ -46,7 +46,9 @@ mod watch;
 mod writer_flag;
 mod young;
 
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
@@ -364,10 +366,15 @@ impl Files {
 
     /// The file of a resource with this suffix.
     fn path(&self, resource: &Resource, suffix: &str) -> PathBuf {
-        let mut name = names::encode(resource.name.as_str());
-        name.push('.');
-        name.push_str(suffix);
-        self.directory.path.join(name)
+        let directory = self.directory.path.as_os_str().as_bytes();
+        let name = resource.name.as_str();
+        let mut path = Vec::with_capacity(directory.len() + name.len() * 2 + suffix.len() + 8);
+        path.extend_from_slice(directory);
+        path.push(b'/');
+        names::append(&mut path, name);
+        path.push(b'.');
+        path.extend_from_slice(suffix.as_bytes());
+        OsString::from_vec(path).into()
     }
 
     /// The file that changes when a resource may be free, and whether its closing means that.

@@ -1,7 +1,5 @@
 //! The file names of locks.
 
-use std::fmt::Write as _;
-
 use sha1_smol::Sha1;
 
 /// The longest encoded name that is used as it is: file systems allow 255 bytes, and suffixes follow.
@@ -13,26 +11,34 @@ const KEPT: usize = 160;
 /// leading dot as `%XX`. A name that would be too long is cut, and its SHA-1 is appended: two names with one hash would
 /// share a lock, which is safe.
 pub(super) fn encode(name: &str) -> String {
-    let mut encoded = String::with_capacity(name.len() + 8);
+    let mut encoded = Vec::with_capacity(name.len() * 2);
+    append(&mut encoded, name);
+    // Only ASCII was appended.
+    String::from_utf8(encoded).unwrap_or_default()
+}
+
+/// Appends the file name of a lock.
+pub(super) fn append(to: &mut Vec<u8>, name: &str) {
+    let begin = to.len();
     for (at, byte) in name.bytes().enumerate() {
         match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => encoded.push(byte.into()),
-            b'.' if at > 0 => encoded.push('.'),
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'_' | b'-' => to.push(byte),
+            b'.' if at > 0 => to.push(b'.'),
             _ => {
-                // Writing to a string cannot fail.
-                let _ = write!(encoded, "%{byte:02X}");
+                let digit = |half: u8| b"0123456789ABCDEF"[usize::from(half)];
+                to.extend([b'%', digit(byte >> 4), digit(byte & 15)]);
             }
         }
     }
-    if encoded.len() > LONGEST {
-        encoded.truncate(KEPT);
+    if to.len() - begin > LONGEST {
+        to.truncate(begin + KEPT);
         // No half of an encoded byte.
-        if let Some(at) = encoded[KEPT - 2..].find('%') {
-            encoded.truncate(KEPT - 2 + at);
+        if let Some(at) = to[begin + KEPT - 2..].iter().position(|byte| *byte == b'%') {
+            to.truncate(begin + KEPT - 2 + at);
         }
-        let _ = write!(encoded, "-{}", Sha1::from(name).digest());
+        to.push(b'-');
+        to.extend(Sha1::from(name).digest().to_string().bytes());
     }
-    encoded
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ impl FileStore {
                 () = tokio::time::sleep(CHECK) => {}
             }
             let files = std::sync::Arc::clone(&self.0);
+            files.watcher.tidy();
             if files.places.lock().is_empty() {
                 continue;
             }

@@ -30,7 +30,7 @@ pub(super) struct Watcher {
     state: Mutex<State>,
 }
 
-/// Invariant: every file of `files` has at least one topic. Its number, if it has one, is in `numbers`.
+/// Invariant: the number of a file, if it has one, is in `numbers`.
 #[derive(Debug, Default)]
 struct State {
     files: HashMap<OsString, Watched>,
@@ -41,6 +41,7 @@ struct State {
 
 #[derive(Debug)]
 struct Watched {
+    /// None of them: it is watched until the next [`Watcher::tidy`].
     topics: Vec<Topic>,
     /// Its watch, if its closing is watched and it is there.
     number: Option<i32>,
@@ -102,52 +103,42 @@ impl Watcher {
         let is_watched = self.watch_directory(directory);
         let mut state = self.state.lock();
         let (Some(name), Some(inotify)) = (file.file_name(), self.inotify()) else { return false };
-        let State { files, numbers, .. } = &mut *state;
-        let watched = files.entry(name.to_owned()).or_insert_with(|| Watched {
-            topics: Vec::new(),
-            number: None,
-            at: None,
-        });
-        watched.topics.push(topic.clone());
-        if closes {
-            watched.number = inotify::add_watch(inotify, file, CLOSED).ok();
-            numbers.extend(watched.number.map(|number| (number, name.to_owned())));
-        }
-        is_watched && (watched.number.is_some() || !closes)
+        let new = || Watched { topics: Vec::new(), number: None, at: None };
+        state.files.entry(name.to_owned()).or_insert_with(new).topics.push(topic.clone());
+        is_watched && (!closes || state.watch_closing(inotify, file, name))
     }
 
     /// Watches a file again that was replaced.
     pub(super) fn watch_again(&self, file: &Path) {
         let mut state = self.state.lock();
-        let (Some(name), Some(Some(inotify))) = (file.file_name(), self.inotify.get()) else { return };
-        let State { files, numbers, .. } = &mut *state;
-        let Some(watched) = files.get_mut(name) else { return };
-        let number = inotify::add_watch(inotify, file, CLOSED).ok();
-        if number != watched.number {
-            if let Some(before) = std::mem::replace(&mut watched.number, number) {
-                numbers.remove(&before);
-                // It may be gone with its file.
-                let _ = inotify::remove_watch(inotify, before);
-            }
-            numbers.extend(number.map(|number| (number, name.to_owned())));
+        if let (Some(name), Some(Some(inotify))) = (file.file_name(), self.inotify.get()) {
+            state.watch_closing(inotify, file, name);
         }
     }
 
-    /// Ends [`watch`](Self::watch).
+    /// Ends [`watch`](Self::watch). The kernel is told later, by [`tidy`](Self::tidy): that takes longer than all else that a
+    /// waiter does between its wake-up and its hold.
     pub(super) fn unwatch(&self, file: &Path, topic: &Topic) {
         let mut state = self.state.lock();
-        let Some(name) = file.file_name() else { return };
+        if let Some(watched) = file.file_name().and_then(|name| state.files.get_mut(name)) {
+            watched.topics.retain(|other| other != topic);
+        }
+    }
+
+    /// Removes the watches of files without topics.
+    pub(super) fn tidy(&self) {
+        let Some(Some(inotify)) = self.inotify.get() else { return };
+        let mut state = self.state.lock();
         let State { files, numbers, .. } = &mut *state;
-        let Some(watched) = files.get_mut(name) else { return };
-        watched.topics.retain(|other| other != topic);
-        if !watched.topics.is_empty() {
-            return;
-        }
-        if let (Some(number), Some(Some(inotify))) = (watched.number, self.inotify.get()) {
-            numbers.remove(&number);
-            let _ = inotify::remove_watch(inotify, number);
-        }
-        files.remove(name);
+        files.retain(|_, watched| {
+            let is_used = !watched.topics.is_empty();
+            if !is_used && let Some(number) = watched.number {
+                numbers.remove(&number);
+                // It may be gone with its file.
+                let _ = inotify::remove_watch(inotify, number);
+            }
+            is_used
+        });
     }
 
     /// Whether an event about this file was read a moment ago: the kernel reports that a file is closed just before it
@@ -184,7 +175,7 @@ impl Watcher {
         }
     }
 
-    /// All changes that can be read now.
+    /// Changes that can be read now.
     fn read(&self, inotify: &OwnedFd) -> io::Result<Vec<Change>> {
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut reader = Reader::new(inotify, &mut buffer);
@@ -200,11 +191,29 @@ impl Watcher {
                 Err(_) if !changes.is_empty() => return Ok(changes),
                 Err(error) => return Err(error.into()),
             }
+            if reader.is_buffer_empty() && !changes.is_empty() {
+                // There may be more, but a waiter may be waiting for these.
+                return Ok(changes);
+            }
         }
     }
 }
 
 impl State {
+    /// Watches the closing of the file that is there now, if it has topics.
+    fn watch_closing(&mut self, inotify: &OwnedFd, file: &Path, name: &OsStr) -> bool {
+        let Some(watched) = self.files.get_mut(name) else { return false };
+        let number = inotify::add_watch(inotify, file, CLOSED).ok();
+        let before = std::mem::replace(&mut watched.number, number);
+        if let Some(before) = before.filter(|_| before != number) {
+            self.numbers.remove(&before);
+            // It may be gone with its file.
+            let _ = inotify::remove_watch(inotify, before);
+        }
+        self.numbers.extend(number.map(|number| (number, name.to_owned())));
+        number.is_some()
+    }
+
     fn change(&mut self, number: i32, flags: ReadFlags, name: Option<&OsStr>) -> Option<Change> {
         if flags.contains(ReadFlags::QUEUE_OVERFLOW) {
             return Some(Change::Unknown);
@@ -218,6 +227,6 @@ impl State {
         let watched = self.numbers.get(&number).and_then(|name| self.files.get_mut(name));
         let watched = watched.filter(|_| !flags.contains(ReadFlags::IGNORED))?;
         watched.at = Some(Instant::now());
-        Some(Change::Freed(watched.topics.clone()))
+        (!watched.topics.is_empty()).then(|| Change::Freed(watched.topics.clone()))
     }
 }

@@ -29,6 +29,9 @@ impl Watcher {
     pub(super) fn unwatch(&self, _file: &Path, _topic: &Topic) {}
 
     #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn tidy(&self) {}
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
     pub(super) fn was_just_closed(&self, _file: &Path) -> bool {
         false
     }

@@ -67,6 +67,8 @@ struct Progress {
     sent: OnceLock<bool>,
     // Invariant: why the server refused the last attempt that had a reply; the caller reads it once, when its time is over.
     refusal: Mutex<Option<ServerError>>,
+    /// An attempt has no reply: it may have been carried out, or may still be.
+    is_unknown: AtomicBool,
 }
 
 impl<S: Store> Inner<S> {
@@ -90,6 +92,12 @@ impl<S: Store> Inner<S> {
             }
             if *progress.sent.get_or_init(|| false) {
                 let refusal = progress.refusal.lock().take();
+                if let Some(refusal) = refusal.clone()
+                    && !progress.is_unknown.load(Ordering::SeqCst)
+                {
+                    // Every attempt was refused.
+                    return Ok(Adjusted::NotSent(refusal));
+                }
                 let no_reply = || {
                     ServerError::Unavailable("no reply within the limit for outages (`outage_limit`)".into())
                 };
@@ -135,7 +143,11 @@ impl<S: Store> Trying<S> {
                 return;
             }
             let was_first = std::mem::replace(&mut is_first, false);
-            let failure = match self.send().await {
+            let was_unknown = self.progress.is_unknown.swap(true, Ordering::SeqCst);
+            let sent = self.send().await;
+            let is_known = !matches!(sent, Err(StoreError::Unknown(_)));
+            self.progress.is_unknown.store(was_unknown || !is_known, Ordering::SeqCst);
+            let failure = match sent {
                 Ok(result) => {
                     // The caller may be gone. The change is done all the same.
                     let _ = sender.send(Ok(result));
