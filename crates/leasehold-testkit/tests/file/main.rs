@@ -6,5 +6,8 @@
 #![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 #![cfg(target_os = "linux")]
 
+mod driver;
+mod flock;
+mod holder;
 mod support;
 mod turns;
