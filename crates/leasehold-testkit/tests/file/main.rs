@@ -9,5 +9,6 @@
 mod driver;
 mod flock;
 mod holder;
+mod stopped;
 mod support;
 mod turns;
