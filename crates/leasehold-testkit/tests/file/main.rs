@@ -9,6 +9,7 @@
 mod driver;
 mod flock;
 mod holder;
+mod shared_file;
 mod stopped;
 mod support;
 mod turns;
