@@ -92,7 +92,7 @@ struct Thread {
 enum Held {
     Nothing,
     Lock(Guard),
-    Other(Box<dyn Any + Send>),
+    Other { _held: Box<dyn Any + Send> },
 }
 
 impl Held {
@@ -153,7 +153,7 @@ impl Thread {
     }
 
     fn keep_other(&mut self, held: impl Any + Send) -> String {
-        self.held = Held::Other(Box::new(held));
+        self.held = Held::Other { _held: Box::new(held) };
         String::new()
     }
 }

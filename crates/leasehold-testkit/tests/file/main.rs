@@ -13,3 +13,4 @@ mod shared_file;
 mod stopped;
 mod support;
 mod turns;
+mod wake_up;
