@@ -14,4 +14,5 @@ mod shared_file;
 mod stopped;
 mod support;
 mod turns;
+mod waiters;
 mod wake_up;
