@@ -10,6 +10,7 @@ mod disk;
 mod driver;
 mod flock;
 mod holder;
+mod replaced;
 mod shared_file;
 mod stopped;
 mod support;
