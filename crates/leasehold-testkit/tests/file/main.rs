@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 #![cfg(target_os = "linux")]
 
+mod descriptors;
 mod disk;
 mod driver;
 mod flock;
