@@ -111,3 +111,37 @@ async fn a_query_about_a_holder_does_not_disturb_others() {
     soon("the queries end", queries).await.unwrap();
     until("the file is free", || crate::flock::can_lock(&[], &files.lock_file(NAME))).await;
 }
+
+/// The kernel's list of all locks of the machine changes while it is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_lock_is_found_while_other_locks_come_and_go() {
+    let (files, others) = (Files::new(), Files::new());
+    let (client, asking) = (connect(&files).await, connect(&files).await);
+    let busy = connect(&others).await;
+    // Locks before and behind it in the list.
+    let mut kept = Vec::new();
+    for number in 0..10 {
+        kept.push(busy.lock(format!("kept {number}")).acquire().await.unwrap());
+    }
+    let guard = client.lock(NAME).acquire().await.unwrap();
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            let busy = busy.clone();
+            tokio::spawn(async move {
+                for number in 0.. {
+                    drop(busy.lock(format!("{task} {}", number % 10)).acquire().await.unwrap());
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for query in 0..2_000 {
+        let holder = asking.lock(NAME).holder().await.unwrap();
+        let holder = holder.unwrap_or_else(|| panic!("query {query}: the lock is held"));
+        assert_eq!(holder.owner, Some(guard.owner()), "query {query}");
+    }
+    for task in tasks {
+        assert!(!task.is_finished());
+        task.abort();
+    }
+}

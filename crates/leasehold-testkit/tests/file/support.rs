@@ -3,6 +3,7 @@
 use std::env;
 use std::fs;
 use std::future::Future;
+use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,7 +69,13 @@ pub(crate) fn signal(process: u32, name: &str) {
 pub(crate) fn kernel_lines(file: &Path) -> Vec<String> {
     let Ok(metadata) = fs::metadata(file) else { return Vec::new() };
     let number = format!(":{} ", metadata.ino());
-    let locks = fs::read_to_string("/proc/locks").unwrap();
+    let (mut list, mut piece) = (Vec::new(), vec![0; 1 << 16]);
+    let mut file = fs::File::open("/proc/locks").unwrap();
+    // Lines may be missed between two reads, so there are as few as possible.
+    while let length @ 1.. = file.read(&mut piece).unwrap() {
+        list.extend_from_slice(&piece[..length]);
+    }
+    let locks = String::from_utf8(list).unwrap();
     locks.lines().filter(|line| line.contains("FLOCK") && line.contains(&number)).map(str::to_owned).collect()
 }
 
