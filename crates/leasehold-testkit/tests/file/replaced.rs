@@ -5,6 +5,7 @@
 //! no other program can prevent that.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
@@ -46,11 +47,11 @@ impl Act {
                 fs::write(directory.join("other"), "").unwrap();
                 fs::rename(directory.join("other"), file).unwrap();
             }
+            // Each file once: a waiter may make the lock file anew at once, and hold it. Then the directory stays.
             Self::RemoveDirectory => {
-                // A waiter that makes the directory anew may do so while it is removed.
-                while fs::remove_dir_all(directory)
-                    .is_err_and(|error| error.kind() != std::io::ErrorKind::NotFound)
-                {}
+                fs::remove_file(file).unwrap();
+                let removed = fs::remove_dir(directory).map_err(|error| error.kind());
+                assert!(matches!(removed, Ok(()) | Err(io::ErrorKind::DirectoryNotEmpty)), "{removed:?}");
             }
             Self::RenameDirectory => fs::rename(directory, away(directory)).unwrap(),
         }
@@ -156,6 +157,30 @@ async fn waiters_go_on_with_the_new_file_when_the_directory_is_removed() {
 #[tokio::test]
 async fn waiters_go_on_with_the_new_file_when_the_directory_is_moved_away() {
     waiters_move_on(Act::RenameDirectory).await;
+}
+
+#[tokio::test]
+async fn the_directory_is_made_anew_after_its_removal() {
+    let files = Files::new();
+    let (client, other) = (connect(&files).await, connect(&files).await);
+    let semaphore = client.leased_semaphore(NAME);
+    assert_eq!(semaphore.try_set_permits(1).await, Ok(true));
+    let guard = client.lock(NAME).acquire().await.unwrap();
+    let permits = semaphore.acquire(1).await.unwrap();
+    let lost = [guard.lost(), permits.lost()];
+    fs::remove_dir_all(files.path()).unwrap();
+    for lost in lost {
+        told("the directory was removed", lost).await;
+    }
+    let guard = other.lock(NAME).acquire().await.unwrap();
+    assert!(client.lock(NAME).try_acquire().await.unwrap().is_none());
+    let waiter = tokio::spawn(client.lock(NAME).acquire().into_future());
+    assert_eq!(semaphore.try_set_permits(2).await, Ok(true));
+    let permits = semaphore.acquire(1).await.unwrap();
+    assert_eq!(other.leased_semaphore(NAME).available().await, Ok(1), "the client counts as alive");
+    permits.release().await.unwrap();
+    guard.release().await.unwrap();
+    drop(soon("the waiter gets the lock", waiter).await.unwrap().unwrap());
 }
 
 /// The file is removed again and again while tasks and another process take turns. A holder whose file was removed may have
