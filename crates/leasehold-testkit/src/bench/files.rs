@@ -56,7 +56,8 @@ impl Files {
         let is_state = |entry: &fs::DirEntry| {
             let name = entry.file_name().to_string_lossy().into_owned();
             let inode = entry.metadata().map_or(0, |metadata| metadata.ino());
-            name.starts_with(&prefix) && (name.ends_with(".state") || locks.contains(&format!(":{inode} ")))
+            let is_table = entry.path().extension().is_some_and(|extension| extension == "state");
+            name.starts_with(&prefix) && (is_table || locks.contains(&format!(":{inode} ")))
         };
         let entries = fs::read_dir(self.path()).into_iter().flatten().flatten().filter(is_state);
         entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()

@@ -10,11 +10,12 @@ use std::io::{Read as _, Seek as _, SeekFrom, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::{Client, Lock};
 use leasehold_testkit::bench::Files;
 use leasehold_testkit::dice::Dice;
+use tokio::time::Instant;
 
 use crate::support::{Count, kernel_lines, number, part, signal, url_of_part};
 

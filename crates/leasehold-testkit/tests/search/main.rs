@@ -2,6 +2,8 @@
 //!
 //! Each seed has a process of its own, so that one that hangs keeps neither the cores nor the others busy.
 
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
+
 use std::env;
 use std::ops::Range;
 use std::process::{self, Command, Stdio};
