@@ -22,7 +22,10 @@ async fn the_owner_in_another_process_is_known_and_its_record_can_be_read() {
     assert_eq!(holder.owner.map(|owner| owner.to_string()).as_deref(), Some(owner.as_str()));
     assert!(client.lock(NAME).is_locked().await.unwrap());
 
-    let record = fs::read_to_string(files.lock_file(NAME)).unwrap();
+    // It is written when the hold has lasted for a moment.
+    let read = || fs::read_to_string(files.lock_file(NAME)).unwrap();
+    until("the record is written", || read().contains(&owner)).await;
+    let record = read();
     assert_eq!(record.lines().count(), 1, "{record}");
     let field = |key: &str| {
         let find = |word: &str| word.strip_prefix(key)?.strip_prefix('=').map(str::to_owned);
@@ -59,6 +62,8 @@ async fn the_record_of_an_earlier_holder_is_not_believed_while_flock_holds_the_f
     for dies in [true, false] {
         let other = driver::start("other", &files);
         let owner = other.ask("a", &format!("lock {NAME}")).await;
+        let read = || fs::read_to_string(files.lock_file(NAME)).unwrap();
+        until("the record is written", || read().contains(&owner)).await;
         if dies {
             other.kill();
         } else {
