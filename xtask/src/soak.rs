@@ -25,6 +25,12 @@ const SOAKS: &[Soak] = &[
         test: "exclusion::hd_17_processes_exclude_each_other_while_some_are_killed",
     },
     Soak {
+        name: "turns on a file",
+        setting: "LEASEHOLD_TURNS=50000",
+        of: "leasehold-testkit --test file",
+        test: "turns::processes_and_flock_take_turns_while_some_are_killed",
+    },
+    Soak {
         name: "lost answers",
         setting: "LEASEHOLD_SEQUENCES=5000",
         of: "leasehold-testkit --test processes",

@@ -19,7 +19,7 @@ pub(crate) struct Args {
     /// Only the unit tests and the conformance suite that need no server: less than two minutes after the build.
     #[arg(long, conflicts_with_all = ["engine", "filter"])]
     fast: bool,
-    /// Only the tests about this engine: `memory`, `sim`, `redis` or `valkey`.
+    /// Only the tests about this engine: `memory`, `sim`, `file`, `redis` or `valkey`.
     #[arg(long, value_name = "NAME", value_parser = Engine::named, conflicts_with = "filter")]
     engine: Option<Engine>,
     /// Only the tests whose path contains this, such as `lease` or `conformance::memory::`.

@@ -99,6 +99,12 @@ impl Peer {
         &self.name
     }
 
+    /// The number of its process.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        lock(&self.process).id()
+    }
+
     /// Sends a command to a thread, without waiting for it.
     pub fn tell(&self, thread: &str, command: &str) -> Pending {
         let number = self.next.fetch_add(1, Ordering::Relaxed);

@@ -96,6 +96,25 @@ pub(super) const FAST: Selection = Selection {
     searches: false,
 };
 
+/// Everything about the file engine. It needs nothing that a Debian system has not; some tests mount a small disk, as root.
+const FILE: Selection = Selection {
+    builds: &[(
+        "build",
+        "cargo test --workspace --all-features --lib --bins --test suite --test file --test search --no-run",
+    )],
+    suites: &[
+        Suite { only: "engine::file::", ..UNIT },
+        Suite { only: "conformance::file::", ..CONFORMANCE },
+        Suite { name: "one process", only: "file::", skip: &["conformance::"], ..CONFORMANCE },
+        suite("several processes", "-p leasehold-testkit --all-features --test file"),
+        Suite {
+            only: "no_seed_on_files_finds_a_violation",
+            ..suite("search", "-p leasehold-testkit --all-features --test search")
+        },
+    ],
+    ..FAST
+};
+
 const ENGINES: &[Engine] = &[
     Engine {
         name: "memory",
@@ -120,6 +139,7 @@ const ENGINES: &[Engine] = &[
             ..FAST
         },
     },
+    Engine { name: "file", selection: FILE },
     Engine {
         name: "redis",
         selection: Selection {
@@ -203,9 +223,13 @@ mod tests {
     #[test]
     fn engines_are_selected_by_name() {
         let error = Engine::named("mysql").err().unwrap();
-        assert_eq!(error, "known are memory, sim, redis, valkey");
+        assert_eq!(error, "known are memory, sim, file, redis, valkey");
         let memory = lines(&Engine::named("memory").unwrap().selection, None);
         assert!(memory[1].ends_with(" --test suite --no-fail-fast -- conformance::memory::"), "{memory:?}");
+        let file = lines(&Engine::named("file").unwrap().selection, None);
+        assert!(file.iter().any(|line| line.contains(" --test file --no-fail-fast")), "{file:?}");
+        let search = include_str!("../../../crates/leasehold-testkit/tests/search/main.rs");
+        assert!(search.contains("fn no_seed_on_files_finds_a_violation("));
     }
 
     /// A skipped test that was renamed would run, and fail without a server.

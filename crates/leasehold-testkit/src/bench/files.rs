@@ -48,6 +48,21 @@ impl Files {
         &self.directory.0
     }
 
+    /// The names of locked files, and of tables with content, of names that begin with this. Files of locks stay for good.
+    #[must_use]
+    pub fn left(&self, prefix: &str) -> Vec<String> {
+        let prefix = encode(prefix);
+        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
+        let is_state = |entry: &fs::DirEntry| {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let inode = entry.metadata().map_or(0, |metadata| metadata.ino());
+            let is_table = entry.path().extension().is_some_and(|extension| extension == "state");
+            name.starts_with(&prefix) && (is_table || locks.contains(&format!(":{inode} ")))
+        };
+        let entries = fs::read_dir(self.path()).into_iter().flatten().flatten().filter(is_state);
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+    }
+
     /// The file of a lock.
     #[must_use]
     pub fn lock_file(&self, name: &str) -> PathBuf {
@@ -79,16 +94,8 @@ impl Backend for Files {
         &["fair lock", "SET NX lock", "takeover (`steal`)", "`force_unlock`", DOWNGRADE, VIEW, ONE_STEP]
     }
 
-    /// Locked files, and tables with content. The files of locks stay for good.
     fn left_behind<'a>(&'a self, prefix: &'a str) -> Reply<'a, Option<usize>> {
-        let prefix = encode(prefix);
-        let locks = fs::read_to_string("/proc/locks").unwrap_or_default();
-        let is_state = |entry: &fs::DirEntry| {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let inode = entry.metadata().map_or(0, |metadata| metadata.ino());
-            name.starts_with(&prefix) && (name.ends_with(".state") || locks.contains(&format!(":{inode} ")))
-        };
-        let left = fs::read_dir(self.path()).map_or(0, |entries| entries.flatten().filter(is_state).count());
+        let left = self.left(prefix).len();
         Box::pin(async move { Some(left) })
     }
 }

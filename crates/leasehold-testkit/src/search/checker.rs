@@ -29,6 +29,7 @@ use super::history::{History, Who};
 use super::invariant::Invariant;
 use super::resource::{Kind, PERMITS, Resource};
 use super::tokens::Tokens;
+use crate::bench::VIEW;
 
 /// The guards of a round, and their violations.
 #[derive(Debug)]
@@ -239,14 +240,20 @@ impl Checker {
     fn lost(&self, grant: &Grant, loss: Loss) {
         let Grant { who, resource, .. } = grant;
         self.history.step(*who, format!("{:?} {:#b} is lost: {loss:?}", resource.kind, resource.parts));
-        let Environment::Simulated(network) = &self.environment else { return };
+        // Behind real servers and proxies, a cause is not always known.
+        if matches!(self.environment, Environment::Servers(_)) {
+            return;
+        }
         let now = Instant::now();
         let state = self.state();
         let is_explained = match loss {
             Loss::Expired => state.limits.has_expired(grant.identity, now),
             Loss::MaxHold => state.limits.is_at_most(grant.identity, now),
-            Loss::Unreachable => network.was_disrupted(who.client, grant.watchdog, now),
-            Loss::Shutdown => network.is_shut_down(who.client),
+            Loss::Unreachable | Loss::Shutdown => match &self.environment {
+                Environment::Simulated(network) if loss == Loss::Shutdown => network.is_shut_down(who.client),
+                Environment::Simulated(network) => network.was_disrupted(who.client, grant.watchdog, now),
+                _ => false,
+            },
             _ => state.disturbances.iter().any(|disturbance| {
                 let is_over = |end: Instant| end + grant.lease() + LATE < grant.requested;
                 disturbance.concerns(*resource) && !disturbance.end.is_some_and(is_over)
@@ -399,6 +406,10 @@ impl Checker {
                 let held = self.says_held(&grant);
                 let client = grant.who.client;
                 let loss = self.environment.by_clock_of(client, || grant.with_guard(Held::loss).flatten());
+                // Only the client of a reader knows its owner there.
+                if grant.resource.kind == Kind::Read && !self.environment.has(VIEW) {
+                    break;
+                }
                 let Some(query) =
                     grant.with_guard(|held| held.queried_elsewhere(grant.resource, observer)).flatten()
                 else {

@@ -19,7 +19,7 @@ use crate::dice::Dice;
 
 const TASKS: usize = 4;
 /// Times that suit a round on real servers.
-const PACE: Pace = Pace {
+pub(super) const PACE: Pace = Pace {
     kinds: Kind::ALL,
     locks: Kind::LOCKS,
     names: NAMES,
@@ -101,6 +101,8 @@ pub(super) struct Task {
     round: Arc<Round>,
     who: Who,
     pace: Pace,
+    /// The kinds of its pace that the engine has.
+    kinds: Vec<Kind>,
     dice: Dice,
     held: Vec<Arc<Grant>>,
     former: Vec<(Resource, Former)>,
@@ -108,7 +110,8 @@ pub(super) struct Task {
 
 impl Task {
     pub(super) fn new(round: Arc<Round>, who: Who, pace: Pace, dice: Dice) -> Self {
-        Self { round, who, pace, dice, held: Vec::new(), former: Vec::new() }
+        let kinds = pace.kinds.iter().copied().filter(|kind| round.environment.has_kind(*kind)).collect();
+        Self { round, who, pace, kinds, dice, held: Vec::new(), former: Vec::new() }
     }
 
     /// Runs until then. The task keeps the guards that it has.
@@ -138,8 +141,9 @@ impl Task {
                 }
                 8 if more => self.acquire_as_former().await,
                 9 => self.release_as_former().await,
-                10 if !self.pace.locks.is_empty() => {
-                    let resource = self.resource(self.pace.locks);
+                10 if !self.pace.locks.is_empty() && self.round.environment.has("`force_unlock`") => {
+                    let kind = self.dice.one_of(self.pace.locks);
+                    let resource = self.resource(kind);
                     let polling = self.polling();
                     self.round.force(self.who, resource, polling).await;
                 }
@@ -164,8 +168,7 @@ impl Task {
         Polling::within(&mut self.dice, self.pace.moment)
     }
 
-    fn resource(&mut self, kinds: &[Kind]) -> Resource {
-        let kind = self.dice.one_of(kinds);
+    fn resource(&mut self, kind: Kind) -> Resource {
         let names = self.pace.names;
         let some = u8::try_from(1 + self.dice.roll((1 << names) - 1)).expect("some bits");
         match kind {
@@ -182,7 +185,8 @@ impl Task {
     }
 
     fn any(&mut self) -> Request {
-        let resource = self.resource(self.pace.kinds);
+        let kind = self.dice.one_of(&self.kinds);
+        let resource = self.resource(kind);
         let Pace { wait: [shortest, longest], lease: [short, long], max_hold: [least, most], .. } = self.pace;
         let dice = &mut self.dice;
         let wait = match dice.roll(4) {
@@ -205,7 +209,8 @@ impl Task {
         if matches!(polling, Polling::DropAfter(_)) || is_endless {
             request.wait = None;
         }
-        if request.steal && !Kind::LOCKS.contains(&request.resource.kind) {
+        let can_steal = self.round.environment.has("takeover (`steal`)");
+        if request.steal && !(can_steal && Kind::LOCKS.contains(&request.resource.kind)) {
             request.steal = false;
         }
         if let Polling::DropAfter(time) = &mut polling {

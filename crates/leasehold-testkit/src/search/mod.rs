@@ -10,6 +10,7 @@ mod causes;
 mod checker;
 mod environment;
 mod faults;
+mod files;
 mod held;
 mod history;
 mod invariant;
@@ -36,6 +37,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use environment::Environment;
+pub use files::run_on_files;
 use history::History;
 pub use plan::{Plan, Scenario};
 use round::Round;
@@ -47,7 +49,10 @@ const STALLED: Duration = Duration::from_secs(10);
 /// The result of a round.
 #[derive(Debug)]
 pub struct Report {
-    plan: Plan,
+    /// Which round.
+    about: String,
+    /// How to play it again.
+    again: String,
     /// The violated invariants.
     pub violations: Vec<String>,
     end: String,
@@ -55,15 +60,13 @@ pub struct Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Plan { seed, scenario, setting, .. } = &self.plan;
-        write!(f, "seed {seed}, {scenario:?} on {:?}: ", setting.flavour)?;
+        write!(f, "{}: ", self.about)?;
         if self.violations.is_empty() {
             return f.write_str("nothing found");
         }
         writeln!(f, "FOUND {}", self.violations.len())?;
         found(f, &self.violations)?;
-        writeln!(f, "  {setting:?}\nthe end of its history:\n{}", self.end)?;
-        write!(f, "again: cargo xtask search --seed {seed}")
+        write!(f, "the end of its history:\n{}\nagain: {}", self.end, self.again)
     }
 }
 
@@ -82,14 +85,24 @@ fn found(f: &mut fmt::Formatter<'_>, violations: &[String]) -> fmt::Result {
 #[must_use]
 pub fn run(seed: u64) -> Report {
     let plan = Plan::new(seed);
+    let Plan { scenario, setting, .. } = &plan;
+    let about = format!("seed {seed}, {scenario:?} on {:?}, {setting:?}", setting.flavour);
+    begin(about, format!("cargo xtask search --seed {seed}"), |history| play(plan, history))
+}
+
+/// Plays a round.
+fn begin<F>(about: String, again: String, play: impl FnOnce(Arc<History>) -> F + Send + 'static) -> Report
+where
+    F: Future<Output = Vec<String>> + Send + 'static,
+{
     let history = Arc::new(History::new());
     let (done, is_done) = mpsc::channel();
     let round = {
-        let (plan, history) = (plan.clone(), Arc::clone(&history));
+        let history = Arc::clone(&history);
         move || {
             let mut builder = tokio::runtime::Builder::new_multi_thread();
             let runtime = builder.worker_threads(2).enable_all().build().expect("a runtime can be built");
-            let violations = runtime.block_on(async { tokio::spawn(play(plan, history)).await });
+            let violations = runtime.block_on(async { tokio::spawn(play(history)).await });
             // After a stall the receiver may be gone.
             let _ =
                 done.send(violations.unwrap_or_else(|error| vec![format!("the round has failed: {error}")]));
@@ -98,7 +111,7 @@ pub fn run(seed: u64) -> Report {
     };
     thread::spawn(round);
     let violations = watch(&is_done, &history);
-    Report { plan, violations, end: history.end() }
+    Report { about, again, violations, end: history.end() }
 }
 
 /// Waits for the violations of a round, but not if it stalls.

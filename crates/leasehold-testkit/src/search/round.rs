@@ -368,7 +368,7 @@ impl Round {
         self.let_all_go();
         self.history.note("no guards any more".to_owned());
         let begun = Instant::now();
-        for number in 0..NAMES {
+        for number in (0..NAMES).filter(|_| self.environment.has_kind(Kind::Fair)) {
             // A fair waiter that could not leave the queue stays in it until another one arrives.
             let lock = self.observer.fair_lock(Resource::name_of(Kind::Fair, number));
             match lock.acquire().wait(GIVEN_BACK).await {
@@ -399,8 +399,8 @@ impl Round {
     async fn left(&self) -> Vec<String> {
         let mut left = Vec::new();
         let spaces = [Kind::Plain, Kind::Fair, Kind::SetNx, Kind::Group, Kind::Read, Kind::Write];
-        for (kind, number) in spaces.into_iter().flat_map(|kind| (0..NAMES).map(move |number| (kind, number)))
-        {
+        let spaces = spaces.into_iter().filter(|kind| self.environment.has_kind(*kind));
+        for (kind, number) in spaces.flat_map(|kind| (0..NAMES).map(move |number| (kind, number))) {
             let Some(lock) = Resource::new(kind, number).lock(&self.observer) else { continue };
             match lock.holder().await {
                 Ok(None) => {}

@@ -2,6 +2,8 @@
 //!
 //! Each seed has a process of its own, so that one that hangs keeps neither the cores nor the others busy.
 
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
+
 use std::env;
 use std::ops::Range;
 use std::process::{self, Command, Stdio};
@@ -35,6 +37,12 @@ const FROM: &str = "LEASEHOLD_SEARCH_FROM";
 /// | 5, 15, 25, 35 | what a dead connection does after its undo is not undone |
 const SEEDS: Range<u64> = 0..40;
 
+/// The seeds of the gate on files: every second one replaces files.
+const SEEDS_ON_FILES: Range<u64> = 0..8;
+
+/// Marks a process that plays its seed on files.
+const ON_FILES: &str = "LEASEHOLD_SEARCH_ON_FILES";
+
 /// How many are played at once. They are idle most of the time.
 const AT_ONCE: usize = 2;
 
@@ -47,12 +55,12 @@ fn number(variable: &str) -> Option<u64> {
 }
 
 /// The seeds of this run, and until when new ones are started.
-fn chosen() -> (Box<dyn Iterator<Item = u64> + Send>, Option<Instant>) {
+fn chosen(usual: Range<u64>) -> (Box<dyn Iterator<Item = u64> + Send>, Option<Instant>) {
     let until = number(MINUTES).map(|minutes| Instant::now() + Duration::from_secs(60 * minutes));
     let seeds: Box<dyn Iterator<Item = u64> + Send> = match (number(SEED), until) {
         (Some(seed), None) => Box::new(std::iter::once(seed)),
         (Some(seed), Some(_)) => Box::new(std::iter::repeat(seed)),
-        (None, None) => Box::new(SEEDS),
+        (None, None) => Box::new(usual),
         (None, Some(_)) => Box::new(number(FROM).unwrap_or(0)..),
     };
     (seeds, until)
@@ -60,7 +68,17 @@ fn chosen() -> (Box<dyn Iterator<Item = u64> + Send>, Option<Instant>) {
 
 #[test]
 fn no_seed_finds_a_violation() {
-    let (seeds, until) = chosen();
+    play_all(SEEDS, &[]);
+}
+
+/// The same workload on files, as far as the engine has it.
+#[test]
+fn no_seed_on_files_finds_a_violation() {
+    play_all(SEEDS_ON_FILES, &[(ON_FILES, "1")]);
+}
+
+fn play_all(usual: Range<u64>, settings: &'static [(&str, &str)]) {
+    let (seeds, until) = chosen(usual);
     let (seeds, found) = (Arc::new(Mutex::new(seeds)), Arc::new(Mutex::new(Vec::new())));
     let players: Vec<_> = (0..AT_ONCE)
         .map(|_| {
@@ -68,7 +86,7 @@ fn no_seed_finds_a_violation() {
             thread::spawn(move || {
                 while until.is_none_or(|until| Instant::now() < until) {
                     let Some(seed) = seeds.lock().unwrap().next() else { return };
-                    if !play(seed) {
+                    if !play(seed, settings) {
                         found.lock().unwrap().push(seed);
                     }
                 }
@@ -84,10 +102,15 @@ fn no_seed_finds_a_violation() {
 }
 
 /// Plays a seed in a process of its own; false if it found an error.
-fn play(seed: u64) -> bool {
+fn play(seed: u64, settings: &[(&str, &str)]) -> bool {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
     command.args(["child_process_that_plays_one_seed", "--exact", "--nocapture", "--test-threads=1"]);
-    let played = command.env(ONE, seed.to_string()).stdin(Stdio::null()).output().expect("it can be started");
+    let played = command
+        .env(ONE, seed.to_string())
+        .envs(settings.iter().copied())
+        .stdin(Stdio::null())
+        .output()
+        .expect("it can be started");
     let said = String::from_utf8_lossy(&played.stdout);
     for line in said.lines().filter(|line| !is_of_the_harness(line)) {
         println!("{line}");
@@ -120,7 +143,8 @@ fn child_process_that_plays_one_seed() {
         process::exit(1);
     });
     let begun = Instant::now();
-    let report = search::run(seed);
+    let on_files = env::var(ON_FILES).is_ok();
+    let report = if on_files { search::run_on_files(seed) } else { search::run(seed) };
     println!("\nsearch: {report}, {:.1?}", begun.elapsed());
     assert!(report.violations.is_empty());
 }

@@ -9,6 +9,7 @@ mod cut;
 mod differences;
 mod errors;
 mod exclusion;
+mod file;
 mod must_use;
 mod outage;
 mod quorum;

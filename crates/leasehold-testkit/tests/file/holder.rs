@@ -1,0 +1,152 @@
+//! Who holds a lock: across processes, beside `flock(1)`, and after a holder has died.
+
+use std::fs;
+
+use leasehold_testkit::bench::Files;
+
+use crate::driver;
+use crate::flock::Flock;
+use crate::support::{connect, soon, until};
+
+const NAME: &str = "who";
+
+#[tokio::test]
+async fn the_owner_in_another_process_is_known_and_its_record_can_be_read() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    assert!(client.lock(NAME).holder().await.unwrap().is_none());
+    let other = driver::start("other", &files);
+    let owner = other.ask("a", &format!("lock {NAME}")).await;
+
+    let holder = client.lock(NAME).holder().await.unwrap().expect("the lock is held");
+    assert_eq!(holder.owner.map(|owner| owner.to_string()).as_deref(), Some(owner.as_str()));
+    assert!(client.lock(NAME).is_locked().await.unwrap());
+
+    // It is written when the hold has lasted for a moment.
+    let read = || fs::read_to_string(files.lock_file(NAME)).unwrap();
+    until("the record is written", || read().contains(&owner)).await;
+    let record = read();
+    assert_eq!(record.lines().count(), 1, "{record}");
+    let field = |key: &str| {
+        let find = |word: &str| word.strip_prefix(key)?.strip_prefix('=').map(str::to_owned);
+        record.split_whitespace().find_map(find).unwrap_or_else(|| panic!("no {key}: {record}"))
+    };
+    assert_eq!(field("pid"), other.id().to_string());
+    assert_eq!(field("host"), fs::read_to_string("/proc/sys/kernel/hostname").unwrap().trim());
+    assert_eq!(field("owner"), owner);
+    assert_eq!(field("label"), "driver");
+    let since = field("since");
+    assert!(since.len() == 20 && since.starts_with("20") && since.ends_with('Z'), "{since}");
+
+    other.ask("a", "release").await;
+    assert!(client.lock(NAME).holder().await.unwrap().is_none(), "a record without a lock is not believed");
+}
+
+#[tokio::test]
+async fn a_holder_by_flock_is_a_holder_without_an_owner() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    let flock = Flock::hold(&[], &files.lock_file(NAME)).await;
+    let holder = client.lock(NAME).holder().await.unwrap().expect("flock(1) holds the file");
+    assert_eq!(holder.owner, None);
+    assert!(client.lock(NAME).try_acquire().await.unwrap().is_none());
+    flock.release();
+    assert!(client.lock(NAME).holder().await.unwrap().is_none());
+}
+
+/// The record stays in the file when its process is killed, and when it releases.
+#[tokio::test]
+async fn the_record_of_an_earlier_holder_is_not_believed_while_flock_holds_the_file() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    for dies in [true, false] {
+        let other = driver::start("other", &files);
+        let owner = other.ask("a", &format!("lock {NAME}")).await;
+        let read = || fs::read_to_string(files.lock_file(NAME)).unwrap();
+        until("the record is written", || read().contains(&owner)).await;
+        if dies {
+            other.kill();
+        } else {
+            other.ask("a", "release").await;
+        }
+        let flock = Flock::hold(&[], &files.lock_file(NAME)).await;
+        let record = fs::read_to_string(files.lock_file(NAME)).unwrap();
+        assert!(record.contains(&owner), "flock(1) does not change the file: {record}");
+        let holder = client.lock(NAME).holder().await.unwrap().expect("flock(1) holds the file");
+        assert_eq!(holder.owner, None, "dies: {dies}");
+        flock.release();
+    }
+}
+
+#[tokio::test]
+async fn an_owner_of_the_same_client_is_found_among_several() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    let lock = client.rw_lock(NAME);
+    let readers = [lock.read().acquire().await.unwrap(), lock.read().acquire().await.unwrap()];
+    for reader in &readers {
+        assert!(lock.read().is_held_by(reader.owner()).await.unwrap());
+    }
+    let [first, second] = readers;
+    let gone = first.owner();
+    first.release().await.unwrap();
+    assert!(!lock.read().is_held_by(&gone).await.unwrap());
+    assert!(lock.read().is_held_by(second.owner()).await.unwrap());
+}
+
+#[tokio::test]
+async fn a_query_about_a_holder_does_not_disturb_others() {
+    let files = Files::new();
+    let (client, asking) = (connect(&files).await, connect(&files).await);
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let queries = {
+        let (stop, lock) = (std::sync::Arc::clone(&stop), asking.lock(NAME));
+        tokio::spawn(async move {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                lock.holder().await.unwrap();
+            }
+        })
+    };
+    for round in 0..500 {
+        let guard = client.lock(NAME).try_acquire().await.unwrap();
+        let guard = guard.unwrap_or_else(|| panic!("round {round}: a query keeps others out"));
+        guard.release().await.unwrap();
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    soon("the queries end", queries).await.unwrap();
+    until("the file is free", || crate::flock::can_lock(&[], &files.lock_file(NAME))).await;
+}
+
+/// The kernel's list of all locks of the machine changes while it is read.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_held_lock_is_found_while_other_locks_come_and_go() {
+    let (files, others) = (Files::new(), Files::new());
+    let (client, asking) = (connect(&files).await, connect(&files).await);
+    let busy = connect(&others).await;
+    // Locks before and behind it in the list.
+    let mut kept = Vec::new();
+    for number in 0..10 {
+        kept.push(busy.lock(format!("kept {number}")).acquire().await.unwrap());
+    }
+    let guard = client.lock(NAME).acquire().await.unwrap();
+    let tasks: Vec<_> = (0..4)
+        .map(|task| {
+            let busy = busy.clone();
+            tokio::spawn(async move {
+                for number in 0.. {
+                    drop(busy.lock(format!("{task} {}", number % 10)).acquire().await.unwrap());
+                    tokio::task::yield_now().await;
+                }
+            })
+        })
+        .collect();
+    for query in 0..2_000 {
+        let holder = asking.lock(NAME).holder().await.unwrap();
+        let holder = holder.unwrap_or_else(|| panic!("query {query}: the lock is held"));
+        assert_eq!(holder.owner, Some(guard.owner()), "query {query}");
+    }
+    for task in tasks {
+        assert!(!task.is_finished());
+        task.abort();
+    }
+}

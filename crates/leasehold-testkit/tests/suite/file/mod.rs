@@ -1,0 +1,4 @@
+//! The file engine in one process.
+
+mod cancellation;
+mod claims;
