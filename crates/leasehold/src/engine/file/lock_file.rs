@@ -10,6 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use rustix::fs::{AtFlags, CWD, FlockOperation, flock, fstat, statat};
 use rustix::io::Errno;
 
+use super::young::Recorded;
+
 /// Which file it is, under whatever name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId {
@@ -76,6 +78,7 @@ pub(super) struct LockFile {
     pub(super) is_writable: bool,
     /// A copy was given away, with which the lock lives on.
     is_copied: AtomicBool,
+    pub(super) recorded: Recorded,
 }
 
 impl LockFile {
@@ -94,7 +97,7 @@ impl LockFile {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { file, is_writable, is_copied: AtomicBool::new(false) })
+        Ok(Self { file, is_writable, is_copied: AtomicBool::new(false), recorded: Recorded::default() })
     }
 
     /// Locks it, unless another open file excludes that.

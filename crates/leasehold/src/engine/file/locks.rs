@@ -58,13 +58,14 @@ impl Files {
         };
         // If there is no token, there is no hold: dropping the file frees it.
         let token = if take.fenced { self.mint(take)? } else { None };
-        if mode == Mode::Exclusive {
-            self.young.add(&file, id, key.owner);
-        }
         if take.rw.prefer_writers && resource.kind == Kind::Write {
             writer_flag::clear(&self.path(resource, "writer"), key.owner);
         }
-        self.places.lock().insert(key, Place::Held(file, id));
+        let owner = key.owner;
+        self.places.lock().insert(key, Place::Held(Arc::clone(&file), id));
+        if mode == Mode::Exclusive {
+            self.young.add(&file, id, owner);
+        }
         Ok(Taken::Bound(token, Arc::clone(&self.session)))
     }
 

@@ -343,7 +343,7 @@ impl Store for FileStore {
             () = files.closed.notified() => {}
             () = files.watcher.run(|change| files.changed(change)) => {}
             () = self.keep_checking() => {}
-            () = files.young.run(&files.writer) => {}
+            () = self.keep_recording() => {}
         }
     }
 

@@ -7,15 +7,16 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock, Weak};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::lock_file::{FileId, LockFile};
-use super::places::Mixed;
-use super::record::Writer;
+use super::places::{Mixed, Place};
+use super::{FileStore, Files};
+use crate::engine::Kind;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
 
@@ -34,20 +35,29 @@ pub(super) fn owner(file: FileId) -> Option<OwnerId> {
     OWNERS.lock().get(&file).copied()
 }
 
+/// The record of the holder of one file.
+#[derive(Debug, Default)]
+pub(super) struct Recorded {
+    /// In which period the hold began.
+    begun: AtomicU32,
+    is_written: AtomicBool,
+}
+
 /// The young holds of one client.
 #[derive(Debug, Default)]
 pub(super) struct Young {
-    holds: Mutex<Vec<(Weak<LockFile>, OwnerId)>>,
-    /// There are some, and [`Young::run`] knows it.
+    /// How many periods are over.
+    period: AtomicU32,
+    /// There are some, and [`FileStore::keep_recording`] knows it.
     is_known: AtomicBool,
     begun: Notify,
 }
 
 impl Young {
-    /// A hold begins: this owner has locked this file.
-    pub(super) fn add(&self, file: &Arc<LockFile>, id: FileId, owner: OwnerId) {
+    /// A hold begins: this owner has locked this file. To be called when the place of the hold is there.
+    pub(super) fn add(&self, file: &LockFile, id: FileId, owner: OwnerId) {
         OWNERS.lock().insert(id, owner);
-        self.holds.lock().push((Arc::downgrade(file), owner));
+        file.recorded.begun.store(self.period.load(Ordering::Relaxed), Ordering::Relaxed);
         if !self.is_known.load(Ordering::SeqCst) && !self.is_known.swap(true, Ordering::SeqCst) {
             self.begun.notify_one();
         }
@@ -61,29 +71,38 @@ impl Young {
             entry.remove();
         }
     }
+}
 
+impl FileStore {
     /// Writes records, for ever.
-    pub(super) async fn run(&self, writer: &Writer) {
-        let mut before = Vec::new();
+    pub(super) async fn keep_recording(&self) {
+        let Files { young, places, writer, .. } = &*self.0;
         loop {
-            if before.is_empty() && self.rest() {
-                self.begun.notified().await;
+            if !young.is_known.load(Ordering::SeqCst) {
+                young.begun.notified().await;
             }
             tokio::time::sleep(PERIOD).await;
-            for (file, owner) in std::mem::replace(&mut before, std::mem::take(&mut *self.holds.lock())) {
-                if let Some(file) = file.upgrade() {
-                    writer.write(&file, owner);
+            // Before the holds are read: one that begins later notifies again.
+            young.is_known.store(false, Ordering::SeqCst);
+            let period = young.period.fetch_add(1, Ordering::Relaxed);
+            let holds: Vec<_> = {
+                let places = places.lock();
+                let unwritten = places.iter().filter_map(|(key, place)| match place {
+                    Place::Held(file, _) if !file.recorded.is_written.load(Ordering::Relaxed) => {
+                        Some((key.clone(), Arc::clone(file)))
+                    }
+                    _ => None,
+                });
+                unwritten.filter(|(key, _)| key.resource.kind != Kind::Read).collect()
+            };
+            for (key, file) in holds {
+                if file.recorded.begun.load(Ordering::Relaxed) == period {
+                    young.is_known.store(true, Ordering::SeqCst);
+                } else {
+                    writer.write(&file, key.owner);
+                    file.recorded.is_written.store(true, Ordering::Relaxed);
                 }
             }
         }
-    }
-
-    /// Whether there are none. Then the next one notifies.
-    fn rest(&self) -> bool {
-        let holds = self.holds.lock();
-        if holds.is_empty() {
-            self.is_known.store(false, Ordering::SeqCst);
-        }
-        holds.is_empty()
     }
 }
