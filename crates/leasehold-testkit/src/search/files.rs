@@ -11,6 +11,8 @@ use tokio::time::{Instant, sleep};
 use super::environment::Environment;
 use super::history::{History, Who};
 use super::mixed::{PACE, Task};
+use super::polling::Polling;
+use super::request::Request;
 use super::resource::{Kind, NAMES, Resource};
 use super::round::{CLIENTS, OUTAGE_LIMIT, Round};
 use super::{Report, begin};
@@ -18,9 +20,11 @@ use crate::bench::{Backend as _, Files};
 use crate::dice::Dice;
 
 const TASKS: usize = 4;
-const LENGTH: Duration = Duration::from_millis(1500);
-/// Longer than a client that has no inotify yet needs to notice that a file was replaced.
-const WATCHDOG: Duration = Duration::from_secs(1);
+const LENGTH: Duration = Duration::from_millis(2500);
+/// Files are replaced for so long. Afterwards a guard that was not told is not excused for long.
+const FAULTS: Duration = Duration::from_secs(1);
+/// Short, because a guard is excused for as long after its file was replaced, and for the lateness of a busy machine.
+const WATCHDOG: Duration = Duration::from_millis(300);
 
 /// The directory of a round.
 #[derive(Debug)]
@@ -93,6 +97,7 @@ async fn play(seed: u64, history: Arc<History>) -> Vec<String> {
         tasks.spawn(Task::new(Arc::clone(&round), who, PACE, dice.fork()).run(end));
     }
     if seed % 2 == 1 {
+        let end = Instant::now() + FAULTS;
         tasks.spawn(replace_files(Arc::clone(&round), files, end, dice.fork()));
     }
     tasks.join_all().await;
@@ -105,9 +110,15 @@ async fn replace_files(round: Arc<Round>, files: Arc<LockFiles>, end: Instant, m
     // A disturbance of no client: each has to find out.
     let who = Who { client: CLIENTS, task: 0 };
     while Instant::now() < end {
-        sleep(dice.between(Duration::from_millis(20), Duration::from_millis(300))).await;
+        sleep(dice.between(Duration::from_millis(10), Duration::from_millis(100))).await;
         let name = u32::try_from(dice.index(NAMES as usize)).expect("some names");
         let resource = Resource::new(dice.one_of(&[Kind::Plain, Kind::Plain, Kind::Write]), name);
+        if dice.one_in(2) {
+            // A guard that is kept until the end of the round, so that it is seen whether it is told.
+            let keeper = Who { client: dice.index(CLIENTS), task: TASKS };
+            let request = Request::new(resource, Duration::from_millis(200));
+            let _ = round.acquire(keeper, &request, None, Polling::Whole).await;
+        }
         let disturbing = round.checker.disturb(who, resource);
         let what = files.disturb(resource, &mut dice);
         round.checker.disturbed(disturbing);

@@ -38,7 +38,7 @@ const FROM: &str = "LEASEHOLD_SEARCH_FROM";
 const SEEDS: Range<u64> = 0..40;
 
 /// The seeds of the gate on files: every second one replaces files.
-const SEEDS_ON_FILES: Range<u64> = 0..8;
+const SEEDS_ON_FILES: Range<u64> = 0..6;
 
 /// Marks a process that plays its seed on files.
 const ON_FILES: &str = "LEASEHOLD_SEARCH_ON_FILES";
