@@ -141,6 +141,8 @@ struct Files {
     lanes: Arc<Lanes>,
     /// The I/O thread, and its threads that may block.
     io: OnceLock<Handle>,
+    /// The runtime on which the client was made, if there is one.
+    callers: Option<Handle>,
     /// A file of a held lock may have been replaced.
     suspicious: Notify,
     is_closed: AtomicBool,
@@ -171,6 +173,7 @@ impl FileStore {
             places: Mutex::default(),
             lanes: Arc::default(),
             io: OnceLock::new(),
+            callers: Handle::try_current().ok(),
             suspicious: Notify::new(),
             is_closed: AtomicBool::new(false),
             closed: Notify::new(),
@@ -197,6 +200,16 @@ impl FileStore {
     /// for a disk.
     fn is_quick(&self, resource: &Resource) -> bool {
         is_file(resource.kind) && !self.0.lanes.is_busy(&resource.name)
+    }
+
+    /// Reports what inotify says: on the I/O thread, and on the runtime of the callers, if there is one.
+    async fn keep_watching(&self) {
+        let files = &self.0;
+        files.watcher.begun().await;
+        if let Some(callers) = &files.callers {
+            callers.spawn(watch_for_callers(Arc::downgrade(files)));
+        }
+        files.watcher.run(|change| files.changed(change)).await;
     }
 
     /// Completes a request outside of the call that has issued it.
@@ -341,7 +354,7 @@ impl Store for FileStore {
         tokio::select! {
             biased;
             () = files.closed.notified() => {}
-            () = files.watcher.run(|change| files.changed(change)) => {}
+            () = self.keep_watching() => {}
             () = self.keep_checking() => {}
             () = self.keep_recording() => {}
         }
@@ -350,6 +363,7 @@ impl Store for FileStore {
     fn close(&self) {
         self.0.is_closed.store(true, Ordering::SeqCst);
         self.0.closed.notify_one();
+        self.0.watcher.close();
         let places = std::mem::take(&mut *self.0.places.lock());
         for (key, place) in &places {
             place.end(key.owner);
@@ -409,6 +423,16 @@ impl Files {
 
     fn freed(&self, topics: &[Topic]) {
         report(&self.events, |events| topics.iter().for_each(|topic| events.freed(topic)));
+    }
+}
+
+/// Reads inotify on the runtime of the callers, until the client is closed.
+async fn watch_for_callers(files: Weak<Files>) {
+    let Some(readable) = files.upgrade().and_then(|files| files.watcher.readable()) else { return };
+    while readable.readable().await.is_ok() {
+        let open = files.upgrade().filter(|files| !files.is_closed.load(Ordering::SeqCst));
+        let Some(files) = open else { return };
+        files.watcher.read_for_callers(&readable, |change| files.changed(change));
     }
 }
 

@@ -10,8 +10,9 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use rustix::io::Errno;
@@ -27,8 +28,21 @@ pub(super) struct Watcher {
     inotify: OnceLock<Option<Arc<OwnedFd>>>,
     /// Notified when there is something to read events from.
     begun: Notify,
+    callers: Callers,
     state: Mutex<State>,
 }
+
+/// The runtime of the callers, which reads, too: a waiter there is woken without a wake-up of another thread, which takes
+/// longer than everything else about a hand-over.
+#[derive(Debug, Default)]
+struct Callers {
+    reads: AtomicU64,
+    /// It has read in time when there was last something to read.
+    are_responsive: AtomicBool,
+}
+
+/// How long the I/O thread leaves events to the runtime of the callers.
+const GRACE: Duration = Duration::from_millis(5);
 
 /// Invariant: the number of a file, if it has one, is in `numbers`.
 #[derive(Debug, Default)]
@@ -149,29 +163,65 @@ impl Watcher {
         at.is_some_and(|at| at.elapsed() < super::MOMENT * 2)
     }
 
-    /// Reports changes as they are read, for ever.
-    pub(super) async fn run(&self, report: impl Fn(Change)) {
-        let inotify = loop {
+    /// Resolves when there is something to read.
+    pub(super) async fn begun(&self) {
+        loop {
             match self.inotify.get() {
-                Some(Some(inotify)) => break Arc::clone(inotify),
+                Some(Some(_)) => return,
                 Some(None) => std::future::pending().await,
                 None => self.begun.notified().await,
             }
-        };
+        }
+    }
+
+    /// Reports changes as they are read on the I/O thread, for ever.
+    pub(super) async fn run(&self, report: impl Fn(Change)) {
+        let Some(readable) = self.readable() else { return std::future::pending().await };
+        while readable.readable().await.is_ok() {
+            if self.callers.are_responsive.load(Ordering::SeqCst) {
+                let before = self.callers.reads.load(Ordering::SeqCst);
+                tokio::time::sleep(GRACE).await;
+                if self.callers.reads.load(Ordering::SeqCst) == before {
+                    self.callers.are_responsive.store(false, Ordering::SeqCst);
+                }
+            }
+            self.report(&readable, &report);
+        }
+        std::future::pending::<()>().await;
+    }
+
+    /// The inotify object, to be read on this runtime.
+    pub(super) fn readable(&self) -> Option<Receiver> {
+        let inotify = self.inotify.get()?.as_ref()?;
         // A pipe, to tokio: anything else that can be read and is not a socket needs `unsafe` there.
-        let readable = match inotify.try_clone().and_then(Receiver::from_owned_fd_unchecked) {
-            Ok(readable) => readable,
+        match inotify.try_clone().and_then(Receiver::from_owned_fd_unchecked) {
+            Ok(readable) => Some(readable),
             Err(error) => {
                 tracing::debug!(%error, "inotify cannot be read: waiters poll for freed locks");
-                std::future::pending().await
+                None
             }
-        };
-        loop {
-            if readable.readable().await.is_err() {
-                std::future::pending::<()>().await;
-            }
-            let changes = readable.try_io(|| self.read(&inotify));
-            changes.unwrap_or_default().into_iter().for_each(&report);
+        }
+    }
+
+    /// Reads on the runtime of the callers, when there is something to read.
+    pub(super) fn read_for_callers(&self, readable: &Receiver, report: impl Fn(Change)) {
+        self.callers.reads.fetch_add(1, Ordering::SeqCst);
+        self.callers.are_responsive.store(true, Ordering::SeqCst);
+        self.report(readable, report);
+    }
+
+    fn report(&self, readable: &Receiver, report: impl Fn(Change)) {
+        let changes =
+            self.inotify.get().and_then(Option::as_ref).map(|inotify| readable.try_io(|| self.read(inotify)));
+        changes.and_then(Result::ok).unwrap_or_default().into_iter().for_each(report);
+    }
+
+    /// Makes all readers wake up once more.
+    pub(super) fn close(&self) {
+        if let Some(Some(inotify)) = self.inotify.get()
+            && let Ok(number) = inotify::add_watch(inotify, "/", WatchFlags::DELETE_SELF)
+        {
+            let _ = inotify::remove_watch(inotify, number);
         }
     }
 

@@ -37,7 +37,32 @@ impl Watcher {
     }
 
     #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn close(&self) {}
+
+    pub(super) async fn begun(&self) {
+        std::future::pending().await
+    }
+
     pub(super) async fn run(&self, _report: impl Fn(Change)) {
         std::future::pending().await
+    }
+
+    pub(super) fn readable(&self) -> Option<Readable> {
+        None
+    }
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn read_for_callers(&self, readable: &Readable, _report: impl Fn(Change)) {
+        match *readable {}
+    }
+}
+
+/// There is none.
+#[derive(Debug)]
+pub(super) enum Readable {}
+
+impl Readable {
+    pub(super) async fn readable(&self) -> std::io::Result<()> {
+        match *self {}
     }
 }
