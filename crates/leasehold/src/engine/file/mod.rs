@@ -209,7 +209,7 @@ impl FileStore {
         if let Some(callers) = &files.callers {
             callers.spawn(watch_for_callers(Arc::downgrade(files)));
         }
-        files.watcher.run(|change| files.changed(change)).await;
+        files.watcher.run(files.callers.is_some(), |change| files.changed(change)).await;
     }
 
     /// Completes a request outside of the call that has issued it.

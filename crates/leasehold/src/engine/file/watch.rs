@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -28,21 +28,16 @@ pub(super) struct Watcher {
     inotify: OnceLock<Option<Arc<OwnedFd>>>,
     /// Notified when there is something to read events from.
     begun: Notify,
-    callers: Callers,
+    /// How often the runtime of the callers has read. A waiter there is woken without a wake-up of another thread, which
+    /// takes longer than everything else about a hand-over.
+    callers_reads: AtomicU64,
     state: Mutex<State>,
 }
 
-/// The runtime of the callers, which reads, too: a waiter there is woken without a wake-up of another thread, which takes
-/// longer than everything else about a hand-over.
-#[derive(Debug, Default)]
-struct Callers {
-    reads: AtomicU64,
-    /// It has read in time when there was last something to read.
-    are_responsive: AtomicBool,
-}
-
-/// How long the I/O thread leaves events to the runtime of the callers.
-const GRACE: Duration = Duration::from_millis(5);
+/// How often the I/O thread looks whether the runtime of the callers reads the events: while there are waiters …
+const LOOK: Duration = Duration::from_millis(50);
+/// … and while there are none.
+const RARE_LOOK: Duration = Duration::from_secs(1);
 
 /// Invariant: the number of a file, if it has one, is in `numbers`.
 #[derive(Debug, Default)]
@@ -174,20 +169,39 @@ impl Watcher {
         }
     }
 
-    /// Reports changes as they are read on the I/O thread, for ever.
-    pub(super) async fn run(&self, report: impl Fn(Change)) {
-        let Some(readable) = self.readable() else { return std::future::pending().await };
-        while readable.readable().await.is_ok() {
-            if self.callers.are_responsive.load(Ordering::SeqCst) {
-                let before = self.callers.reads.load(Ordering::SeqCst);
-                tokio::time::sleep(GRACE).await;
-                if self.callers.reads.load(Ordering::SeqCst) == before {
-                    self.callers.are_responsive.store(false, Ordering::SeqCst);
+    /// Reports changes that the runtime of the callers does not read in time, for ever. Runs on the I/O thread.
+    pub(super) async fn run(&self, has_callers: bool, report: impl Fn(Change)) {
+        let mut reads = self.callers_reads.load(Ordering::SeqCst);
+        loop {
+            if has_callers {
+                self.until_unread(&mut reads).await;
+            }
+            let Some(readable) = self.readable() else { return std::future::pending().await };
+            while readable.readable().await.is_ok() {
+                self.report(&readable, &report);
+                let now = self.callers_reads.load(Ordering::SeqCst);
+                if has_callers && std::mem::replace(&mut reads, now) != now {
+                    break;
                 }
             }
-            self.report(&readable, &report);
         }
-        std::future::pending::<()>().await;
+    }
+
+    /// Resolves when there are events that the runtime of the callers has not read for a while. Until then the I/O thread
+    /// is not woken by events: on a small machine it would be in the way of the thread that they are for.
+    async fn until_unread(&self, reads: &mut u64) {
+        let mut was_unread = false;
+        loop {
+            let has_topics = self.state.lock().files.values().any(|watched| !watched.topics.is_empty());
+            tokio::time::sleep(if has_topics { LOOK } else { RARE_LOOK }).await;
+            let now = self.callers_reads.load(Ordering::SeqCst);
+            let is_same = std::mem::replace(reads, now) == now;
+            let is_unread = self.inotify.get().and_then(Option::as_ref).is_some_and(has_events);
+            if is_unread && was_unread && is_same {
+                return;
+            }
+            was_unread = is_unread;
+        }
     }
 
     /// The inotify object, to be read on this runtime.
@@ -205,8 +219,7 @@ impl Watcher {
 
     /// Reads on the runtime of the callers, when there is something to read.
     pub(super) fn read_for_callers(&self, readable: &Receiver, report: impl Fn(Change)) {
-        self.callers.reads.fetch_add(1, Ordering::SeqCst);
-        self.callers.are_responsive.store(true, Ordering::SeqCst);
+        self.callers_reads.fetch_add(1, Ordering::SeqCst);
         self.report(readable, report);
     }
 
@@ -247,6 +260,11 @@ impl Watcher {
             }
         }
     }
+}
+
+/// Whether there are events that no one has read.
+fn has_events(inotify: &Arc<OwnedFd>) -> bool {
+    rustix::io::ioctl_fionread(inotify).is_ok_and(|bytes| bytes > 0)
 }
 
 impl State {

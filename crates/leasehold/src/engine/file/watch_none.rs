@@ -43,7 +43,7 @@ impl Watcher {
         std::future::pending().await
     }
 
-    pub(super) async fn run(&self, _report: impl Fn(Change)) {
+    pub(super) async fn run(&self, _has_callers: bool, _report: impl Fn(Change)) {
         std::future::pending().await
     }
 
