@@ -57,7 +57,7 @@ impl Writer {
         }
     }
 
-    /// Writes the record of a hold. A disk that is full does not keep anyone from holding a lock.
+    /// Writes the record of a hold. A full disk does not prevent the hold.
     pub(super) fn write(&self, lock: &LockFile, owner: OwnerId) {
         if lock.is_writable {
             let _ = lock.file().write_all_at(&self.record(owner), 0);
