@@ -150,3 +150,42 @@ async fn a_held_lock_is_found_while_other_locks_come_and_go() {
         task.abort();
     }
 }
+
+/// `Cargo.lock`, `yarn.lock`: a directory of locks may be the wrong one.
+#[tokio::test]
+async fn a_file_that_another_program_has_written_is_locked_and_stays_as_it_is() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    let content = "# generated, do not edit\n".repeat(20);
+    fs::write(files.lock_file("Cargo"), &content).unwrap();
+    let (theirs, ours) = (client.lock("Cargo"), client.lock(NAME));
+    let held = (theirs.acquire().await.unwrap(), ours.acquire().await.unwrap());
+    until("the record of the other hold is written", || {
+        fs::read_to_string(files.lock_file(NAME)).unwrap().contains("owner=")
+    })
+    .await;
+    assert!(theirs.try_acquire().await.unwrap().is_none());
+    held.0.release().await.unwrap();
+    held.1.release().await.unwrap();
+    assert_eq!(fs::read_to_string(files.lock_file("Cargo")).unwrap(), content);
+    let record = fs::read_to_string(files.lock_file(NAME)).unwrap();
+    assert!(record.starts_with("pid=- "), "the record names no holder after the release: {record}");
+}
+
+/// A release is complete when it returns, whatever else this client does with its files.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_released_lock_is_free_at_once_while_records_and_checks_go_on() {
+    let files = Files::new();
+    let (client, elsewhere) = (connect(&files).await, connect(&files).await);
+    let mut held = Vec::new();
+    for number in 0..300 {
+        held.push(client.lock(format!("many:{number}")).acquire().await.unwrap());
+    }
+    let begun = std::time::Instant::now();
+    while begun.elapsed() < std::time::Duration::from_millis(1_500) {
+        let guard = client.lock(NAME).acquire().await.unwrap();
+        tokio::time::sleep(std::time::Duration::from_millis(11)).await;
+        guard.release().await.unwrap();
+        assert!(elsewhere.lock(NAME).try_acquire().await.unwrap().is_some(), "it was released");
+    }
+}

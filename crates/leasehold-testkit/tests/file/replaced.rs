@@ -248,3 +248,19 @@ async fn holders_of_permits_and_of_groups_are_told_when_their_table_is_removed()
     assert_eq!(semaphore.available().await, Ok(0));
     assert!(client.group_lock(NAME, ["a"]).try_acquire().await.unwrap().is_some());
 }
+
+/// The lock of a spin lock is the plain lock of that name, but its hold is another one.
+#[tokio::test]
+async fn the_holder_of_a_spin_lock_and_both_halves_of_a_read_write_lock_are_told() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    let spin = client.spin_lock("spin").acquire().await.unwrap();
+    let (read, write) = (client.rw_lock("read"), client.rw_lock("write"));
+    let (read, write) = (read.read().acquire().await.unwrap(), write.write().acquire().await.unwrap());
+    let lost = [spin.lost(), read.lost(), write.lost()];
+    for (name, lost) in ["spin", "read", "write"].into_iter().zip(lost) {
+        fs::remove_file(files.lock_file(name)).unwrap();
+        told(name, lost).await;
+    }
+    assert!(!spin.is_held() && !read.is_held() && !write.is_held());
+}

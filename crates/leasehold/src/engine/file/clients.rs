@@ -6,9 +6,10 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
-use super::lock_file::LockFile;
+use super::lock_file::{LockFile, Mode};
 use super::record::Writer;
 use super::table::{LONGEST_CHANGE, lock_shortly};
 use crate::client_id::ClientId;
@@ -42,18 +43,31 @@ impl Clients {
         {
             return Ok(());
         }
-        fs::create_dir_all(&self.folder)?;
+        self.create()?;
         let file = loop {
             let file = LockFile::open(&path)?;
             // A client that checks whether this one lives has it for a moment, and may remove it.
-            lock_shortly(file.file(), LONGEST_CHANGE, &path)?;
+            lock_shortly(file.file(), LONGEST_CHANGE)?;
             if file.current(&path)?.is_some() {
                 break file;
             }
         };
         // Only for people who look at it.
-        let _ = fs::write(&path, writer.client());
+        let _ = file.file().write_all_at(writer.client().as_bytes(), 0);
         own.insert(client, file);
+        Ok(())
+    }
+
+    /// Makes the folder, for the same users as the directory of the locks.
+    fn create(&self) -> io::Result<()> {
+        if self.folder.is_dir() {
+            return Ok(());
+        }
+        fs::create_dir_all(&self.folder)?;
+        if let Some(permissions) = self.folder.parent().and_then(|of| fs::metadata(of).ok()) {
+            // Where that is not allowed, the folder is for this user alone.
+            let _ = fs::set_permissions(&self.folder, permissions.permissions());
+        }
         Ok(())
     }
 
@@ -63,20 +77,32 @@ impl Clients {
             return true;
         }
         let path = self.path(client);
-        let Ok(file) = fs::File::open(&path) else { return false };
-        match rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockShared) {
-            Ok(()) => {
+        let file = match LockFile::open_existing(&path) {
+            Ok(file) => file,
+            // Any other error says nothing about the client.
+            Err(error) => return error.kind() != io::ErrorKind::NotFound,
+        };
+        // Alone, and only the file that is there: the client may have made another one.
+        match file.try_lock(Mode::Exclusive) {
+            Ok(true) if matches!(file.current(&path), Ok(Some(_))) => {
                 let _ = fs::remove_file(&path);
                 false
             }
-            Err(_) => true,
+            // It was replaced, or another client checks at the same time.
+            _ => true,
         }
     }
 
     /// This client does not live any more.
-    pub(super) fn close(&self) {
+    ///
+    /// A fork only closes its copies: the files belong to its parent.
+    pub(super) fn close(&self, is_fork: bool) {
         for (client, file) in std::mem::take(&mut *self.own.lock()) {
-            let _ = fs::remove_file(self.path(client));
+            if is_fork {
+                file.keep();
+            } else {
+                let _ = fs::remove_file(self.path(client));
+            }
             drop(file);
         }
     }

@@ -12,9 +12,10 @@ pub(super) struct FileHolder {
     pub(super) process: u32,
 }
 
-/// The holders of the file under a path. The query locks nothing, so it disturbs no one.
+/// The holders of the file under a path. The query locks nothing, so it keeps no one out.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) fn holders(_path: &Path, id: FileId) -> std::io::Result<Vec<FileHolder>> {
+pub(super) fn holders(path: &Path, id: FileId) -> std::io::Result<Vec<FileHolder>> {
+    let id = FileId { device: device(path).unwrap_or(id.device), ..id };
     for _ in 0..TRIES {
         let (list, is_whole) = list()?;
         let holders: Vec<_> = list.lines().filter_map(|line| holder(line, id)).collect();
@@ -23,6 +24,18 @@ pub(super) fn holders(_path: &Path, id: FileId) -> std::io::Result<Vec<FileHolde
         }
     }
     Ok(Vec::new())
+}
+
+/// The device of a file as the list has it: that of its mount. Some file systems (btrfs) give each file another one.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn device(path: &Path) -> Option<u64> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+    let stat = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+    let mount = stat.stx_mnt_id.to_string();
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").ok()?;
+    let line = mounts.lines().find(|line| line.split(' ').next() == Some(&mount))?;
+    let (major, minor) = line.split(' ').nth(2)?.split_once(':')?;
+    Some(makedev(major.parse().ok()?, minor.parse().ok()?))
 }
 
 /// How often a list is read that came in several pieces and does not have the file.

@@ -38,11 +38,19 @@ impl Lanes {
         drop(waiting);
         let (lanes, name) = (Arc::clone(self), name.clone());
         io.spawn_blocking(move || {
+            let lane = Lane { lanes, name };
             job();
-            while let Some(job) = lanes.next(&name) {
+            while let Some(job) = lane.lanes.next(&lane.name) {
                 job();
             }
         });
+    }
+
+    /// Drops all requests that have not begun.
+    pub(super) fn clear(&self) {
+        let waiting = std::mem::take(&mut *self.waiting.lock());
+        self.count.store(0, Ordering::SeqCst);
+        drop(waiting);
     }
 
     fn next(&self, name: &Name) -> Option<Job> {
@@ -53,6 +61,25 @@ impl Lanes {
             self.count.store(waiting.len(), Ordering::SeqCst);
         }
         job
+    }
+}
+
+/// The requests about one name, while a thread carries them out. A panic ends all of them.
+struct Lane {
+    lanes: Arc<Lanes>,
+    name: Name,
+}
+
+impl Drop for Lane {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let mut waiting = self.lanes.waiting.lock();
+        let left = waiting.remove(&self.name);
+        self.lanes.count.store(waiting.len(), Ordering::SeqCst);
+        drop(waiting);
+        drop(left);
     }
 }
 

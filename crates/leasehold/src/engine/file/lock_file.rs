@@ -100,6 +100,12 @@ impl LockFile {
         Ok(Self { file, is_writable, is_copied: AtomicBool::new(false), recorded: Recorded::default() })
     }
 
+    /// Opens a file for reading, if it is there.
+    pub(super) fn open_existing(path: &Path) -> io::Result<Self> {
+        let (file, is_copied) = (File::open(path)?, AtomicBool::new(false));
+        Ok(Self { file, is_writable: false, is_copied, recorded: Recorded::default() })
+    }
+
     /// Locks it, unless another open file excludes that.
     pub(super) fn try_lock(&self, mode: Mode) -> io::Result<bool> {
         let operation = match mode {
@@ -132,10 +138,23 @@ impl LockFile {
         &self.file
     }
 
+    /// From now on dropping this does not free the lock: other processes have it, too.
+    pub(super) fn keep(&self) {
+        self.is_copied.store(true, Ordering::SeqCst);
+    }
+
+    /// Frees the lock, unless there are copies.
+    pub(super) fn unlock(&self) {
+        if !self.is_copied.load(Ordering::SeqCst) {
+            // Closing frees it, too.
+            let _ = flock(&self.file, FlockOperation::Unlock);
+        }
+    }
+
     /// A copy of the descriptor. From now on dropping this does not free the lock.
     pub(super) fn copy(&self) -> io::Result<File> {
         let copy = self.file.as_fd().try_clone_to_owned()?;
-        self.is_copied.store(true, Ordering::SeqCst);
+        self.keep();
         Ok(copy.into())
     }
 }
@@ -144,10 +163,7 @@ impl Drop for LockFile {
     /// Unlocks before it closes: a child process that is just being started has copies of all descriptors for a moment.
     /// And the kernel notifies watchers of a close before it frees the lock, but of this one after.
     fn drop(&mut self) {
-        if !self.is_copied.load(Ordering::SeqCst) {
-            // Closing frees it, too.
-            let _ = flock(&self.file, FlockOperation::Unlock);
-        }
+        self.unlock();
     }
 }
 

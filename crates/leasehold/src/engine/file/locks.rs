@@ -48,12 +48,12 @@ impl Files {
             && take.rw.prefer_writers
             && let Some(left) = writer_flag::left(&self.path(resource, "writer"))
         {
-            return self.busy(take, key, &path, waiting, Some(Duration::from_millis(left)));
+            return Ok(self.busy(take, key, &path, waiting, Some(Duration::from_millis(left))));
         }
         let mode = mode(resource.kind);
         let (file, id) = match self.lock(&path, mode, waiting) {
             Ok((file, Some(id))) => (file, id),
-            Ok((file, None)) => return self.busy(take, key, &path, Some(file), None),
+            Ok((file, None)) => return Ok(self.busy(take, key, &path, Some(file), None)),
             Err(error) => return Err(failure::refused(&path, &error)),
         };
         // If there is no token, there is no hold: dropping the file frees it.
@@ -62,9 +62,13 @@ impl Files {
             writer_flag::clear(&self.path(resource, "writer"), key.owner);
         }
         let owner = key.owner;
-        self.places.lock().insert(key, Place::Held(Arc::clone(&file), id));
         if mode == Mode::Exclusive {
-            self.young.add(&file, id, owner);
+            young::enter(id, owner);
+        }
+        let before = self.places.lock().insert(key, Place::Held(Arc::clone(&file), id));
+        drop(before);
+        if mode == Mode::Exclusive {
+            self.young.add(&file);
         }
         Ok(Taken::Bound(token, Arc::clone(&self.session)))
     }
@@ -77,12 +81,16 @@ impl Files {
         mode: Mode,
         mut waiting: Option<Arc<LockFile>>,
     ) -> io::Result<(Arc<LockFile>, Option<FileId>)> {
+        let mut was_replaced = false;
         for _ in 0..REPLACED {
             let was_open = waiting.is_some();
             let file = match waiting.take() {
                 Some(file) => file,
                 None => Arc::new(self.open(path)?),
             };
+            if was_replaced {
+                self.watcher.watch_again(path);
+            }
             let is_locked = file.try_lock(mode)?;
             if !is_locked && !was_open {
                 return Ok((file, None));
@@ -94,7 +102,7 @@ impl Files {
                 return Ok((file, is_locked.then_some(id)));
             }
             // It was unlinked or replaced: a lock on it excludes no one that opens the path now.
-            self.watcher.watch_again(path);
+            was_replaced = true;
         }
         Err(io::Error::other("it is replaced again and again"))
     }
@@ -118,7 +126,7 @@ impl Files {
         path: &Path,
         file: Option<Arc<LockFile>>,
         retry_in: Option<Duration>,
-    ) -> Result<Taken, StoreError> {
+    ) -> Taken {
         let mut busy = Busy { retry_in, ..Busy::default() };
         if take.waits {
             if self.watcher.was_just_closed(path) {
@@ -130,14 +138,17 @@ impl Files {
         } else {
             drop(file);
             let resource = &take.hold_key.resource;
-            let holding = self.file_holder(resource, excluding(resource.kind))?;
-            busy.holder = holding.and_then(|holding| holding.owner);
+            if resource.kind != Kind::Spin {
+                // Only for the text of an error, which it is not worth failing for.
+                let holding = self.file_holder(resource, excluding(resource.kind)).ok().flatten();
+                busy.holder = holding.and_then(|holding| holding.owner);
+            }
         }
         if take.hold_key.resource.kind == Kind::Write && take.rw.prefer_writers && take.waits {
             writer_flag::set(&self.path(&take.hold_key.resource, "writer"), take.hold_key.owner);
             busy.keep_blocking_readers();
         }
-        Ok(Taken::Busy(busy))
+        Taken::Busy(busy)
     }
 
     fn mint(&self, take: &Take<'_>) -> Result<Option<u64>, StoreError> {
@@ -150,7 +161,10 @@ impl Files {
         let place = self.places.lock().remove(&key.of_hold());
         let is_held = matches!(place, Some(Place::Held(..)));
         if let Some(place) = &place {
-            place.end(key.owner);
+            place.end(key.owner, self.is_fork());
+        }
+        if key.resource.kind == Kind::Write && matches!(place, Some(Place::Waiting(_))) {
+            writer_flag::clear(&self.path(&key.resource, "writer"), key.owner);
         }
         drop(place);
         let others = if key.resource.kind == Kind::Lock { OTHERS } else { 0 };

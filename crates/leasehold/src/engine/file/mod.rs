@@ -20,6 +20,7 @@ compile_error!(
     "the file engine needs flock(2): build leasehold with default-features = false and the features that you need"
 );
 
+mod change;
 mod clients;
 mod directory;
 mod failure;
@@ -50,19 +51,20 @@ use std::ffi::OsString;
 use std::io;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
+use self::change::Change as FileChange;
 use self::clients::Clients;
 use self::directory::Directory;
 use self::lanes::Lanes;
 use self::places::{Place, Places};
 use self::record::Writer;
-use self::watch::{Change as FileChange, Watcher};
+use self::watch::Watcher;
 use self::young::Young;
 use super::remote::Remote;
 use super::remote::store::{
@@ -114,8 +116,9 @@ static TRAITS: Traits = Traits {
     takes_all: false,
 };
 
-/// How often holds are checked, and how soon after an event about a file the lock is certainly free.
+/// How often holds are checked.
 const CHECK: Duration = Duration::from_secs(1);
+/// How soon after the event that a file was closed its lock is certainly free.
 const MOMENT: Duration = Duration::from_millis(1);
 /// How often the front waiter polls beside inotify, because a holder may unlock a file without closing it …
 const WATCHED_POLL: Duration = Duration::from_millis(200);
@@ -138,6 +141,8 @@ struct Files {
     young: Young,
     // Invariant: a file is dropped, and so closed, when the mutex is free again.
     places: Mutex<Places>,
+    /// Counts the lines of this client in tables.
+    lines: AtomicU64,
     lanes: Arc<Lanes>,
     /// The I/O thread, and its threads that may block.
     io: OnceLock<Handle>,
@@ -147,6 +152,12 @@ struct Files {
     suspicious: Notify,
     is_closed: AtomicBool,
     closed: Notify,
+    /// The same for the reader on the runtime of the callers, which may outlive this.
+    closed_for_callers: Arc<Notify>,
+    /// The process that made it. A fork has copies of all open files.
+    process: u32,
+    /// The directory is on a disk of this machine.
+    is_local: AtomicBool,
 }
 
 /// Milliseconds since 1970, by the clock that all processes of the machine share.
@@ -171,12 +182,16 @@ impl FileStore {
             watcher: Watcher::default(),
             young: Young::default(),
             places: Mutex::default(),
+            lines: AtomicU64::new(0),
             lanes: Arc::default(),
             io: OnceLock::new(),
             callers: Handle::try_current().ok(),
             suspicious: Notify::new(),
             is_closed: AtomicBool::new(false),
             closed: Notify::new(),
+            closed_for_callers: Arc::default(),
+            process: std::process::id(),
+            is_local: AtomicBool::new(true),
         }))
     }
 
@@ -191,15 +206,19 @@ impl FileStore {
         // Not connected yet, or closed: the client is gone.
         let Some(io) = self.0.io.get().filter(|_| !self.0.is_closed.load(Ordering::SeqCst)) else { return };
         self.0.lanes.push(io, &resource.name, move || {
-            let outcome = work(&files);
-            done.done(outcome);
+            if !files.is_closed.load(Ordering::SeqCst) {
+                let outcome = work(&files);
+                done.done(outcome);
+            }
         });
     }
 
     /// Whether a request about a resource is carried out at once, by the calling thread: a few system calls that do not wait
     /// for a disk.
     fn is_quick(&self, resource: &Resource) -> bool {
-        is_file(resource.kind) && !self.0.lanes.is_busy(&resource.name)
+        is_file(resource.kind)
+            && self.0.is_local.load(Ordering::Relaxed)
+            && !self.0.lanes.is_busy(&resource.name)
     }
 
     /// Reports what inotify says: on the I/O thread, and on the runtime of the callers, if there is one.
@@ -207,7 +226,7 @@ impl FileStore {
         let files = &self.0;
         files.watcher.begun().await;
         if let Some(callers) = &files.callers {
-            callers.spawn(watch_for_callers(Arc::downgrade(files)));
+            callers.spawn(watch_for_callers(Arc::downgrade(files), Arc::clone(&files.closed_for_callers)));
         }
         files.watcher.run(files.callers.is_some(), |change| files.changed(change)).await;
     }
@@ -285,10 +304,18 @@ impl Store for FileStore {
         match *query {
             Query::Holder(resource, owner) => {
                 let of = resource.clone();
-                self.block(resource, done, move |files| {
+                let work = move |files: &Files| {
                     let holding = files.holder(&of, owner)?;
                     Ok(QueryResult { holding, ..QueryResult::default() })
-                });
+                };
+                if !self.is_quick(resource) {
+                    return self.block(resource, done, work);
+                }
+                // Releases do not wait for a query.
+                let files = Arc::clone(&self.0);
+                if let Some(io) = self.0.io.get() {
+                    io.spawn_blocking(move || done.done(work(&files)));
+                }
             }
             Query::Token(resource) => {
                 let path = self.0.path(resource, "token");
@@ -346,6 +373,7 @@ impl Store for FileStore {
         let files = &self.0;
         files.io.get_or_init(Handle::current);
         let open = files.directory.open();
+        files.is_local.store(files.directory.warnings().is_empty(), Ordering::Relaxed);
         let is_open = open.is_ok();
         opened(open);
         if !is_open {
@@ -363,17 +391,22 @@ impl Store for FileStore {
     fn close(&self) {
         self.0.is_closed.store(true, Ordering::SeqCst);
         self.0.closed.notify_one();
-        self.0.watcher.close();
+        self.0.closed_for_callers.notify_waiters();
         let places = std::mem::take(&mut *self.0.places.lock());
         for (key, place) in &places {
-            place.end(key.owner);
+            place.end(key.owner, self.0.is_fork());
         }
         drop(places);
-        self.0.clients.close();
+        self.0.clients.close(self.0.is_fork());
+        self.0.lanes.clear();
     }
 }
 
 impl Files {
+    fn is_fork(&self) -> bool {
+        self.process != std::process::id()
+    }
+
     fn give(&self, key: &HoldKey) -> Result<Given, StoreError> {
         if is_file(key.resource.kind) { Ok(self.give_lock(key)) } else { self.give_line(key) }
     }
@@ -427,11 +460,20 @@ impl Files {
 }
 
 /// Reads inotify on the runtime of the callers, until the client is closed.
-async fn watch_for_callers(files: Weak<Files>) {
+async fn watch_for_callers(files: Weak<Files>, closed: Arc<Notify>) {
     let Some(readable) = files.upgrade().and_then(|files| files.watcher.readable()) else { return };
-    while readable.readable().await.is_ok() {
-        let open = files.upgrade().filter(|files| !files.is_closed.load(Ordering::SeqCst));
-        let Some(files) = open else { return };
+    loop {
+        let closed = closed.notified();
+        // Before the wait: it may have been closed just now.
+        if files.upgrade().is_none_or(|files| files.is_closed.load(Ordering::SeqCst)) {
+            return;
+        }
+        tokio::select! {
+            biased;
+            () = closed => return,
+            result = readable.readable() => if result.is_err() { return },
+        }
+        let Some(files) = files.upgrade() else { return };
         files.watcher.read_for_callers(&readable, |change| files.changed(change));
     }
 }

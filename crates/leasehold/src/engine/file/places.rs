@@ -21,15 +21,24 @@ pub(super) enum Place {
     Held(Arc<LockFile>, FileId),
     /// Permits that are only counted, of the semaphore of this generation.
     Counted(u64),
-    /// A line in a table.
-    Listed,
+    /// A line in a table. The number distinguishes it from a later one of the same hold.
+    Listed(u64),
 }
 
 impl Place {
-    /// The hold of this owner is about to end.
-    pub(super) fn end(&self, owner: OwnerId) {
-        if let Self::Held(_, id) = self {
-            Young::remove(*id, owner);
+    /// The hold of this owner ends. The lock is free from then on, although the check and the writer of records may have
+    /// its file open for a moment longer.
+    ///
+    /// In a fork nothing ends: the locks are those of its parent.
+    pub(super) fn end(&self, owner: OwnerId, is_fork: bool) {
+        match self {
+            Self::Held(file, _) | Self::Waiting(file) if is_fork => file.keep(),
+            Self::Held(file, id) => {
+                Young::remove(*id, owner);
+                file.recorded.erase(file);
+                file.unlock();
+            }
+            Self::Waiting(_) | Self::Counted(_) | Self::Listed(_) => {}
         }
     }
 }

@@ -9,8 +9,6 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::lock_file::LockFile;
-use crate::client_id::ClientId;
-use crate::mutex::Mutex;
 use crate::owner::{Owner, OwnerId};
 
 /// The length of a record: blanks fill it up, so that one write replaces the record before.
@@ -23,18 +21,10 @@ const LONGEST_WORD: usize = 48;
 pub(super) struct Writer {
     /// `pid=… start=… host=… label=…`
     process: String,
-    /// The record that was written last: only the end of the next one differs.
-    last: Mutex<Option<Last>>,
 }
 
-#[derive(Debug)]
-struct Last {
-    record: [u8; LENGTH],
-    client: ClientId,
-    second: u64,
-    /// Where the number of the owner begins.
-    number: usize,
-}
+/// How a record begins: a file that does not is not ours, and stays as it is.
+const BEGIN: &[u8; 4] = b"pid=";
 
 /// The process and the owner that a record names.
 #[derive(Debug, PartialEq, Eq)]
@@ -51,16 +41,13 @@ impl Writer {
         let started = started(process).map_or_else(|| "-".into(), |ticks| ticks.to_string());
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let (host, label) = (cut(&host, LONGEST_WORD), cut(label, LONGEST_WORD));
-        Self {
-            process: format!("pid={process} start={started} host={host} label={label}"),
-            last: Mutex::default(),
-        }
+        Self { process: format!("pid={process} start={started} host={host} label={label}") }
     }
 
     /// Writes the record of a hold. A full disk does not prevent the hold.
     pub(super) fn write(&self, lock: &LockFile, owner: OwnerId) {
-        if lock.is_writable {
-            let _ = lock.file().write_all_at(&self.record(owner), 0);
+        if is_ours(lock) {
+            let _ = lock.file().write_all_at(self.record(owner).as_bytes(), 0);
         }
     }
 
@@ -69,38 +56,24 @@ impl Writer {
         format!("{} since={}\n", self.process, Since(seconds()))
     }
 
-    /// The record of a hold that begins now. Every acquire of a free lock writes one, so most of it is kept.
-    fn record(&self, owner: OwnerId) -> [u8; LENGTH] {
-        let second = seconds();
-        let mut last = self.last.lock();
-        let is_near = |last: &&mut Last| (last.client, last.second) == (owner.client, second);
-        let last = match last.as_mut().filter(is_near) {
-            Some(_) => last.as_mut(),
-            None => Some(last.insert(self.begin(owner.client, second))),
-        };
-        let Some(Last { record, number, .. }) = last else { return [b' '; LENGTH] };
-        let mut digits = [b' '; 20];
-        let mut rest = owner.number;
-        let mut at = digits.len();
-        while at == digits.len() || rest > 0 {
-            at -= 1;
-            digits[at] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
-            rest /= 10;
-        }
-        let length = digits.len() - at;
-        record[*number..*number + length].copy_from_slice(&digits[at..]);
-        record[*number + length..LENGTH - 1].fill(b' ');
-        *record
+    /// The record of a hold that begins now.
+    fn record(&self, owner: OwnerId) -> String {
+        let record = format!("{} since={} owner={owner}", self.process, Since(seconds()));
+        format!("{record:<width$}\n", width = LENGTH - 1 - (record.len() - record.chars().count()))
     }
+}
 
-    /// The records of this second, without the number of the owner.
-    fn begin(&self, client: ClientId, second: u64) -> Last {
-        let text = format!("{} since={} owner={client}:", self.process, Since(second));
-        let mut record = [b' '; LENGTH];
-        record[..text.len()].copy_from_slice(text.as_bytes());
-        record[LENGTH - 1] = b'\n';
-        Last { record, client, second, number: text.len() }
+/// The record in this file names no holder any more.
+pub(super) fn erase(lock: &LockFile) {
+    if is_ours(lock) {
+        let _ = lock.file().write_all_at(b"pid=- ", 0);
     }
+}
+
+/// Whether the file can be written, and is empty or has a record: a lock may have the name of another program's file.
+fn is_ours(lock: &LockFile) -> bool {
+    let mut begin = [0; BEGIN.len()];
+    lock.is_writable && (matches!(lock.file().read_at(&mut begin, 0), Ok(0)) || begin == *BEGIN)
 }
 
 fn seconds() -> u64 {
@@ -175,12 +148,13 @@ impl std::fmt::Display for Since {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::client_id::ClientId;
 
     #[test]
     fn a_record_is_parsed_back_and_believed_as_long_as_its_process_lives() {
         let owner = OwnerId::fresh(ClientId::random(), 1);
         let writer = Writer::new("seat seller\n\0of the week");
-        let text = String::from_utf8(writer.record(owner).into()).unwrap();
+        let text = writer.record(owner);
         assert_eq!(text.lines().count(), 1);
         assert!(text.contains(" label=seat_seller__of_the_week "), "{text}");
         let record = Record::parse(&text).unwrap();
@@ -196,10 +170,11 @@ mod tests {
     fn the_longest_label_and_host_fit_and_each_record_replaces_the_one_before() {
         let word = cut(&"좌".repeat(99), LONGEST_WORD);
         let process = format!("pid={} start={} host={word} label={word}", u32::MAX, u64::MAX);
-        let writer = Writer { process, last: Mutex::default() };
+        let writer = Writer { process };
         let client = ClientId::random();
         for number in [u64::MAX, 0, 7, 1 << 32, 99] {
-            let text = String::from_utf8(writer.record(OwnerId { client, number }).into()).unwrap();
+            let text = writer.record(OwnerId { client, number });
+            assert_eq!(text.len(), LENGTH);
             assert!(text.trim_end().ends_with(&format!(" owner={client}:{number}")), "{text}");
         }
     }

@@ -36,7 +36,7 @@ impl Table {
         let begun = Instant::now();
         let lock = loop {
             let file = LockFile::open(path)?;
-            within(begun, LONGEST_CHANGE, path, || file.try_lock(Mode::Exclusive))?;
+            within(begun, LONGEST_CHANGE, || file.try_lock(Mode::Exclusive))?;
             if file.current(path)?.is_some() {
                 break file;
             }
@@ -89,8 +89,8 @@ fn read(state: &Path) -> io::Result<String> {
 }
 
 /// Locks an open file for the time of a few lines.
-pub(super) fn lock_shortly(file: &fs::File, limit: Duration, path: &Path) -> io::Result<()> {
-    within(Instant::now(), limit, path, || match flock(file, FlockOperation::NonBlockingLockExclusive) {
+pub(super) fn lock_shortly(file: &fs::File, limit: Duration) -> io::Result<()> {
+    within(Instant::now(), limit, || match flock(file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => Ok(true),
         Err(Errno::WOULDBLOCK | Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
@@ -98,19 +98,11 @@ pub(super) fn lock_shortly(file: &fs::File, limit: Duration, path: &Path) -> io:
 }
 
 /// Tries until it succeeds. Every client keeps such a lock for microseconds only, unless its process is stopped meanwhile.
-fn within(
-    begun: Instant,
-    limit: Duration,
-    path: &Path,
-    mut attempt: impl FnMut() -> io::Result<bool>,
-) -> io::Result<()> {
+fn within(begun: Instant, limit: Duration, mut attempt: impl FnMut() -> io::Result<bool>) -> io::Result<()> {
     let mut pause = SHORTEST_PAUSE;
     while !attempt()? {
         if begun.elapsed() > limit {
-            let path = path.display();
-            let text = format!(
-                "{path} is locked for longer than {limit:?}: a process may be stopped while it has it"
-            );
+            let text = format!("locked for longer than {limit:?}: a process may be stopped while it has it");
             return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
         thread::sleep(pause);

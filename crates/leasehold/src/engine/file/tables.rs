@@ -1,6 +1,7 @@
 //! Semaphores, leased semaphores, latches and groups: lines in tables.
 
 use std::path::Path;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::group::{self, Group};
@@ -74,10 +75,11 @@ impl Files {
             Ok(((is_taken, next), Some(Permits::format(permits.as_ref()))))
         })?;
         Ok(match (is_taken, take.lease) {
-            (true, Lease::Kept(_)) => self.bound(key, Place::Listed),
+            (true, Lease::Kept(_)) => self.bound(key, self.listed()),
             // It has a lease of its own, by which other clients take it back.
             (true, Lease::Fixed(_)) => {
-                self.places.lock().insert(key.clone(), Place::Listed);
+                let before = self.places.lock().insert(key.clone(), self.listed());
+                drop(before);
                 Taken::Granted(None)
             }
             (false, _) => Taken::Busy(Busy { retry_in: next.map(Duration::from_millis), ..Busy::default() }),
@@ -93,13 +95,18 @@ impl Files {
             Ok((taken, Some(group.format())))
         })?;
         Ok(match taken {
-            Ok(()) => self.bound(key, Place::Listed),
+            Ok(()) => self.bound(key, self.listed()),
             Err(holder) => Taken::Busy(Busy { holder: Some(holder), ..Busy::default() }),
         })
     }
 
+    fn listed(&self) -> Place {
+        Place::Listed(self.lines.fetch_add(1, Ordering::Relaxed))
+    }
+
     fn bound(&self, key: &HoldKey, place: Place) -> Taken {
-        self.places.lock().insert(key.clone(), place);
+        let before = self.places.lock().insert(key.clone(), place);
+        drop(before);
         Taken::Bound(None, std::sync::Arc::clone(&self.session))
     }
 
@@ -164,7 +171,8 @@ impl Files {
 
     /// The permits of a hold have no guard any more.
     pub(super) fn detach_line(&self, key: &HoldKey) -> Result<(), StoreError> {
-        self.places.lock().remove(key);
+        let place = self.places.lock().remove(key);
+        drop(place);
         if key.resource.kind != Kind::LeasedSemaphore {
             return Ok(());
         }

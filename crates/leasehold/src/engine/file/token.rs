@@ -15,8 +15,8 @@ pub(super) fn raise(path: &Path) -> io::Result<u64> {
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).create(true).truncate(false).mode(0o666).open(path)?;
     // Readers hold the lock together. No one keeps this one for longer than the next lines take.
-    lock_shortly(&file, LONGEST_CHANGE, path)?;
-    let token = read(&file, path)?.checked_add(1).ok_or_else(|| invalid(path))?;
+    lock_shortly(&file, LONGEST_CHANGE)?;
+    let token = read(&file)?.checked_add(1).ok_or_else(invalid)?;
     // As long as any number, so one write replaces the one before.
     file.write_all_at(format!("{token:020}\n").as_bytes(), 0)?;
     file.sync_data()?;
@@ -29,26 +29,25 @@ pub(super) fn raise(path: &Path) -> io::Result<u64> {
 /// The last number; zero if there was none.
 pub(super) fn last(path: &Path) -> io::Result<u64> {
     match File::open(path) {
-        Ok(file) => read(&file, path),
+        Ok(file) => read(&file),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
         Err(error) => Err(error),
     }
 }
 
-fn read(file: &File, path: &Path) -> io::Result<u64> {
+fn read(file: &File) -> io::Result<u64> {
     let mut text = String::new();
-    file.take(64).read_to_string(&mut text).map_err(|_| invalid(path))?;
+    file.take(64).read_to_string(&mut text).map_err(|_| invalid())?;
     match text.trim() {
         "" => Ok(0),
-        number => number.parse().map_err(|_| invalid(path)),
+        number => number.parse().map_err(|_| invalid()),
     }
 }
 
-fn invalid(path: &Path) -> io::Error {
-    let path = path.display();
-    io::Error::other(format!(
-        "{path} is not a token: write the greatest token that a holder may have had into it, as a number"
-    ))
+fn invalid() -> io::Error {
+    io::Error::other(
+        "this is not a token: write the greatest token that a holder may have had into it, as a number",
+    )
 }
 
 #[cfg(test)]
@@ -64,7 +63,7 @@ mod tests {
         assert_eq!(raise(&path).unwrap(), 42);
         for wrong in ["x", "-1", "18446744073709551615"] {
             std::fs::write(&path, wrong).unwrap();
-            assert!(raise(&path).unwrap_err().to_string().contains("is not a token"));
+            assert!(raise(&path).unwrap_err().to_string().contains("not a token"));
             assert_eq!(std::fs::read_to_string(&path).unwrap(), wrong);
         }
         std::fs::remove_file(path).unwrap();

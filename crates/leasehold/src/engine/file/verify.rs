@@ -1,12 +1,16 @@
 //! The check whether this client still has what it holds.
 
 use std::ffi::OsStr;
+use std::time::Duration;
 
 use super::lock_file::FileId;
-use super::{CHECK, FileStore, Files, Place, is_file, tables};
+use super::{CHECK, FileStore, Files, Place};
 use crate::engine::HoldKey;
 use crate::engine::remote::store::report;
 use crate::loss::Loss;
+
+/// The least pause between two checks.
+const PAUSE: Duration = Duration::from_millis(2);
 
 impl FileStore {
     /// Checks every second, and when a file was replaced, whether each hold is still one. Runs until it is dropped.
@@ -17,6 +21,8 @@ impl FileStore {
                 () = self.0.suspicious.notified() => {}
                 () = tokio::time::sleep(CHECK) => {}
             }
+            // Many changes in a row are checked together.
+            tokio::time::sleep(PAUSE).await;
             let files = std::sync::Arc::clone(&self.0);
             files.watcher.tidy();
             if files.places.lock().is_empty() {
@@ -62,27 +68,22 @@ impl Files {
         let mut places = self.places.lock();
         let is_same = match (places.get(key), place) {
             (Some(Place::Held(now, _)), Place::Held(before, _)) => std::sync::Arc::ptr_eq(now, before),
-            (Some(Place::Counted(now)), Place::Counted(before)) => now == before,
-            (Some(Place::Listed), Place::Listed) => true,
+            (Some(Place::Counted(now)), Place::Counted(before))
+            | (Some(Place::Listed(now)), Place::Listed(before)) => now == before,
             _ => false,
         };
         let gone = if is_same { places.remove(key) } else { None };
         drop(places);
         if let Some(gone) = gone {
-            gone.end(key.owner);
+            gone.end(key.owner, false);
             report(&self.events, |events| events.revoked_one(key, Loss::Gone));
         }
     }
 
     /// Whether a file of this name belongs to anything that is held.
     pub(super) fn concerns(&self, name: &OsStr) -> bool {
-        self.places.lock().keys().any(|key| {
-            let path = match tables::suffix(key.resource.kind) {
-                Some(suffix) => super::table::state_of(&self.path(&key.resource, suffix)),
-                None => self.path(&key.resource, "lock"),
-            };
-            debug_assert!(is_file(key.resource.kind) || path.extension().is_some());
-            path.file_name() == Some(name)
-        })
+        let places = self.places.lock();
+        let mut held = places.iter().filter(|(_, place)| !matches!(place, Place::Waiting(_)));
+        held.any(|(key, _)| self.watched(&key.resource).0.file_name() == Some(name))
     }
 }

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 
+use super::change::Change;
 use crate::engine::remote::store::Topic;
 use crate::mutex::Mutex;
 
@@ -58,17 +59,6 @@ struct Watched {
     at: Option<Instant>,
 }
 
-/// What has happened.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Change {
-    /// These may be free.
-    Freed(Vec<Topic>),
-    /// A file of this name was replaced or removed.
-    Replaced(OsString, Vec<Topic>),
-    /// Anything may have changed: events were lost, or the directory was replaced.
-    Unknown,
-}
-
 const CLOSED: WatchFlags = WatchFlags::CLOSE_WRITE.union(WatchFlags::CLOSE_NOWRITE);
 /// Rename and removal of its files, and of the directory itself.
 const REPLACED: WatchFlags = WatchFlags::MOVED_FROM
@@ -102,9 +92,9 @@ impl Watcher {
     /// Watches the directory for files that are replaced, anew if it was replaced itself.
     pub(super) fn watch_directory(&self, directory: &Path) -> bool {
         let Some(inotify) = self.inotify() else { return false };
-        let number = inotify::add_watch(inotify, directory, REPLACED).ok();
-        self.state.lock().directory = number;
-        number.is_some()
+        let mut state = self.state.lock();
+        state.directory = inotify::add_watch(inotify, directory, REPLACED).ok();
+        state.directory.is_some()
     }
 
     /// Watches a file for a topic: with `closes` for its closing, else only for its replacement. True if it is watched.
@@ -227,15 +217,6 @@ impl Watcher {
         let changes =
             self.inotify.get().and_then(Option::as_ref).map(|inotify| readable.try_io(|| self.read(inotify)));
         changes.and_then(Result::ok).unwrap_or_default().into_iter().for_each(report);
-    }
-
-    /// Makes all readers wake up once more.
-    pub(super) fn close(&self) {
-        if let Some(Some(inotify)) = self.inotify.get()
-            && let Ok(number) = inotify::add_watch(inotify, "/", WatchFlags::DELETE_SELF)
-        {
-            let _ = inotify::remove_watch(inotify, number);
-        }
     }
 
     /// Changes that can be read now.

@@ -2,14 +2,11 @@
 
 use std::path::Path;
 
+use super::change::Change;
 use crate::engine::remote::store::Topic;
 
 #[derive(Debug, Default)]
 pub(super) struct Watcher;
-
-/// There are none.
-#[derive(Debug)]
-pub(super) enum Change {}
 
 impl Watcher {
     #[expect(clippy::unused_self, reason = "as with inotify")]
@@ -35,9 +32,6 @@ impl Watcher {
     pub(super) fn was_just_closed(&self, _file: &Path) -> bool {
         false
     }
-
-    #[expect(clippy::unused_self, reason = "as with inotify")]
-    pub(super) fn close(&self) {}
 
     pub(super) async fn begun(&self) {
         std::future::pending().await

@@ -24,7 +24,8 @@ pub(super) fn clear(path: &Path, owner: OwnerId) {
 /// How long readers are kept out from now on, if they are.
 pub(super) fn left(path: &Path) -> Option<Milliseconds> {
     let (until, _) = read(path)?;
-    until.checked_sub(now()).filter(|left| *left > 0)
+    // A flag from further ahead was written before the clock was set.
+    until.checked_sub(now()).filter(|left| (1..=milliseconds(WRITER_PREFERENCE)).contains(left))
 }
 
 fn read(path: &Path) -> Option<(Milliseconds, String)> {

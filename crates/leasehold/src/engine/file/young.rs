@@ -8,14 +8,14 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::BuildHasherDefault;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use super::lock_file::{FileId, LockFile};
 use super::places::{Mixed, Place};
-use super::{FileStore, Files};
+use super::{FileStore, Files, record};
 use crate::engine::Kind;
 use crate::mutex::Mutex;
 use crate::owner::OwnerId;
@@ -35,12 +35,26 @@ pub(super) fn owner(file: FileId) -> Option<OwnerId> {
     OWNERS.lock().get(&file).copied()
 }
 
+/// A hold begins: this owner has locked this file.
+pub(super) fn enter(file: FileId, owner: OwnerId) {
+    OWNERS.lock().insert(file, owner);
+}
+
 /// The record of the holder of one file.
 #[derive(Debug, Default)]
 pub(super) struct Recorded {
     /// In which period the hold began.
     begun: AtomicU32,
     is_written: AtomicBool,
+}
+
+impl Recorded {
+    /// Makes a record that was written name no holder any more.
+    pub(super) fn erase(&self, file: &LockFile) {
+        if self.is_written.load(Ordering::SeqCst) {
+            record::erase(file);
+        }
+    }
 }
 
 /// The young holds of one client.
@@ -54,9 +68,8 @@ pub(super) struct Young {
 }
 
 impl Young {
-    /// A hold begins: this owner has locked this file. To be called when the place of the hold is there.
-    pub(super) fn add(&self, file: &LockFile, id: FileId, owner: OwnerId) {
-        OWNERS.lock().insert(id, owner);
+    /// A hold has begun, and its place is there.
+    pub(super) fn add(&self, file: &LockFile) {
         file.recorded.begun.store(self.period.load(Ordering::Relaxed), Ordering::Relaxed);
         if !self.is_known.load(Ordering::SeqCst) && !self.is_known.swap(true, Ordering::SeqCst) {
             self.begun.notify_one();
@@ -76,7 +89,7 @@ impl Young {
 impl FileStore {
     /// Writes records, for ever.
     pub(super) async fn keep_recording(&self) {
-        let Files { young, places, writer, .. } = &*self.0;
+        let Files { young, places, .. } = &*self.0;
         loop {
             if !young.is_known.load(Ordering::SeqCst) {
                 young.begun.notified().await;
@@ -88,20 +101,36 @@ impl FileStore {
             let holds: Vec<_> = {
                 let places = places.lock();
                 let unwritten = places.iter().filter_map(|(key, place)| match place {
-                    Place::Held(file, _) if !file.recorded.is_written.load(Ordering::Relaxed) => {
+                    Place::Held(file, _) if !file.recorded.is_written.load(Ordering::SeqCst) => {
                         Some((key.clone(), Arc::clone(file)))
                     }
                     _ => None,
                 });
                 unwritten.filter(|(key, _)| key.resource.kind != Kind::Read).collect()
             };
+            let mut due = Vec::new();
             for (key, file) in holds {
                 if file.recorded.begun.load(Ordering::Relaxed) == period {
                     young.is_known.store(true, Ordering::SeqCst);
                 } else {
-                    writer.write(&file, key.owner);
-                    file.recorded.is_written.store(true, Ordering::Relaxed);
+                    file.recorded.is_written.store(true, Ordering::SeqCst);
+                    due.push((key.owner, Arc::downgrade(&file)));
                 }
+            }
+            if !due.is_empty() {
+                let files = Arc::clone(&self.0);
+                let _ = tokio::task::spawn_blocking(move || files.record(due)).await;
+            }
+        }
+    }
+}
+
+impl Files {
+    /// Writes the records of these holds, if they have not ended.
+    fn record(&self, due: Vec<(OwnerId, Weak<LockFile>)>) {
+        for (owner, file) in due {
+            if let Some(file) = file.upgrade() {
+                self.writer.write(&file, owner);
             }
         }
     }

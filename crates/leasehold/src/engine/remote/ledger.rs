@@ -235,6 +235,13 @@ impl Ledger {
         self.slot_of(key).and_then(|slot| self.clear(slot))
     }
 
+    /// Removes a hold, by whichever kind of lock it was entered.
+    pub(super) fn remove_hold(&mut self, key: &HoldKey) -> Option<Entry> {
+        let hold = key.of_hold();
+        let slot = self.under(&key.resource.name).find(|(_, other)| other.key.of_hold() == hold)?.0;
+        self.clear(slot)
+    }
+
     pub(super) fn remove_all(&mut self, resource: &Resource) -> Vec<Entry> {
         self.remove_where(&resource.name, |hold| hold.key.resource.overlaps(resource))
     }

@@ -226,7 +226,8 @@ impl<S: Store> Inner<S> {
 
     /// One hold is gone.
     pub(super) fn lose_one(self: &Arc<Self>, key: &HoldKey, loss: Loss) {
-        if let Some(hold) = self.renewal.forget(key) {
+        let lost = self.renewal.state.lock().ledger.remove_hold(key);
+        if let Some(hold) = lost {
             self.tell_loss(&hold, loss);
         }
     }
