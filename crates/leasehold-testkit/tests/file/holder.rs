@@ -181,7 +181,7 @@ async fn a_released_lock_is_free_at_once_while_records_and_checks_go_on() {
     for number in 0..300 {
         held.push(client.lock(format!("many:{number}")).acquire().await.unwrap());
     }
-    let begun = std::time::Instant::now();
+    let begun = tokio::time::Instant::now();
     while begun.elapsed() < std::time::Duration::from_millis(1_500) {
         let guard = client.lock(NAME).acquire().await.unwrap();
         tokio::time::sleep(std::time::Duration::from_millis(11)).await;
