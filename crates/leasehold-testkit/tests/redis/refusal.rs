@@ -166,14 +166,14 @@ async fn a_server_out_of_memory_still_renews_and_releases_sets_and_permits() {
                 "{error:?}"
             );
         }
-        // Whether an earlier attempt made the change is unknown: it is retried for as long as an outage may last.
+        // It is retried for as long as an outage may last. Every attempt was refused, so the change is not made.
         for error in [
             client.semaphore("other").try_set_permits(1).await.unwrap_err(),
             client.leased_semaphore("other").try_set_permits(1).await.unwrap_err(),
             client.latch("other").try_set_count(1).await.unwrap_err(),
         ] {
             assert!(
-                matches!(&error, ChangeError::Unknown { cause: failure, .. } if full(failure)),
+                matches!(&error, ChangeError::Server { cause: failure, .. } if full(failure)),
                 "{error:?}"
             );
         }
