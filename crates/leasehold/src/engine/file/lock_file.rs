@@ -76,7 +76,7 @@ pub(super) struct LockFile {
     file: File,
     /// It was opened for writing.
     pub(super) is_writable: bool,
-    /// A copy was given away, with which the lock lives on.
+    /// A copy was given away, with which the lock lives on; or the lock is freed already.
     is_copied: AtomicBool,
     pub(super) recorded: Recorded,
 }
@@ -143,9 +143,9 @@ impl LockFile {
         self.is_copied.store(true, Ordering::SeqCst);
     }
 
-    /// Frees the lock, unless there are copies.
+    /// Frees the lock, unless there are copies. Dropping this does not free it once more.
     pub(super) fn unlock(&self) {
-        if !self.is_copied.load(Ordering::SeqCst) {
+        if !self.is_copied.swap(true, Ordering::SeqCst) {
             // Closing frees it, too.
             let _ = flock(&self.file, FlockOperation::Unlock);
         }
