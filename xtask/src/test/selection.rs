@@ -90,7 +90,11 @@ pub(super) const FAST: Selection = Selection {
     builds: &[("build", "cargo test --workspace --all-features --lib --bins --test suite --no-run")],
     suites: &[
         Suite { skip: UNIT_WITH_SERVER, ..UNIT },
-        Suite { skip: &["conformance::redis::", "conformance::valkey::"], ..CONFORMANCE },
+        // Files take real time: a minute of it.
+        Suite {
+            skip: &["conformance::redis::", "conformance::valkey::", "conformance::file::"],
+            ..CONFORMANCE
+        },
         SIMULATED,
     ],
     searches: false,
