@@ -5,6 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::fs::{AtFlags, CWD, FlockOperation, flock, fstat, statat};
@@ -74,6 +75,8 @@ pub(super) enum Mode {
 #[derive(Debug)]
 pub(super) struct LockFile {
     file: File,
+    /// Which file it is, once that was queried.
+    id: OnceLock<FileId>,
     /// It was opened for writing.
     pub(super) is_writable: bool,
     /// A copy was given away, with which the lock lives on; or the lock is freed already.
@@ -97,13 +100,17 @@ impl LockFile {
             }
             Err(error) => return Err(error),
         };
-        Ok(Self { file, is_writable, is_copied: AtomicBool::new(false), recorded: Recorded::default() })
+        Ok(Self::new(file, is_writable))
     }
 
     /// Opens a file for reading, if it is there.
     pub(super) fn open_existing(path: &Path) -> io::Result<Self> {
-        let (file, is_copied) = (File::open(path)?, AtomicBool::new(false));
-        Ok(Self { file, is_writable: false, is_copied, recorded: Recorded::default() })
+        Ok(Self::new(File::open(path)?, false))
+    }
+
+    fn new(file: File, is_writable: bool) -> Self {
+        let (id, is_copied, recorded) = (OnceLock::new(), AtomicBool::new(false), Recorded::default());
+        Self { file, id, is_writable, is_copied, recorded }
     }
 
     /// Locks it, unless another open file excludes that.
@@ -124,8 +131,12 @@ impl LockFile {
 
     /// The file, if it is still the one under this path: a lock on a file that was unlinked or replaced excludes no one.
     pub(super) fn current(&self, path: &Path) -> io::Result<Option<FileId>> {
-        let own = self.linked()?;
-        if own.is_none() { Ok(None) } else { Ok(FileId::of(path)?.filter(|current| Some(*current) == own)) }
+        let own = match self.id.get() {
+            Some(id) => *id,
+            None => look(&self.file, Path::new(""))?.0,
+        };
+        // While the file is open, no other file gets its id.
+        Ok(FileId::of(path)?.filter(|current| *current == *self.id.get_or_init(|| own)))
     }
 
     /// The file, if it still has a name.

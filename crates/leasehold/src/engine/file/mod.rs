@@ -245,7 +245,7 @@ impl Store for FileStore {
     }
 
     fn wake(&self, _kind: Kind) -> Wake {
-        Wake::Poll(if self.0.watcher.watch_directory(&self.0.directory.path) { WATCHED_POLL } else { POLL })
+        Wake::Poll(if self.0.watcher.is_watching() { WATCHED_POLL } else { POLL })
     }
 
     fn take(&self, take: &Take<'_>, done: impl Done<Taken>) {

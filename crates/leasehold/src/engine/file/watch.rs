@@ -97,6 +97,11 @@ impl Watcher {
         state.directory.is_some()
     }
 
+    /// Whether the directory was watched when that was last tried.
+    pub(super) fn is_watching(&self) -> bool {
+        self.state.lock().directory.is_some()
+    }
+
     /// Watches a file for a topic: with `closes` for its closing, else only for its replacement. True if it is watched.
     pub(super) fn watch(&self, directory: &Path, file: &Path, closes: bool, topic: &Topic) -> bool {
         let is_watched = self.watch_directory(directory);

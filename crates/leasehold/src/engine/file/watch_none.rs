@@ -15,6 +15,11 @@ impl Watcher {
     }
 
     #[expect(clippy::unused_self, reason = "as with inotify")]
+    pub(super) fn is_watching(&self) -> bool {
+        false
+    }
+
+    #[expect(clippy::unused_self, reason = "as with inotify")]
     pub(super) fn watch(&self, _directory: &Path, _file: &Path, _closes: bool, _topic: &Topic) -> bool {
         false
     }

@@ -22,6 +22,9 @@ use crate::owner::OwnerId;
 
 /// The time after which a hold gets its record is between one and two of these.
 const PERIOD: Duration = Duration::from_millis(10);
+/// After how many periods without a new hold the writer of records sleeps until the next hold wakes it. Until then a hold that
+/// begins does not have to: waking another thread takes longer than locking a file.
+const IDLE: u32 = 32;
 /// By then a hold of any process has its record, unless its process is not running.
 pub(super) const RECORDED: Duration = Duration::from_millis(25);
 
@@ -62,8 +65,10 @@ impl Recorded {
 pub(super) struct Young {
     /// How many periods are over.
     period: AtomicU32,
-    /// There are some, and [`FileStore::keep_recording`] knows it.
-    is_known: AtomicBool,
+    /// Some have begun in this period.
+    is_new: AtomicBool,
+    /// [`FileStore::keep_recording`] looks after each period.
+    is_awake: AtomicBool,
     begun: Notify,
 }
 
@@ -71,7 +76,8 @@ impl Young {
     /// A hold has begun, and its place is there.
     pub(super) fn add(&self, file: &LockFile) {
         file.recorded.begun.store(self.period.load(Ordering::Relaxed), Ordering::Relaxed);
-        if !self.is_known.load(Ordering::SeqCst) && !self.is_known.swap(true, Ordering::SeqCst) {
+        self.is_new.store(true, Ordering::SeqCst);
+        if !self.is_awake.load(Ordering::SeqCst) && !self.is_awake.swap(true, Ordering::SeqCst) {
             self.begun.notify_one();
         }
     }
@@ -90,13 +96,15 @@ impl FileStore {
     /// Writes records, for ever.
     pub(super) async fn keep_recording(&self) {
         let Files { young, places, .. } = &*self.0;
+        let mut idle = 0;
         loop {
-            if !young.is_known.load(Ordering::SeqCst) {
+            if !young.is_awake.load(Ordering::SeqCst) {
                 young.begun.notified().await;
             }
             tokio::time::sleep(PERIOD).await;
+            idle = if young.is_new.swap(false, Ordering::SeqCst) { 0 } else { idle + 1 };
             // Before the holds are read: one that begins later notifies again.
-            young.is_known.store(false, Ordering::SeqCst);
+            young.is_awake.store(idle < IDLE, Ordering::SeqCst);
             let period = young.period.fetch_add(1, Ordering::Relaxed);
             let holds: Vec<_> = {
                 let places = places.lock();
@@ -111,7 +119,7 @@ impl FileStore {
             let mut due = Vec::new();
             for (key, file) in holds {
                 if file.recorded.begun.load(Ordering::Relaxed) == period {
-                    young.is_known.store(true, Ordering::SeqCst);
+                    young.is_awake.store(true, Ordering::SeqCst);
                 } else {
                     file.recorded.is_written.store(true, Ordering::SeqCst);
                     due.push((key.owner, Arc::downgrade(&file)));
