@@ -1,11 +1,13 @@
 //! The connection of a client to its engine, and its options.
 
+use std::error::Error;
 use std::fmt;
 use std::future::IntoFuture;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::client::{Client, Shared};
+use crate::credentials::{Credentials, Provider};
 use crate::engine::{Engine, schemes};
 use crate::error::{Classified as _, ConnectError, InvalidRequestError, Subject};
 use crate::lease;
@@ -46,6 +48,8 @@ pub struct ConnectOptions {
     connect_timeout: Duration,
     response_timeout: Duration,
     linger: Duration,
+    credentials: Option<Provider>,
+    allow_unverified: bool,
 }
 
 impl ConnectOptions {
@@ -59,6 +63,8 @@ impl ConnectOptions {
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(2),
             linger: Duration::from_millis(250),
+            credentials: None,
+            allow_unverified: false,
         }
     }
 
@@ -114,6 +120,47 @@ impl ConnectOptions {
         self
     }
 
+    /// The program's own source of credentials, which replaces user and password of the URL: it is asked for each connection,
+    /// and again when the server refused what it has returned.
+    ///
+    /// It runs on the thread of the client's connections and must not block it. Its error appears in the error of the
+    /// connection and must not contain a secret.
+    ///
+    /// ```no_run
+    /// # #[tokio::main] async fn main() -> Result<(), leasehold::ConnectError> {
+    /// use std::time::Duration;
+    /// use leasehold::{Client, Credentials};
+    /// # async fn signed_token() -> std::io::Result<String> { Ok(String::new()) }
+    ///
+    /// let client = Client::connect("rediss://locks.example.com")
+    ///     .credentials(|| async {
+    ///         // Good for 15 minutes.
+    ///         let token = signed_token().await?;
+    ///         Ok::<_, std::io::Error>(Credentials::new("app", token).renew_after(Duration::from_secs(10 * 60)))
+    ///     })
+    ///     .await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[doc(alias = "credentialsResolver")]
+    pub fn credentials<F, E>(mut self, provider: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Credentials, E>> + Send + 'static,
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.credentials = Some(Provider::new(provider));
+        self
+    }
+
+    /// Agrees to `verify=none` in the URL: the server is not verified, and any machine in between can read the password and
+    /// answer in its place. Without this call such a URL is an error, so that a changed setting alone cannot turn the
+    /// verification off.
+    #[doc(alias = "sslVerificationMode")]
+    pub fn allow_unverified_tls(mut self) -> Self {
+        self.allow_unverified = true;
+        self
+    }
+
     /// The client on an open engine, and the URL of its server.
     fn client(
         self,
@@ -158,6 +205,8 @@ impl IntoFuture for ConnectOptions {
                 connect_timeout: self.connect_timeout,
                 response_timeout: self.response_timeout,
                 linger: self.linger,
+                credentials: self.credentials.clone(),
+                allow_unverified: self.allow_unverified,
             };
             let (opening, server) = schemes::open(&self.url, options)?;
             let engine =

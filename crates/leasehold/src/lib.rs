@@ -17,6 +17,7 @@ mod client;
 mod client_id;
 mod connect;
 mod counter;
+mod credentials;
 mod delegate;
 mod deref;
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only a server can be out of reach"))]
@@ -56,7 +57,8 @@ mod semaphore;
 #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
 mod session;
 mod term;
-
+#[cfg(feature = "redis")]
+mod tls;
 mod url;
 mod waiting;
 
@@ -67,6 +69,7 @@ pub use crate::acquire::{Acquire, TryAcquire};
 pub use crate::back_off::BackOff;
 pub use crate::client::{Client, ShutdownReport};
 pub use crate::connect::ConnectOptions;
+pub use crate::credentials::Credentials;
 pub use crate::error::{
     AcquireError, ChangeError, ConnectError, Error, ExtendError, InvalidRequestError, LostError, QueryError,
     ReleaseError, ServerError, Subject, WaitError, WriteError,

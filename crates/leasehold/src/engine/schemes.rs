@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::profile::Profile;
 use super::{Engine, memory};
+use crate::credentials::Provider;
 use crate::error::ConnectError;
 use crate::url::UrlError;
 
@@ -26,13 +27,17 @@ pub(crate) struct Scheme {
 pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Engine>, ConnectError>> + Send>>;
 
 /// How to reach a server, beside the URL.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "an engine inside the process is there"))]
 pub(crate) struct Options {
     pub(crate) label: String,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) linger: Duration,
+    /// The program's own source of credentials, which replaces those of the URL.
+    pub(crate) credentials: Option<Provider>,
+    /// The program agrees to connect to servers that are not verified, if the URL says so.
+    pub(crate) allow_unverified: bool,
 }
 
 const SCHEMES: &[&Scheme] = &[
@@ -49,6 +54,8 @@ const SCHEMES: &[&Scheme] = &[
 
 /// The engine of a URL, and its server.
 pub(crate) fn open(url: &str, options: Options) -> Result<(Opening, Option<Arc<str>>), UrlError> {
+    // Space around it is a remnant of copying.
+    let url = url.trim();
     UrlError::check_spaces(url)?;
     let (name, rest) = url.split_once(':').ok_or(UrlError::NoScheme)?;
     // The scheme of a URL ignores case.

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::ServerError;
 use crate::url::UrlError;
+use crate::url::parts::decode_bytes;
 
 /// The directory of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -110,20 +111,8 @@ impl Directory {
 /// The bytes of a percent-encoded path.
 fn decoded(path: &str) -> Result<PathBuf, UrlError> {
     let wrong = |why: &str| UrlError::Malformed(format!("the path of the `file:` URL {why}"));
-    let mut bytes = Vec::with_capacity(path.len());
-    let mut rest = path.bytes();
-    while let Some(byte) = rest.next() {
-        if byte != b'%' {
-            bytes.push(byte);
-            continue;
-        }
-        let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
-        let (Some(high), Some(low)) = (digit(rest.next()), digit(rest.next())) else {
-            return Err(wrong("has a `%` without two hexadecimal digits: write %25 for a `%`"));
-        };
-        // Two digits make a byte.
-        bytes.push(u8::try_from(high * 16 + low).unwrap_or_default());
-    }
+    let bytes = decode_bytes(path)
+        .ok_or_else(|| wrong("has a `%` without two hexadecimal digits: write %25 for a `%`"))?;
     if bytes.contains(&0) {
         return Err(wrong("has a zero byte, which no file name may have"));
     }

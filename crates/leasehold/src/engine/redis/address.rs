@@ -1,191 +1,316 @@
-//! The address of a server, and the credentials for it.
+//! The URL of a Redis or Valkey server: where it is, and how to identify to it.
 
 use std::fmt;
 use std::path::PathBuf;
 
+use crate::credentials::Login;
+use crate::tls::TlsOptions;
 use crate::url::UrlError;
+use crate::url::parts::{Host, Parts, malformed};
 
-/// The contents of a `redis:` or `valkey:` URL.
+/// The contents of a URL of Redis or Valkey.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Address {
-    pub(super) endpoint: Endpoint,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
+    /// As the URL has it, in lower case.
+    scheme: String,
+    pub(super) place: Place,
+    pub(super) login: Login,
     pub(super) database: u32,
+    pub(super) tls: Option<TlsOptions>,
 }
 
+/// Where the server is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Place {
+    /// At this address, which may lead to another server later.
+    Fixed(Endpoint),
+    /// Where its sentinels say.
+    Sentinels(Sentinels),
+}
+
+/// The sentinels that watch a primary.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Sentinels {
+    pub(super) endpoints: Vec<Endpoint>,
+    /// What the sentinels call the primary.
+    pub(super) primary: String,
+    pub(super) login: Login,
+    pub(super) tls: Option<TlsOptions>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Endpoint {
     Tcp(String, u16),
     Unix(PathBuf),
 }
 
 const PORT: u16 = 6379;
+const SENTINEL_PORT: u16 = 26379;
+
+/// The forms of URL, by the end of the scheme.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    Tcp,
+    Unix,
+    Sentinel,
+}
+
+/// The schemes of each form. An `s` behind the name of the server means TLS.
+pub(super) const SCHEMES: &[&str] = &[
+    "redis",
+    "rediss",
+    "redis+tls",
+    "redis+ssl",
+    "redis+unix",
+    "redis+sentinel",
+    "rediss+sentinel",
+    "redis-sentinel",
+    "rediss-sentinel",
+    "valkey",
+    "valkeys",
+    "valkey+tls",
+    "valkey+ssl",
+    "valkey+unix",
+    "valkey+sentinel",
+    "valkeys+sentinel",
+    "valkey-sentinel",
+    "valkeys-sentinel",
+];
 
 impl Address {
-    /// Reads `redis://[user[:password]@]host[:port][/database]` or `redis+unix:///path[?db=…&user=…&pass=…]`.
+    /// Reads a URL of one of these forms:
     ///
-    /// Unknown query parameters are refused: otherwise the locks would be in another database than the URL specifies, or under
-    /// another user.
+    /// - `redis://[user[:password]@]host[:port][/database]`
+    /// - `redis+sentinel://[user[:password]@]host[:port],…/NAME[/database]`
+    /// - `redis+unix:///path[?db=…&user=…&pass=…]`
+    ///
+    /// Options that are not known are refused: otherwise the locks would be in another database than the URL specifies, under
+    /// another user, or on a connection that is not verified as the URL says.
     pub(crate) fn parse(url: &str) -> Result<Self, UrlError> {
-        let Some((scheme, rest)) = url.split_once("://") else {
-            return Err(malformed("there is no `//` in the URL: write redis://HOST:PORT"));
+        let mut parts = Parts::parse(url)?;
+        let name = parts.scheme.as_str();
+        let has_tls = ["rediss", "valkeys"].iter().any(|secure| name.starts_with(secure))
+            || ["+tls", "+ssl"].iter().any(|secure| name.ends_with(secure));
+        let form = match name {
+            _ if name.ends_with("unix") => Form::Unix,
+            _ if name.ends_with("sentinel") => Form::Sentinel,
+            _ => Form::Tcp,
         };
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let is_unix = scheme.to_ascii_lowercase().ends_with("+unix");
-        // An `@` where none belongs is a part of a password, and so may be everything before it: none of it is repeated.
-        let (before, after) = rest.split_once('/').unwrap_or((rest, ""));
-        if before.matches('@').count() > 1 || (!is_unix && (after.contains('@') || query.contains('@'))) {
-            return Err(malformed(
-                "the URL has an `@` too many: in a user or a password write %40 for `@`, %3A for `:`, %2F for `/` and \
-                 %3F for `?`",
-            ));
-        }
-        let mut address = if is_unix { Self::unix(rest)? } else { Self::tcp(rest)? };
-        let mut after_password = false;
-        for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-            if !is_unix || !["db", "user", "pass"].contains(&key) {
-                // After a password with an `&` in it, the key is a part of the password.
-                return Err(if after_password { malformed(AMPERSAND) } else { unknown(key, is_unix) });
+        let mut known = Known::new(&mut parts, has_tls);
+        for (key, value) in std::mem::take(&mut parts.options) {
+            let is_known = known.set(form, &key, &value)?;
+            parts.options.push((key, value));
+            if !is_known {
+                let (key, _) = &parts.options[parts.options.len() - 1];
+                return Err(parts.unknown(key, hint(form, key)));
             }
-            address.set(key, value)?;
-            after_password |= key == "pass";
         }
-        Ok(address)
-    }
-
-    fn tcp(rest: &str) -> Result<Self, UrlError> {
-        let (authority, database) = rest.split_once('/').unwrap_or((rest, ""));
-        let (user, password, host) = match authority.rsplit_once('@') {
-            Some((login, host)) => {
-                let (user, password) = login.split_once(':').unwrap_or((login, ""));
-                (given(decoded(user)?), given(decoded(password)?), host)
-            }
-            None => (None, None, authority),
-        };
-        let bracket = || malformed("an IPv6 address needs a closing bracket: write redis://[::1]:6379");
-        let (host, port) = match host.strip_prefix('[') {
-            // An IPv6 address, which contains colons.
-            Some(address) => address.split_once(']').ok_or_else(bracket)?,
-            None if host.matches(':').count() > 1 => {
-                return Err(malformed("an IPv6 address needs brackets: write redis://[::1]:6379"));
-            }
-            None => host.split_at(host.find(':').unwrap_or(host.len())),
-        };
-        if host.is_empty() {
-            return Err(malformed("the URL names no host: write redis://HOST:PORT"));
-        }
-        let port = match port.strip_prefix(':') {
-            None if port.is_empty() => PORT,
-            text => text.and_then(|text| text.parse().ok()).filter(|port| *port > 0).ok_or_else(|| {
-                // Without an `@` the text may be a user and a password whose host was forgotten.
-                let port = if rest.contains('@') {
-                    format!(" {:?}", port.trim_start_matches(':'))
-                } else {
-                    String::new()
-                };
-                malformed(&format!("the port{port} in the URL is not a number from 1 to 65535"))
-            })?,
-        };
-        let database = number(database, DATABASE)?;
-        Ok(Self { endpoint: Endpoint::Tcp(host.to_owned(), port), user, password, database })
-    }
-
-    fn unix(path: &str) -> Result<Self, UrlError> {
-        let path = decoded(path)?;
-        if !path.starts_with('/') {
-            return Err(malformed("the path of a socket begins with a slash: write redis+unix:///path"));
-        }
-        Ok(Self { endpoint: Endpoint::Unix(path.into()), user: None, password: None, database: 0 })
-    }
-
-    fn set(&mut self, key: &str, value: &str) -> Result<(), UrlError> {
-        match key {
-            "db" => self.database = number(value, UNIX_DATABASE)?,
-            "user" => self.user = given(decoded(value)?),
-            _ => self.password = given(decoded(value)?),
-        }
-        Ok(())
+        known.address(form, parts)
     }
 
     /// The URL of the server without credentials, for errors and logs.
-    pub(crate) fn server(&self, url: &str) -> String {
-        let scheme = url.split_once(':').map_or("redis", |(scheme, _)| scheme).to_ascii_lowercase();
-        let database = match (self.database, &self.endpoint) {
-            (0, _) => String::new(),
-            (database, Endpoint::Tcp(..)) => format!("/{database}"),
-            (database, Endpoint::Unix(_)) => format!("?db={database}"),
-        };
-        format!("{scheme}://{}{database}", self.endpoint)
+    pub(crate) fn server(&self) -> String {
+        let Self { scheme, place, database, .. } = self;
+        match (place, database) {
+            (Place::Fixed(endpoint), 0) => format!("{scheme}://{endpoint}"),
+            (Place::Fixed(endpoint @ Endpoint::Unix(_)), _) => format!("{scheme}://{endpoint}?db={database}"),
+            (Place::Fixed(endpoint), _) => format!("{scheme}://{endpoint}/{database}"),
+            (Place::Sentinels(sentinels), 0) => format!("{scheme}://{sentinels}"),
+            (Place::Sentinels(sentinels), _) => format!("{scheme}://{sentinels}/{database}"),
+        }
     }
 }
 
-fn malformed(text: &str) -> UrlError {
-    UrlError::Malformed(text.to_owned())
+/// The options that were read so far.
+struct Known {
+    login: Login,
+    tls: Option<TlsOptions>,
+    sentinel_login: Login,
+    /// Those of TLS, which override the server's.
+    sentinel_tls: Vec<(String, String)>,
+    /// Whether the sentinels are reached by TLS, if the URL says so.
+    sentinels_have_tls: Option<bool>,
+    primary: Option<String>,
+    database: Option<u32>,
+    hosts: Vec<Host>,
 }
 
-const AMPERSAND: &str = "the part of the URL after `pass=` cannot be read: in a password write %26 for `&`";
+impl Known {
+    fn new(parts: &mut Parts, has_tls: bool) -> Self {
+        Self {
+            login: Login::new(parts.user.take(), parts.password.take()),
+            tls: has_tls.then(TlsOptions::default),
+            sentinel_login: Login::default(),
+            sentinel_tls: Vec::new(),
+            sentinels_have_tls: None,
+            primary: None,
+            database: None,
+            hosts: std::mem::take(&mut parts.hosts),
+        }
+    }
+
+    /// Reads one option; false if it is not known.
+    fn set(&mut self, form: Form, key: &str, value: &str) -> Result<bool, UrlError> {
+        if let Some(tls) = &mut self.tls
+            && tls.set(key, value)?
+        {
+            return Ok(true);
+        }
+        if form == Form::Sentinel && self.set_sentinel(key, value)? {
+            return Ok(true);
+        }
+        match (form, key) {
+            (Form::Unix, "db") => self.database = Some(number(value, UNIX_DATABASE)?),
+            (Form::Unix, "user" | "pass") => self.login.set(key, value)?,
+            (_, "password_file" | "password_env") => self.login.set(key, value)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn set_sentinel(&mut self, key: &str, value: &str) -> Result<bool, UrlError> {
+        // The spellings of other clients.
+        let key = match key {
+            "sentinelUsername" => "sentinel_user",
+            "sentinelPassword" => "sentinel_password",
+            other => other,
+        };
+        match (key, key.strip_prefix("sentinel_")) {
+            ("sentinelServiceName" | "sentinelMasterId" | "master_set", _) => {
+                self.primary = Some(value.to_owned());
+            }
+            ("node" | "addr", _) => self.hosts.push(Host::parse(value, true)?),
+            (_, Some("tls")) => {
+                self.sentinels_have_tls = Some(match value {
+                    "on" => true,
+                    "off" => false,
+                    _ => return Err(malformed("the URL option `sentinel_tls` is `on` or `off`")),
+                });
+            }
+            (_, Some(key @ ("user" | "password" | "password_file" | "password_env"))) => {
+                self.sentinel_login.set(key, value)?;
+            }
+            (_, Some(key)) if TlsOptions::default().set(key, value)? => {
+                self.sentinel_tls.push((key.to_owned(), value.to_owned()));
+            }
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    fn address(mut self, form: Form, parts: Parts) -> Result<Address, UrlError> {
+        let scheme = parts.scheme;
+        if let Some(fragment) = parts.fragment {
+            if form != Form::Sentinel {
+                return Err(malformed(
+                    "there is a `#` in the URL, which means nothing here: remove it and what follows",
+                ));
+            }
+            self.primary.get_or_insert(fragment);
+        }
+        if let Some(tls) = &self.tls {
+            tls.check()?;
+        }
+        let (place, database) = match form {
+            Form::Unix => (Place::Fixed(unix(&self.hosts, &parts.path)?), self.database.unwrap_or(0)),
+            Form::Tcp => {
+                let endpoint = tcp(&self.hosts, &scheme)?;
+                (Place::Fixed(endpoint), number(&parts.path, DATABASE)?)
+            }
+            Form::Sentinel => {
+                let (primary, database) = match self.primary.take() {
+                    Some(primary) => (primary, parts.path.as_str()),
+                    None => {
+                        let (primary, database) = parts.path.split_once('/').unwrap_or((&parts.path, ""));
+                        (primary.to_owned(), database)
+                    }
+                };
+                let database = number(database, SENTINEL_DATABASE)?;
+                (Place::Sentinels(self.sentinels(primary)?), database)
+            }
+        };
+        Ok(Address { scheme, place, login: self.login, database, tls: self.tls })
+    }
+
+    fn sentinels(&mut self, primary: String) -> Result<Sentinels, UrlError> {
+        if self.hosts.is_empty() {
+            return Err(malformed(
+                "the URL names no sentinel: write redis+sentinel://HOST:26379,HOST:26379/NAME",
+            ));
+        }
+        if primary.is_empty() {
+            return Err(malformed(
+                "the URL does not say what the sentinels call the primary: write redis+sentinel://HOST:26379/NAME, with the \
+                 name of their `sentinel monitor NAME …`",
+            ));
+        }
+        let tls = if self.sentinels_have_tls.unwrap_or(self.tls.is_some()) {
+            let mut tls = self.tls.clone().unwrap_or_default();
+            for (key, value) in &self.sentinel_tls {
+                tls.set(key, value)?;
+            }
+            tls.check()?;
+            Some(tls)
+        } else if let Some((key, _)) = self.sentinel_tls.first() {
+            return Err(malformed(format!(
+                "the URL option `sentinel_{key}` is one of TLS: add sentinel_tls=on"
+            )));
+        } else {
+            None
+        };
+        let endpoints = self.hosts.drain(..).map(|host| endpoint(host, SENTINEL_PORT)).collect();
+        Ok(Sentinels { endpoints, primary, login: std::mem::take(&mut self.sentinel_login), tls })
+    }
+}
+
+fn endpoint(host: Host, port: u16) -> Endpoint {
+    Endpoint::Tcp(host.name, host.port.unwrap_or(port))
+}
+
+fn tcp(hosts: &[Host], scheme: &str) -> Result<Endpoint, UrlError> {
+    match hosts {
+        [host] => Ok(endpoint(host.clone(), PORT)),
+        [] => Err(malformed(format!("the URL names no host: write {scheme}://HOST:PORT"))),
+        _ => Err(malformed(
+            "the URL names several hosts: if they are sentinels, write redis+sentinel://HOST,HOST/NAME",
+        )),
+    }
+}
+
+fn unix(hosts: &[Host], path: &str) -> Result<Endpoint, UrlError> {
+    if !hosts.is_empty() || path.is_empty() {
+        return Err(malformed("the path of a socket begins with a slash: write redis+unix:///path"));
+    }
+    Ok(Endpoint::Unix(format!("/{path}").into()))
+}
+
 const DATABASE: &str = "write the number behind the host, as in redis://HOST:PORT/2";
 const UNIX_DATABASE: &str = "write ?db=2";
-
-/// Names the unknown key, if that is a plain word.
-fn unknown(key: &str, is_unix: bool) -> UrlError {
-    let is_plain = key.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-".contains(&byte));
-    if !is_plain {
-        return malformed(
-            "the part of the URL after its `?` cannot be read: in a password write %3F for `?`",
-        );
-    }
-    let hint = match (key, is_unix) {
-        ("db" | "database", false) => Some(DATABASE),
-        ("database", true) => Some(UNIX_DATABASE),
-        ("ssl" | "tls", _) => Some("TLS is not supported yet"),
-        ("password" | "pass" | "user" | "username", false) => Some("write redis://USER:PASSWORD@HOST:PORT"),
-        ("password" | "username", true) => Some("write ?user=USER&pass=PASSWORD"),
-        _ => None,
-    };
-    UrlError::UnknownOption { key: key.to_owned(), hint }
-}
-
-impl Address {
-    /// A text of the server, without the password.
-    pub(crate) fn without_password(&self, text: &str) -> String {
-        self.password.as_ref().map_or_else(|| text.to_owned(), |password| text.replace(password, "***"))
-    }
-
-    /// Whether a text of the server contains the beginning of the password, as a truncated text may.
-    pub(crate) fn is_repeated_in(&self, text: &str) -> bool {
-        let beginning = self.password.as_deref().map(|password| password.chars().take(4).collect::<String>());
-        beginning.is_some_and(|beginning| text.contains(&beginning))
-    }
-}
+const SENTINEL_DATABASE: &str = "write the number behind the name, as in redis+sentinel://HOST/NAME/2";
 
 fn number(text: &str, hint: &str) -> Result<u32, UrlError> {
     if text.is_empty() {
         return Ok(0);
     }
-    text.parse().map_err(|_| malformed(&format!("the database in the URL is not a number: {hint}")))
+    text.parse().map_err(|_| malformed(format!("the database in the URL is not a number: {hint}")))
 }
 
-fn given(text: String) -> Option<String> {
-    (!text.is_empty()).then_some(text)
-}
-
-/// A percent-decoded part of a URL: `%40` is `@`, and so on.
-fn decoded(part: &str) -> Result<String, UrlError> {
-    let decode = || {
-        let mut bytes = Vec::with_capacity(part.len());
-        let mut rest = part.bytes();
-        while let Some(byte) = rest.next() {
-            let mut digit = || char::from(rest.next()?).to_digit(16);
-            bytes.push(if byte == b'%' { u8::try_from(digit()? * 16 + digit()?).ok()? } else { byte });
+/// What to write instead of an option that is not known.
+fn hint(form: Form, key: &str) -> Option<&'static str> {
+    match (form, key) {
+        (Form::Tcp, "db" | "database") => Some(DATABASE),
+        (Form::Unix, "database") => Some(UNIX_DATABASE),
+        (Form::Sentinel, "db" | "database") => Some(SENTINEL_DATABASE),
+        (Form::Unix, "ssl" | "tls" | "ca" | "cert" | "key" | "server_name" | "verify") => {
+            Some("a socket of this machine has no TLS")
         }
-        String::from_utf8(bytes).ok()
-    };
-    decode().ok_or_else(|| {
-        malformed("a `%` in the URL needs two hexadecimal digits of UTF-8: write %25 for `%` itself")
-    })
+        (_, "ssl" | "tls" | "ca" | "cert" | "key" | "server_name" | "verify") => {
+            Some("TLS is a part of the scheme: write rediss://")
+        }
+        (Form::Unix, "password" | "username") => Some("write ?user=USER&pass=PASSWORD"),
+        (_, "password" | "pass" | "user" | "username") => Some("write USER:PASSWORD@ before the host"),
+        _ => None,
+    }
 }
 
 impl fmt::Display for Endpoint {
@@ -198,86 +323,176 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl fmt::Debug for Address {
-    /// Without the password.
+impl fmt::Display for Sentinels {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Address").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        for (index, endpoint) in self.endpoints.iter().enumerate() {
+            write!(f, "{}{endpoint}", if index > 0 { "," } else { "" })?;
+        }
+        write!(f, "/{}", self.primary)
+    }
+}
+
+impl fmt::Debug for Address {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Address")
+            .field("place", &self.place)
+            .field("login", &self.login)
+            .finish_non_exhaustive()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tls::Verify;
+
+    fn at(endpoint: Endpoint) -> Address {
+        let (place, login) = (Place::Fixed(endpoint), Login::default());
+        Address { scheme: "redis".into(), place, login, database: 0, tls: None }
+    }
 
     fn tcp(host: &str, port: u16) -> Address {
-        Address { endpoint: Endpoint::Tcp(host.into(), port), user: None, password: None, database: 0 }
+        at(Endpoint::Tcp(host.into(), port))
+    }
+
+    fn login(user: Option<&str>, password: Option<&str>) -> Login {
+        Login::new(user.map(Into::into), password.map(Into::into))
+    }
+
+    fn option(key: &str, value: &str) -> Login {
+        let mut login = Login::default();
+        login.set(key, value).unwrap();
+        login
     }
 
     #[test]
     fn valid_addresses_are_parsed() {
-        let (user, password) = (Some("me".to_owned()), Some("p@ss/w:rd".to_owned()));
-        let unix = Endpoint::Unix("/run/a b.sock".into());
+        let secret = Some("p@ss/w:rd");
+        let unix = |path: &str| at(Endpoint::Unix(path.into()));
         for (url, expected) in [
             ("redis://localhost", tcp("localhost", 6379)),
             ("valkey://10.0.0.7:7000/", tcp("10.0.0.7", 7000)),
             ("redis://[::1]:7000/3", Address { database: 3, ..tcp("::1", 7000) }),
             ("redis://[fe80::1]", tcp("fe80::1", 6379)),
             ("redis://host?", tcp("host", 6379)),
-            ("redis://:p%40ss%2Fw:rd@host", Address { password: password.clone(), ..tcp("host", 6379) }),
-            ("redis://me@host", Address { user: user.clone(), ..tcp("host", 6379) }),
+            ("redis://:p%40ss%2Fw:rd@host", Address { login: login(None, secret), ..tcp("host", 6379) }),
+            ("redis://me@host", Address { login: login(Some("me"), None), ..tcp("host", 6379) }),
             (
                 "redis://me:p%40ss%2fw%3Ard@host:1/15",
-                Address { user: user.clone(), password: password.clone(), database: 15, ..tcp("host", 1) },
+                Address { login: login(Some("me"), secret), database: 15, ..tcp("host", 1) },
+            ),
+            (
+                "redis://host?password_file=/run/a%20secret",
+                Address { login: option("password_file", "/run/a secret"), ..tcp("host", 6379) },
+            ),
+            (
+                "redis://host?password_env=REDIS_PASSWORD",
+                Address { login: option("password_env", "REDIS_PASSWORD"), ..tcp("host", 6379) },
             ),
             (
                 "redis+unix:///socket?pass=p@ss",
-                Address {
-                    endpoint: Endpoint::Unix("/socket".into()),
-                    user: None,
-                    password: Some("p@ss".into()),
-                    database: 0,
-                },
+                Address { login: login(None, Some("p@ss")), ..unix("/socket") },
             ),
             (
                 "redis+unix:///run/a%20b.sock?db=2&user=me&pass=p%40ss/w:rd",
-                Address { endpoint: unix, user, password, database: 2 },
+                Address { login: login(Some("me"), secret), database: 2, ..unix("/run/a b.sock") },
             ),
         ] {
-            assert_eq!(Address::parse(url), Ok(expected), "{url}");
+            let parsed = Address::parse(url).map(|parsed| Address { scheme: "redis".into(), ..parsed });
+            assert_eq!(parsed, Ok(expected), "{url}");
         }
     }
 
     #[test]
+    fn a_scheme_with_tls_has_options_for_it() {
+        for scheme in ["rediss", "valkeys", "redis+tls", "redis+ssl", "valkey+tls", "valkey+ssl"] {
+            let address = Address::parse(&format!("{scheme}://host?ca=/ca&verify=ca")).unwrap();
+            let tls = TlsOptions { ca: Some("/ca".into()), verify: Verify::Ca, ..TlsOptions::default() };
+            assert_eq!((address.scheme.as_str(), address.tls), (scheme, Some(tls)));
+        }
+        let error = Address::parse("redis://host?ca=/ca").unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "the URL option `ca` is not known here: TLS is a part of the scheme: write rediss://"
+        );
+        let error = Address::parse("rediss://host?cert=/c").unwrap_err().to_string();
+        assert!(error.contains("`cert` needs `key`"), "{error}");
+    }
+
+    fn sentinels(url: &str) -> Sentinels {
+        match Address::parse(url).unwrap_or_else(|error| panic!("{url}: {error}")).place {
+            Place::Sentinels(sentinels) => sentinels,
+            other @ Place::Fixed(_) => panic!("{url}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn sentinels_are_given_in_the_spellings_of_several_clients() {
+        let expected = Sentinels {
+            endpoints: vec![Endpoint::Tcp("a".into(), 1), Endpoint::Tcp("b".into(), 26379)],
+            primary: "main".into(),
+            login: Login::default(),
+            tls: None,
+        };
+        for url in [
+            "redis+sentinel://a:1,b/main",
+            "redis+sentinel://a:1,b/main/",
+            "valkey+sentinel://a:1,b/main/2",
+            "redis-sentinel://a:1,b/0?sentinelMasterId=main",
+            "redis-sentinel://a:1,b#main",
+            "redis-sentinel://pw@a:1,b/3#main",
+            "redis-sentinel://user:pw@a:1/0?sentinelServiceName=main&node=b",
+            "redis-sentinel://a:1?addr=b:26379&master_set=main",
+        ] {
+            assert_eq!(sentinels(url), expected, "{url}");
+        }
+        for (url, database) in [
+            ("redis+sentinel://a/main", 0),
+            ("redis+sentinel://a/main/2", 2),
+            ("redis-sentinel://a/3?sentinelMasterId=main", 3),
+        ] {
+            assert_eq!(Address::parse(url).unwrap().database, database, "{url}");
+        }
+    }
+
+    #[test]
+    fn sentinels_may_have_other_credentials_and_other_tls_than_the_server() {
+        let plain = sentinels("redis+sentinel://me:pw@a/main?sentinel_user=u&sentinel_password=p");
+        assert_eq!((plain.login, plain.tls), (login(Some("u"), Some("p")), None));
+        let fred = sentinels("redis-sentinel://me:pw@a/main?sentinelUsername=u&sentinelPassword=p");
+        assert_eq!(fred.login, login(Some("u"), Some("p")));
+        let same = sentinels("rediss+sentinel://a/main?ca=/ca");
+        assert_eq!(same.tls, Some(TlsOptions { ca: Some("/ca".into()), ..TlsOptions::default() }));
+        let other = sentinels("rediss+sentinel://a/main?sentinel_ca=/other&ca=/ca&verify=ca");
+        let expected = TlsOptions { ca: Some("/other".into()), verify: Verify::Ca, ..TlsOptions::default() };
+        assert_eq!(other.tls, Some(expected));
+        assert_eq!(sentinels("rediss+sentinel://a/main?sentinel_tls=off").tls, None);
+        let only = Address::parse("redis+sentinel://a/main?sentinel_tls=on&sentinel_ca=/ca").unwrap();
+        assert!(only.tls.is_none());
+        assert!(matches!(only.place, Place::Sentinels(Sentinels { tls: Some(_), .. })));
+    }
+
+    #[test]
     fn an_error_names_the_mistake_in_an_address() {
-        let at = "an `@` too many";
         for (url, mistake) in [
-            ("redis://", "names no host"),
-            ("redis:host", "no `//`"),
-            ("redis://:7000", "names no host"),
-            ("redis://host:port", "the port in the URL is not a number"),
-            ("redis://me@host:port", "the port \"port\" in the URL is not a number"),
-            ("redis://host:70000", "from 1 to 65535"),
-            ("redis://host:0", "from 1 to 65535"),
+            ("redis://", "names no host: write redis://HOST:PORT"),
+            ("rediss://", "names no host: write rediss://HOST:PORT"),
             ("redis://host/first", "database in the URL is not a number"),
             ("redis://host/-1", "database in the URL is not a number"),
-            ("redis://::1", "brackets"),
-            ("redis://[::1", "closing bracket"),
-            ("redis://[::1]7000", "the port in the URL"),
-            ("redis://me:%zz@host", "%25"),
-            ("redis://me:%f@host", "%25"),
-            ("redis://%ff@host", "%25"),
+            ("redis://a,b", "several hosts: if they are sentinels"),
+            ("redis://host#insecure", "`#` in the URL"),
             ("redis+unix://", "begins with a slash"),
             ("redis+unix://relative.sock", "begins with a slash"),
             ("redis+unix:///socket?db=x", "database in the URL is not a number"),
             ("redis+unix:///socket?db=-1", "database in the URL is not a number"),
-            // A password with a character that has to be encoded is not repeated.
-            ("redis://me:12?secret@host", at),
-            ("redis://me:12?sec=ret@host", at),
-            ("redis://u:p@ss:w/d@host", at),
-            ("redis://u:p/d@host", at),
-            ("redis://u:p@d@host", at),
             ("redis+unix:///socket?pass=ab&secret", "%26"),
             ("redis+unix:///socket?pass=ab&secret=1", "%26"),
+            ("redis+sentinel:///main", "names no sentinel"),
+            ("redis+sentinel://a", "does not say what the sentinels call the primary"),
+            ("redis+sentinel://a/main/x", "write the number behind the name"),
+            ("redis+sentinel://a/main?sentinel_tls=yes", "`sentinel_tls` is `on` or `off`"),
+            ("redis+sentinel://a/main?sentinel_ca=/ca", "`sentinel_ca` is one of TLS: add sentinel_tls=on"),
+            ("redis://me:secret@host?password_file=/x", "two passwords"),
         ] {
             let error = Address::parse(url).expect_err(url).to_string();
             assert!(error.contains(mistake), "{url}: {error}");
@@ -293,6 +508,7 @@ mod tests {
             ("valkey://me:secret@host?tls", "tls"),
             ("redis+unix:///socket?db=2&password=secret", "password"),
             ("redis+unix:///socket?database=2", "database"),
+            ("redis+sentinel://host/main?sentinel_colour=red", "sentinel_colour"),
         ] {
             let error = Address::parse(url).unwrap_err();
             assert!(matches!(&error, UrlError::UnknownOption { key: found, .. } if found == key), "{url}");
@@ -311,8 +527,12 @@ mod tests {
             ("redis://me:secret@host", "redis://host:6379"),
             ("VALKEY://[::1]:7000/3", "valkey://[::1]:7000/3"),
             ("redis+unix:///run/a.sock?db=2&pass=secret", "redis+unix:///run/a.sock?db=2"),
+            (
+                "rediss+sentinel://me:secret@a:1,b/main/2?sentinel_password=secret",
+                "rediss+sentinel://a:1,b:26379/main/2",
+            ),
         ] {
-            assert_eq!(Address::parse(url).unwrap().server(url), server);
+            assert_eq!(Address::parse(url).unwrap().server(), server);
         }
     }
 

@@ -9,6 +9,7 @@ mod keys;
 mod net;
 mod pubsub;
 mod queue_heartbeat;
+mod sentinel;
 
 use std::collections::HashSet;
 use std::fmt;
@@ -34,11 +35,12 @@ use crate::mutex::Mutex;
 use crate::name::Name;
 
 pub(crate) const SCHEME: Scheme = Scheme {
-    names: &["redis", "valkey", "redis+unix", "valkey+unix"],
-    usage: "`redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same), \
+    names: address::SCHEMES,
+    usage: "`redis://[user:password@]host[:port][/db]` (Redis; `valkey://` is the same, `rediss://` with TLS), \
+            `redis+sentinel://[user:password@]host[:port],…/NAME[/db]` (the primary that sentinels name), \
             `redis+unix:///path[?db=…&user=…&pass=…]` (its socket on this machine)",
     profile: &PROFILE,
-    server: |url| Address::parse(url).ok().map(|address| address.server(url)),
+    server: |url| Address::parse(url).ok().map(|address| address.server()),
     open: |url, options| {
         let address = Address::parse(url)?;
         Ok(Box::pin(async { Ok(Arc::new(Redis::open(address, options).await?) as Arc<dyn Engine>) }))
@@ -53,8 +55,7 @@ pub(crate) type Redis = Remote<RedisStore>;
 impl Redis {
     pub(crate) async fn open(address: Address, options: Options) -> Result<Self, ServerError> {
         let linger = options.linger;
-        let settings =
-            Settings { address, options, callers: Handle::try_current().ok(), demotions: Arc::default() };
+        let settings = Settings::new(address, options, Handle::try_current().ok());
         Self::connect(linger, |events| RedisStore::new(settings, events)).await
     }
 }
@@ -261,6 +262,7 @@ impl Store for RedisStore {
     async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
         tokio::select! {
             biased;
+            () = self.subscriber.settings.keep_locating() => {}
             () = self.parts.topology.any().run(opened) => {}
             () = self.subscriber.run() => {}
             () = self.parts.heartbeat.run(&self.parts) => {}
@@ -406,6 +408,7 @@ mod tests {
                 connect_timeout: SHORT,
                 response_timeout: SHORT,
                 linger: SHORT,
+                ..Options::default()
             };
             let redis = Redis::open(Address::parse(&server.url()).unwrap(), options).await.unwrap();
             let client = ClientId::random();

@@ -11,38 +11,116 @@ use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 
 use super::super::Options;
-use super::super::address::{Address, Endpoint};
+use super::super::address::{Address, Endpoint, Place, Sentinels};
+use super::super::sentinel::Primary;
 use super::pipeline::{Pipeline, PushHandler};
 use super::refusal::is_known;
 use super::request::{Call, Delete};
 use super::resp::{CLOSED, Stream, Value};
+use super::secret::Secret;
+use super::target::{REPLICA, Target};
+use crate::credentials::{Credentials, Login, Provider};
 use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
+use crate::tls::TlsOptions;
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
-    pub(crate) address: Address,
+    pub(crate) target: Target,
+    login: Login,
+    /// The program's own source of credentials, which replaces the login.
+    provider: Option<Provider>,
+    database: u32,
+    tls: Option<TlsOptions>,
     pub(crate) options: Options,
     /// The runtime on which the client was made, if it was made on one.
     pub(crate) callers: Option<Handle>,
-    /// Counts how often the server of a connection was found to be a replica. The other connection leads to the same server.
-    pub(crate) demotions: Arc<watch::Sender<u64>>,
+    /// Counts how often the server of a connection was found not to be the primary any more. All connections to it are replaced.
+    pub(crate) moves: Arc<watch::Sender<u64>>,
+    pub(super) secret: Secret,
 }
 
+/// How long to wait until a server that is a replica is tried again: a failover may be under way.
+const REPLICA_PAUSE: Duration = Duration::from_millis(100);
+
 impl Settings {
+    /// How to connect to the server of a URL.
+    pub(crate) fn new(address: Address, mut options: Options, callers: Option<Handle>) -> Self {
+        let Address { place, login, database, tls, .. } = address;
+        let moves = Arc::<watch::Sender<u64>>::default();
+        let target = match place {
+            Place::Fixed(endpoint) => Target::Server(endpoint),
+            Place::Sentinels(sentinels) => {
+                Target::Primary(Arc::new(Primary::new(sentinels, Arc::clone(&moves))))
+            }
+        };
+        let provider = options.credentials.take();
+        Self { target, login, provider, database, tls, options, callers, moves, secret: Secret::default() }
+    }
+
+    /// How to connect to a sentinel of that server.
+    pub(crate) fn of_sentinel(&self, endpoint: Endpoint, sentinels: &Sentinels) -> Self {
+        Self {
+            target: Target::Sentinel(endpoint),
+            login: sentinels.login.clone(),
+            provider: None,
+            database: 0,
+            tls: sentinels.tls.clone(),
+            options: self.options.clone(),
+            // Few messages, which no caller waits for.
+            callers: None,
+            moves: Arc::default(),
+            secret: Secret::default(),
+        }
+    }
+
+    /// Follows the primary, if sentinels name it, until this is dropped.
+    pub(crate) async fn keep_locating(&self) {
+        match &self.target {
+            Target::Primary(primary) => primary.run(self).await,
+            Target::Server(_) | Target::Sentinel(_) => std::future::pending().await,
+        }
+    }
+
     /// Opens a connection. Server pushes are passed to `on_push`; the returned `Ended` fails when the connection ends.
+    ///
+    /// While the address leads to a replica, it is tried again until the connect time-out: after a failover a name leads to the
+    /// new primary, or the replica becomes it.
     pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), ServerError> {
         let limit = self.options.connect_timeout;
-        let late = || {
-            let text = "check the host, the port, and the firewalls in between";
-            ServerError::Unavailable(format!("no connection within {limit:?}: {text}"))
+        let mut is_replica = false;
+        let attempts = async {
+            let mut may_ask_again = self.provider.is_some();
+            loop {
+                match self.connect(Arc::clone(&on_push)).await {
+                    Err(ServerError::Unavailable(text)) if text == REPLICA => {
+                        is_replica = true;
+                        tokio::time::sleep(REPLICA_PAUSE).await;
+                    }
+                    // The password may have been changed since the program was asked.
+                    Err(ServerError::Denied(text)) if may_ask_again && is_about_login(&text) => {
+                        may_ask_again = false;
+                    }
+                    outcome => return outcome,
+                }
+            }
         };
-        tokio::time::timeout(limit, self.connect(on_push)).await.unwrap_or_else(|_| Err(late()))
+        match tokio::time::timeout(limit, attempts).await {
+            Ok(outcome) => outcome,
+            Err(_) if is_replica => Err(ServerError::Unavailable(REPLICA.into())),
+            Err(_) => Err(self.target.late(limit)),
+        }
     }
 
     async fn connect(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), ServerError> {
-        let stream = match &self.address.endpoint {
+        if self.tls.is_some() {
+            return Err(ServerError::Denied("TLS is not supported yet".into()));
+        }
+        let endpoint = self.target.endpoint().await?;
+        let credentials = self.login.credentials(self.provider.as_ref()).await?;
+        self.secret.set(&credentials);
+        let stream = match &endpoint {
             Endpoint::Tcp(host, port) => {
                 connect_tcp(host, *port, self.options.connect_timeout).await.map(Stream::Tcp)
             }
@@ -52,13 +130,12 @@ impl Settings {
             Endpoint::Unix(_) => Err(io::Error::other("this system has no such sockets")),
         };
         let (alive, ended) = oneshot::channel();
-        let stream = stream.map_err(|error| self.no_connection(&error))?;
+        let stream = stream.map_err(|error| no_connection(&error, &endpoint))?;
         let pipeline = Pipeline::start(stream, self.clone(), on_push, alive);
         // All in one round trip.
         let send = |call| pipeline.send(call);
-        let hello = send(self.hello());
-        let database =
-            (self.address.database > 0).then(|| send(Call::command("SELECT").arg(self.address.database)));
+        let hello = send(hello(&credentials));
+        let database = (self.database > 0).then(|| send(Call::command("SELECT").arg(self.database)));
         // A server that refuses or does not support this information can still keep locks.
         let setinfo = || Call::command("CLIENT").arg("SETINFO");
         drop(send(setinfo().arg("LIB-NAME").arg("leasehold")));
@@ -69,7 +146,7 @@ impl Settings {
             drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
         }
         let hello = hello.await.map_err(|error| self.refused(error))?;
-        check(&hello)?;
+        self.target.check(&hello)?;
         pipeline.use_native(native_delete(&hello));
         if let Some(database) = database {
             database.await.map_err(|error| self.no_database(error.into()))?;
@@ -77,33 +154,12 @@ impl Settings {
         Ok((pipeline, ended))
     }
 
-    /// Why a socket could not be opened, and what to do about it.
-    fn no_connection(&self, error: &io::Error) -> ServerError {
-        let text = match (error.kind(), &self.address.endpoint) {
-            (io::ErrorKind::ConnectionRefused, _) => {
-                "connection refused: start the server, or check the host and the port".to_owned()
-            }
-            (io::ErrorKind::TimedOut, _) => {
-                "no reply to the connection: check the host, the port, and the firewalls in between"
-                    .to_owned()
-            }
-            (io::ErrorKind::NotFound, Endpoint::Unix(_)) => {
-                "there is no socket at that path: start the server, or check the path".to_owned()
-            }
-            (io::ErrorKind::PermissionDenied, Endpoint::Unix(_)) => {
-                "this user may not use that socket: check its permissions (`unixsocketperm`)".to_owned()
-            }
-            _ => error.to_string(),
-        };
-        ServerError::Unavailable(text)
-    }
-
     /// What a refused `SELECT` means.
     fn no_database(&self, error: ServerError) -> ServerError {
         match error {
             ServerError::Denied(text) if text.contains("out of range") => ServerError::Denied(format!(
                 "it has no database {}: see its `databases` setting, and the number at the end of the URL",
-                self.address.database
+                self.database
             )),
             other => other,
         }
@@ -129,23 +185,48 @@ impl Settings {
                         clients reached)";
             return ServerError::Unavailable(text.into());
         }
-        if !is_known(&text) && self.address.is_repeated_in(&text) {
+        if !is_known(&text) && self.secret.is_repeated_in(&text) {
             return ServerError::Denied(
                 "its reply is withheld, because it repeats the password: check which server this is".into(),
             );
         }
         ServerError::Denied(text)
     }
+}
 
-    fn hello(&self) -> Call {
-        let hello = Call::command("HELLO").arg(3);
-        let Address { user, password, .. } = &self.address;
-        if user.is_none() && password.is_none() {
-            return hello;
-        }
-        let user = user.as_deref().unwrap_or("default");
-        hello.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default())
+fn hello(credentials: &Credentials) -> Call {
+    let hello = Call::command("HELLO").arg(3);
+    let Credentials { user, password, .. } = credentials;
+    if user.is_none() && password.is_none() {
+        return hello;
     }
+    let user = user.as_deref().unwrap_or("default");
+    hello.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default())
+}
+
+/// Whether other credentials may help.
+fn is_about_login(text: &str) -> bool {
+    ["(WRONGPASS)", "(NOAUTH)"].iter().any(|code| text.ends_with(code))
+}
+
+/// Why a socket could not be opened, and what to do about it.
+fn no_connection(error: &io::Error, endpoint: &Endpoint) -> ServerError {
+    let text = match (error.kind(), endpoint) {
+        (io::ErrorKind::ConnectionRefused, _) => {
+            "connection refused: start the server, or check the host and the port".to_owned()
+        }
+        (io::ErrorKind::TimedOut, _) => {
+            "no reply to the connection: check the host, the port, and the firewalls in between".to_owned()
+        }
+        (io::ErrorKind::NotFound, Endpoint::Unix(_)) => {
+            "there is no socket at that path: start the server, or check the path".to_owned()
+        }
+        (io::ErrorKind::PermissionDenied, Endpoint::Unix(_)) => {
+            "this user may not use that socket: check its permissions (`unixsocketperm`)".to_owned()
+        }
+        _ => error.to_string(),
+    };
+    ServerError::Unavailable(text)
 }
 
 const NO_RESP3: &str =
@@ -183,29 +264,13 @@ fn configured(socket: TcpStream) -> io::Result<TcpStream> {
     Ok(socket)
 }
 
-const CLUSTER: &str = "it is a node of a cluster, which is not supported yet: connect to a server whose `cluster-enabled` is `no`";
-const SENTINEL: &str = "it is a Sentinel, which keeps no locks: connect to the primary that it watches";
-const REPLICA: &str = "it is a replica, which accepts no locks: connect to its primary";
-
 /// The value of a name in the reply to `HELLO`: names and values alternate.
-fn said<'a>(hello: &'a Value, name: &str) -> Option<&'a str> {
+pub(super) fn said<'a>(hello: &'a Value, name: &str) -> Option<&'a str> {
     let Value::Array(parts) = hello else { return None };
     parts.as_chunks().0.iter().find_map(|[key, value]| match (key, value) {
         (Value::Text(key), Value::Text(value)) if key == name.as_bytes() => std::str::from_utf8(value).ok(),
         _ => None,
     })
-}
-
-/// Whether locks can be kept there. A field that the server leaves out is unknown.
-///
-/// A replica may become the primary, or the address may lead to the primary after a failover, so that is an outage.
-fn check(hello: &Value) -> Result<(), ServerError> {
-    match (said(hello, "mode"), said(hello, "role")) {
-        (Some("cluster"), _) => Err(ServerError::Denied(CLUSTER.into())),
-        (Some("sentinel"), _) | (_, Some("sentinel")) => Err(ServerError::Denied(SENTINEL.into())),
-        (_, Some("replica" | "slave")) => Err(ServerError::Unavailable(REPLICA.into())),
-        _ => Ok(()),
-    }
 }
 
 /// The server's own command that replaces the script that deletes a key with a given value, by the server's name and version.
@@ -236,13 +301,18 @@ mod tests {
              $4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*0\r\n",
         );
         assert_eq!((said(&hello, "role"), said(&hello, "mode")), (Some("master"), Some("standalone")));
-        assert_eq!((check(&hello), native_delete(&hello)), (Ok(()), None));
+        let server = Target::Server(Endpoint::Unix("/".into()));
+        assert_eq!((server.check(&hello), native_delete(&hello)), (Ok(()), None));
     }
 
     #[test]
     fn fields_missing_in_the_hello_reply_are_unknown() {
         for reply in ["+OK\r\n", "%1\r\n$4\r\nrole\r\n:7\r\n"].map(read) {
-            assert_eq!((said(&reply, "role"), check(&reply), native_delete(&reply)), (None, Ok(()), None));
+            let server = Target::Server(Endpoint::Unix("/".into()));
+            assert_eq!(
+                (said(&reply, "role"), server.check(&reply), native_delete(&reply)),
+                (None, Ok(()), None)
+            );
         }
     }
 

@@ -7,10 +7,12 @@ mod reconnect;
 mod refusal;
 mod request;
 mod resp;
+mod secret;
+mod target;
 
 pub(crate) use self::connect::{Ended, Settings};
 pub(crate) use self::node::Node;
-pub(crate) use self::pipeline::{Pipeline, Push};
+pub(crate) use self::pipeline::{Pipeline, Push, PushHandler};
 pub(crate) use self::reconnect::Reconnect;
 pub(crate) use self::request::{Call, OnReply, Reply, Script};
 pub(crate) use self::resp::Value;

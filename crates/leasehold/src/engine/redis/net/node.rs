@@ -3,10 +3,10 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use super::connect::{Ended, Settings};
-use super::pipeline::Pipeline;
+use super::pipeline::{Pipeline, Push};
 use super::reconnect::Reconnect;
 use super::request::{Call, Encoding, OnReply, Request};
 use super::resp::Value;
@@ -131,9 +131,16 @@ impl Node {
     async fn keep_connected(&self, mut link: Link) {
         let (mut reconnect, mut stale) = (Reconnect::default(), Stale::default());
         loop {
-            // It fails when the connection has ended.
-            let _ = (&mut link.ended).await;
-            let server = &self.settings.address.endpoint;
+            tokio::select! {
+                biased;
+                // It fails when the connection has ended.
+                _ = &mut link.ended => if link.moved.has_changed().unwrap_or(false) {
+                    reconnect.demoted();
+                },
+                // Its server is not the primary any more, however well it looks.
+                _ = link.moved.changed() => {}
+            }
+            let server = &self.settings.target;
             tracing::debug!(%server, "the connection for commands has ended and is replaced");
             self.state.lock().pipeline = None;
             stale.add(link);
@@ -148,7 +155,12 @@ impl Node {
     /// Opens the next connection, and ends the earlier ones on the server. Returns whether one of them may still act.
     async fn reconnect(&self, reconnect: &mut Reconnect, stale: &mut Stale) -> (Link, bool) {
         loop {
-            tokio::time::sleep(reconnect.pause()).await;
+            let mut moved = self.settings.moves.subscribe();
+            tokio::select! {
+                () = tokio::time::sleep(reconnect.pause()) => {}
+                // There is a new primary: it cannot wait.
+                _ = moved.changed() => {}
+            }
             match Link::open(&self.settings).await {
                 Ok(link) => {
                     reconnect.opened();
@@ -158,7 +170,7 @@ impl Node {
                     }
                 }
                 Err(failure) => {
-                    reconnect.failed(&self.settings.address.endpoint, "commands", &failure);
+                    reconnect.failed(&self.settings.target, "commands", &failure);
                     report(&self.events, |events| events.still_down(self.shard, failure));
                 }
             }
@@ -183,20 +195,24 @@ impl Node {
 struct Link {
     pipeline: Arc<Pipeline>,
     ended: Ended,
+    /// Changes when its server is found not to be the primary any more.
+    moved: watch::Receiver<u64>,
     /// The server's identifier of it, if the server supports that.
     identity: Option<Identity>,
 }
 
 impl Link {
     async fn open(settings: &Settings) -> Result<Self, ServerError> {
+        // What moves from now on concerns this connection.
+        let moved = settings.moves.subscribe();
         // Connections for commands receive no pushes.
-        let (pipeline, ended) = settings.open(Box::new(|_| {})).await?;
+        let (pipeline, ended) = settings.open(Arc::new(|_: &Push| {})).await?;
         let identity = match pipeline.send(Call::command("CLIENT").arg("INFO")).await {
             Ok(Value::Text(info)) => std::str::from_utf8(&info).ok().and_then(Identity::parse),
             Err(StoreError::Unknown(failure)) => return Err(failure),
             _ => None,
         };
-        Ok(Self { pipeline: Arc::new(pipeline), ended, identity })
+        Ok(Self { pipeline: Arc::new(pipeline), ended, moved, identity })
     }
 }
 

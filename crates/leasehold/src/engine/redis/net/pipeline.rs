@@ -107,7 +107,7 @@ struct Expected {
 }
 
 /// Handles a push.
-pub(crate) type PushHandler = Box<dyn Fn(&Push) + Send + Sync>;
+pub(crate) type PushHandler = Arc<dyn Fn(&Push) + Send + Sync>;
 
 /// The buffer capacity that is kept for reuse.
 const LARGE: usize = 64 * 1024;
@@ -384,7 +384,7 @@ impl Inner {
                 Frame::Reply(Value::Error(text)) => {
                     let is_from_replica = matches!(code(&text), "READONLY" | "MASTERDOWN");
                     // The code is read from the full text: without the password the error means the same.
-                    let refusal = refusal(&text, self.settings.address.without_password(&text));
+                    let refusal = refusal(&text, self.settings.secret.hidden_in(&text));
                     if is_from_replica && failure.is_none() {
                         failure.clone_from(&refusal);
                     }
@@ -434,7 +434,7 @@ impl Inner {
         }
         drop(state);
         if failure.is_some() {
-            self.settings.demotions.send_modify(|demotions| *demotions += 1);
+            self.settings.moves.send_modify(|moves| *moves += 1);
         }
         failure
     }

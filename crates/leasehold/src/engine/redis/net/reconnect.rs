@@ -15,11 +15,17 @@ pub(crate) struct Reconnect {
     pause: Duration,
     /// When the last connection was opened, if it was.
     opened: Option<Instant>,
+    /// When a server last refused a write because it is a replica.
+    demoted: Option<Instant>,
+    /// The next connection has to wait for this.
+    least: Duration,
     /// Why there is no connection.
     reason: Option<ServerError>,
 }
 
 const FIRST_PAUSE: Duration = Duration::from_millis(20);
+/// The least time between two connections that are replaced because of this.
+const DEMOTION: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// A connection that lasts this long counts as useful. So a server that accepts connections and closes them at once is not
 /// retried without a pause.
@@ -31,9 +37,18 @@ impl Reconnect {
         if let Some(opened) = self.opened.take() {
             self.pause = if opened.elapsed() >= OF_USE { Duration::ZERO } else { FIRST_PAUSE };
         }
-        let pause = jittered(self.pause);
+        let pause = jittered(self.pause).max(std::mem::take(&mut self.least));
         self.pause = (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE);
         pause
+    }
+
+    /// The last connection was ended because its server accepts no writes any more. The next one may lead to the new primary;
+    /// but a server that is one only by its own account is not tried again and again.
+    pub(crate) fn demoted(&mut self) {
+        let now = now();
+        if let Some(before) = self.demoted.replace(now) {
+            self.least = DEMOTION.saturating_sub(now - before);
+        }
     }
 
     /// A connection was opened.
@@ -77,5 +92,19 @@ mod tests {
         reconnect.opened = now().checked_sub(OF_USE);
         assert_eq!(reconnect.pause(), Duration::ZERO, "it was of use");
         assert!(reconnect.pause() > Duration::ZERO);
+    }
+
+    #[test]
+    fn a_connection_is_replaced_at_most_once_a_second_because_its_server_is_a_replica() {
+        let mut reconnect = Reconnect::default();
+        reconnect.demoted();
+        assert_eq!(reconnect.pause(), Duration::ZERO, "the first at once");
+        reconnect.opened = now().checked_sub(OF_USE);
+        reconnect.demoted();
+        assert!(reconnect.pause() > DEMOTION / 2);
+        reconnect.opened = now().checked_sub(OF_USE);
+        reconnect.demoted = now().checked_sub(DEMOTION);
+        reconnect.demoted();
+        assert_eq!(reconnect.pause(), Duration::ZERO, "it was long ago");
     }
 }

@@ -35,34 +35,41 @@ impl Subscriber {
                 self.subscriptions.changed.notified().await;
             }
             let (subscriptions, events) = (Arc::clone(&self.subscriptions), Weak::clone(&self.events));
-            // Demotions before this connection do not apply to its server.
-            let demoted = self.settings.demotions.subscribe();
-            match self.settings.open(Box::new(move |push| deliver(push, &subscriptions, &events))).await {
+            // What moved before this connection does not apply to its server.
+            let moved = self.settings.moves.subscribe();
+            match self
+                .settings
+                .open(Arc::new(move |push: &Push| deliver(push, &subscriptions, &events)))
+                .await
+            {
                 Ok((connection, ended)) => {
                     reconnect.opened();
                     self.subscriptions.link_up();
                     report(&self.events, |events| events.watch_denied(false));
-                    let error =
-                        self.serve(&connection, ended, demoted, gap).await.err().map(ServerError::from);
-                    let (server, error) =
-                        (&self.settings.address.endpoint, error.map(tracing::field::display));
+                    let error = self.serve(&connection, ended, moved, gap).await.err().map(ServerError::from);
+                    let (server, error) = (&self.settings.target, error.map(tracing::field::display));
                     tracing::debug!(%server, error, "the connection for messages has ended and is replaced");
                 }
-                Err(failure) => reconnect.failed(&self.settings.address.endpoint, "messages", &failure),
+                Err(failure) => reconnect.failed(&self.settings.target, "messages", &failure),
             }
             gap = true;
             self.subscriptions.link_down();
             report(&self.events, |events| events.unwatched());
-            tokio::time::sleep(reconnect.pause()).await;
+            let mut moved = self.settings.moves.subscribe();
+            tokio::select! {
+                () = tokio::time::sleep(reconnect.pause()) => {}
+                // There is a new primary: it cannot wait.
+                _ = moved.changed() => {}
+            }
         }
     }
 
-    /// Works on one connection until it breaks, or its server is found to be a replica.
+    /// Works on one connection until it breaks, or its server is not the primary any more.
     async fn serve(
         &self,
         connection: &Pipeline,
         mut ended: Ended,
-        mut demoted: watch::Receiver<u64>,
+        mut moved: watch::Receiver<u64>,
         gap: bool,
     ) -> Result<(), StoreError> {
         self.follow(connection).await?;
@@ -73,7 +80,7 @@ impl Subscriber {
             tokio::select! {
                 biased;
                 _ = &mut ended => return Ok(()),
-                _ = demoted.changed() => return Ok(()),
+                _ = moved.changed() => return Ok(()),
                 () = self.subscriptions.changed.notified() => self.follow(connection).await?,
                 () = tokio::time::sleep(SILENCE) => drop(connection.send(Call::command("PING")).await?),
             }
@@ -101,7 +108,7 @@ impl Subscriber {
                         report(&self.events, |events| events.watching(&topics));
                     }
                     Err(StoreError::Refused(failure)) => {
-                        let server = &self.settings.address.endpoint;
+                        let server = &self.settings.target;
                         tracing::debug!(%server, error = %failure, "the server refused SUBSCRIBE");
                         report(&self.events, |events| events.watch_denied(true));
                     }
