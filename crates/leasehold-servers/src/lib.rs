@@ -5,3 +5,4 @@
 pub mod port;
 pub mod resp;
 pub mod server;
+pub mod watched;

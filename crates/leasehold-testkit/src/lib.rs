@@ -11,6 +11,7 @@
 pub mod bench;
 pub mod conformance;
 pub mod dice;
+pub mod healthy;
 pub mod jvm;
 pub mod peer;
 pub mod primitive;
@@ -18,5 +19,4 @@ pub mod proxy;
 pub mod search;
 pub mod tally;
 
-use leasehold_servers::port;
-pub use leasehold_servers::{resp, server};
+pub use leasehold_servers::{port, resp, server, watched};

@@ -5,14 +5,31 @@ use super::{Flavour, Server};
 /// A server that is not started yet.
 #[derive(Clone, Debug)]
 pub struct Builder {
-    flavour: Flavour,
-    lines: Vec<String>,
-    password: Option<String>,
+    pub(super) flavour: Flavour,
+    pub(super) lines: Vec<String>,
+    pub(super) password: Option<String>,
+    pub(super) mode: Mode,
+}
+
+/// What a server is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mode {
+    Data,
+    /// It watches others, and keeps what it knows of them in its configuration.
+    Sentinel,
 }
 
 impl Builder {
     pub(super) fn new(flavour: Flavour) -> Self {
-        Self { flavour, lines: Vec::new(), password: None }
+        Self { flavour, lines: Vec::new(), password: None, mode: Mode::Data }
+    }
+
+    /// Makes it a sentinel, which watches the primary that the configuration names. It remembers what it knows across a
+    /// restart.
+    #[must_use]
+    pub fn sentinel(mut self) -> Self {
+        self.mode = Mode::Sentinel;
+        self
     }
 
     /// Adds a line to the configuration, such as `maxmemory 2mb` or `user ann on >secret ~* +@all`.
@@ -49,6 +66,6 @@ impl Builder {
     /// When the server is not installed, or does not accept its configuration.
     #[must_use]
     pub fn start(self) -> Server {
-        Server::configured(self.flavour, self.lines, self.password)
+        Server::configured(self)
     }
 }

@@ -16,6 +16,7 @@ use std::{
     time::Duration,
 };
 
+use builder::Mode;
 use directory::Directory;
 use process::Process;
 
@@ -51,6 +52,7 @@ pub struct Server {
     port: u16,
     lines: Vec<String>,
     password: Option<String>,
+    mode: Mode,
     directory: Directory,
 }
 
@@ -71,30 +73,40 @@ impl Server {
         Builder::new(flavour)
     }
 
-    fn configured(flavour: Flavour, lines: Vec<String>, password: Option<String>) -> Self {
+    fn configured(builder: Builder) -> Self {
+        let Builder { flavour, lines, password, mode } = builder;
         let directory = Directory::new();
-        let mut server = Self { process: None, flavour, port: 0, lines, password, directory };
+        let mut server = Self { process: None, flavour, port: 0, lines, password, mode, directory };
         // Another process may take the port before the server does; then another port is tried.
         for _ in 0..10 {
             server.port = port::free();
             if server.launch() {
                 return server;
             }
+            // A sentinel's has the port in it.
+            fs::remove_file(server.configuration_path()).expect("the directory can be written to");
         }
         panic!("ten ports were taken before {} could listen on them", flavour.name());
     }
 
     /// Starts the process and waits until it replies; `false` if the port was taken.
     fn launch(&mut self) -> bool {
-        let configuration = self.directory.path().join("server.conf");
-        fs::write(&configuration, self.configuration()).expect("the directory can be written to");
+        let configuration = self.configuration_path();
+        if self.mode == Mode::Data || !configuration.exists() {
+            fs::write(&configuration, self.configuration()).expect("the directory can be written to");
+        }
         fs::write(self.log_path(), "").expect("the directory can be written to");
-        let mut process = Process::start(&self.flavour.program(), &configuration, self.directory.path());
+        let (argument, ready) = match self.mode {
+            Mode::Data => ("", "Ready to accept connections"),
+            Mode::Sentinel => ("--sentinel", "+monitor"),
+        };
+        let program = self.flavour.program();
+        let mut process = Process::start(&program, &configuration, self.directory.path(), argument);
         for _ in 0..LOOKS {
             let exited = process.exited();
             // The log is this server's own, whichever process replies at the port.
             let log = self.log();
-            if log.contains("Ready to accept connections") {
+            if log.contains(ready) {
                 self.process = Some(process);
                 self.answered();
                 return true;
@@ -132,13 +144,18 @@ impl Server {
             format!("port {port}"),
             format!("dir \"{directory}\""),
             format!("logfile \"{directory}/server.log\""),
-            format!("unixsocket \"{directory}/server.sock\""),
-            "save \"\"".into(),
-            "appendonly no".into(),
         ];
+        if self.mode == Mode::Data {
+            lines.push(format!("unixsocket \"{directory}/server.sock\""));
+            lines.extend(["save \"\"", "appendonly no"].map(Into::into));
+        }
         lines.extend(self.password.iter().map(|password| format!("requirepass {password}")));
         lines.extend(self.lines.iter().cloned());
         lines.join("\n") + "\n"
+    }
+
+    fn configuration_path(&self) -> PathBuf {
+        self.directory.path().join("server.conf")
     }
 
     /// Which server it is.

@@ -10,14 +10,14 @@ use std::{
 
 use super::{LOOK_EVERY, LOOKS};
 
-/// Becomes the server, `$0` with the configuration `$1`, after starting a guard process.
+/// Becomes the server, `$0` with the configuration `$1` and the argument `$3`, if it is not empty, after starting a guard process.
 ///
 /// The guard waits at a pipe that the owner holds. A line means that the owner cleans up itself. The end of the pipe means that
 /// the owner has ended; then the guard ends the server and removes the directory `$2`.
 const GUARDED: &str = r#"
 exec 3<&0 </dev/null
 (read -r line <&3 || { kill -9 $$; rm -rf "$2"; }) &
-exec "$0" "$1" 3<&-
+exec "$0" "$1" $3 3<&-
 "#;
 
 /// A server's process; it ends when this is dropped, and when the process that holds this ends for any reason.
@@ -27,10 +27,11 @@ pub(super) struct Process {
 }
 
 impl Process {
-    pub(super) fn start(program: &Path, configuration: &Path, directory: &Path) -> Self {
+    pub(super) fn start(program: &Path, configuration: &Path, directory: &Path, argument: &str) -> Self {
         let child = Command::new("sh")
             .args(["-c", GUARDED])
             .args([program, configuration, directory])
+            .arg(argument)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -9,6 +9,7 @@ mod keys;
 mod net;
 mod pubsub;
 mod queue_heartbeat;
+mod recent;
 mod sentinel;
 
 use std::collections::HashSet;
@@ -23,6 +24,7 @@ pub(crate) use self::address::Address;
 use self::net::{Call, Node, OnReply, Reply, Settings, Value};
 use self::pubsub::{Subscriber, Subscriptions};
 use self::queue_heartbeat::QueueHeartbeat;
+use self::recent::Recent;
 use super::remote::Remote;
 use super::remote::store::{
     By, Done, Events, Forced, Given, LateNotice, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll,
@@ -73,6 +75,8 @@ pub(crate) struct RedisStore {
 struct Parts {
     topology: Topology,
     heartbeat: QueueHeartbeat,
+    /// Behind sentinels: what a failover may have undone.
+    recent: Option<Arc<Recent>>,
     // Invariant: a writer is here from before its flag, which keeps new readers out, can be set until after it is removed.
     flagged: Mutex<HashSet<HoldKey>>,
     events: Weak<dyn Events>,
@@ -108,9 +112,20 @@ impl RedisStore {
         let subscriptions = Arc::<Subscriptions>::default();
         let subscriber =
             Subscriber { settings: settings.clone(), subscriptions, events: Weak::clone(&events) };
-        let topology = Topology::Single(Node::new(settings, Shard::ONLY, Weak::clone(&events)));
+        let recent = settings.has_sentinels().then(Arc::<Recent>::default);
+        let again = recent.clone();
+        let first = move || again.as_ref().map(|recent| recent.releases()).unwrap_or_default();
+        let node = Node::new(settings, Shard::ONLY, Weak::clone(&events), Box::new(first));
         let (heartbeat, flagged) = Default::default();
-        Self { parts: Arc::new(Parts { topology, heartbeat, flagged, events }), subscriber }
+        let topology = Topology::Single(node);
+        Self { parts: Arc::new(Parts { topology, heartbeat, recent, flagged, events }), subscriber }
+    }
+
+    /// A hold is released, or given up.
+    fn released(&self, hold_key: &HoldKey, to: u32) {
+        if let Some(recent) = self.parts.recent.as_ref().filter(|_| to == 0) {
+            recent.released(hold_key);
+        }
     }
 
     /// Sends a call about a resource.
@@ -164,11 +179,13 @@ impl Store for RedisStore {
 
     fn give(&self, hold_key: &HoldKey, from: u32, length: Duration, done: impl Done<Given>) {
         let kind = hold_key.resource.kind;
+        self.released(hold_key, from.saturating_sub(1));
         let call = commands::give(hold_key, from, length);
         self.send(&hold_key.resource, call, done, move |reply| commands::given(reply, kind));
     }
 
     fn lower(&self, hold_key: &HoldKey, to: u32, done: impl Done<Given>) {
+        self.released(hold_key, to);
         let (kind, of) =
             (hold_key.resource.kind, (hold_key.resource.kind == Kind::Fair).then(|| hold_key.clone()));
         let parts = Arc::clone(&self.parts);
@@ -182,6 +199,7 @@ impl Store for RedisStore {
     }
 
     fn lower_first(&self, hold_key: &HoldKey, to: u32, done: impl Done<Given>) -> bool {
+        self.released(hold_key, to);
         let kind = hold_key.resource.kind;
         let on_reply = decoded(done, move |reply| commands::given(reply, kind));
         self.parts.topology.node(&hold_key.resource).send_source(commands::lower(hold_key, to), on_reply)
@@ -347,6 +365,9 @@ impl Taking {
 
     /// Notes the state that the request has left on the server.
     fn note(&self, taken: &mut Taken) {
+        if let (Taken::Granted(_), Some(recent)) = (&*taken, &self.parts.recent) {
+            recent.granted(&self.hold_key);
+        }
         match taken {
             Taken::Granted(_) if self.hold_key.resource.kind == Kind::Fair => {
                 self.parts.heartbeat.remove(&self.hold_key);

@@ -75,6 +75,11 @@ impl Settings {
         }
     }
 
+    /// Whether the server may be replaced by another one that lacks its last writes.
+    pub(crate) fn has_sentinels(&self) -> bool {
+        matches!(self.target, Target::Primary(_))
+    }
+
     /// Follows the primary, if sentinels name it, until this is dropped.
     pub(crate) async fn keep_locating(&self) {
         match &self.target {

@@ -19,6 +19,8 @@ pub(crate) struct Node {
     settings: Settings,
     shard: Shard,
     events: Weak<dyn Events>,
+    /// What is sent on a new connection before everything else, when it replaces another.
+    first: First,
     // Invariant: a request is put under the mutex, so those of one caller are in order across a change of the connection. No
     // reply is handled under it.
     state: Mutex<State>,
@@ -29,6 +31,9 @@ pub(crate) struct Node {
     process: u32,
 }
 
+/// Makes the calls that precede all others on a new connection.
+pub(crate) type First = Box<dyn Fn() -> Vec<Call> + Send + Sync>;
+
 #[derive(Default)]
 struct State {
     pipeline: Option<Arc<Pipeline>>,
@@ -38,9 +43,10 @@ struct State {
 }
 
 impl Node {
-    pub(crate) fn new(settings: Settings, shard: Shard, events: Weak<dyn Events>) -> Self {
+    pub(crate) fn new(settings: Settings, shard: Shard, events: Weak<dyn Events>, first: First) -> Self {
         let (state, process) = (Mutex::default(), std::process::id());
-        Self { settings, shard, events, state, rejects: Notify::new(), closed: Notify::new(), process }
+        let (rejects, closed) = (Notify::new(), Notify::new());
+        Self { settings, shard, events, first, state, rejects, closed, process }
     }
 
     /// Sends a call.
@@ -147,6 +153,7 @@ impl Node {
             report(&self.events, |events| events.down(self.shard));
             let may_act;
             (link, may_act) = self.reconnect(&mut reconnect, &mut stale).await;
+            link.send_first(&(self.first)());
             self.connect(&link);
             report(&self.events, |events| events.up(self.shard, may_act));
         }
@@ -213,6 +220,20 @@ impl Link {
             _ => None,
         };
         Ok(Self { pipeline: Arc::new(pipeline), ended, moved, identity })
+    }
+}
+
+impl Link {
+    /// Sends calls whose replies are ignored. The first one of each script has the text of it, so that none is sent again
+    /// behind what follows.
+    fn send_first(&self, calls: &[Call]) {
+        for (index, call) in calls.iter().enumerate() {
+            let is_known = index > 0 && calls[index - 1].has_script_of(call);
+            let encoding = if is_known { Encoding::Sha } else { Encoding::Source };
+            // If the connection has ended already, this is done on the next one.
+            let _ = self.pipeline.put(Request { call: call.clone(), encoding, on_reply: Box::new(None) });
+        }
+        self.pipeline.flush();
     }
 }
 

@@ -98,6 +98,15 @@ impl Call {
         self
     }
 
+    /// Whether both run the same script.
+    pub(super) fn has_script_of(&self, other: &Self) -> bool {
+        let script = |call: &Self| match call.command {
+            Command::Script(script) | Command::CompareAndDelete(script) => Some(script),
+            Command::Builtin(_) => None,
+        };
+        script(self).zip(script(other)).is_some_and(|(one, other)| std::ptr::eq(one, other))
+    }
+
     /// Encodes the call.
     fn write(&self, encoding: Encoding, out: &mut Vec<u8>) {
         let strings = self.keys.len() + self.arguments.len();

@@ -152,6 +152,7 @@ impl Primary {
             }
             let said = match failure {
                 ServerError::Denied(text) => Said::Denied(text),
+                ServerError::Unavailable(text) => Said::Failed(text),
                 other => Said::Failed(other.to_string()),
             };
             self.hear(&sentinel, said, round);
@@ -241,11 +242,16 @@ impl Primary {
     }
 
     fn hear(&self, sentinel: &Endpoint, said: Said, round: u64) {
-        let primary = self.verdict.lock().hear(sentinel, said, round, env::now());
+        let (is_first, primary) = {
+            let mut verdict = self.verdict.lock();
+            (verdict.is_open(), verdict.hear(sentinel, said, round, env::now()))
+        };
         if let Some(Named { endpoint, epoch }) = primary {
             let name = &self.sentinels.primary;
             tracing::info!(%name, server = %endpoint, epoch, %sentinel, "the sentinels name this primary");
-            self.moves.send_modify(|moves| *moves += 1);
+            if !is_first {
+                self.moves.send_modify(|moves| *moves += 1);
+            }
         }
         self.heard.notify_waiters();
     }

@@ -75,6 +75,11 @@ impl Verdict {
         self.sentinels.remove(sentinel);
     }
 
+    /// Whether no primary has been named yet.
+    pub(super) fn is_open(&self) -> bool {
+        self.primary.is_none()
+    }
+
     /// A sentinel said this when it was asked in this round. Returns the new primary if that changes it.
     pub(super) fn hear(
         &mut self,
