@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::{Backend, Reply};
 use crate::resp::Value;
 use crate::server::{Flavour, Server};
+use crate::watched::Watched;
 
 /// A server shared by all cases of a test binary.
 #[derive(Debug)]
@@ -26,6 +27,13 @@ impl SharedServer {
     pub fn valkey() -> Self {
         static SERVER: LazyLock<Server> = LazyLock::new(|| Server::start(Flavour::Valkey));
         Self::on(&SERVER)
+    }
+
+    /// A Redis server behind sentinels, started by the first case that needs it.
+    #[must_use]
+    pub fn sentinel() -> Self {
+        static WATCHED: LazyLock<Watched> = LazyLock::new(|| Watched::start(Flavour::Redis));
+        Self { server: &WATCHED.servers[0], url: WATCHED.url() }
     }
 
     fn on(server: &'static Server) -> Self {

@@ -26,6 +26,7 @@ mod batches;
 mod cancellation;
 mod cost;
 mod counters;
+mod credentials;
 mod endless;
 mod failover;
 mod fake;

@@ -92,7 +92,7 @@ impl Settings {
     ///
     /// While the address leads to a replica, it is tried again until the connect time-out: after a failover a name leads to the
     /// new primary, or the replica becomes it.
-    pub(crate) async fn open(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), ServerError> {
+    pub(crate) async fn open(&self, on_push: PushHandler) -> Result<Opened, ServerError> {
         let limit = self.options.connect_timeout;
         let mut is_replica = false;
         let attempts = async {
@@ -118,7 +118,7 @@ impl Settings {
         }
     }
 
-    async fn connect(&self, on_push: PushHandler) -> Result<(Pipeline, Ended), ServerError> {
+    async fn connect(&self, on_push: PushHandler) -> Result<Opened, ServerError> {
         if self.tls.is_some() {
             return Err(ServerError::Denied("TLS is not supported yet".into()));
         }
@@ -156,7 +156,33 @@ impl Settings {
         if let Some(database) = database {
             database.await.map_err(|error| self.no_database(error.into()))?;
         }
-        Ok((pipeline, ended))
+        Ok(Opened { pipeline, ended, renew_after: credentials.renew_after })
+    }
+
+    /// Authenticates a connection anew whenever its credentials are to be renewed, until this is dropped. If that fails, the
+    /// connection lasts until the server ends it.
+    pub(crate) async fn keep_authenticated(&self, pipeline: &Pipeline, mut after: Option<Duration>) {
+        loop {
+            let Some(time) = after else { return std::future::pending().await };
+            tokio::time::sleep(time).await;
+            let renewed = match self.login.credentials(self.provider.as_ref()).await {
+                Ok(credentials) => {
+                    self.secret.set(&credentials);
+                    let (user, password) = user_and_password(&credentials);
+                    let auth = Call::command("AUTH").arg(user).arg(password);
+                    pipeline.send(auth).await.map(|_| credentials.renew_after).map_err(ServerError::from)
+                }
+                Err(failure) => Err(failure),
+            };
+            match renewed {
+                Ok(next) => after = next,
+                Err(error) => {
+                    let server = &self.target;
+                    tracing::warn!(%server, %error, "a connection could not be authenticated anew, and lasts as it is");
+                    after = Some(time.max(AUTHENTICATION_PAUSE));
+                }
+            }
+        }
     }
 
     /// What a refused `SELECT` means.
@@ -201,12 +227,16 @@ impl Settings {
 
 fn hello(credentials: &Credentials) -> Call {
     let hello = Call::command("HELLO").arg(3);
-    let Credentials { user, password, .. } = credentials;
-    if user.is_none() && password.is_none() {
+    if credentials.user.is_none() && credentials.password.is_none() {
         return hello;
     }
-    let user = user.as_deref().unwrap_or("default");
-    hello.arg("AUTH").arg(user).arg(password.as_deref().unwrap_or_default())
+    let (user, password) = user_and_password(credentials);
+    hello.arg("AUTH").arg(user).arg(password)
+}
+
+fn user_and_password(credentials: &Credentials) -> (&str, &str) {
+    let Credentials { user, password, .. } = credentials;
+    (user.as_deref().unwrap_or("default"), password.as_deref().unwrap_or_default())
 }
 
 /// Whether other credentials may help.
@@ -236,6 +266,17 @@ fn no_connection(error: &io::Error, endpoint: &Endpoint) -> ServerError {
 
 const NO_RESP3: &str =
     "it does not support RESP3, the protocol that is needed: use Redis from 6.0.6 on, or Valkey";
+
+/// The least time between two attempts to authenticate a connection anew.
+const AUTHENTICATION_PAUSE: Duration = Duration::from_secs(1);
+
+/// A connection that was opened.
+pub(crate) struct Opened {
+    pub(crate) pipeline: Pipeline,
+    pub(crate) ended: Ended,
+    /// After how long it is to be [authenticated anew](Settings::keep_authenticated).
+    pub(crate) renew_after: Option<Duration>,
+}
 
 /// Fails when the connection has ended.
 pub(crate) type Ended = oneshot::Receiver<Infallible>;

@@ -10,7 +10,7 @@ mod resp;
 mod secret;
 mod target;
 
-pub(crate) use self::connect::{Ended, Settings};
+pub(crate) use self::connect::{Opened, Settings};
 pub(crate) use self::node::Node;
 pub(crate) use self::pipeline::{Pipeline, Push, PushHandler};
 pub(crate) use self::reconnect::Reconnect;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use super::connect::{Ended, Settings};
+use super::connect::{Ended, Opened, Settings};
 use super::pipeline::{Pipeline, Push};
 use super::reconnect::Reconnect;
 use super::request::{Call, Encoding, OnReply, Request};
@@ -145,6 +145,7 @@ impl Node {
                 },
                 // Its server is not the primary any more, however well it looks.
                 _ = link.moved.changed() => {}
+                () = self.settings.keep_authenticated(&link.pipeline, link.renew_after) => {}
             }
             let server = &self.settings.target;
             tracing::debug!(%server, "the connection for commands has ended and is replaced");
@@ -202,6 +203,7 @@ impl Node {
 struct Link {
     pipeline: Arc<Pipeline>,
     ended: Ended,
+    renew_after: Option<Duration>,
     /// Changes when its server is found not to be the primary any more.
     moved: watch::Receiver<u64>,
     /// The server's identifier of it, if the server supports that.
@@ -213,13 +215,13 @@ impl Link {
         // What moves from now on concerns this connection.
         let moved = settings.moves.subscribe();
         // Connections for commands receive no pushes.
-        let (pipeline, ended) = settings.open(Arc::new(|_: &Push| {})).await?;
+        let Opened { pipeline, ended, renew_after } = settings.open(Arc::new(|_: &Push| {})).await?;
         let identity = match pipeline.send(Call::command("CLIENT").arg("INFO")).await {
             Ok(Value::Text(info)) => std::str::from_utf8(&info).ok().and_then(Identity::parse),
             Err(StoreError::Unknown(failure)) => return Err(failure),
             _ => None,
         };
-        Ok(Self { pipeline: Arc::new(pipeline), ended, moved, identity })
+        Ok(Self { pipeline: Arc::new(pipeline), ended, renew_after, moved, identity })
     }
 }
 

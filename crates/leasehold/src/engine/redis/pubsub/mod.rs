@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 pub(super) use self::subscriptions::Subscriptions;
-use super::net::{Call, Ended, Pipeline, Push, Reconnect, Settings, Value};
+use super::net::{Call, Opened, Pipeline, Push, Reconnect, Settings, Value};
 use crate::engine::remote::store::{Events, StoreError, report};
 use crate::error::ServerError;
 
@@ -42,11 +42,11 @@ impl Subscriber {
                 .open(Arc::new(move |push: &Push| deliver(push, &subscriptions, &events)))
                 .await
             {
-                Ok((connection, ended)) => {
+                Ok(opened) => {
                     reconnect.opened();
                     self.subscriptions.link_up();
                     report(&self.events, |events| events.watch_denied(false));
-                    let error = self.serve(&connection, ended, moved, gap).await.err().map(ServerError::from);
+                    let error = self.serve(opened, moved, gap).await.err().map(ServerError::from);
                     let (server, error) = (&self.settings.target, error.map(tracing::field::display));
                     tracing::debug!(%server, error, "the connection for messages has ended and is replaced");
                 }
@@ -67,12 +67,14 @@ impl Subscriber {
     /// Works on one connection until it breaks, or its server is not the primary any more.
     async fn serve(
         &self,
-        connection: &Pipeline,
-        mut ended: Ended,
+        opened: Opened,
         mut moved: watch::Receiver<u64>,
         gap: bool,
     ) -> Result<(), StoreError> {
-        self.follow(connection).await?;
+        let Opened { pipeline: connection, mut ended, renew_after } = opened;
+        let authentication = self.settings.keep_authenticated(&connection, renew_after);
+        tokio::pin!(authentication);
+        self.follow(&connection).await?;
         if gap {
             report(&self.events, |events| events.rewatched());
         }
@@ -81,7 +83,8 @@ impl Subscriber {
                 biased;
                 _ = &mut ended => return Ok(()),
                 _ = moved.changed() => return Ok(()),
-                () = self.subscriptions.changed.notified() => self.follow(connection).await?,
+                () = self.subscriptions.changed.notified() => self.follow(&connection).await?,
+                () = &mut authentication => {}
                 () = tokio::time::sleep(SILENCE) => drop(connection.send(Call::command("PING")).await?),
             }
         }

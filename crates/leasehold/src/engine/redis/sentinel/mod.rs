@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 
 use self::verdict::{Named, Nowhere, Said, Verdict};
 use super::address::{Endpoint, Sentinels};
-use super::net::{Call, Pipeline, Push, PushHandler, Reconnect, Settings, Value};
+use super::net::{Call, Opened, Pipeline, Push, PushHandler, Reconnect, Settings, Value};
 use crate::engine::remote::store::StoreError;
 use crate::env;
 use crate::error::ServerError;
@@ -129,7 +129,7 @@ impl Primary {
                 })
             };
             let failure = match settings.open(announce).await {
-                Ok((connection, ended)) => {
+                Ok(Opened { pipeline: connection, ended, .. }) => {
                     reconnect.opened();
                     failures = 0;
                     let asking = self.ask(&sentinel, &connection, &mut rounds, &switched);
