@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, Loss};
+use leasehold_testkit::healthy::Stopwatch;
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
@@ -83,6 +84,48 @@ async fn a_renewal_alone_reconnects_the_client_to_the_new_primary(flavour: Flavo
     held.release().await.unwrap();
 }
 
+/// The old primary keeps its connections, or closes them: both happen.
+async fn waiters_continue_within_a_second_after_the_roles_were_swapped(flavour: Flavour) {
+    let _alone = crate::alone().await;
+    for closes in [false, true] {
+        let (old, new) = pair(flavour);
+        let proxy = Proxy::start(old.port());
+        let [one, other] = [connect(proxy.url()).await, connect(proxy.url()).await];
+        let held = one.lock("n").acquire().await.unwrap();
+        let waiter = waiting(&old, &other.lock("n"), CHANNEL).await;
+        in_step(&old, &new).await;
+        proxy.lead_to(new.port());
+        swap(&old, &new);
+        if closes {
+            proxy.cut(Which::All);
+        }
+        assert_eq!(new.cli(&["SET", "probe", "1"]), "OK");
+        let grants = Stopwatch::start();
+        // It finds the old one to be a replica, or has no connection, and is made at the new one in the background.
+        let _ = soon("the release", held.release().into_future()).await;
+        let guard = granted(waiter).await;
+        let waited = grants.elapsed();
+        assert!(waited < SECOND, "closes: {closes}, {waited:?}");
+        assert_eq!(new.cli(&["HGET", "n", &guard.owner().to_string()]), "1");
+    }
+}
+
+async fn a_replica_at_connect_is_tried_again_until_it_is_the_primary(flavour: Flavour) {
+    let (primary, replica) = pair(flavour);
+    in_step(&primary, &replica).await;
+    let begun = Stopwatch::start();
+    let error = Client::connect(replica.url()).connect_timeout(SECOND).await.unwrap_err().to_string();
+    assert!(error.contains("it is a replica, which accepts no locks"), "{error}");
+    assert!((SECOND / 2..SECOND * 2).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+
+    let proxy = Proxy::start(replica.port());
+    let connecting = tokio::spawn(Client::connect(proxy.url()).connect_timeout(SECOND * 10).into_future());
+    until("two attempts", || proxy.counts().connections >= 2).await;
+    swap(&primary, &replica);
+    let client = soon("a connection", connecting).await.unwrap().unwrap();
+    client.lock("n").acquire().await.unwrap().release().await.unwrap();
+}
+
 async fn connections_to_a_replica_are_attempted_after_pauses(flavour: Flavour) {
     let (old, new) = pair(flavour);
     let proxy = Proxy::start(old.port());
@@ -109,6 +152,8 @@ async fn connections_to_a_replica_are_attempted_after_pauses(flavour: Flavour) {
 }
 
 on_both! {
+    waiters_continue_within_a_second_after_the_roles_were_swapped
+    a_replica_at_connect_is_tried_again_until_it_is_the_primary
     a_client_continues_at_the_new_primary
     a_renewal_alone_reconnects_the_client_to_the_new_primary
     connections_to_a_replica_are_attempted_after_pauses

@@ -18,7 +18,7 @@ use super::refusal::is_known;
 use super::request::{Call, Delete};
 use super::resp::{CLOSED, Stream, Value};
 use super::secret::Secret;
-use super::target::{REPLICA, Target};
+use super::target::Target;
 use crate::credentials::{Credentials, Login, Provider};
 use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
@@ -40,9 +40,6 @@ pub(crate) struct Settings {
     pub(crate) moves: Arc<watch::Sender<u64>>,
     pub(super) secret: Secret,
 }
-
-/// How long to wait until a server that is a replica is tried again: a failover may be under way.
-const REPLICA_PAUSE: Duration = Duration::from_millis(100);
 
 impl Settings {
     /// How to connect to the server of a URL.
@@ -89,33 +86,19 @@ impl Settings {
     }
 
     /// Opens a connection. Server pushes are passed to `on_push`; the returned `Ended` fails when the connection ends.
-    ///
-    /// While the address leads to a replica, it is tried again until the connect time-out: after a failover a name leads to the
-    /// new primary, or the replica becomes it.
     pub(crate) async fn open(&self, on_push: PushHandler) -> Result<Opened, ServerError> {
         let limit = self.options.connect_timeout;
-        let mut is_replica = false;
         let attempts = async {
-            let mut may_ask_again = self.provider.is_some();
-            loop {
-                match self.connect(Arc::clone(&on_push)).await {
-                    Err(ServerError::Unavailable(text)) if text == REPLICA => {
-                        is_replica = true;
-                        tokio::time::sleep(REPLICA_PAUSE).await;
-                    }
-                    // The password may have been changed since the program was asked.
-                    Err(ServerError::Denied(text)) if may_ask_again && is_about_login(&text) => {
-                        may_ask_again = false;
-                    }
-                    outcome => return outcome,
+            match self.connect(Arc::clone(&on_push)).await {
+                // The password may have been changed since the program was asked.
+                Err(ServerError::Denied(text)) if self.provider.is_some() && is_about_login(&text) => {
+                    self.connect(on_push).await
                 }
+                outcome => outcome,
             }
         };
-        match tokio::time::timeout(limit, attempts).await {
-            Ok(outcome) => outcome,
-            Err(_) if is_replica => Err(ServerError::Unavailable(REPLICA.into())),
-            Err(_) => Err(self.target.late(limit)),
-        }
+        let late = || Err(self.target.late(limit));
+        tokio::time::timeout(limit, attempts).await.unwrap_or_else(|_| late())
     }
 
     async fn connect(&self, on_push: PushHandler) -> Result<Opened, ServerError> {

@@ -10,7 +10,9 @@ use super::pipeline::{Pipeline, Push};
 use super::reconnect::Reconnect;
 use super::request::{Call, Encoding, OnReply, Request};
 use super::resp::Value;
+use super::target::REPLICA;
 use crate::engine::remote::store::{Events, Shard, StoreError, report};
+use crate::env;
 use crate::error::ServerError;
 use crate::mutex::Mutex;
 
@@ -101,7 +103,7 @@ impl Node {
 
     /// Connects, reports the result to `opened`, and replaces the connection whenever it has ended, until the node is closed.
     pub(crate) async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
-        match Link::open(&self.settings).await {
+        match Link::open_to_primary(&self.settings).await {
             Ok(link) => {
                 self.connect(&link);
                 opened(Ok(()));
@@ -210,7 +212,26 @@ struct Link {
     identity: Option<Identity>,
 }
 
+/// How long to wait until an address that leads to a replica is tried again.
+const REPLICA_PAUSE: Duration = Duration::from_millis(100);
+
 impl Link {
+    /// Opens the first connection of a client. While the address leads to a replica, it is looked up and tried again until the
+    /// connect time-out: a failover may be under way.
+    async fn open_to_primary(settings: &Settings) -> Result<Self, ServerError> {
+        let (begun, limit) = (env::now(), settings.options.connect_timeout);
+        loop {
+            match Self::open(settings).await {
+                Err(ServerError::Unavailable(text))
+                    if text == REPLICA && begun.elapsed() + REPLICA_PAUSE < limit =>
+                {
+                    tokio::time::sleep(REPLICA_PAUSE).await;
+                }
+                outcome => return outcome,
+            }
+        }
+    }
+
     async fn open(settings: &Settings) -> Result<Self, ServerError> {
         // What moves from now on concerns this connection.
         let moved = settings.moves.subscribe();

@@ -47,10 +47,21 @@ impl Target {
         ServerError::Unavailable(format!("no connection within {limit:?}: {text}"))
     }
 
+    /// After how long without a message a waiting client asks whether its server is still there, and the primary.
+    ///
+    /// Connections outlive the demotion of their server, and a replica accepts subscriptions: without this, waiters behind a name
+    /// would hear nothing of the new primary. Sentinels tell it themselves.
+    pub(crate) fn probe_after(&self) -> Duration {
+        match self {
+            Self::Server(_) => Duration::from_millis(500),
+            Self::Primary(_) | Self::Sentinel(_) => Duration::from_secs(5),
+        }
+    }
+
     /// Whether the server is of the kind that is wanted, by its reply to `HELLO`. A field that it leaves out is unknown.
     ///
     /// A replica may become the primary, or the address may lead to the primary after a failover, so that is an outage.
-    pub(super) fn check(&self, hello: &Value) -> Result<(), ServerError> {
+    pub(crate) fn check(&self, hello: &Value) -> Result<(), ServerError> {
         let (mode, role) = (said(hello, "mode"), said(hello, "role"));
         let is_sentinel = mode == Some("sentinel") || role == Some("sentinel");
         match (self, mode, role) {

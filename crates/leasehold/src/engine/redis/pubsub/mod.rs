@@ -3,7 +3,6 @@
 mod subscriptions;
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use tokio::sync::watch;
 
@@ -14,8 +13,6 @@ use crate::error::ServerError;
 
 /// How many channels go into one request.
 const CHUNK: usize = 500;
-/// After so long without a message the connection is checked with a request.
-const SILENCE: Duration = Duration::from_secs(5);
 
 /// Subscribes, and reports messages.
 pub(super) struct Subscriber {
@@ -85,7 +82,14 @@ impl Subscriber {
                 _ = moved.changed() => return Ok(()),
                 () = self.subscriptions.changed.notified() => self.follow(&connection).await?,
                 () = &mut authentication => {}
-                () = tokio::time::sleep(SILENCE) => drop(connection.send(Call::command("PING")).await?),
+                () = tokio::time::sleep(self.settings.target.probe_after()) => {
+                    // `HELLO` needs no right, and its reply has the role.
+                    let hello = connection.send(Call::command("HELLO")).await?;
+                    if self.settings.target.check(&hello).is_err() {
+                        self.settings.moves.send_modify(|moves| *moves += 1);
+                        return Ok(());
+                    }
+                }
             }
         }
     }
