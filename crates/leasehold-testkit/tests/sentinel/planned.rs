@@ -10,7 +10,7 @@ use leasehold_testkit::watched::{NAME, Watched};
 use crate::load::Load;
 use crate::{LABEL, SECOND, alone, connections, soon, until};
 
-async fn the_old_primary_is_left_at_once_and_holds_are_kept(flavour: Flavour) {
+async fn rl_10_the_old_primary_is_left_at_once_and_holds_are_kept(flavour: Flavour) {
     let _alone = alone().await;
     let watched = Watched::start(flavour);
     let old = watched.primary();
@@ -35,12 +35,10 @@ async fn the_old_primary_is_left_at_once_and_holds_are_kept(flavour: Flavour) {
         let owner = guard.owner().to_string();
         assert_eq!(watched.servers[new].cli(&["HGET", guard.name(), &owner]), "1", "{}", guard.name());
     }
-    let (clients, held) = (load.clients.clone(), ());
     let lost = load.end().await;
     println!(
         "{flavour:?}: left after {left:?}, granted after {granted:?}, {lost} turns lost to the replication"
     );
-    drop((clients, held));
 }
 
 /// Proxies in front of the sentinels, which announce the addresses of these.
@@ -86,6 +84,6 @@ async fn a_failover_without_announcements_is_found_by_asking(flavour: Flavour) {
 }
 
 on_both! {
-    the_old_primary_is_left_at_once_and_holds_are_kept
+    rl_10_the_old_primary_is_left_at_once_and_holds_are_kept
     a_failover_without_announcements_is_found_by_asking
 }
