@@ -11,6 +11,7 @@
 pub mod bench;
 pub mod conformance;
 pub mod dice;
+pub mod driver;
 pub mod jvm;
 pub mod peer;
 pub mod primitive;
