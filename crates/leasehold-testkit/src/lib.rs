@@ -10,6 +10,7 @@
 
 pub mod bench;
 pub mod conformance;
+pub mod cut;
 pub mod dice;
 pub mod driver;
 pub mod jvm;
