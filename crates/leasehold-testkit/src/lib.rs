@@ -10,8 +10,10 @@
 
 pub mod bench;
 pub mod conformance;
+pub mod cut;
 pub mod dice;
 pub mod healthy;
+pub mod driver;
 pub mod jvm;
 pub mod peer;
 pub mod primitive;

@@ -2,6 +2,7 @@
 
 use std::{
     collections::HashMap,
+    fmt,
     io::{BufRead as _, BufReader, Write as _},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{
@@ -45,6 +46,19 @@ pub enum Answer {
     Unsupported(String),
     /// An unexpected failure.
     Error(String),
+}
+
+impl fmt::Display for Answer {
+    /// As a reply has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, text) = match self {
+            Self::Ok(text) => ("ok", text),
+            Self::Refused(text) => ("refused", text),
+            Self::Unsupported(text) => ("unsupported", text),
+            Self::Error(text) => ("error", text),
+        };
+        write!(f, "{kind} {text}")
+    }
 }
 
 impl Peer {
@@ -246,6 +260,10 @@ mod tests {
     fn only_reply_lines_of_a_peer_are_parsed_as_replies() {
         assert_eq!(parse("= 12 ok a b"), Some((12, Answer::Ok("a b".into()))));
         assert_eq!(parse("= 1 refused "), Some((1, Answer::Refused(String::new()))));
+        for answer in [Answer::Ok, Answer::Refused, Answer::Unsupported, Answer::Error] {
+            let answer = answer("a b".into());
+            assert_eq!(parse(&format!("= 7 {answer}")), Some((7, answer)));
+        }
         for line in ["running 1 test", "=", "= x ok", "= 1 perhaps", "test a ... ok"] {
             assert_eq!(parse(line), None, "{line}");
         }

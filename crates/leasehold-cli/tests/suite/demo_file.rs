@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::command::{Finished, finish, leasehold, leasehold_at, leasehold_command};
 use crate::patience::eventually;
-use crate::runner::{Runner, TestDirectory};
+use crate::runner::{Runner, TestDirectory, run};
 
 /// A demo whose temporary files are in `temporary`.
 fn demo(temporary: &TestDirectory, arguments: &str) -> Finished {
@@ -50,6 +50,36 @@ fn a_demo_in_a_given_directory_leaves_it_empty() {
         assert_eq!(exact(&run)["url"], directory.url());
         assert!(directory.is_empty());
     }
+}
+
+/// The command reads and writes such URLs besides the library: before there is a client, and for its own files.
+#[test]
+fn the_command_and_the_library_mean_the_same_directory_by_an_encoded_url() {
+    let parent = TestDirectory::new();
+    let directory = parent.path().join("a b%?\u{c88c}");
+    std::fs::create_dir(&directory).unwrap();
+    let url = format!("{}/a%20b%25%3F%EC%A2%8C", parent.url());
+    // Equivalent, and not what messages have.
+    let given = url.replace("file://", "FILE://localhost").replace("%20b", "%20%62");
+
+    let demo = leasehold_at(&given, "demo --users 40 --processes 2 --json");
+    assert_eq!(exact(&demo)["url"], given);
+    assert_eq!(std::fs::read_dir(&directory).unwrap().count(), 0);
+    let script = r#"flock -n "$1" true || echo busy"#;
+    let ran = finish(run(&given, "x", script).arg(directory.join("x.lock")));
+    assert_eq!((ran.code, ran.stdout.as_str(), ran.stderr.as_str()), (Some(0), "busy\n", ""));
+
+    let holder = Runner::start(&mut run(&given, "x", "echo ready; read end"));
+    holder.says("ready");
+    let by_the_command = finish(&mut run(&given, "x --if-busy fail", "echo ran"));
+    assert!(by_the_command.stderr.contains(&format!("\"x\" on {url} is busy")), "{by_the_command:?}");
+    holder.finish();
+    std::fs::create_dir(directory.join("y.lock")).unwrap();
+    let by_the_library = finish(&mut run(&given, "y --if-busy fail", "echo ran"));
+    assert!(
+        by_the_library.stderr.contains(&format!("\"y\" on {url} was not acquired")),
+        "{by_the_library:?}"
+    );
 }
 
 #[test]

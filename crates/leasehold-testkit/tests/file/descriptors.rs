@@ -64,6 +64,7 @@ fn a_thousand_rounds_of_acquiring_waiting_and_giving_up_leave_no_file_open() {
 #[tokio::test]
 async fn child_process_that_acquires_waits_and_gives_up() {
     let Some((url, rounds)) = is_part(ROUNDS) else { return };
+    let none = open();
     let (one, two) = (Client::connect(&url).await.unwrap(), Client::connect(&url).await.unwrap());
     one.semaphore("s").try_set_permits(1).await.unwrap();
     one.leased_semaphore("l").try_set_permits(1).await.unwrap();
@@ -118,6 +119,8 @@ async fn child_process_that_acquires_waits_and_gives_up() {
     }
     until(&format!("no more files are open than {known:?}: {:?}", opened()), || open() <= before).await;
     println!("descriptors: {rounds} rounds, {before} before and {} after", open());
+    drop((one, two));
+    until("the clients have closed all of their files", || open() <= none).await;
 }
 
 #[test]

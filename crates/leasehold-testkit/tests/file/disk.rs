@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::Write as _;
+use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +13,7 @@ use leasehold_testkit::bench::Files;
 use tokio::time::{Instant, sleep};
 
 use crate::flock::can_lock;
-use crate::support::{LONG, connect};
+use crate::support::{LONG, connect, soon};
 
 /// A client that does not wait long for a disk that can be written.
 async fn impatient(files: &Files) -> Client {
@@ -24,6 +25,8 @@ async fn impatient(files: &Files) -> Client {
 struct Disk {
     path: PathBuf,
     mounts: u32,
+    /// The file system itself, which stays writable below a view of it.
+    below: Option<File>,
 }
 
 impl Disk {
@@ -32,9 +35,10 @@ impl Disk {
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("leasehold-disk-{}-{number}", std::process::id()));
         fs::create_dir_all(&path).unwrap();
-        let mut disk = Self { path, mounts: 0 };
+        let mut disk = Self { path, mounts: 0, below: None };
         disk.run("mount", &["-t", "tmpfs", "-o", "size=256k,nr_inodes=64", "tmpfs"]);
         disk.mounts = 1;
+        disk.below = Some(File::open(&disk.path).unwrap());
         disk
     }
 
@@ -58,6 +62,12 @@ impl Disk {
             "{program} {arguments:?}: {}this test mounts a tmpfs: run it as root, in a container with CAP_SYS_ADMIN",
             String::from_utf8_lossy(&output.stderr)
         );
+    }
+
+    /// Removes the file of a lock, also from a disk that is read-only.
+    fn remove_lock(&self, name: &str) {
+        let below = self.below.as_ref().unwrap().as_raw_fd();
+        fs::remove_file(format!("/proc/self/fd/{below}/locks/{name}.lock")).unwrap();
     }
 
     /// The directory of the locks.
@@ -156,107 +166,131 @@ fn is_clear<T: std::fmt::Debug, E: std::fmt::Display>(
     assert!(error.contains(&*file.to_string_lossy()) && error.contains(advice), "{what}: {error}");
 }
 
-/// Requests that have to write fail, and change nothing.
-async fn changes_fail(client: &Client, files: &Files, advice: &str) {
-    let table = |name: &str| files.path().join(name);
-    let (semaphore, leased, latch) = (client.semaphore("s"), client.leased_semaphore("l"), client.latch("c"));
-    is_clear("permits", semaphore.acquire(1).wait(WAIT).await, &table("s.semaphore"), advice);
-    is_clear("a change of permits", semaphore.add_permits(5).await, &table("s.semaphore"), advice);
-    is_clear("drain", semaphore.drain().await, &table("s.semaphore"), advice);
-    is_clear("leased permits", leased.acquire(1).wait(WAIT).await, &table("l.permits"), advice);
-    is_clear("a change of leased permits", leased.add_permits(5).await, &table("l.permits"), advice);
-    is_clear("the latch", latch.count_down().await, &table("c.latch"), advice);
-    is_clear("a new latch", client.latch("new").try_set_count(3).await, &table("new.latch"), advice);
-    is_clear("a group", client.group_lock("g", ["b"]).acquire().wait(WAIT).await, &table("g.group"), advice);
-    let fenced = client.fenced_lock("new").acquire().wait(WAIT).await;
-    is_clear("a new token", fenced, &files.path().join("new."), advice);
-    // Without its token it is not held.
-    assert!(!client.lock("new").is_locked().await.unwrap());
+/// A disk, and one hold of each kind on it.
+struct Stage {
+    client: Client,
+    files: Files,
+    held: Held,
+    /// A lock whose file is removed: its loss means that all holds are checked.
+    removed: leasehold::Guard,
+    disk: Disk,
 }
 
-/// The space is there again: what was held is held, nothing has been lost, and all of it can be released.
-async fn nothing_is_lost(client: &Client, files: &Files, held: Held) {
-    held.are_held(files);
-    assert_eq!(counts(client).await, (2, 2, 1, 2));
-    assert!(!client.lock("new").is_locked().await.unwrap());
-    let Held { lock, fenced, permits, leased, group } = held;
-    let token = fenced.token();
-    lock.release().await.unwrap();
-    fenced.release().await.unwrap();
-    permits.release().await.unwrap();
-    leased.release().await.unwrap();
-    group.release().await.unwrap();
-    assert_eq!(counts(client).await, (3, 3, 0, 2));
-    let next = client.fenced_lock("f").acquire().await.unwrap();
-    assert!(next.token() > token, "{} after {token}", next.token());
-    assert_eq!(client.fenced_lock("new").acquire().await.unwrap().token(), 1);
-    assert!(client.group_lock("g", ["a", "b"]).try_acquire().await.unwrap().is_some());
-    assert_eq!(client.latch("c").count_down().await, Ok(1));
-    for name in ["held", "free"] {
-        assert!(can_lock(&[], &files.lock_file(name)), "{name}");
+impl Stage {
+    async fn new() -> Self {
+        let disk = Disk::mount();
+        let files = disk.files();
+        let client = impatient(&files).await;
+        let held = Held::new(&client).await;
+        let removed = client.lock("removed").acquire().await.unwrap();
+        Self { client, files, held, removed, disk }
     }
-}
 
-/// Locks that need no space: an existing file, whose record is of no importance.
-async fn plain_locks_work(client: &Client, files: &Files) {
-    let guard = client.lock("free").acquire().wait(WAIT).await.unwrap();
-    assert!(guard.is_held() && !can_lock(&[], &files.lock_file("free")));
-    guard.release().await.unwrap();
-    assert!(can_lock(&[], &files.lock_file("free")));
-    let reads = client.rw_lock("free").read().acquire().wait(WAIT).await.unwrap();
-    assert!(can_lock(&["-s"], &files.lock_file("free")) && !can_lock(&[], &files.lock_file("free")));
-    reads.release().await.unwrap();
+    /// The disk cannot be written: what has to be written fails, all else works, and nothing is lost.
+    async fn is_usable(&self, advice: &str) {
+        self.changes_fail(advice).await;
+        self.plain_locks_work().await;
+        let lost = self.removed.lost();
+        self.disk.remove_lock("removed");
+        soon("the check of all holds finds that one is lost", lost).await;
+        assert_eq!(counts(&self.client).await, (2, 2, 1, 2));
+        self.held.are_held(&self.files);
+    }
+
+    /// Requests that have to write fail, and change nothing.
+    async fn changes_fail(&self, advice: &str) {
+        let Self { client, files, .. } = self;
+        let table = |name: &str| files.path().join(name);
+        let (semaphore, leased, latch) =
+            (client.semaphore("s"), client.leased_semaphore("l"), client.latch("c"));
+        is_clear("permits", semaphore.acquire(1).wait(WAIT).await, &table("s.semaphore"), advice);
+        is_clear("a change of permits", semaphore.add_permits(5).await, &table("s.semaphore"), advice);
+        is_clear("drain", semaphore.drain().await, &table("s.semaphore"), advice);
+        is_clear("leased permits", leased.acquire(1).wait(WAIT).await, &table("l.permits"), advice);
+        is_clear("a change of leased permits", leased.add_permits(5).await, &table("l.permits"), advice);
+        is_clear("the latch", latch.count_down().await, &table("c.latch"), advice);
+        is_clear("a new latch", client.latch("new").try_set_count(3).await, &table("new.latch"), advice);
+        let group = client.group_lock("g", ["b"]).acquire().wait(WAIT).await;
+        is_clear("a group", group, &table("g.group"), advice);
+        let fenced = client.fenced_lock("new").acquire().wait(WAIT).await;
+        is_clear("a new token", fenced, &table("new."), advice);
+        // Without its token it is not held.
+        assert!(!client.lock("new").is_locked().await.unwrap());
+    }
+
+    /// A lock whose file is not there yet.
+    async fn new_locks_fail(&self, advice: &str) {
+        let new = self.client.lock("another").acquire().wait(WAIT).await;
+        is_clear("a new lock", new, &self.files.lock_file("another"), advice);
+    }
+
+    /// Locks that need no space: an existing file, whose record is of no importance.
+    async fn plain_locks_work(&self) {
+        let file = self.files.lock_file("free");
+        let guard = self.client.lock("free").acquire().wait(WAIT).await.unwrap();
+        assert!(guard.is_held() && !can_lock(&[], &file));
+        guard.release().await.unwrap();
+        assert!(can_lock(&[], &file));
+        let reads = self.client.rw_lock("free").read().acquire().wait(WAIT).await.unwrap();
+        assert!(can_lock(&["-s"], &file) && !can_lock(&[], &file));
+        reads.release().await.unwrap();
+    }
+
+    /// The space is there again: what was held is held, nothing has been lost, and all of it can be released.
+    async fn nothing_is_lost(self) {
+        let Self { client, files, held, removed: _removed, disk: _disk } = self;
+        held.are_held(&files);
+        assert_eq!(counts(&client).await, (2, 2, 1, 2));
+        assert!(!client.lock("new").is_locked().await.unwrap());
+        let Held { lock, fenced, permits, leased, group } = held;
+        let token = fenced.token();
+        lock.release().await.unwrap();
+        fenced.release().await.unwrap();
+        permits.release().await.unwrap();
+        leased.release().await.unwrap();
+        group.release().await.unwrap();
+        assert_eq!(counts(&client).await, (3, 3, 0, 2));
+        let next = client.fenced_lock("f").acquire().await.unwrap();
+        assert!(next.token() > token, "{} after {token}", next.token());
+        assert_eq!(client.fenced_lock("new").acquire().await.unwrap().token(), 1);
+        assert!(client.group_lock("g", ["a", "b"]).try_acquire().await.unwrap().is_some());
+        assert_eq!(client.latch("c").count_down().await, Ok(1));
+        for name in ["held", "free"] {
+            assert!(can_lock(&[], &files.lock_file(name)), "{name}");
+        }
+    }
 }
 
 #[tokio::test]
 async fn a_full_disk_gives_clear_errors_and_loses_nothing() {
-    let disk = Disk::mount();
-    let files = disk.files();
-    let client = impatient(&files).await;
-    let held = Held::new(&client).await;
-    disk.fill();
-    changes_fail(&client, &files, "free some space").await;
-    plain_locks_work(&client, &files).await;
-    held.are_held(&files);
-    assert_eq!(counts(&client).await, (2, 2, 1, 2));
-    disk.free();
-    nothing_is_lost(&client, &files, held).await;
+    let stage = Stage::new().await;
+    stage.disk.fill();
+    stage.is_usable("free some space").await;
+    stage.disk.free();
+    stage.nothing_is_lost().await;
 }
 
 #[tokio::test]
 async fn a_disk_without_inodes_gives_clear_errors_and_loses_nothing() {
-    let disk = Disk::mount();
-    let files = disk.files();
-    let client = impatient(&files).await;
-    let held = Held::new(&client).await;
-    disk.use_all_inodes();
-    changes_fail(&client, &files, "free some space").await;
-    let new = client.lock("another").acquire().wait(WAIT).await;
-    is_clear("a new lock", new, &files.lock_file("another"), "free some space");
-    plain_locks_work(&client, &files).await;
-    held.are_held(&files);
-    assert_eq!(counts(&client).await, (2, 2, 1, 2));
-    disk.free();
-    nothing_is_lost(&client, &files, held).await;
+    let stage = Stage::new().await;
+    stage.disk.use_all_inodes();
+    stage.new_locks_fail("free some space").await;
+    stage.is_usable("free some space").await;
+    stage.disk.free();
+    stage.nothing_is_lost().await;
 }
 
 #[tokio::test]
 async fn a_read_only_disk_gives_clear_errors_and_loses_nothing() {
-    let mut disk = Disk::mount();
-    let files = disk.files();
-    let client = impatient(&files).await;
-    let held = Held::new(&client).await;
-    disk.make_read_only();
-    changes_fail(&client, &files, "name a directory that can be written").await;
-    let new = client.lock("another").acquire().wait(WAIT).await;
-    is_clear("a new lock", new, &files.lock_file("another"), "name a directory that can be written");
-    let fenced = client.fenced_lock("free").acquire().wait(WAIT).await;
-    is_clear("a token", fenced, &files.path().join("free.token"), "name a directory that can be written");
-    plain_locks_work(&client, &files).await;
-    held.are_held(&files);
-    assert_eq!(counts(&client).await, (2, 2, 1, 2));
-    disk.make_writable();
-    nothing_is_lost(&client, &files, held).await;
+    const ADVICE: &str = "name a directory that can be written";
+    let mut stage = Stage::new().await;
+    stage.disk.make_read_only();
+    stage.new_locks_fail(ADVICE).await;
+    let fenced = stage.client.fenced_lock("free").acquire().wait(WAIT).await;
+    is_clear("a token", fenced, &stage.files.path().join("free.token"), ADVICE);
+    stage.is_usable(ADVICE).await;
+    stage.disk.make_writable();
+    stage.nothing_is_lost().await;
 }
 
 /// A new client says at once that it can do nothing there.

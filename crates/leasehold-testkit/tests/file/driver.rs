@@ -1,18 +1,13 @@
 //! A process of ours that locks on command, by lines of input.
 
 use std::any::Any;
-use std::collections::HashMap;
 use std::env;
-use std::io::{self, BufRead as _, Write as _};
 use std::path::PathBuf;
-use std::process;
-use std::time::Duration;
 
 use leasehold::{Client, Guard};
 use leasehold_testkit::bench::Files;
-use leasehold_testkit::peer::Peer;
-use tokio::runtime::{Builder, Runtime};
-use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+use leasehold_testkit::driver;
+use leasehold_testkit::peer::{Answer, Peer};
 
 use crate::support::{add, part, url_of_part};
 
@@ -27,61 +22,8 @@ pub(crate) fn start(name: &str, files: &Files) -> Peer {
 #[test]
 fn child_process_that_locks_on_command() {
     let (Ok(_), Some(url)) = (env::var(DRIVER), url_of_part()) else { return };
-    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let mut driver = Driver { url, runtime, clients: HashMap::new(), threads: HashMap::new() };
-    // The test harness has begun a line of its own.
-    println!();
-    say(0, "ok ready");
-    for line in io::stdin().lock().lines() {
-        driver.read(&line.unwrap());
-    }
-    // The input has ended, and so has the parent process.
-    process::exit(0);
-}
-
-struct Driver {
-    url: String,
-    runtime: Runtime,
-    /// By their watchdog time.
-    clients: HashMap<String, Client>,
-    /// The queue of commands of each thread.
-    threads: HashMap<String, UnboundedSender<(u64, String)>>,
-}
-
-impl Driver {
-    fn read(&mut self, line: &str) {
-        let mut words = line.splitn(3, ' ');
-        let mut word = || words.next().expect("a number, a thread and a command").to_owned();
-        let (number, thread, command) = (word().parse().unwrap(), word(), word());
-        if !self.threads.contains_key(&thread) {
-            let sender = self.thread(thread.split('/').next().expect("a client"));
-            self.threads.insert(thread.clone(), sender);
-        }
-        self.threads[&thread].send((number, command)).expect("threads do not end");
-    }
-
-    fn thread(&mut self, watchdog: &str) -> UnboundedSender<(u64, String)> {
-        let client = self.clients.entry(watchdog.to_owned()).or_insert_with(|| {
-            let watchdog = Duration::from_millis(watchdog.parse().expect("a number"));
-            Client::connect(&self.url).watchdog(watchdog).label("driver").block().unwrap()
-        });
-        let mut thread = Thread { client: client.clone(), held: Held::Nothing };
-        let (sender, mut commands) = unbounded_channel::<(u64, String)>();
-        self.runtime.spawn(async move {
-            while let Some((number, command)) = commands.recv().await {
-                match thread.run(&command).await {
-                    Ok(result) => say(number, &format!("ok {result}")),
-                    Err(error) => say(number, &format!("refused {error}")),
-                }
-            }
-        });
-        sender
-    }
-}
-
-fn say(number: u64, answer: &str) {
-    // A write fails only if the parent process has ended.
-    let _ = writeln!(io::stdout().lock(), "= {number} {answer}");
+    let connect = |watchdog| Client::connect(&url).watchdog(watchdog).label("driver").block().unwrap();
+    driver::serve(connect, |client, _| Thread { client, held: Held::Nothing });
 }
 
 struct Thread {
@@ -104,8 +46,17 @@ impl Held {
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
+impl driver::Thread for Thread {
+    async fn run(&mut self, command: &str) -> Answer {
+        match self.done(command).await {
+            Ok(result) => Answer::Ok(result),
+            Err(error) => Answer::Refused(error.to_string()),
+        }
+    }
+}
+
 impl Thread {
-    async fn run(&mut self, command: &str) -> Result<String, Error> {
+    async fn done(&mut self, command: &str) -> Result<String, Error> {
         let words: Vec<_> = command.split(' ').collect();
         let number = |at: usize| words[at].parse::<u32>().expect("a number");
         Ok(match words[..] {

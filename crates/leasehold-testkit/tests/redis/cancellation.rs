@@ -5,56 +5,23 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::Context;
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Guard, Lock, Owner, ReleaseError};
+use leasehold_testkit::cut::{self, Cut, Ended};
 use leasehold_testkit::primitive::{Held, PERMITS, Primitive};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use crate::{SECOND, channels, connect, keys, soon, subscribed, subscribers, until};
 
-/// Where the future is dropped.
-#[derive(Clone, Copy, Debug)]
-enum Cut {
-    After(usize),
-    InPlaceOf(usize),
-    At(Duration),
-}
-
-/// Polls a future until it is done or has been polled this often.
-struct CutOff<F> {
-    future: Pin<Box<F>>,
-    cut: Cut,
-    polls: usize,
-}
-
-impl<F: Future> Future for CutOff<F> {
-    type Output = Option<F::Output>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.polls += 1;
-        if matches!(self.cut, Cut::InPlaceOf(poll) if poll == self.polls) {
-            return Poll::Ready(None);
-        }
-        if let Poll::Ready(output) = self.future.as_mut().poll(context) {
-            return Poll::Ready(Some(output));
-        }
-        if matches!(self.cut, Cut::After(poll) if poll == self.polls) {
-            return Poll::Ready(None);
-        }
-        Poll::Pending
-    }
-}
-
 /// The output of the future, or nothing if it was cut off.
 async fn cut_off<F: Future>(cut: Cut, future: F) -> Option<F::Output> {
-    let whole = CutOff { future: Box::pin(future), cut, polls: 0 };
-    match cut {
-        Cut::At(moment) => timeout(moment, whole).await.ok().flatten(),
-        Cut::After(_) | Cut::InPlaceOf(_) => soon("it ends", whole).await,
+    match soon("it ends", cut::cut_off(cut, future)).await {
+        Ended::Done(output) => Some(output),
+        Ended::Cut => None,
     }
 }
 
@@ -185,13 +152,7 @@ async fn everywhere(all: &[Primitive], case: impl AsyncFn(&Stage, Cut) -> bool) 
     let faults = all.iter().flat_map(|of| [(*of, ReplyFault::Late), (*of, ReplyFault::EachLostOnce)]);
     for (of, fault) in faults {
         let stage = Stage::new(of, fault).await;
-        for kind in [Cut::After, Cut::InPlaceOf] {
-            let mut polls = 1;
-            while case(&stage, kind(polls)).await {
-                polls += 1;
-                assert!(polls < 100, "{fault:?}: it is always cut off, so it never ends");
-            }
-        }
+        cut::everywhere(&[fault], |_, cut| case(&stage, cut)).await;
         for moment in (0..24).step_by(2) {
             case(&stage, Cut::At(Duration::from_millis(moment))).await;
         }

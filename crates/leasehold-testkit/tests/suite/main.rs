@@ -5,7 +5,6 @@
 mod bad_input;
 mod bounds;
 mod conformance;
-mod cut;
 mod differences;
 mod errors;
 mod exclusion;

@@ -8,6 +8,7 @@ use leasehold::{
     AcquireError, ChangeError, Client, InvalidRequestError, Latch, LeasedPermits, LeasedSemaphore, Owner,
     PermitId, QueryError, ReleaseError, Semaphore, SemaphorePermits, WaitError,
 };
+use leasehold_testkit::driver;
 use leasehold_testkit::peer::Answer;
 use tokio::time::sleep;
 
@@ -91,16 +92,18 @@ impl<'a> Words<'a> {
     }
 }
 
-impl Thread {
-    pub(super) fn new(client: Client, owner: Owner, port: u16) -> Self {
-        Self { client, owner, port, held: HashMap::new(), permits: HashMap::new() }
-    }
-
-    pub(super) async fn run(&mut self, command: &str) -> Answer {
+impl driver::Thread for Thread {
+    async fn run(&mut self, command: &str) -> Answer {
         match self.done(command).await {
             Ok(result) => Answer::Ok(result),
             Err(Failed(answer)) => answer,
         }
+    }
+}
+
+impl Thread {
+    pub(super) fn new(client: Client, owner: Owner, port: u16) -> Self {
+        Self { client, owner, port, held: HashMap::new(), permits: HashMap::new() }
     }
 
     async fn done(&mut self, command: &str) -> Result<String, Failed> {

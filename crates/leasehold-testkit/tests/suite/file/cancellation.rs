@@ -6,10 +6,9 @@ use std::time::Duration;
 
 use leasehold::{AcquireError, Client};
 use leasehold_testkit::bench::{Backend as _, Files};
+use leasehold_testkit::cut::{Cut, Ended, cut_off, everywhere};
 use leasehold_testkit::primitive::Primitive;
 use tokio::time::{Instant, sleep, timeout};
-
-use crate::cut::{Cut, CutOff, Ended, cut_off, everywhere};
 
 const NAME: &str = "n";
 /// Longer than anything takes here on a busy machine.
@@ -145,27 +144,15 @@ async fn with_each<F: Future<Output = bool>>(case: impl Fn(std::sync::Arc<Stage>
         let stage = std::sync::Arc::new(Stage::new(*of).await);
         everywhere(&[*of], |_, cut| case(std::sync::Arc::clone(&stage), cut)).await;
         for moment in 0..10 {
-            // The cut is too late, and the future is dropped by its limit, if it has not ended.
-            case(std::sync::Arc::clone(&stage), Cut::After(usize::MAX - moment)).await;
+            case(std::sync::Arc::clone(&stage), Cut::At(Duration::from_micros(150) * moment)).await;
         }
     }
-}
-
-/// A cut that is never reached means a moment.
-fn within<F: Future>(cut: Cut, future: CutOff<F>) -> impl Future<Output = Ended<F::Output>> {
-    let limit = match cut {
-        Cut::After(polls) if polls > usize::MAX - 100 => {
-            Duration::from_micros(150) * u32::try_from(usize::MAX - polls).unwrap_or_default()
-        }
-        _ => LONG,
-    };
-    async move { timeout(limit, future).await.unwrap_or(Ended::Cut) }
 }
 
 #[tokio::test]
 async fn a_dropped_acquire_of_a_free_file_leaves_nothing_behind() {
     with_each(|stage, cut| async move {
-        let ended = within(cut, cut_off(cut, stage.of.acquire(&stage.client))).await;
+        let ended = soon("the acquire ends", cut_off(cut, stage.of.acquire(&stage.client))).await;
         let was_cut = matches!(ended, Ended::Cut);
         drop(ended);
         stage.nothing_is_left(cut).await;
@@ -179,7 +166,7 @@ async fn a_dropped_wait_for_a_held_file_leaves_nothing_behind() {
     with_each(|stage, cut| async move {
         let held = stage.of.other().acquire(&stage.other).await.unwrap();
         let wait = Duration::from_millis(3);
-        let ended = within(cut, cut_off(cut, stage.of.acquire_within(&stage.client, wait))).await;
+        let ended = soon("the wait ends", cut_off(cut, stage.of.acquire_within(&stage.client, wait))).await;
         let was_cut = matches!(ended, Ended::Cut);
         assert!(!matches!(ended, Ended::Done(Ok(_))), "{:?}, {cut:?}: it is held", stage.of);
         drop((ended, held));
@@ -196,7 +183,7 @@ async fn a_dropped_waiter_for_a_file_strands_no_other_waiter() {
         let what = format!("{:?}, {cut:?}", stage.of);
         let third = Client::connect(stage.files.url()).await.unwrap();
         let held = stage.of.other().acquire(&stage.other).await.unwrap();
-        let first = tokio::spawn(within(cut, cut_off(cut, stage.of.acquire(&stage.client))));
+        let first = tokio::spawn(cut_off(cut, stage.of.acquire(&stage.client)));
         tokio::task::yield_now().await;
         let others = [&stage.client, &third].map(|client| {
             let acquire = stage.of.acquire(client);
@@ -226,7 +213,8 @@ async fn a_dropped_release_of_a_file_is_carried_out() {
             let stage = std::sync::Arc::clone(&stage);
             async move {
                 let held = of.acquire(&stage.client, NAME, None).await.unwrap();
-                let was_cut = matches!(within(cut, cut_off(cut, held.release())).await, Ended::Cut);
+                let ended = soon("the release ends", cut_off(cut, held.release())).await;
+                let was_cut = matches!(ended, Ended::Cut);
                 stage.nothing_is_left(cut).await;
                 was_cut
             }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold::test::Simulation;
 use leasehold::{AcquireError, Client, InvalidRequestError, Loss, Owner};
+use leasehold_testkit::cut::{Cut, cut_off};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
@@ -179,7 +180,7 @@ async fn an_undo_of_one_owner_does_not_end_the_hold_of_another_owner() {
         let lock = client.lock(NAME).local_handover(false);
         for polls in 1..5 {
             // It is dropped with its request in flight, and another owner sends a request at once.
-            let cut = crate::cut::cut_off(crate::cut::Cut::After(polls), lock.acquire().into_future());
+            let cut = cut_off(Cut::After(polls), lock.acquire().into_future());
             let ((), guard) = tokio::join!(async { drop(cut.await) }, lock.acquire().into_future());
             let guard = guard.unwrap();
             sleep(SECOND).await;

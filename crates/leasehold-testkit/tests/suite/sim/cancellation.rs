@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use leasehold::test::{Embedded, Simulation};
 use leasehold::{AcquireError, Client, Guard, Owner};
+use leasehold_testkit::cut::{Cut, Ended, cut_off, everywhere};
 use leasehold_testkit::primitive::{Held, Primitive};
 use tokio::time::{Instant, sleep};
 
 use super::{LATENCY, MILLISECOND, NAME, SECOND, begun, soon, start};
-use crate::cut::{Cut, Ended, cut_off, everywhere};
 
 /// The network fault, from the moment when a case begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::any::Any;
 use std::fmt::Debug;
 
 use leasehold::{AcquireError, Owner, RwLock};
+use leasehold_testkit::cut::{Cut, Ended, cut_off, everywhere};
 use tokio::time::sleep;
 
 use super::cancellation::{Engine, Network, When};
 use super::{MILLISECOND, NAME, soon};
-use crate::cut::{Cut, Ended, cut_off, everywhere};
 
 /// After a case: no acquire waits, and another client acquires both halves at once.
 async fn nothing_is_left(network: Network, engine: &Engine, what: impl Debug) {

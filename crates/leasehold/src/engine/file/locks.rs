@@ -163,15 +163,15 @@ impl Files {
         if let Some(place) = &place {
             place.end(key.owner, self.is_fork());
         }
-        if key.resource.kind == Kind::Write && matches!(place, Some(Place::Waiting(_))) {
-            writer_flag::clear(&self.path(&key.resource, "writer"), key.owner);
+        if matches!(place, Some(Place::Waiting(_))) {
+            self.end_wait(key);
         }
         drop(place);
         let others = if key.resource.kind == Kind::Lock { OTHERS } else { 0 };
         Given { left: is_held.then_some(0), subscribers: Some(others) }
     }
 
-    /// A waiter has left. Its file is closed, which wakes other waiters; so its flag is removed before.
+    /// A waiter has left.
     pub(super) fn leave(&self, key: &HoldKey) {
         if !is_file(key.resource.kind) {
             return;
@@ -181,10 +181,15 @@ impl Files {
         if let Some(Place::Waiting(_)) = places.get(&key) {
             let file = places.remove(&key);
             drop(places);
-            if key.resource.kind == Kind::Write {
-                writer_flag::clear(&self.path(&key.resource, "writer"), key.owner);
-            }
+            self.end_wait(&key);
             drop(file);
+        }
+    }
+
+    /// Clears the flag of a waiting writer. To be called before its file is closed, which wakes other waiters.
+    fn end_wait(&self, key: &HoldKey) {
+        if key.resource.kind == Kind::Write {
+            writer_flag::clear(&self.path(&key.resource, "writer"), key.owner);
         }
     }
 

@@ -57,6 +57,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::sync::watch::{Receiver, Sender};
 
 use self::change::Change as FileChange;
 use self::clients::Clients;
@@ -150,10 +151,8 @@ struct Files {
     callers: Option<Handle>,
     /// A file of a held lock may have been replaced.
     suspicious: Notify,
-    is_closed: AtomicBool,
-    closed: Notify,
-    /// The same for the reader on the runtime of the callers, which may outlive this.
-    closed_for_callers: Arc<Notify>,
+    /// Whether the client is closed.
+    closed: Sender<bool>,
     /// The process that made it. A fork has copies of all open files.
     process: u32,
     /// The directory is on a disk of this machine.
@@ -187,9 +186,7 @@ impl FileStore {
             io: OnceLock::new(),
             callers: Handle::try_current().ok(),
             suspicious: Notify::new(),
-            is_closed: AtomicBool::new(false),
-            closed: Notify::new(),
-            closed_for_callers: Arc::default(),
+            closed: Sender::new(false),
             process: std::process::id(),
             is_local: AtomicBool::new(true),
         }))
@@ -204,9 +201,9 @@ impl FileStore {
     ) {
         let files = Arc::clone(&self.0);
         // Not connected yet, or closed: the client is gone.
-        let Some(io) = self.0.io.get().filter(|_| !self.0.is_closed.load(Ordering::SeqCst)) else { return };
+        let Some(io) = self.0.io.get().filter(|_| !self.0.is_closed()) else { return };
         self.0.lanes.push(io, &resource.name, move || {
-            if !files.is_closed.load(Ordering::SeqCst) {
+            if !files.is_closed() {
                 let outcome = work(&files);
                 done.done(outcome);
             }
@@ -226,7 +223,7 @@ impl FileStore {
         let files = &self.0;
         files.watcher.begun().await;
         if let Some(callers) = &files.callers {
-            callers.spawn(watch_for_callers(Arc::downgrade(files), Arc::clone(&files.closed_for_callers)));
+            callers.spawn(watch_for_callers(Arc::downgrade(files), files.closed.subscribe()));
         }
         files.watcher.run(files.callers.is_some(), |change| files.changed(change)).await;
     }
@@ -379,9 +376,10 @@ impl Store for FileStore {
         if !is_open {
             return;
         }
+        let mut is_closed = files.closed.subscribe();
         tokio::select! {
             biased;
-            () = files.closed.notified() => {}
+            () = closed(&mut is_closed) => {}
             () = self.keep_watching() => {}
             () = self.keep_checking() => {}
             () = self.keep_recording() => {}
@@ -389,9 +387,7 @@ impl Store for FileStore {
     }
 
     fn close(&self) {
-        self.0.is_closed.store(true, Ordering::SeqCst);
-        self.0.closed.notify_one();
-        self.0.closed_for_callers.notify_waiters();
+        self.0.closed.send_replace(true);
         let places = std::mem::take(&mut *self.0.places.lock());
         for (key, place) in &places {
             place.end(key.owner, self.0.is_fork());
@@ -403,6 +399,10 @@ impl Store for FileStore {
 }
 
 impl Files {
+    fn is_closed(&self) -> bool {
+        *self.closed.borrow()
+    }
+
     fn is_fork(&self) -> bool {
         self.process != std::process::id()
     }
@@ -460,22 +460,22 @@ impl Files {
 }
 
 /// Reads inotify on the runtime of the callers, until the client is closed.
-async fn watch_for_callers(files: Weak<Files>, closed: Arc<Notify>) {
+async fn watch_for_callers(files: Weak<Files>, mut is_closed: Receiver<bool>) {
     let Some(readable) = files.upgrade().and_then(|files| files.watcher.readable()) else { return };
     loop {
-        let closed = closed.notified();
-        // Before the wait: it may have been closed just now.
-        if files.upgrade().is_none_or(|files| files.is_closed.load(Ordering::SeqCst)) {
-            return;
-        }
         tokio::select! {
             biased;
-            () = closed => return,
+            () = closed(&mut is_closed) => return,
             result = readable.readable() => if result.is_err() { return },
         }
         let Some(files) = files.upgrade() else { return };
         files.watcher.read_for_callers(&readable, |change| files.changed(change));
     }
+}
+
+/// Resolves when the client is closed or gone.
+async fn closed(is_closed: &mut Receiver<bool>) {
+    let _ = is_closed.wait_for(|is_closed| *is_closed).await;
 }
 
 /// Whether a resource of this kind is a locked file.

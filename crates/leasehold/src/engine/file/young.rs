@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use super::lock_file::{FileId, LockFile};
-use super::places::{Mixed, Place};
+use super::places::{Mixed, Place, Places};
 use super::{FileStore, Files, record};
 use crate::engine::Kind;
 use crate::mutex::Mutex;
@@ -32,6 +32,9 @@ pub(super) const RECORDED: Duration = Duration::from_millis(25);
 static OWNERS: LazyLock<Mutex<Owners>> = LazyLock::new(Mutex::default);
 
 type Owners = HashMap<FileId, OwnerId, BuildHasherDefault<Mixed>>;
+
+/// A hold whose record is to be written.
+type Due = (OwnerId, Weak<LockFile>);
 
 /// The owner of this process that has locked a file.
 pub(super) fn owner(file: FileId) -> Option<OwnerId> {
@@ -67,7 +70,7 @@ pub(super) struct Young {
     period: AtomicU32,
     /// Some have begun in this period.
     is_new: AtomicBool,
-    /// [`FileStore::keep_recording`] looks after each period.
+    /// The writer of records looks after each period.
     is_awake: AtomicBool,
     begun: Notify,
 }
@@ -92,54 +95,102 @@ impl Young {
     }
 }
 
-impl FileStore {
-    /// Writes records, for ever.
-    pub(super) async fn keep_recording(&self) {
-        let Files { young, places, .. } = &*self.0;
+impl Young {
+    /// Waits for holds that have lasted for a moment and have no record.
+    async fn due(&self, places: &Mutex<Places>) -> Vec<Due> {
         let mut idle = 0;
         loop {
-            if !young.is_awake.load(Ordering::SeqCst) {
-                young.begun.notified().await;
+            if !self.is_awake.load(Ordering::SeqCst) {
+                self.begun.notified().await;
             }
             tokio::time::sleep(PERIOD).await;
-            idle = if young.is_new.swap(false, Ordering::SeqCst) { 0 } else { idle + 1 };
+            idle = if self.is_new.swap(false, Ordering::SeqCst) { 0 } else { idle + 1 };
             // Before the holds are read: one that begins later notifies again.
-            young.is_awake.store(idle < IDLE, Ordering::SeqCst);
-            let period = young.period.fetch_add(1, Ordering::Relaxed);
-            let holds: Vec<_> = {
-                let places = places.lock();
-                let unwritten = places.iter().filter_map(|(key, place)| match place {
-                    Place::Held(file, _) if !file.recorded.is_written.load(Ordering::SeqCst) => {
-                        Some((key.clone(), Arc::clone(file)))
-                    }
-                    _ => None,
-                });
-                unwritten.filter(|(key, _)| key.resource.kind != Kind::Read).collect()
-            };
+            self.is_awake.store(idle < IDLE, Ordering::SeqCst);
+            let period = self.period.fetch_add(1, Ordering::Relaxed);
             let mut due = Vec::new();
-            for (key, file) in holds {
+            for (key, place) in &*places.lock() {
+                let Place::Held(file, _) = place else { continue };
+                if key.resource.kind == Kind::Read || file.recorded.is_written.load(Ordering::SeqCst) {
+                    continue;
+                }
                 if file.recorded.begun.load(Ordering::Relaxed) == period {
-                    young.is_awake.store(true, Ordering::SeqCst);
+                    self.is_awake.store(true, Ordering::SeqCst);
                 } else {
                     file.recorded.is_written.store(true, Ordering::SeqCst);
-                    due.push((key.owner, Arc::downgrade(&file)));
+                    due.push((key.owner, Arc::downgrade(file)));
                 }
             }
             if !due.is_empty() {
-                let files = Arc::clone(&self.0);
-                let _ = tokio::task::spawn_blocking(move || files.record(due)).await;
+                return due;
             }
+        }
+    }
+}
+
+impl FileStore {
+    /// Writes records, for ever.
+    pub(super) async fn keep_recording(&self) {
+        loop {
+            let due = self.0.young.due(&self.0.places).await;
+            let files = Arc::clone(&self.0);
+            let _ = tokio::task::spawn_blocking(move || files.record(due)).await;
         }
     }
 }
 
 impl Files {
     /// Writes the records of these holds, if they have not ended.
-    fn record(&self, due: Vec<(OwnerId, Weak<LockFile>)>) {
+    fn record(&self, due: Vec<Due>) {
         for (owner, file) in due {
             if let Some(file) = file.upgrade() {
                 self.writer.write(&file, owner);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+    use tokio::time::{Instant, sleep, timeout};
+
+    use super::*;
+    use crate::client_id::ClientId;
+    use crate::engine::{HoldKey, Resource};
+    use crate::name::Name;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_hold_gets_its_record_whether_the_writer_of_records_is_awake_or_asleep() {
+        let path = std::env::temp_dir().join(format!("leasehold-young-{}", std::process::id()));
+        let resource = Resource::new(Kind::Lock, Name::new("", "young").unwrap());
+        let holds = Arc::new((Young::default(), Mutex::<Places>::default()));
+        let (sender, mut written) = unbounded_channel();
+        let writer = tokio::spawn({
+            let holds = Arc::clone(&holds);
+            async move { while sender.send(holds.0.due(&holds.1).await).is_ok() {} }
+        });
+        let (young, places) = &*holds;
+        let mut was_awake = Vec::new();
+        for idle in 0..IDLE + 8 {
+            sleep(PERIOD * idle).await;
+            was_awake.push(young.is_awake.load(Ordering::SeqCst));
+            let (file, owner) = (LockFile::open(&path).unwrap(), OwnerId::fresh(ClientId::random(), 1));
+            let (file, id) = (Arc::new(file), FileId::of(&path).unwrap().unwrap());
+            let key = HoldKey { resource: resource.clone(), owner, amount: 1 };
+            places.lock().insert(key.clone(), Place::Held(Arc::clone(&file), id));
+            young.add(&file);
+            let begun = Instant::now();
+            let due = timeout(RECORDED, written.recv()).await;
+            let due = due.unwrap_or_else(|_| panic!("no record after {idle} idle periods")).unwrap();
+            assert_eq!(due.iter().map(|(owner, _)| *owner).collect::<Vec<_>>(), [owner]);
+            let age = begun.elapsed();
+            assert!((PERIOD..=2 * PERIOD).contains(&age), "{age:?} after {idle} idle periods");
+            places.lock().remove(&key);
+        }
+        let slept = was_awake.iter().filter(|was_awake| !*was_awake).count();
+        assert!(!was_awake[0] && was_awake[1] && (5..=10).contains(&slept), "{was_awake:?}");
+        writer.abort();
+        std::fs::remove_file(path).unwrap();
     }
 }

@@ -7,29 +7,41 @@ use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::time::{Sleep, sleep};
 
 /// Where the future is dropped.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Cut {
+pub enum Cut {
+    /// Right after this poll of it.
     After(usize),
+    /// In place of this poll, when it has just been woken.
     InPlaceOf(usize),
+    /// So long after its first poll.
+    At(Duration),
 }
 
 /// Polls a future until it is done or cut off.
-pub(crate) struct CutOff<F> {
+#[derive(Debug)]
+pub struct CutOff<F> {
     future: Pin<Box<F>>,
     cut: Cut,
     polls: usize,
+    moment: Option<Pin<Box<Sleep>>>,
 }
 
-pub(crate) fn cut_off<F: Future>(cut: Cut, future: F) -> CutOff<F> {
-    CutOff { future: Box::pin(future), cut, polls: 0 }
+/// Runs a future until it is done or cut off.
+pub fn cut_off<F: Future>(cut: Cut, future: F) -> CutOff<F> {
+    CutOff { future: Box::pin(future), cut, polls: 0, moment: None }
 }
 
 /// How a future ended.
 #[derive(Debug, PartialEq)]
-pub(crate) enum Ended<T> {
+pub enum Ended<T> {
+    /// With this output.
     Done(T),
+    /// It was dropped before.
     Cut,
 }
 
@@ -47,13 +59,21 @@ impl<F: Future> Future for CutOff<F> {
         if matches!(self.cut, Cut::After(poll) if poll == self.polls) {
             return Poll::Ready(Ended::Cut);
         }
+        if let Cut::At(moment) = self.cut {
+            let moment = self.moment.get_or_insert_with(|| Box::pin(sleep(moment)));
+            return moment.as_mut().poll(context).map(|()| Ended::Cut);
+        }
         Poll::Pending
     }
 }
 
 /// Runs `case` under each of these circumstances and for every place to cut, until the cut is too late. The case returns
 /// whether it was cut.
-pub(crate) async fn everywhere<W, C, F>(circumstances: &[W], case: C)
+///
+/// # Panics
+///
+/// When a case is cut off again and again, so that it never ends.
+pub async fn everywhere<W, C, F>(circumstances: &[W], case: C)
 where
     W: Copy + Debug,
     C: Fn(W, Cut) -> F,
