@@ -140,6 +140,7 @@ impl Watched {
     /// # Panics
     ///
     /// When there is none within 20 s.
+    #[must_use]
     pub fn fail_over(&self) -> usize {
         let before = self.primary();
         let mut switches = self.sentinels[0].subscribe(&["+switch-master"]);
@@ -155,6 +156,7 @@ impl Watched {
     /// # Panics
     ///
     /// When it does not within 20 s.
+    #[must_use]
     pub fn failed_over_from(&self, before: usize) -> usize {
         until("a failover", || self.primary() != before);
         self.primary()

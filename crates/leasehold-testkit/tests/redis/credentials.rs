@@ -1,5 +1,7 @@
 //! User and password: from a source of the program, a file or the environment, and changed while clients live.
 
+#![expect(clippy::unwrap_used, reason = "a failing test names its line")]
+
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -18,7 +18,6 @@ const TURNS: usize = 64;
 
 /// Two clients with 200 holds between them and 64 tasks that take turns at one lock, until this ends.
 pub(crate) struct Load {
-    pub(crate) clients: [Client; 2],
     pub(crate) held: Vec<Guard>,
     shared: Arc<Shared>,
     tasks: Vec<JoinHandle<u64>>,
@@ -45,7 +44,7 @@ impl Load {
         let task = |number: usize| tokio::spawn(take_turns(clients[number % 2].clone(), Arc::clone(&shared)));
         let tasks = (0..TURNS).map(task).collect();
         in_step(watched).await;
-        Self { clients, held, shared, tasks }
+        Self { held, shared, tasks }
     }
 
     /// How many turns there were so far.

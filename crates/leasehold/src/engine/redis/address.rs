@@ -161,8 +161,9 @@ impl Known {
         }
         match (form, key) {
             (Form::Unix, "db") => self.database = Some(number(value, UNIX_DATABASE)?),
-            (Form::Unix, "user" | "pass") => self.login.set(key, value)?,
-            (_, "password_file" | "password_env") => self.login.set(key, value)?,
+            (Form::Unix, "user" | "pass") | (_, "password_file" | "password_env") => {
+                self.login.set(key, value)?;
+            }
             _ => return Ok(false),
         }
         Ok(true)
@@ -218,12 +219,11 @@ impl Known {
                 (Place::Fixed(endpoint), number(&parts.path, DATABASE)?)
             }
             Form::Sentinel => {
-                let (primary, database) = match self.primary.take() {
-                    Some(primary) => (primary, parts.path.as_str()),
-                    None => {
-                        let (primary, database) = parts.path.split_once('/').unwrap_or((&parts.path, ""));
-                        (primary.to_owned(), database)
-                    }
+                let (primary, database) = if let Some(primary) = self.primary.take() {
+                    (primary, parts.path.as_str())
+                } else {
+                    let (primary, database) = parts.path.split_once('/').unwrap_or((&parts.path, ""));
+                    (primary.to_owned(), database)
                 };
                 let database = number(database, SENTINEL_DATABASE)?;
                 (Place::Sentinels(self.sentinels(primary)?), database)

@@ -76,7 +76,9 @@ mod tests {
     #[test]
     fn what_was_released_and_not_acquired_since_is_released_again() {
         let (recent, keys) = (Recent::default(), keys(3));
-        keys.iter().for_each(|key| recent.released(key));
+        for key in &keys {
+            recent.released(key);
+        }
         recent.granted(&keys[1]);
         assert_eq!(recent.releases().len(), 2);
     }
@@ -84,7 +86,9 @@ mod tests {
     #[test]
     fn few_are_remembered_of_many() {
         let (recent, keys) = (Recent::default(), keys(AT_LEAST * 4));
-        keys.iter().for_each(|key| recent.released(key));
+        for key in &keys {
+            recent.released(key);
+        }
         let remembered = recent.releases().len();
         assert!((AT_LEAST..=AT_LEAST * 2).contains(&remembered), "{remembered}");
         recent.granted(&keys[AT_LEAST * 4 - 1]);
