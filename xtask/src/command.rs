@@ -36,7 +36,17 @@ pub(crate) fn works(line: &str) -> bool {
 ///
 /// When the program cannot be started or reports a failure.
 pub(crate) fn output(line: &str) -> Result<Vec<u8>, String> {
+    output_with(line, &[])
+}
+
+/// The standard output of a command line with more words, which may contain spaces.
+///
+/// # Errors
+///
+/// When the program cannot be started or reports a failure.
+pub(crate) fn output_with(line: &str, words: &[String]) -> Result<Vec<u8>, String> {
     let output = parse(line)
+        .args(words)
         .stderr(Stdio::inherit())
         .output()
         .map_err(|error| format!("`{line}` cannot start: {error}"))?;

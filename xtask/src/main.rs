@@ -10,6 +10,7 @@ mod lines;
 mod msrv;
 mod mutants;
 mod search;
+mod servers;
 mod setup;
 mod soak;
 mod step;
@@ -29,6 +30,8 @@ enum Xtask {
     Check(Args),
     /// Every test of the workspace, or some of them, after the set-up the tests need.
     Test(test::Args),
+    /// Redis 8 and Valkey 8 as Debian 13 has them, in the user's cache directory: `test --all-servers` needs them.
+    Servers,
     /// Redisson's own locks and ours on one server, each in processes of its own.
     Interop(interop::Args),
     /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         .and_then(|()| match xtask {
             Xtask::Check(Args { yes }) => check::run(yes),
             Xtask::Test(args) => test::run(args),
+            Xtask::Servers => servers::run(),
             Xtask::Interop(args) => interop::run(&args),
             Xtask::Leaks(args) => leaks::run(&args),
             Xtask::Soak => soak::run(),

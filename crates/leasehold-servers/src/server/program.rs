@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Which server.
+/// Which server. A relative path in a variable begins at the root of the repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Flavour {
     /// `redis-server`: the one that `LEASEHOLD_REDIS_SERVER` names, or the one in the `PATH`.
@@ -15,6 +15,7 @@ pub enum Flavour {
     Valkey,
 }
 
+const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
 /// Where `cargo xtask test` installs Valkey: a virtual environment of Python, because Valkey is packaged as a wheel there.
 const VALKEY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/tools/valkey");
 
@@ -40,8 +41,12 @@ impl Flavour {
             Self::Valkey => ("LEASEHOLD_VALKEY_SERVER", in_environment(Path::new(VALKEY))),
         };
         if let Some(named) = env::var_os(variable) {
-            let named = PathBuf::from(named);
-            assert!(named.is_file(), "{variable} names {}, where there is no program", named.display());
+            let named = Path::new(ROOT).join(named);
+            assert!(
+                named.is_file(),
+                "{variable} names {}, where there is no program: cargo xtask test --all-servers installs those that it tests",
+                named.display()
+            );
             return named;
         }
         installed.or_else(|| in_path(self.name())).unwrap_or_else(|| {

@@ -10,9 +10,12 @@ use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
-use crate::{SECOND, acquired, connect, granted, renewed, soon, subscribed, until, waiting};
+use crate::{
+    SECOND, acquired, channels, connect, granted, number, renewed, soon, subscribed, until, waiting,
+};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
+const QUEUE: &str = "redisson_lock_queue:{n}";
 
 /// A primary and its replica, which is in sync.
 fn pair(flavour: Flavour) -> (Server, Server) {
@@ -126,6 +129,23 @@ async fn a_replica_at_connect_is_tried_again_until_it_is_the_primary(flavour: Fl
     client.lock("n").acquire().await.unwrap().release().await.unwrap();
 }
 
+/// A waiter for a fair lock sends nothing else meanwhile.
+async fn a_queue_heartbeat_alone_reconnects_the_client_to_the_new_primary(flavour: Flavour) {
+    let (old, new) = pair(flavour);
+    let proxy = Proxy::start(old.port());
+    let (client, other) = (connect(old.url()).await, connect(proxy.url()).await);
+    let lease = SECOND * 600;
+    let _held = client.fair_lock("n").acquire().lease(lease).await.unwrap();
+    let waiter = tokio::spawn(other.fair_lock("n").acquire().into_future());
+    until("it is queued", || number(&old.cli(&["LLEN", QUEUE])) == 1).await;
+    in_step(&old, &new).await;
+    proxy.lead_to(new.port());
+    swap(&old, &new);
+    until("the waiter is subscribed at the new primary", || channels(&new).len() == 1).await;
+    assert!(new.cli(&["DEL", "n"]) == 1 && !waiter.is_finished());
+    granted(waiter).await.release().await.unwrap();
+}
+
 async fn connections_to_a_replica_are_attempted_after_pauses(flavour: Flavour) {
     let (old, new) = pair(flavour);
     let proxy = Proxy::start(old.port());
@@ -156,6 +176,7 @@ on_both! {
     a_replica_at_connect_is_tried_again_until_it_is_the_primary
     a_client_continues_at_the_new_primary
     a_renewal_alone_reconnects_the_client_to_the_new_primary
+    a_queue_heartbeat_alone_reconnects_the_client_to_the_new_primary
     connections_to_a_replica_are_attempted_after_pauses
 }
 

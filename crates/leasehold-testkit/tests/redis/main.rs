@@ -24,6 +24,7 @@ mod access;
 mod address;
 mod batches;
 mod cancellation;
+mod codes;
 mod cost;
 mod counters;
 mod credentials;

@@ -94,9 +94,15 @@ async fn a_lock_is_released_after_an_outage_though_the_reply_to_its_extension_wa
     is_given_back_after_an_outage(guard, &server, &proxy).await;
 }
 
-/// A server that denies a user only this right.
+/// A server that denies a user this subcommand of `CLIENT`.
 fn server_without(flavour: Flavour, right: &str) -> (Server, impl Fn(&Proxy) -> String) {
-    let server = Server::builder(flavour).config(format!("user ann on >secret ~* &* +@all -{right}")).start();
+    // Redis before 7 can only allow subcommands.
+    let others =
+        ["client|id", "client|info", "client|kill", "client|setname"].map(|other| format!("+{other}"));
+    let others: Vec<_> = others.into_iter().filter(|other| other[1..] != *right).collect();
+    assert_eq!(others.len(), 3, "{right}");
+    let rule = format!("user ann on >secret ~* &* +@all -client {}", others.join(" "));
+    let server = Server::builder(flavour).config(rule).start();
     (server, |proxy: &Proxy| format!("redis://ann:secret@127.0.0.1:{}", proxy.port()))
 }
 

@@ -62,28 +62,41 @@ fn for_good(code: &str) -> Option<&'static str> {
 
 /// The first word of an error, which is its code.
 ///
-/// Servers before Redis 7 put the error of a command inside a script behind a text of their own: `ERR Error running script (call
-/// to f_…): @user_script:1: @user_script: 1: -READONLY …`.
+/// Servers before Redis 7 put the error of a command inside a script behind the line of the script, and that behind a text of
+/// their own unless the script returns the error: `ERR Error running script (call to f_…): @user_script:1: @user_script: 1:
+/// -READONLY …`.
 pub(super) fn code(error: &str) -> &str {
-    let wrapped = error.strip_prefix("ERR Error running script").and_then(|text| {
-        let (_line, error) = text.rsplit("user_script:").next()?.split_once(": ")?;
-        Some(error.trim_start_matches('-'))
-    });
-    wrapped.unwrap_or(error).split(' ').next().unwrap_or_default()
+    let is_wrapped = error.starts_with("ERR Error running script") || error.starts_with("@user_script:");
+    let inside = || error.rsplit("user_script:").next()?.split_once(": ").map(|(_line, error)| error);
+    let error = is_wrapped.then(inside).flatten().map_or(error, |error| error.trim_start_matches('-'));
+    error.split(' ').next().unwrap_or_default()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The text of Redis 6.2 for an error inside a script.
+    const HASH: &str = "eed1cbe89353c705794ebf02658098b6fd09360f";
+
+    /// The text of Redis 6.2 for an error that ends a script.
     fn wrapped(error: &str) -> String {
-        let hash = "5332031c6b470dc5a0dd9b4bf2030dea6d65de91";
-        format!("ERR Error running script (call to f_{hash}): @user_script:1: @user_script: 1: {error}")
+        format!("ERR Error running script (call to f_{HASH}): @user_script:1: {error}")
     }
 
     fn meaning(error: &str) -> Option<ServerError> {
         refusal(error, error.into())
+    }
+
+    /// The texts of a command inside a script that each server was seen to reply with: Redis 6.2.14, of which some end the script
+    /// and some are returned by it, Redis 7.0.15 and 8.0.2 and Valkey 8.1.1, which say the same, and Valkey 9.1.2.
+    fn seen(error: &str) -> [String; 5] {
+        [
+            error.into(),
+            wrapped(&format!("@user_script: 1: -{error}")),
+            format!("@user_script: 2: -{error}"),
+            format!("{error} script: {HASH}, on @user_script:1."),
+            format!("{error} script: on @user_script:1."),
+        ]
     }
 
     #[test]
@@ -91,18 +104,19 @@ mod tests {
         for error in [
             "READONLY You can't write against a read only replica.",
             "OOM command not allowed when used memory > 'maxmemory'.",
+            "NOREPLICAS Not enough good replicas to write.",
+            "MISCONF Redis is configured to save RDB snapshots, but it is currently not able to persist on disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error.",
+            "MISCONF Valkey is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting fails (stop-writes-on-bgsave-error option). Please check the Valkey logs for details about the RDB error.",
+            // Servers reply with these to the whole script.
+            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
             "BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
             "LOADING Redis is loading the dataset in memory",
-            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
-            "NOREPLICAS Not enough good replicas to write.",
-            "MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.",
         ] {
-            let after_redis_7 =
-                format!("{error} script: 5332031c6b470dc5a0dd9b4bf2030dea6d65de91, on @user_script:1.");
-            let code = error.split(' ').next().unwrap();
-            for text in [error.into(), wrapped(&format!("-{error}")), wrapped(error), after_redis_7] {
+            let expected = error.split(' ').next().unwrap();
+            for text in seen(error) {
+                assert_eq!(code(&text), expected, "{text}");
                 let Some(ServerError::Unavailable(shown)) = meaning(&text) else { panic!("{text}") };
-                assert!(shown.ends_with(&format!("({code})")) && !shown.contains("script:"), "{shown}");
+                assert!(shown.ends_with(&format!("({expected})")) && !shown.contains("script:"), "{shown}");
             }
         }
     }
@@ -110,11 +124,37 @@ mod tests {
     #[test]
     fn a_denial_is_one_also_inside_a_script() {
         let denial = "The user executing the script can't run this command or subcommand";
-        for text in ["NOPERM this user has no permissions".into(), wrapped(denial), wrapped("")] {
+        for text in [
+            // Redis 6.2.14
+            wrapped(&format!("@user_script: 1: {denial}")),
+            format!("@user_script: 2: {denial}"),
+            "NOPERM this user has no permissions to access one of the keys used as arguments".into(),
+            "NOPERM this user has no permissions to run the 'eval' command or its subcommand".into(),
+            // Redis 7.0.15
+            format!("ERR {denial} script: {HASH}, on @user_script:1."),
+            // Valkey 9.1.2
+            "ERR ACL failure in script: User w has no permissions to run the 'hincrby' command script: on @user_script:1.".into(),
+            "NOPERM No permissions to access a key".into(),
+            // None of them.
+            wrapped(""),
+            wrapped("@user_script"),
+            "@user_script:".into(),
+            "ERR Error running script".into(),
+        ] {
             assert_eq!(meaning(&text), Some(ServerError::Denied(text)));
         }
-        let other_type = wrapped("WRONGTYPE Operation against a key holding the wrong kind of value");
-        assert_eq!(meaning(&other_type), Some(ServerError::NotALock));
-        assert_eq!(meaning("NOSCRIPT No matching script. Please use EVAL."), None);
+        let no_password = Some(ServerError::Denied(format!("{} (NOAUTH)", for_good("NOAUTH").unwrap())));
+        assert_eq!(meaning("NOAUTH Authentication required."), no_password);
+    }
+
+    #[test]
+    fn a_key_of_another_type_is_no_lock_and_a_missing_script_is_no_error() {
+        let error = "WRONGTYPE Operation against a key holding the wrong kind of value";
+        for text in [wrapped(error), format!("{error} script: {HASH}, on @user_script:1.")] {
+            assert_eq!(meaning(&text), Some(ServerError::NotALock), "{text}");
+        }
+        for text in ["NOSCRIPT No matching script. Please use EVAL.", "NOSCRIPT No matching script."] {
+            assert_eq!(meaning(text), None);
+        }
     }
 }

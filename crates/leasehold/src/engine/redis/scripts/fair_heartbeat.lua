@@ -46,9 +46,11 @@ for first = 1, #KEYS, 5 do
     local done, failure = pcall(heartbeat, KEYS[first], KEYS[first + 1], KEYS[first + 2], KEYS[first + 3], KEYS[first + 4],
         channel, argument + 2, waiters)
     if not done then
+        failure = type(failure) == 'table' and failure.err or failure
         -- With a key of another type the waiters for this lock have no position; the other locks are not affected.
-        if not string.find(type(failure) == 'table' and failure.err or failure, 'WRONGTYPE', 1, true) then
-            error(failure, 0)
+        if not string.find(failure, 'WRONGTYPE', 1, true) then
+            -- Raised again, it would lose its code: servers from Redis 7 on put ERR in front of it.
+            return redis.error_reply(failure)
         end
         for position = before + 1, before + waiters do
             positions[position] = 0
