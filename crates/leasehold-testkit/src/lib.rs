@@ -17,6 +17,7 @@ pub mod primitive;
 pub mod proxy;
 pub mod search;
 pub mod tally;
+pub mod waits;
 
 use leasehold_servers::port;
 pub use leasehold_servers::{resp, server};
