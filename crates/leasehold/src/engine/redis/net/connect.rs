@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -16,14 +17,14 @@ use super::super::sentinel::Primary;
 use super::pipeline::{Pipeline, PushHandler};
 use super::refusal::is_known;
 use super::request::{Call, Delete};
-use super::resp::{CLOSED, Value};
+use super::resp::{CLOSED, RESET, Value};
 use super::secret::Secret;
 use super::stream::Stream;
 use super::target::{REPLICA, Target};
 use crate::credentials::{Credentials, Login, Provider};
 use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
-use crate::tls::TlsOptions;
+use crate::tls::{self, TlsOptions};
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
@@ -96,10 +97,12 @@ impl Settings {
     pub(crate) async fn open(&self, on_push: PushHandler) -> Result<Opened, ServerError> {
         let limit = self.options.connect_timeout;
         let mut is_replica = false;
+        // A TLS handshake has begun, and not ended.
+        let handshaking = AtomicBool::new(false);
         let attempts = async {
             let mut may_ask_again = self.provider.is_some();
             loop {
-                match self.connect(Arc::clone(&on_push)).await {
+                match self.connect(Arc::clone(&on_push), &handshaking).await {
                     Err(ServerError::Unavailable(text)) if text == REPLICA => {
                         is_replica = true;
                         tokio::time::sleep(REPLICA_PAUSE).await;
@@ -115,14 +118,12 @@ impl Settings {
         match tokio::time::timeout(limit, attempts).await {
             Ok(outcome) => outcome,
             Err(_) if is_replica => Err(ServerError::Unavailable(REPLICA.into())),
+            Err(_) if handshaking.load(Ordering::Relaxed) => Err(tls::late(limit)),
             Err(_) => Err(self.target.late(limit)),
         }
     }
 
-    async fn connect(&self, on_push: PushHandler) -> Result<Opened, ServerError> {
-        if self.tls.is_some() {
-            return Err(ServerError::Denied("TLS is not supported yet".into()));
-        }
+    async fn connect(&self, on_push: PushHandler, handshaking: &AtomicBool) -> Result<Opened, ServerError> {
         let endpoint = self.target.endpoint().await?;
         let credentials = self.login.credentials(self.provider.as_ref()).await?;
         self.secret.set(&credentials);
@@ -137,6 +138,10 @@ impl Settings {
         };
         let (alive, ended) = oneshot::channel();
         let stream = stream.map_err(|error| no_connection(&error, &endpoint))?;
+        let stream = match &self.tls {
+            Some(tls) => stream.secured(tls, &endpoint, handshaking).await?,
+            None => stream,
+        };
         let pipeline = Pipeline::start(stream, self.clone(), on_push, alive);
         // All in one round trip.
         let send = |call| pipeline.send(call);
@@ -200,11 +205,23 @@ impl Settings {
     /// What the failure of `HELLO` means. A server that does not support it may repeat its arguments, password included.
     fn refused(&self, error: StoreError) -> ServerError {
         if let StoreError::Unknown(ServerError::Unavailable(text)) = &error
-            && text == CLOSED
+            && [CLOSED, RESET].contains(&text.as_str())
         {
-            let text = "it closed the connection without a reply: check that a Redis server listens on this port, \
-                        without TLS";
-            return ServerError::Unavailable(text.into());
+            let advice = match &self.tls {
+                None => {
+                    "if that port wants TLS, write rediss:// in place of redis://; otherwise check that a Redis server \
+                     listens on it"
+                }
+                // With TLS 1.3 a client has finished the handshake when the server looks at its certificate.
+                Some(tls) if tls.cert.is_none() => {
+                    "if it wants a client certificate, write cert=PATH&key=PATH in the URL; otherwise check that a \
+                     Redis server listens on that port"
+                }
+                Some(_) => {
+                    "check that it accepts the client certificate, and that a Redis server listens on that port"
+                }
+            };
+            return ServerError::Unavailable(format!("it closed the connection without a reply: {advice}"));
         }
         let failure = error.into();
         let ServerError::Denied(text) = failure else { return failure };

@@ -139,6 +139,9 @@ fn parsed(line: &[u8]) -> Result<i64, Stop> {
 /// The failure of a connection that the server has closed.
 pub(super) const CLOSED: &str = "the server has closed the connection";
 
+/// The failure of a connection that the server has closed without reading everything.
+pub(super) const RESET: &str = "the server has reset the connection";
+
 /// The first byte of a TLS alert, by which a server that wants TLS refuses everything else.
 const TLS_ALERT: u8 = 0x15;
 
@@ -172,11 +175,11 @@ impl Reader {
             Ok(0) => return Err(ServerError::Unavailable(CLOSED.into())),
             Ok(length) => self.filled += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(unavailable(&error)),
+            Err(error) => return Err(failure_of(&error)),
         }
         let mut rest = &self.received[..self.filled];
         if rest.first() == Some(&TLS_ALERT) {
-            let text = "that port wants TLS, which is not supported yet: use a port without TLS";
+            let text = "that port wants TLS: write rediss:// in place of redis://";
             return Err(ServerError::Denied(text.into()));
         }
         // A long frame is not parsed again for each piece of it.
@@ -312,8 +315,15 @@ impl Header {
     }
 }
 
-pub(super) fn unavailable(error: &io::Error) -> ServerError {
-    ServerError::Unavailable(error.to_string())
+/// What the error of a socket means.
+pub(super) fn failure_of(error: &io::Error) -> ServerError {
+    if let Some(failure) = error.get_ref().and_then(|inner| inner.downcast_ref::<ServerError>()) {
+        return failure.clone();
+    }
+    match error.kind() {
+        io::ErrorKind::ConnectionReset => ServerError::Unavailable(RESET.into()),
+        _ => ServerError::Unavailable(error.to_string()),
+    }
 }
 
 #[cfg(test)]
