@@ -9,6 +9,7 @@
 //! An engine provides a [`bench::Backend`] for that.
 
 pub mod bench;
+pub mod certificates;
 pub mod conformance;
 pub mod cut;
 pub mod dice;

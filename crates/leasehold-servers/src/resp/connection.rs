@@ -3,6 +3,8 @@
 use std::{
     io::{self, Read as _, Write as _},
     net::{Ipv4Addr, TcpStream},
+    os::unix::net::UnixStream,
+    path::Path,
     time::Duration,
 };
 
@@ -13,8 +15,14 @@ use super::{Value, encode, parse};
 /// An operation that takes longer than [`TIMEOUT`](Self::TIMEOUT) is an error, so that a test fails rather than hangs.
 #[derive(Debug)]
 pub struct Connection {
-    stream: TcpStream,
+    stream: Stream,
     received: Vec<u8>,
+}
+
+#[derive(Debug)]
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
 }
 
 impl Connection {
@@ -30,9 +38,20 @@ impl Connection {
         let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
         stream.set_nodelay(true)?;
         stream.set_write_timeout(Some(Self::TIMEOUT))?;
-        let connection = Self { stream, received: Vec::new() };
-        connection.timeout(Self::TIMEOUT)?;
-        Ok(connection)
+        stream.set_read_timeout(Some(Self::TIMEOUT))?;
+        Ok(Self { stream: Stream::Tcp(stream), received: Vec::new() })
+    }
+
+    /// Connects to a Unix socket.
+    ///
+    /// # Errors
+    ///
+    /// When nothing listens there.
+    pub fn open_unix(path: &Path) -> io::Result<Self> {
+        let stream = UnixStream::connect(path)?;
+        stream.set_write_timeout(Some(Self::TIMEOUT))?;
+        stream.set_read_timeout(Some(Self::TIMEOUT))?;
+        Ok(Self { stream: Stream::Unix(stream), received: Vec::new() })
     }
 
     /// Sets how long [`receive`](Self::receive) waits.
@@ -41,7 +60,10 @@ impl Connection {
     ///
     /// When `limit` is zero.
     pub fn timeout(&self, limit: Duration) -> io::Result<()> {
-        self.stream.set_read_timeout(Some(limit))
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(Some(limit)),
+            Stream::Unix(stream) => stream.set_read_timeout(Some(limit)),
+        }
     }
 
     /// Sends a command and receives a value.
@@ -61,7 +83,11 @@ impl Connection {
     ///
     /// When the connection is known to be closed.
     pub fn send(&mut self, command: &[impl AsRef<[u8]>]) -> io::Result<()> {
-        self.stream.write_all(&encode(command))
+        let bytes = encode(command);
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(&bytes),
+            Stream::Unix(stream) => stream.write_all(&bytes),
+        }
     }
 
     /// Receives the next value.
@@ -78,7 +104,11 @@ impl Connection {
                 return Ok(value);
             }
             let mut chunk = [0; 4096];
-            match self.stream.read(&mut chunk) {
+            let read = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(&mut chunk),
+                Stream::Unix(stream) => stream.read(&mut chunk),
+            };
+            match read {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(length) => self.received.extend(&chunk[..length]),
                 // A signal, such as that of a child that has ended.

@@ -1,5 +1,7 @@
 //! The configuration of a server.
 
+use std::path::PathBuf;
+
 use super::{Flavour, Server};
 
 /// A server that is not started yet.
@@ -9,6 +11,18 @@ pub struct Builder {
     pub(super) lines: Vec<String>,
     pub(super) password: Option<String>,
     pub(super) mode: Mode,
+    pub(super) tls: Option<TlsFiles>,
+}
+
+/// The files of a server with TLS, in PEM.
+#[derive(Clone, Debug)]
+pub struct TlsFiles {
+    /// Its certificate.
+    pub cert: PathBuf,
+    /// The key of that.
+    pub key: PathBuf,
+    /// The CA of the certificates of clients.
+    pub ca: PathBuf,
 }
 
 /// What a server is for.
@@ -21,7 +35,7 @@ pub(super) enum Mode {
 
 impl Builder {
     pub(super) fn new(flavour: Flavour) -> Self {
-        Self { flavour, lines: Vec::new(), password: None, mode: Mode::Data }
+        Self { flavour, lines: Vec::new(), password: None, mode: Mode::Data, tls: None }
     }
 
     /// Makes it a sentinel, which watches the primary that the configuration names. It remembers what it knows across a
@@ -59,11 +73,19 @@ impl Builder {
         self
     }
 
+    /// Listens with TLS and in no other way, but for its Unix socket, which the server's own methods use. It wants no
+    /// certificate of its clients, unless the configuration has `tls-auth-clients yes`.
+    #[must_use]
+    pub fn tls(mut self, files: TlsFiles) -> Self {
+        self.tls = Some(files);
+        self
+    }
+
     /// Starts the server and waits until it replies.
     ///
     /// # Panics
     ///
-    /// When the server is not installed, or does not accept its configuration.
+    /// When the server is not installed, was built without TLS, or does not accept its configuration.
     #[must_use]
     pub fn start(self) -> Server {
         Server::configured(self)

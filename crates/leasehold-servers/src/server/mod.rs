@@ -20,7 +20,7 @@ use builder::Mode;
 use directory::Directory;
 use process::Process;
 
-pub use builder::Builder;
+pub use builder::{Builder, TlsFiles};
 pub use monitor::Monitor;
 pub use program::Flavour;
 pub use subscription::{Message, Subscription};
@@ -53,6 +53,7 @@ pub struct Server {
     lines: Vec<String>,
     password: Option<String>,
     mode: Mode,
+    tls: Option<TlsFiles>,
     directory: Directory,
 }
 
@@ -74,9 +75,9 @@ impl Server {
     }
 
     fn configured(builder: Builder) -> Self {
-        let Builder { flavour, lines, password, mode } = builder;
+        let Builder { flavour, lines, password, mode, tls } = builder;
         let directory = Directory::new();
-        let mut server = Self { process: None, flavour, port: 0, lines, password, mode, directory };
+        let mut server = Self { process: None, flavour, port: 0, lines, password, mode, tls, directory };
         // Another process may take the port before the server does; then another port is tried.
         for _ in 0..10 {
             server.port = port::free();
@@ -113,6 +114,14 @@ impl Server {
             }
             if let Some(status) = exited {
                 let taken = log.contains("Address already in use");
+                // Some say nothing, because they do not know the words of their configuration.
+                let has_tls = self.tls.is_none() || !(log.is_empty() || log.contains("finding TLS support"));
+                assert!(
+                    taken || has_tls,
+                    "{} was built without TLS: {}",
+                    self.flavour.name(),
+                    program.display()
+                );
                 assert!(taken, "{} ended with {status} instead of starting:\n{log}", self.flavour.name());
                 return false;
             }
@@ -123,7 +132,7 @@ impl Server {
 
     /// Waits for a reply, even if it is that a password is required.
     fn answered(&self) {
-        let ask = || Connection::open(self.port).and_then(|mut connection| connection.call(&["PING"]));
+        let ask = || self.open().and_then(|mut connection| connection.call(&["PING"]));
         let mut reply = ask();
         for _ in 0..LOOKS {
             // A connection that the server before this one had not accepted yet may be reset.
@@ -136,17 +145,32 @@ impl Server {
         reply.map_or_else(|error| self.silent(&error), drop);
     }
 
+    fn open(&self) -> io::Result<Connection> {
+        match self.tls {
+            Some(_) => Connection::open_unix(&self.unix_socket()),
+            None => Connection::open(self.port),
+        }
+    }
+
     fn configuration(&self) -> String {
         let Self { port, directory, .. } = self;
         let directory = directory.path().display();
         let mut lines = vec![
             format!("bind {}", Ipv4Addr::LOCALHOST),
-            format!("port {port}"),
+            if self.tls.is_some() { format!("port 0\ntls-port {port}") } else { format!("port {port}") },
             format!("dir \"{directory}\""),
             format!("logfile \"{directory}/server.log\""),
         ];
-        if self.mode == Mode::Data {
+        if self.mode == Mode::Data || self.tls.is_some() {
             lines.push(format!("unixsocket \"{directory}/server.sock\""));
+        }
+        if let Some(TlsFiles { cert, key, ca }) = &self.tls {
+            for (option, path) in [("cert", cert), ("key", key), ("ca-cert", ca)] {
+                lines.push(format!("tls-{option}-file \"{}\"", path.display()));
+            }
+            lines.push("tls-auth-clients no".into());
+        }
+        if self.mode == Mode::Data {
             lines.extend(["save \"\"", "appendonly no"].map(Into::into));
         }
         lines.extend(self.password.iter().map(|password| format!("requirepass {password}")));
@@ -170,11 +194,12 @@ impl Server {
         self.port
     }
 
-    /// `redis://127.0.0.1:PORT`, with the password if there is one.
+    /// `redis://127.0.0.1:PORT`, with the password if there is one; `rediss://` with TLS.
     #[must_use]
     pub fn url(&self) -> String {
         let password = self.password.as_ref().map(|password| format!(":{password}@")).unwrap_or_default();
-        format!("redis://{password}{}:{}", Ipv4Addr::LOCALHOST, self.port)
+        let scheme = if self.tls.is_some() { "rediss" } else { "redis" };
+        format!("{scheme}://{password}{}:{}", Ipv4Addr::LOCALHOST, self.port)
     }
 
     /// The Unix socket it listens on as well.
@@ -247,7 +272,7 @@ impl Server {
     /// When the server does not reply.
     #[must_use]
     pub fn connect(&self) -> Connection {
-        let mut connection = Connection::open(self.port).unwrap_or_else(|error| self.silent(&error));
+        let mut connection = self.open().unwrap_or_else(|error| self.silent(&error));
         if let Some(password) = &self.password {
             let reply = connection.call(&["AUTH", password]).unwrap_or_else(|error| self.silent(&error));
             assert_eq!(reply, "OK");

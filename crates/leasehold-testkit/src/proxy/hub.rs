@@ -45,6 +45,15 @@ pub struct Counts {
     pub messages_dropped: usize,
 }
 
+/// The bytes of one connection, as they arrived.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Recording {
+    /// What the client has sent.
+    pub from_client: Vec<u8>,
+    /// What the server has sent.
+    pub from_server: Vec<u8>,
+}
+
 /// An action for the proxy's thread.
 pub(super) struct Control {
     pub(super) action: Box<dyn FnOnce(&mut State) + Send>,
@@ -66,6 +75,10 @@ pub(super) struct State {
     pub(super) connections: BTreeMap<usize, Open>,
     pub(super) sent: Vec<Sent>,
     pub(super) counts: Counts,
+    /// What it forwards without understanding it, by connection; commands are understood otherwise.
+    pub(super) recordings: Option<BTreeMap<usize, Recording>>,
+    /// The direction in which the next bytes are forwarded in part.
+    pub(super) cut_inside: Option<Toward>,
 }
 
 /// A connection that is open.
@@ -96,14 +109,17 @@ impl State {
         self.command = Faults::default();
         self.pub_sub = Faults::default();
         self.losses = Losses::default();
+        self.cut_inside = None;
         self.connections.values_mut().for_each(|open| open.held = false);
     }
 }
 
 /// A direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Toward {
+pub enum Toward {
+    /// From a client to the server.
     Server,
+    /// From the server to a client.
     Client,
 }
 
@@ -145,7 +161,12 @@ impl Hub {
 }
 
 /// Runs a proxy until its last controller is dropped.
-pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedReceiver<Control>) {
+pub(super) fn run(
+    listener: net::TcpListener,
+    server: u16,
+    is_opaque: bool,
+    controls: UnboundedReceiver<Control>,
+) {
     let runtime =
         runtime::Builder::new_current_thread().enable_all().build().expect("a runtime can be built");
     LocalSet::new().block_on(&runtime, async {
@@ -160,6 +181,8 @@ pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedRe
             connections: BTreeMap::new(),
             sent: Vec::new(),
             counts: Counts::default(),
+            recordings: is_opaque.then(BTreeMap::new),
+            cut_inside: None,
         };
         let hub = Rc::new(Hub { state: RefCell::new(state), changed: Notify::new() });
         let entrance = Some(Entrance::new(listener));

@@ -10,7 +10,7 @@ use std::{net::Ipv4Addr, sync::mpsc, thread, time::Duration};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
 pub use faults::Which;
-pub use hub::{Counts, Sent};
+pub use hub::{Counts, Recording, Sent, Toward};
 
 use crate::port;
 use hub::{Control, State};
@@ -40,12 +40,28 @@ impl Proxy {
     /// When the system does not provide a port or a thread.
     #[must_use]
     pub fn start(server: u16) -> Self {
+        Self::start_as(server, false)
+    }
+
+    /// The same for connections with TLS: it forwards bytes as they come, and [records](Self::recordings) them. All of its
+    /// connections count as ones for commands, and faults that concern replies or messages have no effect.
+    ///
+    /// # Panics
+    ///
+    /// As for [`start`](Self::start).
+    #[must_use]
+    pub fn start_opaque(server: u16) -> Self {
+        Self::start_as(server, true)
+    }
+
+    fn start_as(server: u16, is_opaque: bool) -> Self {
         let listener = port::listen();
         let port = listener.local_addr().expect("a listener has an address").port();
         let (controls, receiver) = unbounded_channel();
         let thread = thread::Builder::new().name(format!("proxy {port} to {server}"));
-        let thread =
-            thread.spawn(move || hub::run(listener, server, receiver)).expect("a thread can be started");
+        let thread = thread
+            .spawn(move || hub::run(listener, server, is_opaque, receiver))
+            .expect("a thread can be started");
         Self { port, controls: Some(controls), thread: Some(thread) }
     }
 
@@ -125,6 +141,19 @@ impl Proxy {
     /// [`heal`](Self::heal). A command with the same bytes, on whichever connection, gets its reply.
     pub fn lose_each_reply_once(&self, which: Which) {
         self.with(move |state| state.losses.each = Some(which));
+    }
+
+    /// Forwards only a half of the next bytes in this direction, and then closes that connection. For a proxy that was
+    /// [started](Self::start_opaque) for TLS.
+    pub fn cut_inside(&self, toward: Toward) {
+        self.with(move |state| state.cut_inside = Some(toward));
+    }
+
+    /// The bytes of all connections since the start, in the order in which these were accepted. For a proxy that was
+    /// [started](Self::start_opaque) for TLS.
+    #[must_use]
+    pub fn recordings(&self) -> Vec<Recording> {
+        self.with(|state| state.recordings.iter().flat_map(|all| all.values().cloned()).collect())
     }
 
     /// Ends all faults. Held data is delivered, and delayed data still arrives at its time.

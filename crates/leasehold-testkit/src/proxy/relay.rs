@@ -1,6 +1,6 @@
 //! One connection of a proxy: from the client to the server and back.
 
-use std::{cell::RefCell, future, io, net::Ipv4Addr};
+use std::{cell::RefCell, future, io, net::Ipv4Addr, time::Duration};
 
 use tokio::{
     net::TcpStream,
@@ -10,6 +10,7 @@ use tokio::{
 
 use super::{
     exchange::{Command, Exchange, Received},
+    faults::Kind,
     hub::{Hub, Sent, Toward},
 };
 use crate::resp;
@@ -28,7 +29,7 @@ struct Chunk {
 ///
 /// # Panics
 ///
-/// When either side does not speak the protocol.
+/// When either side does not speak the protocol, unless that does not matter.
 pub(super) async fn relay(hub: &Hub, id: usize, client: TcpStream, server: u16) -> io::Result<()> {
     let server = TcpStream::connect((Ipv4Addr::LOCALHOST, server)).await?;
     client.set_nodelay(true)?;
@@ -38,6 +39,14 @@ pub(super) async fn relay(hub: &Hub, id: usize, client: TcpStream, server: u16) 
     let (replies, to_client) = unbounded_channel();
     let up = Direction { hub, id, toward: Toward::Server, from: &client, to: &server };
     let down = Direction { hub, id, toward: Toward::Client, from: &server, to: &client };
+    if hub.state.borrow().recordings.is_some() {
+        return tokio::select! {
+            delivered = up.deliver(to_server) => delivered,
+            delivered = down.deliver(to_client) => delivered,
+            () = up.bytes(commands) => Ok(()),
+            () = down.bytes(replies) => Ok(()),
+        };
+    }
     tokio::select! {
         delivered = up.deliver(to_server) => delivered,
         delivered = down.deliver(to_client) => delivered,
@@ -96,6 +105,36 @@ impl Direction<'_> {
                 }
                 let due = Instant::now() + state.faults_of(kind).delay;
                 let _ = queue.send(Chunk { bytes, due });
+            }
+        }
+        drop(queue);
+        future::pending::<()>().await;
+    }
+
+    /// Reads bytes until their sender closes or some are to be cut, and then leaves the rest to the delivery.
+    async fn bytes(&self, queue: UnboundedSender<Chunk>) {
+        let mut buffer = Vec::new();
+        while let Some(length) = self.read(&mut buffer).await {
+            let mut bytes = std::mem::take(&mut buffer);
+            let state = &mut *self.hub.state.borrow_mut();
+            let recording = state.recordings.get_or_insert_default().entry(self.id).or_default();
+            let (count, record) = match self.toward {
+                Toward::Server => (&mut state.counts.from_clients, &mut recording.from_client),
+                Toward::Client => (&mut state.counts.from_server, &mut recording.from_server),
+            };
+            *count += length;
+            record.extend(&bytes);
+            let is_cut = state.cut_inside.take_if(|toward| *toward == self.toward).is_some();
+            if is_cut {
+                bytes.truncate(length / 2);
+            }
+            let delay = match self.toward {
+                Toward::Server => Duration::ZERO,
+                Toward::Client => state.faults_of(Kind::Command).delay,
+            };
+            let _ = queue.send(Chunk { bytes, due: Instant::now() + delay });
+            if is_cut {
+                break;
             }
         }
         drop(queue);

@@ -1,9 +1,14 @@
 //! The proxy: its records, and each of its faults.
 
-use std::{io, thread, time::Duration};
+use std::{
+    io::{self, Read as _, Write as _},
+    net::{TcpListener, TcpStream},
+    thread,
+    time::Duration,
+};
 
 use leasehold_testkit::{
-    proxy::{Proxy, Sent, Which},
+    proxy::{Proxy, Recording, Sent, Toward, Which},
     resp::{Connection, Value},
     server::{Flavour, Server},
 };
@@ -427,4 +432,46 @@ fn new_connections_are_redirected_to_another_server() {
     assert_eq!(new.call(&["SET", "a", "second"]).unwrap(), "OK");
     assert_eq!(old.call(&["GET", "a"]).unwrap(), "first");
     assert_eq!(second.cli(&["GET", "a"]), "second");
+}
+
+/// A pair of sockets with a proxy between them that does not understand what passes.
+fn opaque() -> (Proxy, TcpListener, TcpStream, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let proxy = Proxy::start_opaque(listener.local_addr().expect("an address").port());
+    let client = TcpStream::connect(("127.0.0.1", proxy.port())).expect("the proxy listens");
+    let (server, _) = listener.accept().expect("the proxy connects");
+    for end in [&client, &server] {
+        end.set_read_timeout(Some(Connection::TIMEOUT)).expect("the time is not zero");
+    }
+    (proxy, listener, client, server)
+}
+
+#[test]
+fn an_opaque_proxy_forwards_and_records_any_bytes() {
+    let (proxy, _listener, mut client, mut server) = opaque();
+    let mut received = [0; 3];
+    client.write_all(b"\x16\x03\xff").unwrap();
+    server.read_exact(&mut received).unwrap();
+    assert_eq!(received, *b"\x16\x03\xff");
+    server.write_all(b"\r\n\0").unwrap();
+    client.read_exact(&mut received).unwrap();
+    assert_eq!(received, *b"\r\n\0");
+    let recording = Recording { from_client: b"\x16\x03\xff".into(), from_server: b"\r\n\0".into() };
+    assert_eq!(proxy.recordings(), [recording]);
+    assert_eq!((proxy.counts().from_clients, proxy.counts().from_server), (3, 3));
+    proxy.cut(Which::All);
+    assert!(matches!(client.read(&mut received), Ok(0) | Err(_)));
+}
+
+#[test]
+fn a_proxy_can_cut_a_connection_inside_what_it_forwards() {
+    for toward in [Toward::Client, Toward::Server] {
+        let (proxy, _listener, client, server) = opaque();
+        let (mut from, mut to) = if toward == Toward::Client { (server, client) } else { (client, server) };
+        proxy.cut_inside(toward);
+        from.write_all(b"12345678").unwrap();
+        let mut received = Vec::new();
+        to.read_to_end(&mut received).unwrap();
+        assert_eq!(received, b"1234", "{toward:?}");
+    }
 }

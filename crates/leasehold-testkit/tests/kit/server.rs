@@ -12,6 +12,7 @@ use std::{
 };
 
 use leasehold_testkit::{
+    certificates::Certificates,
     resp::{Connection, Value},
     server::{Flavour, Message, Server},
 };
@@ -238,4 +239,25 @@ fn servers_end_with_the_process_of_their_owner() {
             until("the end of the server", || gone(*port, directory));
         }
     }
+}
+
+#[test]
+fn a_server_with_tls_listens_in_no_other_way_but_by_its_unix_socket() {
+    let certificates = Certificates::new();
+    let mut server =
+        Server::builder(Flavour::Redis).tls(certificates.of_server(&certificates.server())).start();
+    assert_eq!(server.url(), format!("rediss://127.0.0.1:{}", server.port()));
+    for _ in 0..2 {
+        assert_eq!(server.cli(&["SET", "k", "v"]), "OK");
+        let mut plain = Connection::open(server.port()).unwrap();
+        assert!(plain.call(&["PING"]).is_err());
+        server.restart();
+    }
+}
+
+#[test]
+#[should_panic(expected = "valkey-server was built without TLS")]
+fn a_server_that_was_built_without_tls_is_named() {
+    let certificates = Certificates::new();
+    drop(Server::builder(Flavour::Valkey).tls(certificates.of_server(&certificates.server())).start());
 }

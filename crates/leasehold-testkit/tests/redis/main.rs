@@ -53,6 +53,7 @@ mod setnx;
 mod slow;
 mod spin;
 mod tampering;
+mod tls;
 mod undo;
 mod wire;
 mod wire_counters;

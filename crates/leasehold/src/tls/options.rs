@@ -65,6 +65,22 @@ impl TlsOptions {
         Ok(true)
     }
 
+    /// Refuses what this build or this program does not allow, before anything is sent. `scheme` is that of the URL.
+    pub(crate) fn permit(
+        &self,
+        scheme: &str,
+        has_feature: bool,
+        allow_unverified: bool,
+    ) -> Result<(), UrlError> {
+        if !has_feature {
+            return Err(UrlError::NoTls { scheme: scheme.to_owned() });
+        }
+        if self.verify == Verify::None && !allow_unverified {
+            return Err(UrlError::Unverified);
+        }
+        Ok(())
+    }
+
     /// Refuses options that make sense only together.
     pub(crate) fn check(&self) -> Result<(), UrlError> {
         match (&self.cert, &self.key) {
@@ -107,6 +123,30 @@ mod tests {
         assert_eq!(set(&[]).unwrap().verify, Verify::Full);
         assert_eq!(set(&[("verify", "none")]).unwrap().verify, Verify::None);
         assert_eq!(TlsOptions::default().set("db", "1"), Ok(false));
+    }
+
+    #[test]
+    fn a_server_that_is_not_verified_needs_the_consent_of_the_program() {
+        let [full, none] = [&[][..], &[("verify", "none")]].map(|pairs| set(pairs).unwrap());
+        for (options, allowed, outcome) in [
+            (&full, false, Ok(())),
+            (&full, true, Ok(())),
+            (&none, false, Err(UrlError::Unverified)),
+            (&none, true, Ok(())),
+        ] {
+            assert_eq!(options.permit("rediss", true, allowed), outcome);
+        }
+        let error = none.permit("rediss", true, false).unwrap_err().to_string();
+        assert!(
+            error.contains("allow_unverified_tls") && error.contains("--allow-unverified-tls"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn a_build_without_tls_names_the_feature_that_is_missing() {
+        let error = TlsOptions::default().permit("valkeys", false, true).unwrap_err().to_string();
+        assert!(error.contains("`valkeys:`") && error.contains("the feature `tls`"), "{error}");
     }
 
     #[test]

@@ -31,6 +31,21 @@ pub enum UrlError {
     /// No engine of this build supports that scheme.
     #[error("the URL scheme `{0}:` is not known; known are {known}", known = usage())]
     UnknownScheme(String),
+    /// It asks for TLS, which this build does not have.
+    #[error(
+        "TLS (`{scheme}:`) is not a part of this build: enable the feature `tls` of the crate `leasehold`"
+    )]
+    NoTls {
+        /// The scheme.
+        scheme: String,
+    },
+    /// It asks for a server that is not verified, and the program has not agreed to that.
+    #[error(
+        "with `verify=none` any machine in between can read the password and answer in place of the server, so the program \
+         has to agree, by `ConnectOptions::allow_unverified_tls` or `leasehold run --allow-unverified-tls`: better verify it \
+         by ca=PATH"
+    )]
+    Unverified,
     /// A part of it cannot be read.
     #[error("{0}")]
     Malformed(String),

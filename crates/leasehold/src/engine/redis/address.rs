@@ -108,6 +108,16 @@ impl Address {
         known.address(form, parts)
     }
 
+    /// Refuses TLS that this build does not have, and servers that are not verified if the program does not allow that.
+    pub(super) fn permit_tls(&self, allow_unverified: bool) -> Result<(), UrlError> {
+        let sentinels = match &self.place {
+            Place::Sentinels(sentinels) => sentinels.tls.as_ref(),
+            Place::Fixed(_) => None,
+        };
+        let permit = |tls: &TlsOptions| tls.permit(&self.scheme, cfg!(feature = "tls"), allow_unverified);
+        self.tls.iter().chain(sentinels).try_for_each(permit)
+    }
+
     /// The URL of the server without credentials, for errors and logs.
     pub(crate) fn server(&self) -> String {
         let Self { scheme, place, database, .. } = self;

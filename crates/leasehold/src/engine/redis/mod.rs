@@ -45,6 +45,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
     server: |url| Address::parse(url).ok().map(|address| address.server()),
     open: |url, options| {
         let address = Address::parse(url)?;
+        address.permit_tls(options.allow_unverified)?;
         Ok(Box::pin(async { Ok(Arc::new(Redis::open(address, options).await?) as Arc<dyn Engine>) }))
     },
 };

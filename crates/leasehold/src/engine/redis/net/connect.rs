@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use socket2::{SockRef, TcpKeepalive};
@@ -16,13 +17,14 @@ use super::super::sentinel::Primary;
 use super::pipeline::{Pipeline, PushHandler};
 use super::refusal::is_known;
 use super::request::{Call, Delete};
-use super::resp::{CLOSED, Stream, Value};
+use super::resp::{CLOSED, RESET, Value};
 use super::secret::Secret;
+use super::stream::Stream;
 use super::target::Target;
 use crate::credentials::{Credentials, Login, Provider};
 use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
-use crate::tls::TlsOptions;
+use crate::tls::{self, TlsOptions};
 
 /// Where and how to connect.
 #[derive(Debug, Clone)]
@@ -88,23 +90,25 @@ impl Settings {
     /// Opens a connection. Server pushes are passed to `on_push`; the returned `Ended` fails when the connection ends.
     pub(crate) async fn open(&self, on_push: PushHandler) -> Result<Opened, ServerError> {
         let limit = self.options.connect_timeout;
+        // A TLS handshake has begun, and not ended.
+        let handshaking = AtomicBool::new(false);
         let attempts = async {
-            match self.connect(Arc::clone(&on_push)).await {
+            match self.connect(Arc::clone(&on_push), &handshaking).await {
                 // The password may have been changed since the program was asked.
                 Err(ServerError::Denied(text)) if self.provider.is_some() && is_about_login(&text) => {
-                    self.connect(on_push).await
+                    self.connect(on_push, &handshaking).await
                 }
                 outcome => outcome,
             }
         };
-        let late = || Err(self.target.late(limit));
-        tokio::time::timeout(limit, attempts).await.unwrap_or_else(|_| late())
+        match tokio::time::timeout(limit, attempts).await {
+            Ok(outcome) => outcome,
+            Err(_) if handshaking.load(Ordering::Relaxed) => Err(tls::late(limit)),
+            Err(_) => Err(self.target.late(limit)),
+        }
     }
 
-    async fn connect(&self, on_push: PushHandler) -> Result<Opened, ServerError> {
-        if self.tls.is_some() {
-            return Err(ServerError::Denied("TLS is not supported yet".into()));
-        }
+    async fn connect(&self, on_push: PushHandler, handshaking: &AtomicBool) -> Result<Opened, ServerError> {
         let endpoint = self.target.endpoint().await?;
         let credentials = self.login.credentials(self.provider.as_ref()).await?;
         self.secret.set(&credentials);
@@ -119,6 +123,10 @@ impl Settings {
         };
         let (alive, ended) = oneshot::channel();
         let stream = stream.map_err(|error| no_connection(&error, &endpoint))?;
+        let stream = match &self.tls {
+            Some(tls) => stream.secured(tls, &endpoint, handshaking).await?,
+            None => stream,
+        };
         let pipeline = Pipeline::start(stream, self.clone(), on_push, alive);
         // All in one round trip.
         let send = |call| pipeline.send(call);
@@ -182,11 +190,23 @@ impl Settings {
     /// What the failure of `HELLO` means. A server that does not support it may repeat its arguments, password included.
     fn refused(&self, error: StoreError) -> ServerError {
         if let StoreError::Unknown(ServerError::Unavailable(text)) = &error
-            && text == CLOSED
+            && [CLOSED, RESET].contains(&text.as_str())
         {
-            let text = "it closed the connection without a reply: check that a Redis server listens on this port, \
-                        without TLS";
-            return ServerError::Unavailable(text.into());
+            let advice = match &self.tls {
+                None => {
+                    "if that port wants TLS, write rediss:// in place of redis://; otherwise check that a Redis server \
+                     listens on it"
+                }
+                // With TLS 1.3 a client has finished the handshake when the server looks at its certificate.
+                Some(tls) if tls.cert.is_none() => {
+                    "if it wants a client certificate, write cert=PATH&key=PATH in the URL; otherwise check that a \
+                     Redis server listens on that port"
+                }
+                Some(_) => {
+                    "check that it accepts the client certificate, and that a Redis server listens on that port"
+                }
+            };
+            return ServerError::Unavailable(format!("it closed the connection without a reply: {advice}"));
         }
         let failure = error.into();
         let ServerError::Denied(text) = failure else { return failure };

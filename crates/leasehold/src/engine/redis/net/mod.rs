@@ -8,6 +8,7 @@ mod refusal;
 mod request;
 mod resp;
 mod secret;
+mod stream;
 mod target;
 
 pub(crate) use self::connect::{Opened, Settings};

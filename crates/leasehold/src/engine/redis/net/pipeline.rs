@@ -20,7 +20,8 @@ use super::super::commands;
 use super::connect::Settings;
 use super::refusal::{code, refusal};
 use super::request::{Call, Delete, Encoding, Reply, Request};
-use super::resp::{Frame, Reader, Stream, Value, unavailable};
+use super::resp::{Frame, Reader, Value, failure_of};
+use super::stream::Stream;
 use crate::engine::remote::store::StoreError;
 use crate::error::ServerError;
 use crate::mutex::Mutex;
@@ -282,8 +283,9 @@ impl Inner {
             // If it cannot be written now, the task will get the error.
             let written = self.stream.try_write(&batch).unwrap_or(0);
             batch.drain(..written);
+            let is_unsent = !batch.is_empty() || self.stream.is_unsent();
             state = self.state.lock();
-            if !batch.is_empty() {
+            if is_unsent {
                 batch.append(&mut state.out);
                 state.out = batch;
                 state.writer = Writer::Notified;
@@ -299,9 +301,10 @@ impl Inner {
         let mut batch = Vec::new();
         loop {
             self.write_requested.notified().await;
-            while self.state.lock().take(&mut batch) {
+            loop {
                 let mut rest = batch.as_slice();
-                while !rest.is_empty() {
+                // Bytes that the stream has taken and not sent are in no buffer of ours.
+                while !rest.is_empty() || self.stream.is_unsent() {
                     match self.stream.try_write(rest) {
                         Ok(written) => rest = &rest[written..],
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
@@ -311,6 +314,9 @@ impl Inner {
                         }
                         Err(error) => return self.write_failed(&error),
                     }
+                }
+                if !self.state.lock().take(&mut batch) {
+                    break;
                 }
             }
         }
@@ -326,14 +332,14 @@ impl Inner {
                 Err(failure) => return failure,
             }
         }
-        unavailable(error)
+        failure_of(error)
     }
 
     /// Reads and dispatches replies, until an error or the end of the stream.
     async fn read(&self) -> ServerError {
         loop {
             if let Err(error) = self.stream.readable().await {
-                return unavailable(&error);
+                return failure_of(&error);
             }
             self.caller_reader.grace_period(|| self.state.lock().expected.len()).await;
             loop {
@@ -513,10 +519,17 @@ async fn read_on_callers_runtime(inner: Weak<Inner>) {
         let Some(inner) = inner.upgrade() else { return };
         if !inner.caller_reader.poll(|| inner.state.lock().expected.len()) {
             stream.wait_for_more();
-        } else if let Err(failure) = inner.take_in(&stream) {
-            inner.state.lock().failure.get_or_insert(failure);
-            inner.closed.notify_one();
-            return;
+            continue;
+        }
+        loop {
+            if let Err(failure) = inner.take_in(&stream) {
+                inner.state.lock().failure.get_or_insert(failure);
+                inner.closed.notify_one();
+                return;
+            }
+            if !stream.has_more() {
+                break;
+            }
         }
     }
 }

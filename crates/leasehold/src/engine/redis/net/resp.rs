@@ -1,13 +1,9 @@
-//! The protocol of the server, RESP3, on a socket: commands out, frames in.
+//! The protocol of the server, RESP3: commands out, frames in.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
-use std::net::Shutdown;
 
-use socket2::SockRef;
-use tokio::io::Interest;
-use tokio::net::TcpStream;
-
+use super::stream::Stream;
 use crate::error::ServerError;
 
 /// A value that a server sends.
@@ -143,6 +139,9 @@ fn parsed(line: &[u8]) -> Result<i64, Stop> {
 /// The failure of a connection that the server has closed.
 pub(super) const CLOSED: &str = "the server has closed the connection";
 
+/// The failure of a connection that the server has closed without reading everything.
+pub(super) const RESET: &str = "the server has reset the connection";
+
 /// The first byte of a TLS alert, by which a server that wants TLS refuses everything else.
 const TLS_ALERT: u8 = 0x15;
 
@@ -176,11 +175,11 @@ impl Reader {
             Ok(0) => return Err(ServerError::Unavailable(CLOSED.into())),
             Ok(length) => self.filled += length,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-            Err(error) => return Err(unavailable(&error)),
+            Err(error) => return Err(failure_of(&error)),
         }
         let mut rest = &self.received[..self.filled];
         if rest.first() == Some(&TLS_ALERT) {
-            let text = "that port wants TLS, which is not supported yet: use a port without TLS";
+            let text = "that port wants TLS: write rediss:// in place of redis://";
             return Err(ServerError::Denied(text.into()));
         }
         // A long frame is not parsed again for each piece of it.
@@ -316,68 +315,15 @@ impl Header {
     }
 }
 
-/// A socket that is connected.
-#[derive(Debug)]
-pub(crate) enum Stream {
-    Tcp(TcpStream),
-    #[cfg(unix)]
-    Unix(tokio::net::UnixStream),
-}
-
-/// Runs the same expression on either socket.
-macro_rules! either {
-    ($stream:expr, $socket:ident => $what:expr) => {
-        match $stream {
-            Stream::Tcp($socket) => $what,
-            #[cfg(unix)]
-            Stream::Unix($socket) => $what,
-        }
-    };
-}
-
-impl Stream {
-    /// A duplicate of the same socket on the current runtime, where there can be one.
-    pub(crate) fn duplicate(&self) -> Option<Self> {
-        let socket = either!(self, socket => SockRef::from(socket).try_clone());
-        let socket = socket.ok().filter(|_| cfg!(unix))?;
-        match self {
-            Self::Tcp(_) => TcpStream::from_std(socket.into()).map(Self::Tcp).ok(),
-            #[cfg(unix)]
-            Self::Unix(_) => tokio::net::UnixStream::from_std(socket.into()).map(Self::Unix).ok(),
-        }
+/// What the error of a socket means.
+pub(super) fn failure_of(error: &io::Error) -> ServerError {
+    if let Some(failure) = error.get_ref().and_then(|inner| inner.downcast_ref::<ServerError>()) {
+        return failure.clone();
     }
-
-    /// Shuts the connection down, for all duplicates of the socket.
-    pub(crate) fn shut(&self) {
-        // An error means that it is closed already.
-        let _ = either!(self, socket => SockRef::from(socket).shutdown(Shutdown::Both));
+    match error.kind() {
+        io::ErrorKind::ConnectionReset => ServerError::Unavailable(RESET.into()),
+        _ => ServerError::Unavailable(error.to_string()),
     }
-
-    pub(crate) async fn readable(&self) -> io::Result<()> {
-        either!(self, socket => socket.readable().await)
-    }
-
-    pub(crate) async fn writable(&self) -> io::Result<()> {
-        either!(self, socket => socket.writable().await)
-    }
-
-    /// Leaves the pending bytes to other readers: readable again when more has arrived.
-    pub(crate) fn wait_for_more(&self) {
-        let leave = || Err::<(), _>(io::ErrorKind::WouldBlock.into());
-        let _ = either!(self, socket => socket.try_io(Interest::READABLE, leave));
-    }
-
-    fn try_read(&self, into: &mut [u8]) -> io::Result<usize> {
-        either!(self, socket => socket.try_read(into))
-    }
-
-    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        either!(self, socket => socket.try_write(bytes))
-    }
-}
-
-pub(super) fn unavailable(error: &io::Error) -> ServerError {
-    ServerError::Unavailable(error.to_string())
 }
 
 #[cfg(test)]
