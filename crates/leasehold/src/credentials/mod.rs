@@ -69,6 +69,7 @@ pub(crate) type Asked =
 
 /// A program's own source of credentials.
 #[derive(Clone)]
+#[cfg_attr(not(feature = "redis"), expect(dead_code, reason = "only a server asks for credentials"))]
 pub(crate) struct Provider(Arc<dyn Fn() -> Asked + Send + Sync>);
 
 impl Provider {

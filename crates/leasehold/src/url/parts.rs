@@ -3,6 +3,7 @@
 use std::fmt;
 
 use super::UrlError;
+use super::decode::decode_bytes;
 
 /// `scheme://[user[:password]@]host[:port],…[/path][?key=value&…][#fragment]`, each part decoded.
 #[derive(Clone, PartialEq, Eq)]
@@ -167,17 +168,6 @@ fn decode(part: &str) -> Result<String, UrlError> {
     decode_bytes(part).and_then(|bytes| String::from_utf8(bytes).ok()).ok_or_else(|| {
         malformed("a `%` in the URL needs two hexadecimal digits of UTF-8: write %25 for `%` itself")
     })
-}
-
-/// The bytes of a percent-encoded text, if it is one.
-pub(crate) fn decode_bytes(part: &str) -> Option<Vec<u8>> {
-    let mut bytes = Vec::with_capacity(part.len());
-    let mut rest = part.bytes();
-    while let Some(byte) = rest.next() {
-        let mut digit = || char::from(rest.next()?).to_digit(16);
-        bytes.push(if byte == b'%' { u8::try_from(digit()? * 16 + digit()?).ok()? } else { byte });
-    }
-    Some(bytes)
 }
 
 #[cfg(test)]

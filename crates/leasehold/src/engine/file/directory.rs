@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::ServerError;
 use crate::url::UrlError;
-use crate::url::parts::decode_bytes;
+use crate::url::decode::decode_bytes;
 
 /// The directory of a URL.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
-use self::verdict::{Named, Nowhere, Said, Verdict};
+use self::verdict::{Answer, Named, Nowhere, Verdict};
 use super::address::{Endpoint, Sentinels};
 use super::net::{Call, Opened, Pipeline, Push, PushHandler, Reconnect, Settings, Value};
 use crate::engine::remote::store::StoreError;
@@ -151,9 +151,9 @@ impl Primary {
                 return;
             }
             let said = match failure {
-                ServerError::Denied(text) => Said::Denied(text),
-                ServerError::Unavailable(text) => Said::Failed(text),
-                other => Said::Failed(other.to_string()),
+                ServerError::Denied(text) => Answer::Denied(text),
+                ServerError::Unavailable(text) => Answer::Failed(text),
+                other => Answer::Failed(other.to_string()),
             };
             self.hear(&sentinel, said, round);
             tokio::select! {
@@ -183,7 +183,7 @@ impl Primary {
             let round = *rounds.borrow_and_update();
             let said = match self.question(connection).await {
                 Ok(said) => said,
-                Err(StoreError::Refused(ServerError::Denied(text))) => Said::Denied(text),
+                Err(StoreError::Refused(ServerError::Denied(text))) => Answer::Denied(text),
                 Err(error) => return error.into(),
             };
             self.hear(sentinel, said, round);
@@ -204,18 +204,18 @@ impl Primary {
     }
 
     /// Asks for the address and the epoch, in one round trip.
-    async fn question(&self, connection: &Pipeline) -> Result<Said, StoreError> {
+    async fn question(&self, connection: &Pipeline) -> Result<Answer, StoreError> {
         let call = |what| Call::command("SENTINEL").arg(what).arg(&self.sentinels.primary);
         let address = connection.send(call("GET-MASTER-ADDR-BY-NAME"));
         let primary = connection.send(call("MASTER"));
-        let Some(endpoint) = endpoint(&address.await?) else { return Ok(Said::Unknown) };
+        let Some(endpoint) = endpoint(&address.await?) else { return Ok(Answer::Unknown) };
         let epoch = match primary.await {
             Ok(reply) => field(&reply, "config-epoch").and_then(|epoch| epoch.parse().ok()),
             // Without the right to ask for it.
             Err(StoreError::Refused(_)) => None,
             Err(error) => return Err(error),
         };
-        Ok(Said::Primary(Named { endpoint, epoch }))
+        Ok(Answer::Primary(Named { endpoint, epoch }))
     }
 
     /// Adds the sentinels that this one knows.
@@ -241,7 +241,7 @@ impl Primary {
         Ok(())
     }
 
-    fn hear(&self, sentinel: &Endpoint, said: Said, round: u64) {
+    fn hear(&self, sentinel: &Endpoint, said: Answer, round: u64) {
         let (is_first, primary) = {
             let mut verdict = self.verdict.lock();
             (verdict.is_open(), verdict.hear(sentinel, said, round, env::now()))

@@ -26,14 +26,14 @@ pub(super) struct Verdict {
 /// What a sentinel said last.
 #[derive(Debug)]
 struct Heard {
-    said: Said,
+    said: Answer,
     /// In which round it was asked.
     round: u64,
 }
 
 /// The answer of a sentinel.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum Answer {
     /// Nothing yet.
     Nothing,
     Primary(Named),
@@ -66,7 +66,7 @@ impl Verdict {
     pub(super) fn add(&mut self, sentinel: &Endpoint) -> bool {
         let is_new = !self.sentinels.contains_key(sentinel);
         if is_new {
-            self.sentinels.insert(sentinel.clone(), Heard { said: Said::Nothing, round: 0 });
+            self.sentinels.insert(sentinel.clone(), Heard { said: Answer::Nothing, round: 0 });
         }
         is_new
     }
@@ -84,7 +84,7 @@ impl Verdict {
     pub(super) fn hear(
         &mut self,
         sentinel: &Endpoint,
-        said: Said,
+        said: Answer,
         round: u64,
         now: Instant,
     ) -> Option<Named> {
@@ -120,7 +120,7 @@ impl Verdict {
 
     fn answers(&self) -> impl Iterator<Item = &Named> {
         self.sentinels.values().filter_map(|heard| match &heard.said {
-            Said::Primary(named) => Some(named),
+            Answer::Primary(named) => Some(named),
             _ => None,
         })
     }
@@ -129,7 +129,7 @@ impl Verdict {
     /// to answer.
     pub(super) fn primary(&self, round: u64) -> Option<Result<Endpoint, Nowhere>> {
         let mut recent = self.sentinels.values().filter(|heard| heard.round >= round);
-        let names = |said: &Said, endpoint: &Endpoint| matches!(said, Said::Primary(named) if named.endpoint == *endpoint);
+        let names = |said: &Answer, endpoint: &Endpoint| matches!(said, Answer::Primary(named) if named.endpoint == *endpoint);
         if let Some(Named { endpoint, .. }) = &self.primary
             && recent.any(|heard| names(&heard.said, endpoint))
         {
@@ -142,13 +142,13 @@ impl Verdict {
     /// Why there is no primary, with what each sentinel said.
     pub(super) fn nowhere(&self) -> Nowhere {
         let all = self.sentinels.values();
-        if all.clone().any(|heard| heard.said == Said::Unknown) && self.answers().next().is_none() {
+        if all.clone().any(|heard| heard.said == Answer::Unknown) && self.answers().next().is_none() {
             return Nowhere::ForGood(
                 "the sentinels know no primary of that name: check the name in the URL".into(),
             );
         }
         let text = format!("no sentinel confirms where the primary is: {self}");
-        let is_denied = |heard: &Heard| matches!(heard.said, Said::Denied(_));
+        let is_denied = |heard: &Heard| matches!(heard.said, Answer::Denied(_));
         if all.clone().all(is_denied) { Nowhere::ForGood(text) } else { Nowhere::ForNow(text) }
     }
 }
@@ -167,7 +167,7 @@ impl fmt::Display for Verdict {
     }
 }
 
-impl fmt::Display for Said {
+impl fmt::Display for Answer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Nothing => f.write_str("no answer yet"),
@@ -187,8 +187,8 @@ mod tests {
         Endpoint::Tcp("127.0.0.1".into(), port)
     }
 
-    fn named(port: u16, epoch: Option<u64>) -> Said {
-        Said::Primary(Named { endpoint: at(port), epoch })
+    fn named(port: u16, epoch: Option<u64>) -> Answer {
+        Answer::Primary(Named { endpoint: at(port), epoch })
     }
 
     fn of(sentinels: &[u16]) -> Verdict {
@@ -200,11 +200,11 @@ mod tests {
     }
 
     /// What one sentinel says, and the port of the new primary if it changes.
-    fn hear(verdict: &mut Verdict, sentinel: u16, said: Said, round: u64) -> Option<u16> {
+    fn hear(verdict: &mut Verdict, sentinel: u16, said: Answer, round: u64) -> Option<u16> {
         hear_at(verdict, sentinel, said, round, env::now())
     }
 
-    fn hear_at(verdict: &mut Verdict, sentinel: u16, said: Said, round: u64, now: Instant) -> Option<u16> {
+    fn hear_at(verdict: &mut Verdict, sentinel: u16, said: Answer, round: u64, now: Instant) -> Option<u16> {
         match verdict.hear(&at(sentinel), said, round, now)?.endpoint {
             Endpoint::Tcp(_, port) => Some(port),
             Endpoint::Unix(_) => unreachable!(),
@@ -228,7 +228,7 @@ mod tests {
         let mut verdict = of(&[1, 2, 3]);
         hear(&mut verdict, 1, named(20, Some(5)), 1);
         for dead in [1, 2] {
-            assert_eq!(hear(&mut verdict, dead, Said::Failed("refused".into()), 2), None);
+            assert_eq!(hear(&mut verdict, dead, Answer::Failed("refused".into()), 2), None);
         }
         assert_eq!(hear(&mut verdict, 3, named(10, Some(4)), 2), None);
         let Some(Err(Nowhere::ForNow(text))) = verdict.primary(2) else { panic!("{:?}", verdict.primary(2)) };
@@ -254,14 +254,14 @@ mod tests {
     fn most_sentinels_that_have_not_heard_of_a_failover_yet_change_nothing() {
         let (mut verdict, begun) = (of(&[1, 2, 3]), env::now());
         hear_at(&mut verdict, 1, named(20, Some(5)), 1, begun);
-        hear_at(&mut verdict, 1, Said::Failed("refused".into()), 2, begun);
+        hear_at(&mut verdict, 1, Answer::Failed("refused".into()), 2, begun);
         for (seconds, sentinel) in [(0, 2), (1, 3), (4, 2), (9, 3)] {
             let now = begun + Duration::from_secs(seconds);
             assert_eq!(hear_at(&mut verdict, sentinel, named(10, Some(4)), 2, now), None);
         }
         assert_eq!(hear_at(&mut verdict, 2, named(20, Some(5)), 3, begun + SET_UP_AGAIN), None);
         assert_eq!(verdict.primary(3), Some(Ok(at(20))));
-        hear_at(&mut verdict, 2, Said::Failed("refused".into()), 4, begun + SET_UP_AGAIN * 2);
+        hear_at(&mut verdict, 2, Answer::Failed("refused".into()), 4, begun + SET_UP_AGAIN * 2);
         assert_eq!(hear_at(&mut verdict, 3, named(10, Some(4)), 4, begun + SET_UP_AGAIN * 3), None);
     }
 
@@ -279,23 +279,23 @@ mod tests {
         hear(&mut verdict, 1, named(10, Some(1)), 1);
         assert_eq!(verdict.primary(1), Some(Ok(at(10))));
         assert_eq!(verdict.primary(2), None, "remembered, but not confirmed");
-        hear(&mut verdict, 2, Said::Failed("refused".into()), 2);
+        hear(&mut verdict, 2, Answer::Failed("refused".into()), 2);
         assert_eq!(verdict.primary(2), None, "the other may answer");
-        hear(&mut verdict, 1, Said::Failed("refused".into()), 2);
+        hear(&mut verdict, 1, Answer::Failed("refused".into()), 2);
         assert!(matches!(verdict.primary(2), Some(Err(Nowhere::ForNow(_)))));
     }
 
     #[test]
     fn an_unknown_name_and_refusals_of_all_are_for_good() {
         let mut verdict = of(&[1, 2]);
-        hear(&mut verdict, 1, Said::Failed("refused".into()), 1);
-        hear(&mut verdict, 2, Said::Unknown, 1);
+        hear(&mut verdict, 1, Answer::Failed("refused".into()), 1);
+        hear(&mut verdict, 2, Answer::Unknown, 1);
         assert!(
             matches!(verdict.primary(1), Some(Err(Nowhere::ForGood(text))) if text.contains("check the name"))
         );
-        hear(&mut verdict, 2, Said::Denied("wrong password".into()), 1);
+        hear(&mut verdict, 2, Answer::Denied("wrong password".into()), 1);
         assert!(matches!(verdict.primary(1), Some(Err(Nowhere::ForNow(_)))));
-        hear(&mut verdict, 1, Said::Denied("wrong password".into()), 1);
+        hear(&mut verdict, 1, Answer::Denied("wrong password".into()), 1);
         assert!(
             matches!(verdict.primary(1), Some(Err(Nowhere::ForGood(text))) if text.contains("wrong password"))
         );
