@@ -294,8 +294,8 @@ impl OwnerLock {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
-    /// The owner; `None` if the holder is not a client of this library or of Redisson, which is possible for a
-    /// [`setnx_lock`](crate::Client::setnx_lock).
+    /// The owner; `None` if the holder is not a client of this library or of Redisson: of any other library for a
+    /// [`setnx_lock`](crate::Client::setnx_lock), of a port of Redisson for others.
     pub owner: Option<Owner>,
     /// The hold count.
     pub holds: u32,

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, Loss, Owner};
+use leasehold::{AcquireError, Client, Loss, Owner, QueryError, ServerError};
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
@@ -24,6 +24,7 @@ on_both! {
     fl_16_a_namespace_is_part_of_the_key_and_of_the_channel
     a_lock_held_by_redisson_is_visible_to_queries_and_waited_for
     a_lock_without_a_time_to_live_is_waited_for
+    a_lock_of_a_port_of_redisson_is_visible_to_queries
 }
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
@@ -247,4 +248,41 @@ async fn a_lock_without_a_time_to_live_is_waited_for(flavour: Flavour) {
     let waiter = waiting(&server, &lock, CHANNEL).await;
     free_as_redisson(&server, "n", CHANNEL);
     assert!(granted(waiter).await.is_held());
+}
+
+/// The threads of node-redisson are UUIDs, too.
+async fn a_lock_of_a_port_of_redisson_is_visible_to_queries(flavour: Flavour) {
+    const CLIENT: &str = "71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11";
+    let server = Server::start(flavour);
+    let lock = connect(server.url()).await.lock("n");
+    let hold = |field: &str, value: &str| {
+        server.cli(&["DEL", "n"]);
+        assert_eq!(server.cli(&["HSET", "n", field, value]), 1);
+        assert_eq!(server.cli(&["PEXPIRE", "n", "60000"]), 1);
+    };
+    for thread in ["0f0d5a3b-8c11-4f0e-9d1a-71b96ce82746", "main", ""] {
+        hold(&format!("{CLIENT}:{thread}"), "2");
+        let holder = lock.holder().await.unwrap().unwrap();
+        assert_eq!((holder.owner, holder.holds), (None, 2), "{thread}");
+        assert!(lock.is_locked().await.unwrap());
+        assert!(lock.ttl().await.unwrap().unwrap() > SECOND * 50);
+        let (owner, busy) = (Owner::number(7), lock.acquire().wait(SECOND / 20).await.unwrap_err());
+        assert!(!lock.is_held_by(&owner).await.unwrap() && lock.hold_count(&owner).await.unwrap() == 0);
+        assert!(matches!(busy, AcquireError::Timeout { holder: None, .. }), "{busy:?}");
+    }
+    // Other hashes are no locks.
+    for (field, value) in [
+        (format!("{CLIENT}:7:write"), "1"),
+        (CLIENT.into(), "1"),
+        ("some:thing".into(), "1"),
+        ("thing".into(), "1"),
+        (format!("{CLIENT}:main"), "many"),
+    ] {
+        hold(&field, value);
+        let error = lock.holder().await.unwrap_err();
+        assert!(
+            matches!(error, QueryError::Server { cause: ServerError::NotALock, .. }),
+            "{field}: {error:?}"
+        );
+    }
 }

@@ -32,6 +32,7 @@ pub(super) use self::rw::{flags_writer, unflag};
 pub(super) use self::semaphore::forget_permits;
 use super::keys;
 use super::net::{Call, Script, Value};
+use crate::client_id::ClientId;
 use crate::engine::remote::store::{Forced, Given, Take, Taken, Verdict};
 use crate::engine::{Adjust, Busy, Change, HoldKey, Holding, Kind, QueryResult, Resource};
 use crate::error::ServerError;
@@ -200,6 +201,14 @@ fn owner(field: &Value) -> Option<OwnerId> {
     owner.full()
 }
 
+/// Whether a field is the owner of a port of Redisson whose threads are not numbers, such as node-redisson: the id of a client, a
+/// colon, and a text without another one.
+fn is_owner_of_a_port(field: &Value) -> bool {
+    let Value::Text(field) = field else { return false };
+    let parts = std::str::from_utf8(field).ok().and_then(|field| field.split_once(':'));
+    parts.is_some_and(|(client, thread)| ClientId::parse(client).is_some() && !thread.contains(':'))
+}
+
 /// The outcome of acquiring a lock.
 pub(super) fn taken(reply: &Value, hold_key: &HoldKey, fenced: bool) -> Result<Taken, ServerError> {
     Ok(match reply {
@@ -287,7 +296,7 @@ pub(super) fn decode_holder(reply: &Value, foreign: bool) -> Result<QueryResult,
     };
     let count = std::str::from_utf8(count).ok().and_then(|count| count.parse().ok());
     match (owner(holder), count) {
-        (owner, Some(count)) if owner.is_some() || foreign => {
+        (owner, Some(count)) if owner.is_some() || foreign || is_owner_of_a_port(holder) => {
             let remaining = milliseconds(*left).unwrap_or(Duration::MAX);
             Ok(QueryResult { holding: Some(Holding { owner, count, remaining }), ..QueryResult::default() })
         }
