@@ -397,7 +397,7 @@ fn a_dropped_proxy_closes_its_connections_and_its_port() {
 
 #[test]
 fn a_test_fails_when_its_proxy_could_not_parse_a_reply() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap().port());
     let mut connection = open(&proxy);
     connection.send(&["PING"]).unwrap();
