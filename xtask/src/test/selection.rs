@@ -92,7 +92,12 @@ pub(super) const FAST: Selection = Selection {
         Suite { skip: UNIT_WITH_SERVER, ..UNIT },
         // Files take real time: a minute of it.
         Suite {
-            skip: &["conformance::redis::", "conformance::valkey::", "conformance::file::"],
+            skip: &[
+                "conformance::redis::",
+                "conformance::tls::",
+                "conformance::valkey::",
+                "conformance::file::",
+            ],
             ..CONFORMANCE
         },
         SIMULATED,
@@ -152,6 +157,7 @@ const ENGINES: &[Engine] = &[
             suites: &[
                 Suite { only: "engine::redis::", ..UNIT },
                 Suite { only: "conformance::redis::", ..CONFORMANCE },
+                Suite { name: "conformance with TLS", only: "conformance::tls::", ..CONFORMANCE },
                 Suite { skip: &["::valkey::"], ..REDIS },
             ],
             ..ON_SERVERS

@@ -1,11 +1,16 @@
 //! A Redis or Valkey server under the suite: one server for all cases, each under names of its own.
 
+use std::fs;
+use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use super::{Backend, Reply};
+use crate::certificates::{self, Certificates};
 use crate::resp::Value;
 use crate::server::{Flavour, Server};
 use crate::watched::Watched;
+
+const WIRE: &str = include_str!("../../../../docs/wire.md");
 
 /// A server shared by all cases of a test binary.
 #[derive(Debug)]
@@ -34,6 +39,37 @@ impl SharedServer {
     pub fn sentinel() -> Self {
         static WATCHED: LazyLock<Watched> = LazyLock::new(|| Watched::start(Flavour::Redis));
         Self { server: &WATCHED.servers[0], url: WATCHED.url() }
+    }
+
+    /// A Redis server with TLS and a user who has no other rights than `docs/wire.md` lists, started by the first case that
+    /// needs it.
+    ///
+    /// # Panics
+    ///
+    /// When the page has no such list.
+    #[must_use]
+    pub fn secure() -> Self {
+        static SERVER: LazyLock<(Server, PathBuf)> = LazyLock::new(|| {
+            let certificates = Certificates::new();
+            let files = certificates.of_server(&certificates.server());
+            let server = Server::builder(Flavour::Redis).tls(files).start();
+            let line =
+                WIRE.lines().map(str::trim).find(|line| line.starts_with("ACL SETUSER worker on >secret "));
+            let line = line.expect("the page has the rights of a user");
+            // The names of all cases begin like this.
+            let words = line.split(' ').map(|word| {
+                word.strip_suffix("lock:*")
+                    .map_or_else(|| word.to_owned(), |word| format!("{word}conformance:*"))
+            });
+            assert_eq!(server.cli(&words.collect::<Vec<_>>()), "OK");
+            // The server has read its files; the one of the clients is removed with the server.
+            let ca = server.directory().join("ca.pem");
+            fs::copy(certificates.ca(), &ca).expect("the directory can be written to");
+            (server, ca)
+        });
+        let (server, ca) = &*SERVER;
+        let url = certificates::url(server.port(), &[("ca", ca)]);
+        Self { server, url: url.replace("rediss://", "rediss://worker:secret@") }
     }
 
     fn on(server: &'static Server) -> Self {

@@ -12,6 +12,7 @@ leasehold_testkit::conformance! { example, paused, leasehold_testkit::bench::Exa
 leasehold_testkit::conformance! { file, real_time, leasehold_testkit::bench::Files::new() }
 leasehold_testkit::conformance! { redis, real_time, leasehold_testkit::bench::SharedServer::redis() }
 leasehold_testkit::conformance! { sentinel, real_time, leasehold_testkit::bench::SharedServer::sentinel() }
+leasehold_testkit::conformance! { tls, real_time, leasehold_testkit::bench::SharedServer::secure() }
 leasehold_testkit::conformance! { valkey, real_time, leasehold_testkit::bench::SharedServer::valkey() }
 
 const BEHAVIOURS: &str = include_str!("../../../../docs/behaviours.md");

@@ -1,4 +1,6 @@
-//! Connections with TLS that break, and those of clients that end.
+//! Connections with TLS that break.
+
+#![expect(clippy::unwrap_used, reason = "every function is a part of a test")]
 
 use std::sync::{Arc, Mutex};
 

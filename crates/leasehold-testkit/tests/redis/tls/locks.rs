@@ -1,5 +1,7 @@
 //! Locks over TLS.
 
+#![expect(clippy::unwrap_used, reason = "every function is a part of a test")]
+
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
