@@ -151,17 +151,17 @@ async fn counts(client: &Client) -> (i64, i64, i64, u64) {
     )
 }
 
-/// Short, because a full disk may be freed meanwhile: a waiter waits for that.
-const WAIT: Duration = Duration::from_millis(100);
+/// How long requests fail: a full disk may be freed meanwhile. Longer than one attempt takes on a busy machine.
+const WAIT: Duration = Duration::from_secs(1);
 
-/// An error names the file, and says what to do.
-fn is_clear<T: std::fmt::Debug, E: std::fmt::Display>(
+/// A request fails, and its error names the file and says what to do.
+async fn fails<T: std::fmt::Debug, E: std::fmt::Display>(
     what: &str,
-    result: Result<T, E>,
+    request: impl IntoFuture<Output = Result<T, E>>,
     file: &Path,
     advice: &str,
 ) {
-    let error = result.map_err(|error| error.to_string()).expect_err(what);
+    let error = request.await.map_err(|error| error.to_string()).expect_err(what);
     println!("disk: {what}: {error}");
     assert!(error.contains(&*file.to_string_lossy()) && error.contains(advice), "{what}: {error}");
 }
@@ -200,28 +200,29 @@ impl Stage {
     /// Requests that have to write fail, and change nothing.
     async fn changes_fail(&self, advice: &str) {
         let Self { client, files, .. } = self;
-        let table = |name: &str| files.path().join(name);
-        let (semaphore, leased, latch) =
-            (client.semaphore("s"), client.leased_semaphore("l"), client.latch("c"));
-        is_clear("permits", semaphore.acquire(1).wait(WAIT).await, &table("s.semaphore"), advice);
-        is_clear("a change of permits", semaphore.add_permits(5).await, &table("s.semaphore"), advice);
-        is_clear("drain", semaphore.drain().await, &table("s.semaphore"), advice);
-        is_clear("leased permits", leased.acquire(1).wait(WAIT).await, &table("l.permits"), advice);
-        is_clear("a change of leased permits", leased.add_permits(5).await, &table("l.permits"), advice);
-        is_clear("the latch", latch.count_down().await, &table("c.latch"), advice);
-        is_clear("a new latch", client.latch("new").try_set_count(3).await, &table("new.latch"), advice);
-        let group = client.group_lock("g", ["b"]).acquire().wait(WAIT).await;
-        is_clear("a group", group, &table("g.group"), advice);
-        let fenced = client.fenced_lock("new").acquire().wait(WAIT).await;
-        is_clear("a new token", fenced, &table("new."), advice);
+        let [semaphore, leased, latch, new_latch, group, new] =
+            ["s.semaphore", "l.permits", "c.latch", "new.latch", "g.group", "new."]
+                .map(|file| files.path().join(file));
+        // At the same time, because each takes as long as it may.
+        tokio::join!(
+            fails("permits", client.semaphore("s").acquire(1).wait(WAIT), &semaphore, advice),
+            fails("a change of permits", client.semaphore("s").add_permits(5), &semaphore, advice),
+            fails("drain", client.semaphore("s").drain(), &semaphore, advice),
+            fails("leased permits", client.leased_semaphore("l").acquire(1).wait(WAIT), &leased, advice),
+            fails("a change of leased permits", client.leased_semaphore("l").add_permits(5), &leased, advice),
+            fails("the latch", client.latch("c").count_down(), &latch, advice),
+            fails("a new latch", client.latch("new").try_set_count(3), &new_latch, advice),
+            fails("a group", client.group_lock("g", ["b"]).acquire().wait(WAIT), &group, advice),
+            fails("a new token", client.fenced_lock("new").acquire().wait(WAIT), &new, advice),
+        );
         // Without its token it is not held.
         assert!(!client.lock("new").is_locked().await.unwrap());
     }
 
     /// A lock whose file is not there yet.
     async fn new_locks_fail(&self, advice: &str) {
-        let new = self.client.lock("another").acquire().wait(WAIT).await;
-        is_clear("a new lock", new, &self.files.lock_file("another"), advice);
+        let new = self.client.lock("another").acquire().wait(WAIT);
+        fails("a new lock", new, &self.files.lock_file("another"), advice).await;
     }
 
     /// Locks that need no space: an existing file, whose record is of no importance.
@@ -286,8 +287,8 @@ async fn a_read_only_disk_gives_clear_errors_and_loses_nothing() {
     let mut stage = Stage::new().await;
     stage.disk.make_read_only();
     stage.new_locks_fail(ADVICE).await;
-    let fenced = stage.client.fenced_lock("free").acquire().wait(WAIT).await;
-    is_clear("a token", fenced, &stage.files.path().join("free.token"), ADVICE);
+    let fenced = stage.client.fenced_lock("free").acquire().wait(WAIT);
+    fails("a token", fenced, &stage.files.path().join("free.token"), ADVICE).await;
     stage.is_usable(ADVICE).await;
     stage.disk.make_writable();
     stage.nothing_is_lost().await;
@@ -300,7 +301,7 @@ async fn a_client_of_a_read_only_disk_without_the_directory_is_refused() {
     disk.make_read_only();
     let files = disk.files();
     let url = format!("file://{}", files.path().display());
-    is_clear("connect", Client::connect(url).await.map(drop), files.path(), "cannot be used");
+    fails("connect", Client::connect(url), files.path(), "cannot be used").await;
 }
 
 /// Locks are released on a full disk; permits, whose table cannot be written, as soon as there is space again.
@@ -316,7 +317,7 @@ async fn what_is_released_on_a_full_disk_is_free_when_there_is_space() {
     assert!(can_lock(&[], &files.lock_file("held")) && can_lock(&[], &files.lock_file("f")));
     // Dropped: the release goes on in the background. That of the group would free some space.
     drop((permits, leased));
-    sleep(WAIT).await;
+    sleep(WAIT / 10).await;
     assert_eq!(counts(&other).await, (2, 2, 1, 2), "nothing can be written");
     disk.free();
     drop(group);
@@ -343,7 +344,7 @@ async fn a_waiter_gets_what_it_waits_for_when_there_is_space_again() {
     assert_eq!(client.semaphore("s").try_set_permits(3).await, Ok(true));
     disk.fill();
     let waiter = tokio::spawn(other.semaphore("s").acquire(3).wait(LONG).into_future());
-    sleep(WAIT).await;
+    sleep(WAIT / 10).await;
     disk.free();
     match waiter.await.unwrap() {
         Ok(permits) => permits.release().await.unwrap(),

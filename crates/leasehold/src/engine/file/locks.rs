@@ -209,14 +209,16 @@ impl Files {
             return Ok(Some(holding(wanted)));
         }
         let modes = &[mode(resource.kind)];
-        match self.file_holder(resource, modes)? {
+        let mut found = self.file_holder(resource, modes)?;
+        for _ in 0..young::LOOKS {
             // Its hold may be too young to have a record.
-            Some(Holding { owner: None, .. }) if resource.kind != Kind::Read => {
-                thread::sleep(young::RECORDED);
-                self.file_holder(resource, modes)
+            if resource.kind == Kind::Read || found.as_ref().is_none_or(|holding| holding.owner.is_some()) {
+                break;
             }
-            holding => Ok(holding),
+            thread::sleep(young::PAUSE);
+            found = self.file_holder(resource, modes)?;
         }
+        Ok(found)
     }
 
     /// A holder of the file of a lock, in one of these modes, as the kernel knows it.
