@@ -12,6 +12,7 @@ pub mod bench;
 pub mod conformance;
 pub mod dice;
 pub mod jvm;
+pub mod node;
 pub mod peer;
 pub mod primitive;
 pub mod proxy;
