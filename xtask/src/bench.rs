@@ -56,13 +56,8 @@ const TOOLS: &[Tool] = &[
     },
     Tool { reason: "Redisson and Lettuce run on it", ..tools::JAVA },
     Tool { reason: "it fetches Redisson and Lettuce", ..tools::MAVEN },
-    Tool {
-        name: "node",
-        probe: "node --version",
-        reason: "redlock runs on it",
-        source: Source::Debian("nodejs"),
-    },
-    Tool { name: "npm", probe: "npm --version", reason: "it fetches redlock", source: Source::Debian("npm") },
+    Tool { reason: "redlock runs on it", ..tools::NODE },
+    Tool { reason: "it fetches redlock", ..tools::NPM },
     Tool { reason: "redis-py gets a virtual environment of its own", ..tools::VENV },
 ];
 

@@ -1,6 +1,6 @@
-//! `cargo xtask interop`: Leasehold beside the real Redisson.
+//! `cargo xtask interop`: Leasehold beside the real Redisson, and beside its port to Node.js.
 
-use std::time::Duration;
+use std::{fs, time::Duration};
 
 use crate::{command, setup, step::Steps, tools, watch};
 
@@ -11,6 +11,8 @@ const FULL_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// The project of the Java side, which specifies the versions of Redisson.
 const POM: &str = include_str!("../../interop/java/pom.xml");
+/// Where the Node.js side is installed: Node.js finds packages beside the program only.
+const NODE: &str = "target/interop/node";
 
 /// What `cargo xtask interop` takes.
 #[derive(clap::Args)]
@@ -23,18 +25,21 @@ pub(crate) struct Args {
     yes: bool,
 }
 
-/// Builds the Java side, and runs the tests that need it.
+/// Builds the other sides, and runs the tests that need it.
 ///
 /// # Errors
 ///
 /// When a tool is missing, a build fails, or a test fails.
 pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
-    setup::ensure(&[tools::REDIS, tools::JAVA, tools::MAVEN], yes)?;
+    setup::ensure(&[tools::REDIS, tools::JAVA, tools::MAVEN, tools::NODE, tools::NPM], yes)?;
     if full {
         setup::ensure(&[tools::VENV, tools::VALKEY], yes)?;
     }
     let suite = "cargo test -p leasehold-testkit --all-features --test interop";
     let mut steps = Steps::default();
+    if !steps.run("node-redisson", install_node) {
+        return steps.finish();
+    }
     if !full {
         if steps.run("redisson", || build(newest())) {
             steps.run("interop", || watch::run(&format!("{suite} -- --nocapture"), LIMIT));
@@ -62,6 +67,23 @@ pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
 /// When it does not build.
 pub(crate) fn build(version: &str) -> Result<(), String> {
     command::run(&format!("mvn -q -B -f interop/java/pom.xml -Dredisson.version={version} compile"))
+}
+
+/// Installs the Node.js side with the versions of its lock file, where the tests expect it.
+///
+/// # Errors
+///
+/// When a package cannot be fetched.
+pub(crate) fn install_node() -> Result<(), String> {
+    fs::create_dir_all(NODE).map_err(|error| format!("cannot make {NODE}: {error}"))?;
+    for file in ["package.json", "package-lock.json", "main.mjs"] {
+        fs::copy(format!("interop/node/{file}"), format!("{NODE}/{file}"))
+            .map_err(|error| format!("cannot copy {file} to {NODE}: {error}"))?;
+    }
+    // A peer of node-redisson is the compiler that it was built with.
+    command::run(&format!(
+        "npm ci --prefix {NODE} --omit=peer --prefer-offline --no-audit --no-fund --no-update-notifier"
+    ))
 }
 
 /// The newest Redisson that is tested.

@@ -48,7 +48,9 @@ pub(crate) fn run(Args { yes, fast, all_servers, engine, filter }: Args) -> Resu
         setup::ensure(TOOLS, yes)?;
     }
     let mut steps = Steps::default();
-    let redisson = !selection.redisson || steps.run("redisson", || interop::build(interop::newest()));
+    let redisson = !selection.redisson
+        || (steps.run("redisson", || interop::build(interop::newest()))
+            && steps.run("node-redisson", interop::install_node));
     // A failed build would fail every suite with the same errors.
     if redisson && selection.builds.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
         for suite in selection.suites {

@@ -96,6 +96,20 @@ pub(crate) const JAVA: Tool = Tool {
     source: Source::Debian("openjdk-17-jdk-headless"),
 };
 
+pub(crate) const NODE: Tool = Tool {
+    name: "node",
+    probe: "node --version",
+    reason: "node-redisson, whose locks are tested beside ours, runs on it",
+    source: Source::Debian("nodejs"),
+};
+
+pub(crate) const NPM: Tool = Tool {
+    name: "npm",
+    probe: "npm --version",
+    reason: "it fetches node-redisson",
+    source: Source::Debian("npm"),
+};
+
 pub(crate) const MAVEN: Tool = Tool {
     name: "Maven",
     probe: "mvn --version",

@@ -16,6 +16,7 @@ pub mod dice;
 pub mod driver;
 pub mod healthy;
 pub mod jvm;
+pub mod node;
 pub mod peer;
 pub mod primitive;
 pub mod proxy;

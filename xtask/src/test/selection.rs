@@ -8,7 +8,7 @@ use crate::{setup::Tool, tools};
 #[derive(Clone)]
 pub(super) struct Selection {
     pub(super) tools: &'static [Tool],
-    /// Whether Redisson runs beside the library.
+    /// Whether Redisson and node-redisson run beside the library.
     pub(super) redisson: bool,
     /// Names and command lines. They run first and separately, so that the time of a suite is the time of its tests.
     pub(super) builds: &'static [(&'static str, &'static str)],
@@ -57,6 +57,8 @@ pub(super) const ALL: Selection = Selection {
         tools::REDIS_PY,
         tools::JAVA,
         tools::MAVEN,
+        tools::NODE,
+        tools::NPM,
     ],
     redisson: true,
     builds: &[

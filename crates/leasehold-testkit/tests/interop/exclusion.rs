@@ -2,22 +2,32 @@
 
 use std::time::Duration;
 
-use leasehold_testkit::peer::Answer;
+use leasehold_testkit::peer::{Answer, Peer};
 use leasehold_testkit::resp::Value;
+use leasehold_testkit::server::Server;
 use tokio::time::{Instant, sleep};
 
-use crate::setup::{LONG, Setup, number, setup};
+use crate::setup::{LONG, Setup, list, number, setup};
 
 /// In each of the four processes.
 const WORKERS: u32 = 2;
 
-/// Runs turns in all processes, and checks that no two were in the critical section at once. `names` has the name that each
-/// of the four uses.
 async fn exclude(setup: &Setup, topic: &str, kinds: [&str; 4], names: [&str; 4]) {
+    contend(&setup.server, setup.peers(), topic, kinds, names).await;
+}
+
+/// Runs turns in four processes, two of another language first, and checks that no two were in the critical section at once.
+/// `names` has the name that each of them uses.
+pub(crate) async fn contend(
+    server: &Server,
+    peers: [&Peer; 4],
+    topic: &str,
+    kinds: [&str; 4],
+    names: [&str; 4],
+) {
     let turns = number("LEASEHOLD_TURNS", 300).div_ceil(4 * WORKERS);
     let begun = Instant::now();
-    let running: Vec<_> = setup
-        .peers()
+    let running: Vec<_> = peers
         .into_iter()
         .zip(kinds.into_iter().zip(names))
         .map(|(peer, (kind, name))| {
@@ -28,17 +38,17 @@ async fn exclude(setup: &Setup, topic: &str, kinds: [&str; 4], names: [&str; 4])
                 &format!("{watchdog}/{topic}"),
                 &format!("loop {kind} {name} {topic} {WORKERS} {turns}"),
             );
-            (kind, pending)
+            (peer, kind, pending)
         })
         .collect();
     let pause =
-        longest_pause(setup, topic, || running.iter().all(|(_, pending)| pending.is_answered())).await;
+        longest_pause(server, topic, || running.iter().all(|(.., pending)| pending.is_answered())).await;
     let (mut writers, mut missing) = (0, false);
-    for (kind, running) in running {
+    for (peer, kind, running) in running {
         match running.answer().await {
             Answer::Ok(taken) => assert_eq!(taken, (WORKERS * turns).to_string()),
             Answer::Unsupported(what) => {
-                println!("exclusion, {topic}: Redisson {} has no {what}", setup.version);
+                println!("exclusion, {topic}: {} has no {what}", peer.name());
                 missing = true;
                 continue;
             }
@@ -48,22 +58,22 @@ async fn exclude(setup: &Setup, topic: &str, kinds: [&str; 4], names: [&str; 4])
     }
     let took = begun.elapsed();
 
-    assert_eq!(setup.list(&format!("{topic}:violations")), [""; 0], "two owners held the lock at once");
-    let log = setup.list(&format!("{topic}:log"));
+    assert_eq!(list(server, &format!("{topic}:violations")), [""; 0], "two owners held the lock at once");
+    let log = list(server, &format!("{topic}:log"));
     for (n, line) in log.iter().enumerate() {
         let seen = line.rsplit(' ').next().expect("a line has words");
         assert_eq!(seen, n.to_string(), "turn {n} of {topic}: {:?}", &log[n.saturating_sub(3)..=n]);
     }
     assert_eq!(log.len(), usize::try_from(writers * WORKERS * turns).unwrap());
     let passed = log.windows(2).filter(|two| two[0][..4] != two[1][..4]).count();
-    let reads = setup.list(&format!("{topic}:reads")).len();
+    let reads = list(server, &format!("{topic}:reads")).len();
     println!(
-        "exclusion, {topic}: {} turns and {reads} reads in {took:.1?}, the longest pause {pause:.1?}, passed between Java and \
-         Rust {passed} times",
+        "exclusion, {topic}: {} turns and {reads} reads in {took:.1?}, the longest pause {pause:.1?}, passed between \
+         languages {passed} times",
         log.len()
     );
     assert!(missing || passed > 0, "they were never there together");
-    let keys = setup.server.cli(&["KEYS", &format!("*{topic}:lock*")]);
+    let keys = server.cli(&["KEYS", &format!("*{topic}:lock*")]);
     // Redisson's notes expire; tokens, numbers of permits and our records of requests stay.
     let kept =
         ["redisson_unlock_latch:", "redisson_lock_token:", "leasehold_permits:", "leasehold_requests:"];
@@ -77,8 +87,8 @@ async fn exclude(setup: &Setup, topic: &str, kinds: [&str; 4], names: [&str; 4])
 }
 
 /// Waits for the end, and returns the longest time without a turn.
-async fn longest_pause(setup: &Setup, topic: &str, is_over: impl Fn() -> bool) -> Duration {
-    let turns = || ["log", "reads"].map(|list| setup.server.cli(&["LLEN", &format!("{topic}:{list}")]));
+async fn longest_pause(server: &Server, topic: &str, is_over: impl Fn() -> bool) -> Duration {
+    let turns = || ["log", "reads"].map(|list| server.cli(&["LLEN", &format!("{topic}:{list}")]));
     let (mut last, mut since, mut longest) = (turns(), Instant::now(), Duration::ZERO);
     while !is_over() {
         sleep(Duration::from_millis(20)).await;

@@ -1,6 +1,6 @@
-//! Leasehold beside the real Redisson: processes of both languages on one server.
+//! Leasehold beside the real Redisson and its port to Node.js: processes of several languages on one server.
 //!
-//! `cargo xtask interop` builds the Java side and runs this. One of the tests is the Rust side, which runs in a process of
+//! `cargo xtask interop` builds the other sides and runs this. One of the tests is the Rust side, which runs in a process of
 //! its own and is controlled by lines of input; run without its parent, it does nothing.
 
 #![expect(clippy::unwrap_used, reason = "a failing test names its line")]
@@ -11,6 +11,7 @@ mod exclusion;
 mod fair;
 mod fenced;
 mod leases;
+mod node;
 #[path = "../redis/published.rs"]
 mod published;
 mod rw;

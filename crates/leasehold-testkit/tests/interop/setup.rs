@@ -55,12 +55,7 @@ impl Setup {
 
     fn new() -> Self {
         let version = env::var("LEASEHOLD_REDISSON").unwrap_or_else(|_| jvm::newest().into());
-        let flavour = match env::var("LEASEHOLD_INTEROP_SERVER").as_deref() {
-            Ok("valkey") => Flavour::Valkey,
-            Ok("redis") | Err(_) => Flavour::Redis,
-            Ok(other) => panic!("LEASEHOLD_INTEROP_SERVER is redis or valkey, not {other}"),
-        };
-        let server = Server::start(flavour);
+        let server = Server::start(flavour());
         let (java, rust) = thread::scope(|scope| {
             let java = [1, 2].map(|n| {
                 let (server, version) = (&server, &version);
@@ -93,15 +88,34 @@ impl Setup {
 
     /// The strings of a list on the server.
     pub(crate) fn list(&self, key: &str) -> Vec<String> {
-        let list = self.server.cli(&["LRANGE", key, "0", "-1"]);
-        list.elements().iter().map(|line| line.as_str().expect("a string").to_owned()).collect()
+        list(&self.server, key)
     }
 
     /// Waits until a channel has a subscriber.
     pub(crate) async fn subscribed(&self, channel: &str) {
-        let count = || self.server.cli(&["PUBSUB", "NUMSUB", channel]).elements()[1].clone();
-        until(&format!("a waiter is subscribed to {channel}"), || count() != Value::Int(0)).await;
+        subscribed(&self.server, channel).await;
     }
+}
+
+/// The server of this run.
+pub(crate) fn flavour() -> Flavour {
+    match env::var("LEASEHOLD_INTEROP_SERVER").as_deref() {
+        Ok("valkey") => Flavour::Valkey,
+        Ok("redis") | Err(_) => Flavour::Redis,
+        Ok(other) => panic!("LEASEHOLD_INTEROP_SERVER is redis or valkey, not {other}"),
+    }
+}
+
+/// The strings of a list on a server.
+pub(crate) fn list(server: &Server, key: &str) -> Vec<String> {
+    let list = server.cli(&["LRANGE", key, "0", "-1"]);
+    list.elements().iter().map(|line| line.as_str().expect("a string").to_owned()).collect()
+}
+
+/// Waits until a channel has a subscriber.
+pub(crate) async fn subscribed(server: &Server, channel: &str) {
+    let count = || server.cli(&["PUBSUB", "NUMSUB", channel]).elements()[1].clone();
+    until(&format!("a waiter is subscribed to {channel}"), || count() != Value::Int(0)).await;
 }
 
 /// Polls until it is so.
