@@ -7,7 +7,7 @@ use std::process::{ExitCode, ExitStatus};
 use leasehold::{AcquireError, ConnectError, LostError, QueryError, ReleaseError};
 use thiserror::Error;
 
-use crate::url::EmptyUrl;
+use crate::url::{EmptyUrl, Url};
 
 /// Why a command failed.
 #[derive(Debug, Error)]
@@ -28,6 +28,12 @@ pub enum Error {
         /// How many processes were requested.
         processes: u32,
     },
+    /// The count of the seats is a plain key, which the demo reads and writes by a connection of its own.
+    #[error(
+        "the demo counts its seats in a key of one server, without TLS, so it cannot use {0}: give it redis://host:port, \
+         file: or memory:; `leasehold run` works with all URLs"
+    )]
+    NoSeats(Url),
     /// The count of the seats cannot be read or written.
     #[error("cannot read or write the count of the seats")]
     Seats(#[source] redis::RedisError),
@@ -114,6 +120,7 @@ impl Error {
             Self::EmptyUrl(_)
             | Self::MemoryIsNotShared { .. }
             | Self::Kind(_)
+            | Self::NoSeats(_)
             | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => ExitCode::from(2),
             #[cfg(unix)]
             Self::Run(error) => error.exit_code(),

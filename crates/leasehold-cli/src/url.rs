@@ -33,6 +33,12 @@ impl Url {
         self.has_scheme("file")
     }
 
+    /// Whether it names one server, which is connected to without TLS.
+    #[must_use]
+    pub fn is_plain_server(&self) -> bool {
+        ["redis", "valkey", "redis+unix", "valkey+unix"].iter().any(|scheme| self.has_scheme(scheme))
+    }
+
     fn has_scheme(&self, name: &str) -> bool {
         self.0.split_once(':').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case(name))
     }

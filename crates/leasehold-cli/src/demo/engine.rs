@@ -30,6 +30,9 @@ impl Engine {
             return Self::without_server(options).await;
         };
         let client = Client::connect(given.secret()).await?;
+        if !(given.is_memory() || given.is_file() || given.is_plain_server()) {
+            return Err(Error::NoSeats(given.clone()));
+        }
         if options.processes > 1 && given.is_memory() {
             return Err(Error::MemoryIsNotShared { processes: options.processes });
         }

@@ -66,6 +66,12 @@ pub struct RunOptions {
     // Its value may contain a password, so the help must not show the value of the environment variable.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
     pub url: Option<Url>,
+    /// Allow verify=none in the URL
+    ///
+    /// Such a server is not verified: any machine in between can read the
+    /// password and answer in its place. Better verify it by ca=PATH.
+    #[arg(long, verbatim_doc_comment)]
+    pub allow_unverified_tls: bool,
     /// If the lock is busy: wait, fail or skip
     ///
     /// What to do if another process holds the lock: wait for it; fail, with

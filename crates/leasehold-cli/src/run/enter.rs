@@ -22,8 +22,11 @@ pub(super) async fn enter(
     url: &Url,
     notices: &Notices,
 ) -> Result<Option<(Lock, Guard)>, RunError> {
-    let client = Client::connect(url.secret()).watchdog(options.lease).label("leasehold-run").await;
-    let client = client.map_err(|error| match error {
+    let mut connect = Client::connect(url.secret()).watchdog(options.lease).label("leasehold-run");
+    if options.allow_unverified_tls {
+        connect = connect.allow_unverified_tls();
+    }
+    let client = connect.await.map_err(|error| match error {
         ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
         other => RunError::Server(other.into()),
     })?;

@@ -21,6 +21,8 @@ mod run_signals;
 #[cfg(unix)]
 mod run_terminal;
 #[cfg(unix)]
+mod run_tls;
+#[cfg(unix)]
 mod runner;
 #[cfg(unix)]
 mod summary;
