@@ -9,6 +9,7 @@ use std::net::TcpListener;
 use std::time::Duration;
 
 use leasehold::{BackOff, Client, Fence, MultiLock, Owner};
+use leasehold_testkit::certificates::{self, Certificates, Identity};
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
 
@@ -23,6 +24,8 @@ fn every_message_is_as_docs_messages_md_says() {
     let mut page = Page::default();
     page.section("Connecting");
     connecting(&mut page);
+    page.section("Connecting with TLS");
+    securing(&mut page);
     page.section("Errors that a server replies with");
     replies(&mut page);
     page.section("URLs");
@@ -116,6 +119,9 @@ fn plain(text: &str) -> String {
 fn without_port(word: &str) -> String {
     let Some((before, after)) = word.split_once("127.0.0.1:") else { return word.to_owned() };
     let rest = after.trim_start_matches(|c: char| c.is_ascii_digit());
+    if rest.len() == after.len() {
+        return word.to_owned();
+    }
     format!("{before}127.0.0.1:PORT{rest}")
 }
 
@@ -154,6 +160,44 @@ fn connecting(page: &mut Page) {
     page.error("no connection left (`maxclients`)", refused(&full.url()));
     let short = Client::connect("memory:").watchdog(Duration::from_millis(5)).block();
     page.error("an option out of its range", short);
+}
+
+/// A server with one certificate after the other, and clients with one mistake after the other.
+fn securing(page: &mut Page) {
+    let certificates = Certificates::new();
+    let start = |identity, line: &str| {
+        Server::builder(Flavour::Redis).tls(certificates.of_server(&identity)).config(line).start()
+    };
+    let url = |server: &Server| certificates::url(server.port(), &[("ca", certificates.ca())]);
+    let foreign = start(certificates.foreign(), "");
+    page.error("a certificate of an unknown CA", refused(&url(&foreign)));
+    let elsewhere = start(certificates.elsewhere(), "");
+    page.error("a certificate for another name", refused(&url(&elsewhere)));
+    let nameless = start(certificates.nameless(), "");
+    page.error("a certificate for no name", refused(&url(&nameless)));
+    let expired = start(certificates.expired(), "");
+    page.error("a certificate that has expired", refused(&url(&expired)));
+    let mutual = start(certificates.server(), "tls-auth-clients yes");
+    page.error("no client certificate", refused(&url(&mutual)));
+    let older = "tls-auth-clients yes\ntls-protocols TLSv1.2";
+    page.error("no client certificate, TLS 1.2", refused(&url(&start(certificates.server(), older))));
+    let Identity { cert, key } = certificates.foreign();
+    let options = [("ca", certificates.ca()), ("cert", &cert), ("key", &key)];
+    page.error("a client certificate of another CA", refused(&certificates::url(mutual.port(), &options)));
+    let plain = Server::start(Flavour::Redis);
+    let limit = Duration::from_millis(500);
+    page.error("a server without TLS", Client::connect(url(&plain)).connect_timeout(limit).block());
+    page.error(
+        "another kind of server",
+        refused(&answering(b"HTTP/1.1 400\r\n\r\n").replace("redis:", "rediss:")),
+    );
+    page.error("`redis://` for a server with TLS", refused(&format!("redis://127.0.0.1:{}", mutual.port())));
+    for (what, path) in
+        [("a file that is not there", "/no/such/ca.pem"), ("a file without a certificate", "/dev/null")]
+    {
+        page.error(what, refused(&format!("rediss://127.0.0.1:{}?ca={path}", mutual.port())));
+    }
+    page.error("a server that is not to be verified", refused("rediss://127.0.0.1:1?verify=none"));
 }
 
 /// The codes of a server, as they are reported of its reply to the first request.

@@ -41,12 +41,14 @@ pub(super) fn of_connection(error: &Error, has_certificate: bool) -> ServerError
 
 /// What an alert of the server means. Most are about the certificate of this client.
 fn of_alert(alert: Alert, has_certificate: bool) -> ServerError {
-    const WANTED: &str = "it wants a client certificate: write cert=PATH&key=PATH in the URL";
     match alert {
-        Alert::CertificateRequired => ServerError::Denied(format!("{WANTED} ({alert:?})")),
+        Alert::CertificateRequired => ServerError::Denied(format!(
+            "it wants a client certificate: write cert=PATH&key=PATH in the URL ({alert:?})"
+        )),
         // TLS 1.2 has no alert of its own for a missing certificate.
         Alert::HandshakeFailure if !has_certificate => ServerError::Denied(format!(
-            "it ended the TLS handshake: if {WANTED}; otherwise there is no common cipher ({alert:?})"
+            "it ended the TLS handshake: if it wants a client certificate, write cert=PATH&key=PATH in the URL; otherwise \
+             there is no cipher that both have ({alert:?})"
         )),
         Alert::BadCertificate
         | Alert::UnsupportedCertificate
@@ -77,6 +79,7 @@ fn of_certificate(error: &CertificateError) -> String {
             expected.to_str()
         ),
         CertificateError::NotValidForNameContext { expected, presented } => {
+            let presented: Vec<_> = presented.iter().map(|name| bare(name)).collect();
             let presented = presented.join(", ");
             format!(
                 "its certificate is for {presented}, not for {}: connect by that name, or write server_name=NAME",
@@ -91,6 +94,12 @@ fn of_certificate(error: &CertificateError) -> String {
         }
         error => format!("its certificate is not accepted: {error}"),
     }
+}
+
+/// `name` of `DnsName("name")`, as the library below describes it.
+fn bare(described: &str) -> &str {
+    let inner = described.split_once('(').and_then(|(_, rest)| rest.strip_suffix(')'));
+    inner.unwrap_or(described).trim_matches('"')
 }
 
 /// A handshake that the server has cut short.
@@ -114,10 +123,7 @@ mod tests {
         };
         for (error, text) in [
             (CertificateError::UnknownIssuer, "write ca=PATH"),
-            (
-                name(&["DnsName(\"a\")", "DnsName(\"b\")"]),
-                "(\"b\"), not for redis.example: connect by that name",
-            ),
+            (name(&["DnsName(\"a\")", "b"]), "is for a, b, not for redis.example: connect by that name"),
             (name(&[]), "for no name at all, so not for redis.example"),
             (CertificateError::Expired, "has expired"),
             (CertificateError::NotValidYet, "not valid yet"),

@@ -64,7 +64,7 @@ async fn an_expired_certificate() {
 async fn a_missing_client_certificate() {
     for (version, expected) in [
         ("TLSv1.3", "it wants a client certificate: write cert=PATH&key=PATH"),
-        ("TLSv1.2", "if it wants a client certificate: write cert=PATH&key=PATH"),
+        ("TLSv1.2", "if it wants a client certificate, write cert=PATH&key=PATH"),
     ] {
         let secure = Secure::configured(Certificates::server, |builder| {
             builder.config("tls-auth-clients yes").config(format!("tls-protocols \"{version}\""))

@@ -29,7 +29,7 @@ async fn add(lock: Lock, value: Arc<Mutex<u64>>, times: u64) {
 }
 
 #[tokio::test]
-async fn connections_cut_inside_a_record_lose_nothing() {
+async fn own_297_connections_cut_inside_a_record_lose_nothing() {
     let secure = Secure::start();
     let proxy = Proxy::start_opaque(secure.server.port());
     let value = Arc::new(Mutex::new(0));

@@ -7,7 +7,7 @@ use super::Secure;
 use crate::connect;
 
 #[tokio::test]
-async fn a_certificate_is_checked_for_the_host_of_the_url() {
+async fn own_292_a_certificate_is_checked_for_the_host_of_the_url() {
     let secure = Secure::start();
     for host in ["127.0.0.1", "localhost"] {
         connect(secure.url().replace("127.0.0.1", host)).await;
@@ -43,7 +43,7 @@ async fn any_name_will_do_with_verify_ca() {
 }
 
 #[tokio::test]
-async fn a_server_is_not_verified_only_if_url_and_program_say_so() {
+async fn own_293_a_server_is_not_verified_only_if_url_and_program_say_so() {
     for identity in [Certificates::expired, Certificates::foreign, Certificates::nameless] {
         let secure = Secure::with(identity);
         let unverified = format!("{}&verify=none", secure.url());

@@ -34,7 +34,7 @@ fn contains(Recording { from_client, from_server }: &Recording, text: &str) -> b
 }
 
 #[tokio::test]
-async fn nothing_is_sent_in_clear_text() {
+async fn own_291_nothing_is_sent_in_clear_text() {
     let secure = Secure::start();
     assert_eq!(secure.server.cli(&["CONFIG", "SET", "requirepass", "hunter2secret"]), "OK");
     let proxy = Proxy::start_opaque(secure.server.port());
@@ -76,7 +76,7 @@ async fn nothing_but_the_first_message_is_sent_before_the_server_has_replied() {
 
 /// Its certificate is only seen after the first reply.
 #[tokio::test]
-async fn nothing_is_sent_to_a_server_that_is_not_verified() {
+async fn own_290_nothing_is_sent_to_a_server_that_is_not_verified() {
     let secure = Secure::with(Certificates::foreign);
     let proxy = Proxy::start_opaque(secure.server.port());
     let url = secure.url_at(proxy.port()).replace("rediss://", "rediss://:hunter2secret@");

@@ -33,7 +33,7 @@ async fn outage(client: &Client, part: &str) {
 }
 
 #[tokio::test]
-async fn a_new_certificate_of_the_server_is_accepted_at_the_next_connect() {
+async fn own_294_a_new_certificate_of_the_server_is_accepted_at_the_next_connect() {
     let secure = Secure::start();
     let proxy = Proxy::start_opaque(secure.server.port());
     let client = Client::connect(secure.url_at(proxy.port())).await.unwrap();
@@ -49,7 +49,7 @@ async fn a_new_certificate_of_the_server_is_accepted_at_the_next_connect() {
 
 /// The server is ahead of its clients: holds and waiters ride through that.
 #[tokio::test]
-async fn a_new_ca_of_the_server_is_an_outage_until_the_file_of_the_client_has_it() {
+async fn own_296_a_new_ca_of_the_server_is_an_outage_until_the_file_of_the_client_has_it() {
     let secure = Secure::start();
     let proxy = Proxy::start_opaque(secure.server.port());
     let client = Client::connect(secure.url_at(proxy.port())).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_new_ca_of_the_server_is_an_outage_until_the_file_of_the_client_has_it
 }
 
 #[tokio::test]
-async fn a_new_client_certificate_is_taken_at_the_next_connect() {
+async fn own_295_a_new_client_certificate_is_taken_at_the_next_connect() {
     let secure = Secure::mutual();
     let proxy = Proxy::start_opaque(secure.server.port());
     let identity = secure.certificates.client();
