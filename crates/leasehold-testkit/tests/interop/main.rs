@@ -14,6 +14,7 @@ mod leases;
 #[path = "../redis/published.rs"]
 mod published;
 mod rw;
+mod sentinel;
 mod setup;
 mod share;
 mod state;

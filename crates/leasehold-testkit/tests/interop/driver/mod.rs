@@ -1,5 +1,6 @@
 //! The Rust side, controlled by lines of input: the same verbs as in `interop/java`.
 
+mod across;
 mod primitive;
 mod turns;
 mod verbs;
@@ -13,6 +14,7 @@ use std::time::Duration;
 use leasehold::{Client, Owner};
 use leasehold_testkit::peer::{Answer, Peer};
 use leasehold_testkit::server::Server;
+use leasehold_testkit::watched::Watched;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
 
@@ -20,14 +22,25 @@ use verbs::Thread;
 
 /// Marks a process as such a driver, and names the port of its server.
 const PORT: &str = "LEASEHOLD_INTEROP_PORT";
+/// The URL of the locks, if they are on another server than the data.
+const URL: &str = "LEASEHOLD_INTEROP_URL";
 
 /// Starts this binary once more, as a process that executes lock commands on this server.
 pub(crate) fn start(name: &str, server: &Server) -> Peer {
+    Peer::start(name, &mut command(server))
+}
+
+/// The same, but the locks are on the primary that these sentinels know, and the server has only data.
+pub(crate) fn start_behind(name: &str, data: &Server, watched: &Watched) -> Peer {
+    Peer::start(name, command(data).env(URL, watched.url()))
+}
+
+fn command(server: &Server) -> Command {
     let mut command = Command::new(env::current_exe().expect("this process knows its program"));
     command
         .args(["driver::child_process_that_runs_the_driver", "--exact", "--nocapture", "--test-threads=1"])
         .env(PORT, server.port().to_string());
-    Peer::start(name, &mut command)
+    command
 }
 
 /// The process that [`start`] runs; without it, nothing.
@@ -73,7 +86,7 @@ impl Driver {
 
     /// An owner of its own, and its task.
     fn thread(&mut self, watchdog: &str) -> UnboundedSender<(u64, String)> {
-        let url = format!("redis://127.0.0.1:{}", self.port);
+        let url = env::var(URL).unwrap_or_else(|_| format!("redis://127.0.0.1:{}", self.port));
         let client = self.clients.entry(watchdog.to_owned()).or_insert_with(|| {
             let watchdog = Duration::from_millis(watchdog.parse().expect("a number"));
             // A machine that is busy with other tests is slow, not broken.
