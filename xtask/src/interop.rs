@@ -51,7 +51,8 @@ pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
             for server in ["redis", "valkey"] {
                 let setting = format!("LEASEHOLD_REDISSON={version} LEASEHOLD_INTEROP_SERVER={server}");
                 steps.run(&format!("interop {version} {server}"), || {
-                    let line = format!("{setting} LEASEHOLD_TURNS=5000 {suite} -- --nocapture");
+                    let longer = "LEASEHOLD_TURNS=5000 LEASEHOLD_FAILOVERS=5";
+                    let line = format!("{setting} {longer} {suite} -- --nocapture");
                     watch::run(&line, FULL_LIMIT)
                 });
             }

@@ -15,6 +15,7 @@ mod node;
 #[path = "../redis/published.rs"]
 mod published;
 mod rw;
+mod sentinel;
 mod setup;
 mod share;
 mod state;

@@ -13,7 +13,7 @@ use leasehold_testkit::peer::Answer;
 use tokio::time::sleep;
 
 use super::primitive::{Held, Primitive};
-use super::turns;
+use super::{across, turns};
 
 /// A thread in Java's sense: an owner, and its holds.
 pub(super) struct Thread {
@@ -118,6 +118,12 @@ impl Thread {
                 let (kind, name, topic) = (words.text(1), words.text(2), words.text(3));
                 turns::take(&self.client, self.port, [kind, name, topic], words.number(4), words.number(5))
                     .await
+            }
+            "turns" => {
+                across::take(&self.client, self.port, [words.text(1), words.text(2)], words.number(3)).await
+            }
+            "turn-after-loss" => {
+                across::after_loss(&self.client, self.port, [words.text(1), words.text(2)]).await
             }
             verb => {
                 let (kind, name) = (words.text(1), words.text(2));

@@ -14,10 +14,13 @@ import org.redisson.api.RedissonClient;
  */
 final class Client {
     final RedissonClient redisson;
+    /** Of the server that has the data: the same one, unless the locks are behind sentinels. */
+    final RedissonClient data;
     private final Map<String, RLock> locks = new ConcurrentHashMap<>();
 
-    Client(RedissonClient redisson) {
+    Client(RedissonClient redisson, RedissonClient data) {
         this.redisson = redisson;
+        this.data = data;
     }
 
     /** The name under which this thread holds locks on the server. */

@@ -32,7 +32,7 @@ public final class Main {
     }
 
     public static void main(String[] arguments) throws IOException {
-        var main = new Main(new Clients(Integer.parseInt(arguments[0])));
+        var main = new Main(new Clients(Integer.parseInt(arguments[0]), Sentinels.after(arguments)));
         say("= 0 ok ready");
         var input = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
         for (String line = input.readLine(); line != null; line = input.readLine()) {

@@ -29,6 +29,7 @@ final class Verbs {
             }
             case "loop" -> new Loop(client, words.get(1), words.get(2), words.get(3)).run(
                     Integer.parseInt(words.get(4)), Integer.parseInt(words.get(5)));
+            case "turns" -> new Turns(client, words.get(1), words.get(2)).run(Integer.parseInt(words.get(3)));
             default -> {
                 var rest = new Words(words.subList(3, words.size()));
                 yield switch (words.get(1)) {
