@@ -173,9 +173,16 @@ async fn node_redisson_misses_a_release_before_its_subscription_and_tries_when_t
     let proxy = Proxy::start(setup.server.port());
     let node = node::start("node, slow", proxy.port());
     // The proxy knows a connection for messages by its first subscription.
-    let other = setup.leased("node-missed-first", SECOND * 60).await;
-    assert_eq!(node.ask("missed", "wait plain node-missed-first 100 -1").await, "false");
-    drop(other);
+    let first = "node-missed-first";
+    let other = setup.leased(first, SECOND * 60).await;
+    let waiting = node.tell("missed", &format!("lock plain {first}"));
+    listens(&node, "30000", first).await;
+    other.release().await.unwrap();
+    assert_eq!(waiting.ok().await, "held");
+    assert_eq!(
+        (node.ask("missed", &format!("unlock plain {first}")).await, proxy.open(Which::PubSub)),
+        ("released".into(), 1)
+    );
     proxy.half_open(Which::PubSub);
     let _earlier = proxy.take_sent();
     let guard = setup.leased(name, SECOND * 5).await;
