@@ -125,7 +125,8 @@ impl Latch {
 ///
 /// # When the server is unreachable
 ///
-/// It waits through the outage, as [`Acquire`](crate::Acquire) does.
+/// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its wait is
+/// over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
 #[derive(Debug, Clone)]
 #[must_use = "nothing is waited for until this is awaited or `.block()` is called"]
 pub struct LatchOpened {

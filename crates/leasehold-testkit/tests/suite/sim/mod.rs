@@ -10,7 +10,6 @@ mod outage;
 mod rw_cancellation;
 mod schedule;
 mod several;
-mod through_outage;
 mod undo;
 
 use std::future::Future;
