@@ -57,7 +57,7 @@ Examples:
 pub struct RunOptions {
     /// Name of the lock.
     pub name: String,
-    /// URL of the server or directory
+    /// The server or directory
     ///
     /// Such as redis://host:port for several machines, or `file:///directory`
     /// for several users of one. If it contains a password, set it in the
@@ -72,7 +72,7 @@ pub struct RunOptions {
     /// password and answer in its place. Better verify it by ca=PATH.
     #[arg(long, verbatim_doc_comment)]
     pub allow_unverified_tls: bool,
-    /// If the lock is busy: wait, fail or skip
+    /// If it is busy: wait, fail or skip
     ///
     /// What to do if another process holds the lock: wait for it; fail, with
     /// exit code 75; or skip the command, with exit code 0.
