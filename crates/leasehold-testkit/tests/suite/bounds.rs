@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client,
-    ConnectError, ConnectOptions, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard,
-    Holder, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss, LostError,
-    MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId, PermitIdParseError,
-    QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock,
-    Semaphore, SemaphorePermits, ServerError, ShutdownReport, StaleTokenError, Subject, TryAcquire,
-    TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
+    ConnectError, ConnectOptions, Credentials, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock,
+    Guard, Holder, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss,
+    LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
+    PermitIdParseError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
+    ReleaseError, Released, RwLock, Semaphore, SemaphorePermits, ServerError, ShutdownReport,
+    StaleTokenError, Subject, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError,
+    WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -22,6 +23,7 @@ fn handles_are_send_sync_static_and_clone() {
     fn handle<T: Clone + std::fmt::Debug + Send + Sync + Unpin + 'static>() {}
     handle::<Client>();
     handle::<ConnectOptions>();
+    handle::<Credentials>();
     handle::<Lock>();
     handle::<OwnerLock>();
     handle::<FencedLock>();

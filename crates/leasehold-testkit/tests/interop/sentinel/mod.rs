@@ -99,11 +99,11 @@ async fn leave(behind: &Behind<'_>, turns: &mut Turns<'_>, old: usize) {
 }
 
 #[tokio::test]
-async fn own_236_turns_of_both_languages_go_on_across_a_planned_failover() {
+async fn own_298_turns_of_both_languages_go_on_across_a_planned_failover() {
     turns_go_on_across(Failover::Planned).await;
 }
 
 #[tokio::test]
-async fn own_237_turns_of_both_languages_go_on_across_a_crash_of_the_primary() {
+async fn own_299_turns_of_both_languages_go_on_across_a_crash_of_the_primary() {
     turns_go_on_across(Failover::Crash).await;
 }
