@@ -89,7 +89,8 @@ impl Watched {
         let primary = self.primary();
         until("the replicas follow the primary", || {
             self.servers.iter().enumerate().filter(|(index, _)| *index != primary).all(|(_, server)| {
-                let info = server.cli(&["INFO", "replication"]);
+                // One that the sentinels make a replica just now cuts the connection.
+                let Ok(info) = server.try_cli(&["INFO", "replication"]) else { return false };
                 let info = info.as_str().unwrap_or_default();
                 info.contains("master_link_status:up")
                     && info.contains(&format!("master_port:{}", self.servers[primary].port()))

@@ -272,12 +272,15 @@ impl Server {
     /// When the server does not reply.
     #[must_use]
     pub fn connect(&self) -> Connection {
-        let mut connection = self.open().unwrap_or_else(|error| self.silent(&error));
+        self.try_connect().unwrap_or_else(|error| self.silent(&error))
+    }
+
+    fn try_connect(&self) -> io::Result<Connection> {
+        let mut connection = self.open()?;
         if let Some(password) = &self.password {
-            let reply = connection.call(&["AUTH", password]).unwrap_or_else(|error| self.silent(&error));
-            assert_eq!(reply, "OK");
+            assert_eq!(connection.call(&["AUTH", password])?, "OK");
         }
-        connection
+        Ok(connection)
     }
 
     /// Sends one command on a connection of its own, and returns the reply, which may be an error.
@@ -286,7 +289,16 @@ impl Server {
     ///
     /// When the server does not reply.
     pub fn cli(&self, command: &[impl AsRef<[u8]>]) -> Value {
-        self.connect().call(command).unwrap_or_else(|error| self.silent(&error))
+        self.try_cli(command).unwrap_or_else(|error| self.silent(&error))
+    }
+
+    /// The same for a server that may become a replica at any time: sentinels cut the connections of its clients then.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is cut, or the server does not reply.
+    pub fn try_cli(&self, command: &[impl AsRef<[u8]>]) -> io::Result<Value> {
+        self.try_connect()?.call(command)
     }
 
     /// Starts to record every command that the server executes.

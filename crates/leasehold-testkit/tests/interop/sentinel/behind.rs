@@ -82,17 +82,14 @@ impl<'a> Behind<'a> {
         &self.watched.servers[self.watched.primary()]
     }
 
-    /// How many scripts this server has run for clients; none if it does not run. Each lock and each release is one.
-    pub(super) fn scripts(&self, server: usize) -> u64 {
-        let server = &self.watched.servers[server];
-        if server.pid().is_none() {
-            return 0;
-        }
-        let stats = server.cli(&["INFO", "commandstats"]);
+    /// How many scripts this server has run for clients. Each lock and each release is one. `None` if it does not run, or becomes
+    /// a replica at this moment.
+    pub(super) fn scripts(&self, server: usize) -> Option<u64> {
+        let stats = self.watched.servers[server].try_cli(&["INFO", "commandstats"]).ok()?;
         let lines =
             stats.as_str().unwrap_or_default().lines().filter(|line| line.starts_with("cmdstat_eval"));
         let calls = |line: &str| line.split_once("calls=")?.1.split(',').next()?.parse::<u64>().ok();
-        lines.map(|line| calls(line).unwrap_or_else(|| panic!("no number of calls: {line}"))).sum()
+        Some(lines.map(|line| calls(line).unwrap_or_else(|| panic!("no number of calls: {line}"))).sum())
     }
 
     /// Waits until a waiter for a plain lock is subscribed at the primary.
