@@ -166,6 +166,20 @@ fn the_proxy_refuses_connections_until_healed() {
     assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
 }
 
+/// Otherwise the server of another test could reply to the clients of this one.
+#[test]
+fn the_port_of_a_proxy_that_refuses_connections_stays_its_own() {
+    let (_server, proxy) = start();
+    for _ in 0..3 {
+        let mut connection = open(&proxy);
+        connection.call(&["PING"]).unwrap();
+        proxy.refuse();
+        let taken = TcpListener::bind((net::Ipv4Addr::LOCALHOST, proxy.port()));
+        assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        proxy.heal();
+    }
+}
+
 #[test]
 fn a_black_hole_holds_commands_until_healed_and_closes_no_connection() {
     let (server, proxy) = start();
