@@ -22,5 +22,6 @@ pub mod primitive;
 pub mod proxy;
 pub mod search;
 pub mod tally;
+pub mod waits;
 
 pub use leasehold_servers::{port, resp, server, watched};

@@ -176,8 +176,10 @@ impl Granted for Guard {
 ///
 /// # When the server is unreachable
 ///
-/// The first attempt fails at once. A waiter that has seen the lock busy retries through an outage until its wait
-/// is over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
+/// It waits through the outage, whether that began before or during the wait: until its [`wait`](Acquire::wait) is over, or
+/// without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit). Then it ends with
+/// [`ServerError::Unavailable`](crate::ServerError::Unavailable). It fails at once if the server refuses the request for good:
+/// a wrong password, a missing right, a key that is not a lock.
 ///
 /// ```
 /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -359,8 +361,8 @@ impl<G> fmt::Debug for Acquire<G> {
 ///
 /// # Errors
 ///
-/// [`AcquireError::Server`] if the server gave no usable reply; [`AcquireError::Invalid`] if an option or the name
-/// is invalid, or the client is shut down.
+/// [`AcquireError::Server`] if the server gave no usable reply, which is reported at once without a connection;
+/// [`AcquireError::Invalid`] if an option or the name is invalid, or the client is shut down.
 ///
 /// # Cancel safety
 ///

@@ -90,8 +90,8 @@ impl ConnectOptions {
         self
     }
 
-    /// How long an acquire without [`wait`](crate::Acquire::wait) retries through an outage of the server that
-    /// begins while it waits. 30 s by default.
+    /// How long an acquire without [`wait`](crate::Acquire::wait), and a change of a count, goes on in an outage of the
+    /// server. 30 s by default.
     #[doc(alias = "retryAttempts")]
     pub fn outage_limit(mut self, limit: Duration) -> Self {
         self.outage_limit = limit;

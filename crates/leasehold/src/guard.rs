@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::engine::{Feature, HoldKey, Kind, Resource, RwOptions};
 use crate::error::{AcquireError, Classified as _, ExtendError, LostError, ReleaseError, Subject};
-use crate::hold::{Entry, Hold, Tried};
+use crate::hold::{Entry, Hold, Tried, too_late};
 use crate::lease;
 use crate::loss::Loss;
 use crate::operation::Operation;
@@ -263,6 +263,7 @@ impl Guard {
             match hold.shared.hold_of(key)?.enter(&entry, None).await? {
                 Tried::Granted(guard) => Ok(Ok(guard)),
                 Tried::Busy(busy) => Ok(Err(busy.holder)),
+                Tried::TooLate => Err(too_late()),
             }
         }
     }

@@ -97,6 +97,33 @@ pub(crate) enum Access {
 pub(crate) enum Tried<T = Guard> {
     Granted(T),
     Busy(Busy),
+    /// It was granted, but its lease had run out when the caller received the reply.
+    TooLate,
+}
+
+impl<T> Tried<T> {
+    /// The result of a grant that was lost before its caller received it: nothing ran under it, and the caller can keep waiting
+    /// if another caller ended it. A reply that took longer than the lease leaves the state of the lock unknown.
+    fn unseen(loss: Loss) -> Self {
+        match loss {
+            Loss::TakenOver | Loss::ForceUnlocked | Loss::Gone | Loss::Shutdown => {
+                Self::Busy(Busy::default())
+            }
+            Loss::Expired | Loss::Unreachable | Loss::MaxHold => Self::TooLate,
+        }
+    }
+}
+
+/// The error of an attempt that was granted [too late](Tried::TooLate).
+pub(crate) fn too_late() -> AcquireError {
+    ServerError::Unavailable("the reply came after the lease had run out".into()).into()
+}
+
+/// The result of a step.
+enum Stepped {
+    Replied(Attempt),
+    /// It was granted, and lost before the caller received it.
+    Unseen(Loss),
 }
 
 impl Hold {
@@ -171,7 +198,11 @@ impl Hold {
             }
             let term = state.term.clone().or_else(|| state.unused.take());
             let term = term.unwrap_or_else(|| Term::new(Arc::downgrade(self)));
-            match self.step_in(&mut state, &term, entry, turn).await? {
+            let attempt = match self.step_in(&mut state, &term, entry, turn).await? {
+                Stepped::Replied(attempt) => attempt,
+                Stepped::Unseen(loss) => return Ok(Tried::unseen(loss)),
+            };
+            match attempt {
                 Attempt::Granted(_, token) => {
                     return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
                 }
@@ -223,9 +254,14 @@ impl Hold {
         };
         let entry = Entry { fenced: state.fenced, ..Entry::new(lease) };
         match self.step_in(&mut state, term, &entry, None).await? {
-            Attempt::Granted(_, token) => Ok(Guard::new(Arc::clone(self), Arc::clone(term), token)),
-            Attempt::NotSent(failure) => Err(failure.into()),
-            Attempt::Gone | Attempt::WouldDeadlock | Attempt::Busy(_) | Attempt::OwnerSpent => {
+            Stepped::Replied(Attempt::Granted(_, token)) => {
+                Ok(Guard::new(Arc::clone(self), Arc::clone(term), token))
+            }
+            Stepped::Replied(Attempt::NotSent(failure)) => Err(failure.into()),
+            Stepped::Unseen(loss) if matches!(Tried::<Guard>::unseen(loss), Tried::TooLate) => {
+                Err(too_late())
+            }
+            Stepped::Replied(_) | Stepped::Unseen(_) => {
                 term.lose(Loss::Gone);
                 state.leave_lost_term();
                 Err(term.loss().unwrap_or(Loss::Gone).into())
@@ -240,7 +276,7 @@ impl Hold {
         term: &Arc<Term>,
         entry: &Entry,
         turn: Option<Ticket>,
-    ) -> Result<Attempt, ServerError> {
+    ) -> Result<Stepped, ServerError> {
         let lease = state.lease_with(entry.lease, &self.key);
         let is_timed = state.term.is_some() || entry.max_hold.is_some() || entry.access == Access::HandOver;
         let begun = is_timed.then(env::now);
@@ -293,13 +329,13 @@ impl Hold {
                 // A caller that steals the lock has had it, and its guard reports that it is lost again.
                 Some(Loss::TakenOver | Loss::ForceUnlocked) if entry.steal => {}
                 Some(_) if mutation!("lost-grant-taken") => {}
-                Some(loss) => return unseen(loss).map(Attempt::Busy),
+                Some(loss) => return Ok(Stepped::Unseen(loss)),
                 None => {}
             }
             state.entered(entry, lease, begun, limit, term);
         }
         undo.disarm();
-        Ok(attempt)
+        Ok(Stepped::Replied(attempt))
     }
 
     /// Releases one count for the guard of `term`, and returns the count that is left. Once `armed` is cleared, dropping the
@@ -456,17 +492,6 @@ impl Hold {
 
 fn not_held(loss: Loss, term: &Term) -> ReleaseError {
     ReleaseError::NotHeld { loss, ago: term.lost_for(), subject: Subject::default() }
-}
-
-/// The result of a grant that was lost before its caller received it: nothing ran under it, and the caller can keep
-/// waiting if another caller ended it. A reply that took longer than the lease leaves the state of the lock unknown.
-fn unseen(loss: Loss) -> Result<Busy, ServerError> {
-    match loss {
-        Loss::TakenOver | Loss::ForceUnlocked | Loss::Gone | Loss::Shutdown => Ok(Busy::default()),
-        Loss::Expired | Loss::Unreachable | Loss::MaxHold => {
-            Err(ServerError::Unavailable("the reply came after the lease had run out".into()))
-        }
-    }
 }
 
 impl Drop for Hold {

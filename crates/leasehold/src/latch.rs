@@ -125,8 +125,7 @@ impl Latch {
 ///
 /// # When the server is unreachable
 ///
-/// The first check fails at once. A waiter that has seen the latch closed retries through an outage until its wait is
-/// over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
+/// It waits through the outage, as [`Acquire`](crate::Acquire) does.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is waited for until this is awaited or `.block()` is called"]
 pub struct LatchOpened {

@@ -45,6 +45,7 @@ mod multi_lock;
 mod mutex;
 mod name;
 mod operation;
+mod outage;
 mod owner;
 mod permit_id;
 mod permits;

@@ -4,7 +4,7 @@ mod together;
 
 use std::borrow::Borrow;
 use std::fmt;
-use std::future::IntoFuture;
+use std::future::{IntoFuture, pending};
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,12 +13,14 @@ use self::together::Together;
 use crate::acquire::Acquire;
 use crate::env::{self, Instant};
 use crate::error::{
-    AcquireError, Classified as _, ExtendError, InvalidRequestError, LostError, ReleaseError, unless_busy,
+    AcquireError, Classified as _, ExtendError, InvalidRequestError, LostError, ReleaseError, ServerError,
+    unless_busy,
 };
 use crate::guard::Guard;
 use crate::lock::Lock;
 use crate::loss::Loss;
 use crate::operation::Operation;
+use crate::outage::{Limit, Outage};
 use crate::owner::Owner;
 use crate::race::{First, all, first, race};
 
@@ -105,6 +107,11 @@ impl fmt::Debug for MultiLock {
 /// # Cancel safety
 ///
 /// Dropping the future at any point releases the acquired members, and leaves nothing behind.
+///
+/// # When a server is unreachable
+///
+/// It waits through the outage, as [`Acquire`] does. Members that are held meanwhile are renewed, as far as their own server is
+/// reachable.
 #[derive(Debug, Clone)]
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
 pub struct AcquireAll {
@@ -178,7 +185,11 @@ impl AcquireAll {
                 Err(error) => return Err(error.of_wait_since(begun)),
             }
         }
-        self.even_out(&guards).await?;
+        let limit = match self.wait {
+            Some(_) => Limit::Wait { begun, deadline },
+            None => Limit::OutageLimit(self.outage_limit()),
+        };
+        self.even_out_through_outage(&guards, limit).await?;
         Ok(MultiGuard { guards })
     }
 
@@ -190,18 +201,23 @@ impl AcquireAll {
         deadline: Option<Instant>,
         held: &[Guard],
     ) -> Result<Guard, AcquireError> {
+        let left = |wait| deadline.map_or(wait, |deadline| deadline.saturating_duration_since(env::now()));
+        let acquiring = self.member(lock, owner, self.wait.map(left));
+        match race(acquiring, pin!(self.keep_extended(held))).await {
+            First::Left(done) => done,
+            First::Right(error) => Err(error),
+        }
+    }
+
+    /// Keeps leases that are not renewed from expiring during a wait. Resolves with an error that ends the wait.
+    async fn keep_extended(&self, held: &[Guard]) -> AcquireError {
+        let Some(lease) = self.lease.filter(|_| !held.is_empty()) else { return pending().await };
         loop {
-            let left = deadline.map(|deadline| deadline.saturating_duration_since(env::now()));
-            // Leases that are not renewed must not expire during the wait: extend them in between.
-            let slice = self.lease.filter(|_| !held.is_empty()).map(|lease| lease / 3);
-            let wait = match (self.wait, left) {
-                (Some(Duration::ZERO), _) => Some(Duration::ZERO),
-                _ => [left, slice].into_iter().flatten().min(),
-            };
-            let sliced = slice.is_some() && wait != left;
-            match self.member(lock, owner, wait).await {
-                Err(AcquireError::Timeout { .. }) if sliced => self.even_out(held).await?,
-                done => return done,
+            env::sleep_for(lease / 3).await;
+            match self.even_out(held).await {
+                // An outage leaves them as they are. Only if it outlasts one of them, that is lost.
+                Err(error) if !error.is_unavailable() => return error,
+                Ok(()) | Err(_) => {}
             }
         }
     }
@@ -247,6 +263,29 @@ impl AcquireAll {
             }
         }
         Ok(())
+    }
+
+    /// The same as often as it takes, if an outage prevents it.
+    async fn even_out_through_outage(&self, guards: &[Guard], limit: Limit) -> Result<(), AcquireError> {
+        let mut outage: Option<Outage> = None;
+        loop {
+            let begun = env::now();
+            match self.even_out(guards).await {
+                Err(AcquireError::Server { cause: ServerError::Unavailable(reason), subject })
+                    if self.wait != Some(Duration::ZERO) =>
+                {
+                    let outage = outage.get_or_insert_with(|| Outage::since(begun, limit));
+                    let paused = outage.pause_after(reason).await;
+                    paused.map_err(|cause| AcquireError::Server { cause, subject })?;
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// How long a wait without a limit goes on in an outage: the longest of the limits of its clients.
+    fn outage_limit(&self) -> Duration {
+        self.locks.iter().map(|lock| lock.shared.outage_limit).max().unwrap_or_default()
     }
 
     fn check(&self) -> Result<(), InvalidRequestError> {

@@ -113,8 +113,7 @@ impl Granted for SemaphorePermits {
 ///
 /// # When the server is unreachable
 ///
-/// The first attempt fails at once. A waiter that has seen too few permits retries through an outage until its wait is
-/// over, or without one for the client's [`outage_limit`](crate::ConnectOptions::outage_limit).
+/// It waits through the outage, as [`Acquire`](crate::Acquire) does.
 #[must_use = "nothing is acquired until this is awaited or `.block()` is called"]
 pub struct AcquirePermits<G = SemaphorePermits> {
     counter: Counter,

@@ -14,9 +14,10 @@ use self::round::Round;
 use crate::back_off::BackOff;
 use crate::client::Client;
 use crate::env;
-use crate::error::{AcquireError, Classified as _, InvalidRequestError, Subject, unless_busy};
+use crate::error::{AcquireError, Classified as _, InvalidRequestError, ServerError, Subject, unless_busy};
 use crate::lock::Lock;
 use crate::operation::Operation;
+use crate::outage::{Limit, Outage};
 
 /// A lock on several independent servers, held by the owner that holds it on a majority of them: Redlock.
 ///
@@ -110,6 +111,11 @@ impl QuorumLock {
             Subject::new("quorum lock", resource.name.clone(), None)
         })
     }
+
+    /// How long a wait without a limit goes on while a majority is missing: the longest of the limits of its clients.
+    fn outage_limit(&self) -> Duration {
+        self.members.iter().map(|member| member.shared.outage_limit).max().unwrap_or_default()
+    }
 }
 
 impl fmt::Debug for QuorumLock {
@@ -124,6 +130,12 @@ impl fmt::Debug for QuorumLock {
 ///
 /// [`AcquireError::Timeout`] if other owners held it on too many servers all the time; [`AcquireError::Server`] if too
 /// many servers gave no usable reply, with the failure of one of them.
+///
+/// # When servers are unreachable
+///
+/// A minority is not waited for. While a majority is missing, the acquire goes on as long as its [`wait`](AcquireQuorum::wait)
+/// lasts, or without one for the longest [`outage_limit`](crate::ConnectOptions::outage_limit) of its clients. It fails at once
+/// if so many servers refuse the request for good that the others are no majority.
 ///
 /// # Cancel safety
 ///
@@ -168,11 +180,26 @@ impl AcquireQuorum {
         // Waiters that failed together must not retry together, or none ever gets a majority.
         let back_off = BackOff::exponential(Duration::from_millis(10), Duration::from_millis(250));
         let mut failures = 0_u32;
+        let limit = match wait {
+            Some(_) => Limit::Wait { begun, deadline },
+            None => Limit::OutageLimit(lock.outage_limit()),
+        };
+        let mut outage: Option<Outage> = None;
         loop {
+            let round = env::now();
             let error = match Round::begin(&lock, lease).run().await {
                 Ok(guard) => return Ok(guard),
                 Err(error) => error.of_wait_since(begun),
             };
+            if let AcquireError::Server { cause: ServerError::Unavailable(reason), subject } = &error
+                && wait != Some(Duration::ZERO)
+            {
+                let outage = outage.get_or_insert_with(|| Outage::since(round, limit));
+                let paused = outage.pause_after(reason.clone()).await;
+                paused.map_err(|cause| AcquireError::Server { cause, subject: subject.clone() })?;
+                continue;
+            }
+            outage = None;
             let again = env::now() + env::jittered(back_off.pause(failures) * 2);
             let is_over = deadline.is_some_and(|deadline| again >= deadline);
             if is_over || !error.is_contended() {

@@ -13,8 +13,9 @@
 //! wake-up that was meant for it goes to the next one. A grant ends it, too: the waiter leaves the queue after it has the
 //! hold, so the next waiter is woken and reads the time that the hold may last.
 //!
-//! A failed attempt is an outage. The first attempt of a wait fails at once; a waiter that has seen the lock busy keeps
-//! retrying with growing pauses until its deadline, or without one until the client's limit for outages is over.
+//! A failed attempt is an outage, and the waiter is queued as if the lock were busy: it retries when the outage is over, and
+//! after growing pauses, until its deadline, or without one until the client's limit for outages is over. A single try fails at
+//! once, and so does a wait whose request the server refuses for good.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -29,7 +30,8 @@ use crate::env::{self, Instant, Sleep};
 use crate::error::{AcquireError, InvalidRequestError, Rounded, ServerError, Subject};
 use crate::fair::{QueuePosition, Watcher};
 use crate::guard::Guard;
-use crate::hold::{Access, Entry, Hold, Tried};
+use crate::hold::{Access, Entry, Hold, Tried, too_late};
+use crate::outage::{Limit, Outage};
 use crate::owner::OwnerId;
 use crate::race::{First, race};
 
@@ -170,7 +172,7 @@ pub(crate) fn wait<'a, A: Awaited>(
                         if awaited.queues() {
                             // A waiter that its first attempt has queued must leave the queue, too.
                             let no_task = &mut Context::from_waker(Waker::noop());
-                            drop(turn.unwrap_or_else(|| Turn::take(awaited, no_task).0));
+                            drop(turn.unwrap_or_else(|| Turn::take(awaited, no_task)));
                         }
                         // A grant that a shutdown has taken back is not contention.
                         awaited.shared().check_open()?;
@@ -185,6 +187,8 @@ pub(crate) fn wait<'a, A: Awaited>(
                     }
                     busy
                 }
+                // Not an outage: the server has replied, and the next reply may take as long.
+                Ok(Tried::TooLate) => return Err(too_late()),
                 Err(AcquireError::Server { cause: failure, .. }) => {
                     Busy { retry_in: Some(wait.failed(failure)?), ..Busy::default() }
                 }
@@ -195,18 +199,24 @@ pub(crate) fn wait<'a, A: Awaited>(
                 failures = failures.saturating_add(1);
                 continue;
             }
-            let (place, next) = match turn.take() {
-                Some(place) => (place, Next::Sleep),
+            let place = match turn.take() {
+                Some(place) => place,
                 None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, context))).await,
             };
             let place = turn.insert(place);
-            if next == Next::Retry && !mutation!("no-look-after-joining") {
+            // In an outage there is nothing to look at. The retry follows the first reply after it.
+            if place.next == Next::Retry && wait.outage.is_none() && !mutation!("no-look-after-joining") {
+                place.next = Next::Sleep;
                 spin_guard.pause(Box::pin(wait.until_subscribed(place))).await?;
             } else {
                 let longest = awaited.shared().engine.longest_sleep(place.key, place.ticket);
                 let length = [busy.retry_in, longest].into_iter().flatten().min();
+                let is_registered = place.next == Next::SleepAtOnce;
+                if is_registered {
+                    place.next = Next::Sleep;
+                }
                 // The wake-up is polled first: if it is there, the clock is not read.
-                let awoken = spin_guard.pause(race(place.wake_up(next), wait.timer(length))).await;
+                let awoken = spin_guard.pause(race(place.wake_up(is_registered), wait.timer(length))).await;
                 wait.awake(&awoken)?;
             }
         }
@@ -262,23 +272,13 @@ struct Wait<'a> {
     /// When to time out; the far future counts as never.
     deadline: Option<Instant>,
     one_try: bool,
-    /// Whether the engine has replied that the lock is busy.
-    seen_busy: bool,
-    /// The holder in that reply.
+    /// The holder in the last reply that the lock is busy.
     holder: Option<OwnerId>,
-    /// Boxed because it is rare.
+    /// Why there is no reply. Boxed because it is rare.
     outage: Option<Box<Outage>>,
     /// The last known position in the queue of a fair lock.
     position: Option<usize>,
     watcher: Option<&'a Watcher>,
-}
-
-/// A server that replied before and does not now.
-struct Outage {
-    since: Instant,
-    pause: Duration,
-    /// The last failure.
-    reason: ServerError,
 }
 
 impl<'a> Wait<'a> {
@@ -292,16 +292,22 @@ impl<'a> Wait<'a> {
             Patience::Limited(limit) => start.and_then(|start| start.checked_add(limit)),
             Patience::OneTry | Patience::Unlimited => None,
         };
-        let (seen_busy, holder, outage, position) = (false, None, None, None);
-        Self { shared, key, start, deadline, one_try, seen_busy, holder, outage, position, watcher }
+        let (holder, outage, position) = (None, None, None);
+        Self { shared, key, start, deadline, one_try, holder, outage, position, watcher }
     }
 
-    /// Runs one attempt, but not past the deadline: a server that has not replied for a while by then is unavailable.
+    /// When the wait is over: at its deadline, or without a limit when an outage has lasted for the client's.
+    fn end(&self) -> Option<Instant> {
+        self.outage.as_deref().map_or(self.deadline, Outage::end)
+    }
+
+    /// Runs one attempt, but not past the end: a server that has not replied for a while by then is unavailable.
     async fn bounded<T>(&self, work: impl Future<Output = T> + Unpin) -> Result<T, AcquireError> {
-        let begun = self.deadline.map(|_| env::now());
-        match race(work, env::sleep_until_or_forever(self.deadline)).await {
+        let end = self.end();
+        let begun = end.map(|_| env::now());
+        match race(work, env::sleep_until_or_forever(end)).await {
             First::Left(done) => Ok(done),
-            First::Right(()) if since(begun) < SLOW => Err(self.timed_out()),
+            First::Right(()) if since(begun) < SLOW || self.outage.is_some() => Err(self.timed_out()),
             First::Right(()) => Err(ServerError::Unavailable(self.no_reply()).into()),
         }
     }
@@ -309,7 +315,6 @@ impl<'a> Wait<'a> {
     /// Another owner holds the lock. Continues unless the deadline has passed.
     fn busy(&mut self, busy: Busy) -> Result<(), AcquireError> {
         self.outage = None;
-        self.seen_busy = true;
         self.holder = busy.holder.or(self.holder);
         self.report_position(busy.position);
         if self.one_try || self.is_over() { Err(self.timed_out()) } else { Ok(()) }
@@ -332,23 +337,20 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// There was no reply. Continues, after the returned pause, only if this is an outage that began during the wait.
+    /// There was no usable reply. Continues, after the returned pause, unless the wait is over, or the server has refused the
+    /// request for good.
     fn failed(&mut self, failure: ServerError) -> Result<Duration, AcquireError> {
-        let now = env::now();
-        let outage = self.outage.get_or_insert_with(|| {
-            Box::new(Outage { since: now, pause: FIRST_PAUSE, reason: failure.clone() })
-        });
-        outage.reason.clone_from(&failure);
-        let pause = env::jittered(outage.pause);
-        outage.pause = (outage.pause * 2).min(LONGEST_PAUSE);
-        let limit = match self.deadline {
-            None => self.shared.outage_limit.saturating_sub(now.saturating_duration_since(outage.since)),
-            Some(deadline) => deadline.saturating_duration_since(now),
-        };
-        if !self.seen_busy || limit.is_zero() || matches!(failure, ServerError::Denied(_)) {
-            return Err(failure.into());
+        let ServerError::Unavailable(reason) = failure else { return Err(failure.into()) };
+        if self.one_try {
+            return Err(ServerError::Unavailable(reason).into());
         }
-        Ok(pause.min(limit))
+        let limit = match self.start {
+            Some(begun) => Limit::Wait { begun, deadline: self.deadline },
+            None => Limit::OutageLimit(self.shared.outage_limit),
+        };
+        let outage = self.outage.get_or_insert_with(|| Box::new(Outage::since(env::now(), limit)));
+        let pause = outage.failed(reason);
+        if self.is_over() { Err(self.timed_out()) } else { Ok(pause) }
     }
 
     /// Waits until wake-ups can arrive, so that none is missed between the next attempt and the sleep after it.
@@ -381,27 +383,18 @@ impl<'a> Wait<'a> {
         }
     }
 
-    /// Resolves after `length`, if there is one, or at the deadline.
+    /// Resolves after `length`, if there is one, or at the end of the wait.
     fn timer(&self, length: Option<Duration>) -> Sleep {
-        match (length, self.deadline) {
+        match (length, self.end()) {
             (Some(length), None) => env::sleep_for(length),
-            (Some(length), Some(deadline)) => {
-                env::sleep_until(env::after(length).map_or(deadline, |at| deadline.min(at)))
-            }
-            (None, deadline) => env::sleep_until_or_forever(deadline),
+            (Some(length), Some(end)) => env::sleep_until(env::after(length).map_or(end, |at| end.min(at))),
+            (None, end) => env::sleep_until_or_forever(end),
         }
     }
 
     fn timed_out(&self) -> AcquireError {
-        if let Some(Outage { reason, .. }) = self.outage.as_deref() {
-            let waited = Rounded(self.waited());
-            let text = match reason {
-                ServerError::Unavailable(text) => {
-                    format!("{text}; the wait of {waited} ended in this outage")
-                }
-                other => format!("the wait of {waited} ended in an outage: {other}"),
-            };
-            return ServerError::Unavailable(text).into();
+        if let Some(outage) = self.outage.as_deref() {
+            return outage.ended_wait().into();
         }
         AcquireError::Timeout {
             waited: self.waited(),
@@ -423,7 +416,7 @@ impl<'a> Wait<'a> {
     }
 
     fn is_over(&self) -> bool {
-        self.deadline.is_some_and(|deadline| env::now() >= deadline) && !mutation!("endless-wait")
+        self.end().is_some_and(|end| env::now() >= end) && !mutation!("endless-wait")
     }
 
     fn waited(&self) -> Duration {
@@ -436,15 +429,10 @@ fn since(at: Option<Instant>) -> Duration {
     at.map_or(Duration::ZERO, |at| env::now().saturating_duration_since(at))
 }
 
-/// The pauses between two attempts during an outage grow from here …
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// … to here.
-const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-
 /// The next step of a queued waiter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Next {
-    /// Retry once before the first sleep.
+    /// Retry once more, because a wake-up may have been missed.
     Retry,
     Sleep,
     /// Sleep in the same poll in which the waiter joined the queue: its waker is registered already.
@@ -456,21 +444,21 @@ struct Turn<'a> {
     shared: &'a Shared,
     key: &'a HoldKey,
     ticket: Ticket,
+    next: Next,
 }
 
 impl<'a> Turn<'a> {
-    /// Joins the queue after an attempt that found the lock busy.
-    fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> (Self, Next) {
+    /// Joins the queue after an attempt that found the lock busy, or failed.
+    fn take<A: Awaited>(awaited: &'a A, context: &mut Context<'_>) -> Self {
         let (shared, key) = (awaited.shared(), awaited.key());
         let (ticket, must_retry) = shared.engine.join(key, awaited.accepts_handover(), context);
-        (Self { shared, key, ticket }, if must_retry { Next::Retry } else { Next::SleepAtOnce })
+        Self { shared, key, ticket, next: if must_retry { Next::Retry } else { Next::SleepAtOnce } }
     }
 
     /// Resolves when it may be this waiter's turn, and when the client closes, which wakes all queued waiters.
-    fn wake_up(&self, mut next: Next) -> impl Future<Output = ()> + Unpin {
+    fn wake_up(&self, mut is_registered: bool) -> impl Future<Output = ()> + Unpin {
         poll_fn(move |context| {
-            let is_known = std::mem::replace(&mut next, Next::Sleep) == Next::SleepAtOnce;
-            let polled = if is_known {
+            let polled = if std::mem::take(&mut is_registered) {
                 Poll::Pending
             } else {
                 self.shared.engine.poll_wake_up(self.key, self.ticket, context)

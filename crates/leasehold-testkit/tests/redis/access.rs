@@ -316,7 +316,7 @@ async fn an_acquire_without_a_reply_is_undone_with_and_without_the_right_to_kill
         let client = Client::connect(url).await.unwrap();
         for _ in 0..5 {
             proxy.lose_reply_once(Which::Command);
-            let error = client.lock("lock:n").acquire().await.unwrap_err();
+            let error = client.lock("lock:n").try_acquire().await.unwrap_err();
             assert!(error.is_unavailable(), "{error:?}");
             until(&format!("it is undone without {without:?}"), || keys(&server).is_empty()).await;
             while client.lock("lock:m").is_locked().await.is_err() {
@@ -337,7 +337,7 @@ async fn a_repeated_undo_does_not_end_the_next_hold_of_its_owner() {
         let client = Client::connect(url).await.unwrap();
         let (lock, owner) = (client.lock("lock:n"), Owner::number(7));
         proxy.lose_reply_once(Which::Command);
-        assert!(lock.acquire().as_owner(&owner).await.unwrap_err().is_unavailable());
+        assert!(lock.try_acquire().as_owner(&owner).await.unwrap_err().is_unavailable());
         let guard = loop {
             match lock.acquire().as_owner(&owner).await {
                 Ok(guard) => break guard,

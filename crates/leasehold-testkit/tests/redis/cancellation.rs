@@ -285,7 +285,8 @@ async fn undo_and_come_again(of: Primitive) {
     for round in 0..10 {
         stage.storm();
         let cut = Cut::After(1);
-        while let Some(ended) = cut_off(cut, stage.lock().acquire().as_owner(&owner).into_future()).await {
+        while let Some(ended) = cut_off(cut, stage.lock().try_acquire().as_owner(&owner).into_future()).await
+        {
             // There is no connection yet, after the round before.
             assert!(ended.is_err_and(|error| error.is_unavailable()), "round {round}");
             sleep(Duration::from_millis(1)).await;

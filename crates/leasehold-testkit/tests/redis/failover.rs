@@ -153,15 +153,15 @@ async fn connections_to_a_replica_are_attempted_after_pauses(flavour: Flavour) {
     in_step(&old, &new).await;
     swap(&old, &new);
     let lock = client.lock("n");
-    assert!(lock.acquire().await.unwrap_err().is_unavailable());
+    assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
     let before = proxy.counts().connections;
     let begun = Instant::now();
     while begun.elapsed() < SECOND {
-        let error = lock.acquire().await.unwrap_err();
+        let error = lock.try_acquire().await.unwrap_err();
         assert!(error.is_unavailable(), "{error:?}");
         sleep(Duration::from_millis(5)).await;
     }
-    let error = lock.acquire().await.unwrap_err().to_string();
+    let error = lock.try_acquire().await.unwrap_err().to_string();
     assert!(error.contains(": not connected for "), "{error}");
     assert!(error.contains(", reconnecting: it is a replica"), "{error}");
     let tried = proxy.counts().connections - before;

@@ -95,7 +95,7 @@ async fn own_51_a_token_whose_reply_is_lost_is_not_issued_again() {
         first.release().await.unwrap();
         for round in 1..=5 {
             proxy.lose_reply_once(Which::Command);
-            let error = lock.acquire().await.unwrap_err();
+            let error = lock.try_acquire().await.unwrap_err();
             assert!(error.is_unavailable(), "{error:?}");
             let minted = other.last_token().await.unwrap();
             let next = soon("it is undone", other.acquire().into_future()).await.unwrap();

@@ -101,9 +101,13 @@ async fn qd_01_a_missing_majority_is_an_outage_and_leaves_no_votes_behind() {
         server.kill();
     }
     let begun = Instant::now();
-    let failed = stage.lock().acquire().wait(SECOND * 5).await;
+    let failed = stage.lock().try_acquire().await.map(drop);
     assert!(failed.as_ref().is_err_and(AcquireError::is_unavailable), "{failed:?}");
-    assert!(begun.elapsed() < SECOND * 4, "it is clear long before the wait is over");
+    assert!(begun.elapsed() < SECOND, "a try does not wait: {:?}", begun.elapsed());
+    let begun = Instant::now();
+    let failed = stage.lock().acquire().wait(SECOND * 2).await;
+    assert!(failed.as_ref().is_err_and(AcquireError::is_unavailable), "{failed:?}");
+    assert!(begun.elapsed() >= SECOND * 2, "a wait goes on for as long as it may: {:?}", begun.elapsed());
     until("the others are given back", || stage.servers[3..].iter().all(|server| keys(server).is_empty()))
         .await;
 }

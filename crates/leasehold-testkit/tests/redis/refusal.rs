@@ -27,7 +27,7 @@ async fn a_server_out_of_memory_still_releases_locks() {
     let waiter = waiting(&server, &other.lock("n"), CHANNEL).await;
     set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
 
-    let error = client.lock("m").acquire().await.unwrap_err();
+    let error = client.lock("m").try_acquire().await.unwrap_err();
     assert!(error.is_unavailable(), "{error:?}");
     assert!(outer.reenter().await.is_err_and(|error| error.is_unavailable()));
     assert_eq!(client.lock("n").hold_count(outer.owner()).await.unwrap(), 2);
@@ -58,7 +58,7 @@ async fn a_server_out_of_memory_still_releases_read_write_locks() {
     let dropped = (lock("d").write().acquire().await.unwrap(), lock("e").read().acquire().await.unwrap());
     set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
 
-    assert!(lock("o").read().acquire().await.is_err_and(|error| error.is_unavailable()));
+    assert!(lock("o").read().try_acquire().await.is_err_and(|error| error.is_unavailable()));
     assert!(outer.try_upgrade().await.is_err_and(|error| error.is_unavailable()));
     sleep(SECOND * 3).await;
     assert!(outer.is_held() && written.is_held(), "they are renewed");
@@ -117,7 +117,7 @@ async fn a_server_out_of_memory_keeps_the_queue_of_a_fair_lock() {
         }
         let queue = lock.queue().await.unwrap();
         set(&server, &["CONFIG", "SET", "maxmemory", "1"]);
-        let error = lock.acquire().await.unwrap_err();
+        let error = lock.acquire().wait(SECOND / 2).await.unwrap_err();
         assert!(
             matches!(&error, AcquireError::Server { cause: ServerError::Unavailable(text), .. } if text.contains("OOM"))
         );
@@ -290,7 +290,7 @@ async fn a_missing_server_is_unavailable_at_once() {
     let begun = Instant::now();
     let error = Client::connect(server.url()).await.unwrap_err();
     assert!(matches!(error, ConnectError::Server { cause: ServerError::Unavailable(_), .. }), "{error:?}");
-    assert!(client.lock("n").acquire().await.unwrap_err().is_unavailable());
+    assert!(client.lock("n").try_acquire().await.unwrap_err().is_unavailable());
     assert!(begun.elapsed() < SECOND * 2);
     // A port with a listener that does not reply.
     let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -200,7 +200,7 @@ async fn a_setnx_acquire_without_a_reply_is_undone_and_a_release_is_carried_out(
         acquired(&lock).await.release().await.unwrap();
         for _ in 0..5 {
             proxy.lose_reply_once(Which::Command);
-            let error = lock.acquire().as_owner(&owner).await.unwrap_err();
+            let error = lock.try_acquire().as_owner(&owner).await.unwrap_err();
             assert!(error.is_unavailable(), "{error:?}");
             until("it is undone", || keys(&server).is_empty()).await;
             let guard = acquired(&lock).await;
@@ -262,7 +262,7 @@ async fn a_server_out_of_memory_still_releases_a_setnx_lock() {
         server.cli(&["CONFIG", "SET", "maxmemory", "1"]);
         guard.release().await.unwrap();
         assert_eq!(keys(&server), [""; 0]);
-        assert!(lock.acquire().await.unwrap_err().is_unavailable());
+        assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
     }
 }
 

@@ -114,7 +114,7 @@ async fn held_back_beyond_its_undo(flavour: Flavour, right: &str) {
     let lock = client.lock("n");
     lock.acquire().await.unwrap().release().await.unwrap();
     proxy.half_open(Which::Command);
-    let failed = lock.acquire().lease(SECOND * 600).await;
+    let failed = lock.try_acquire().lease(SECOND * 600).await;
     assert!(failed.is_err_and(|error| error.is_unavailable()));
     // On a new connection, after the undo there.
     crate::acquired(&lock).await.release().await.unwrap();
@@ -164,7 +164,7 @@ async fn an_acquire_that_a_dead_connection_executes_after_its_lease_is_undone(fl
     let lock = client.lock("n");
     lock.acquire().await.unwrap().release().await.unwrap();
     proxy.half_open(Which::Command);
-    assert!(lock.acquire().lease(lease).await.is_err());
+    assert!(lock.try_acquire().lease(lease).await.is_err());
     sleep(lease).await;
     assert!(is_free(&server));
     proxy.heal();
@@ -233,7 +233,7 @@ async fn undos_sent_ahead_of_a_failed_acquire_are_repeated_on_the_next_connectio
     proxy.half_open(Which::Command);
     drop(guards);
     // It needs some of the values of both guards, and fails with them.
-    let failed = acquire(["a", "b"]).await;
+    let failed = acquire(["a", "b"]).wait(Duration::ZERO).await;
     assert!(failed.is_err_and(|error| error.is_unavailable()));
     until("all values are free", || is_free(&server)).await;
 }

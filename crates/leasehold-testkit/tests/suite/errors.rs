@@ -24,7 +24,9 @@ async fn error<T, E: Into<Error>>(operation: impl IntoFuture<Output = Result<T, 
 
 #[tokio::test(start_paused = true)]
 async fn every_error_in_an_outage_names_the_lock_and_the_server() {
-    let (simulation, client) = start().await;
+    let simulation = Simulation::new();
+    // All of it takes less than a lease.
+    let client = Client::connect(simulation.url()).outage_limit(SECOND / 10).await.unwrap();
     let (lock, rw, me) = (client.lock("x"), client.rw_lock("x"), Owner::unique());
     let guard = lock.acquire().as_owner(&me).await.unwrap();
     let writes = rw.write().acquire().await.unwrap();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use super::state::Undo;
-use super::{Entry, Hold, unseen};
-use crate::engine::{AttemptAll, Busy, Claim, RwOptions, Ticket};
+use super::{Entry, Hold, Tried};
+use crate::engine::{AttemptAll, Claim, RwOptions, Ticket};
 use crate::env;
 use crate::error::AcquireError;
 use crate::guard::Guard;
@@ -12,13 +12,13 @@ use crate::lease::Bounds;
 use crate::term::Term;
 
 impl Hold {
-    /// Tries once to enter several new holds of one owner, all or none. Returns the guards, or which resource is busy; `None` if
-    /// the engine cannot acquire these in one step.
+    /// Tries once to enter several new holds of one owner, all or none. Returns the result, and if there are no guards, because
+    /// of which resource; `None` if the engine cannot acquire these in one step.
     pub(crate) async fn enter_all(
         holds: &[Arc<Self>],
         entry: &Entry,
         turn: Option<(usize, Ticket)>,
-    ) -> Result<Option<Result<Vec<Guard>, (usize, Busy)>>, AcquireError> {
+    ) -> Result<Option<(Tried<Vec<Guard>>, usize)>, AcquireError> {
         let shared = &holds[0].shared;
         let begun = env::now();
         let limit = entry.max_hold.and_then(|length| begun.checked_add(length));
@@ -53,7 +53,7 @@ impl Hold {
             AttemptAll::Granted(granted) => granted,
             AttemptAll::Busy(number, busy) => {
                 undos.into_iter().for_each(Undo::disarm);
-                return Ok(Some(Err((number, busy))));
+                return Ok(Some((Tried::Busy(busy), number)));
             }
             AttemptAll::NotSent(failure) => {
                 undos.into_iter().for_each(Undo::disarm);
@@ -66,7 +66,7 @@ impl Hold {
             }
             if let Some(loss) = term.claim(Bounds { lease: entry.lease, limit }) {
                 // Dropping the undos releases the others.
-                return unseen(loss).map(|busy| Some(Err((number, busy)))).map_err(Into::into);
+                return Ok(Some((Tried::unseen(loss), number)));
             }
         }
         undos.into_iter().for_each(Undo::disarm);
@@ -75,6 +75,6 @@ impl Hold {
             state.entered(entry, entry.lease, Some(begun), limit, &term);
             guards.push(Guard::new(Arc::clone(hold), term, token));
         }
-        Ok(Some(Ok(guards)))
+        Ok(Some((Tried::Granted(guards), 0)))
     }
 }

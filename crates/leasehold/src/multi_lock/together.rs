@@ -114,13 +114,14 @@ impl Awaited for Together {
             |resource: &Resource| Arc::new(Hold::drawn(Arc::clone(&self.shared), resource.clone(), owner));
         let holds: Vec<_> = self.resources.iter().map(hold).collect();
         let turn = turn.map(|ticket| (self.number, ticket));
-        let Some(entered) = Hold::enter_all(&holds, &self.entry, turn).await? else {
+        let Some((tried, number)) = Hold::enter_all(&holds, &self.entry, turn).await? else {
             return Ok(Tried::Granted(Step::OneByOne));
         };
-        Ok(match entered {
-            Ok(guards) => Tried::Granted(Step::All(guards)),
-            Err((number, busy)) if number == self.number => Tried::Busy(busy),
-            Err((number, _)) => Tried::Granted(Step::Elsewhere(number)),
+        Ok(match tried {
+            Tried::Granted(guards) => Tried::Granted(Step::All(guards)),
+            Tried::Busy(busy) if number == self.number => Tried::Busy(busy),
+            Tried::Busy(_) => Tried::Granted(Step::Elsewhere(number)),
+            Tried::TooLate => Tried::TooLate,
         })
     }
 }

@@ -127,10 +127,15 @@ impl Round {
     /// Why there is no majority: too many servers are missing, or other owners hold it on too many.
     fn verdict(&self) -> AcquireError {
         let no = |vote: &Vote| if let Vote::No(error) = vote { Some(error.clone()) } else { None };
-        let missing: Vec<_> =
-            self.votes.iter().filter_map(no).filter(|error| !error.is_contended()).collect();
-        let impossible = self.votes.len() - missing.len() < self.lock.quorum();
-        missing.into_iter().next().filter(|_| impossible).unwrap_or_else(contended)
+        let failed = || self.votes.iter().filter_map(no).filter(|error| !error.is_contended());
+        let is_majority = |without: usize| self.votes.len() - without >= self.lock.quorum();
+        let refused = || failed().filter(|error| !error.is_transient());
+        if is_majority(failed().count()) {
+            return contended();
+        }
+        // Servers that refuse for good do not matter as long as the others can be a majority later.
+        let for_now = failed().find(|error| error.is_transient() && is_majority(refused().count()));
+        for_now.or_else(|| refused().next()).unwrap_or_else(contended)
     }
 }
 

@@ -10,6 +10,7 @@ mod outage;
 mod rw_cancellation;
 mod schedule;
 mod several;
+mod through_outage;
 mod undo;
 
 use std::future::Future;

@@ -226,7 +226,8 @@ impl<S: Store> Inner<S> {
             return Ok(());
         }
         let text = "this process was forked: make a client of its own in the child";
-        Err(ServerError::Unavailable(text.into()))
+        // Not an outage: no time mends it.
+        Err(ServerError::Denied(text.into()))
     }
 
     /// Notes that the outcome of a step is unknown, if it is, and returns the caller's error.
