@@ -314,7 +314,9 @@ impl<'a> Wait<'a> {
 
     /// Another owner holds the lock. Continues unless the deadline has passed.
     fn busy(&mut self, busy: Busy) -> Result<(), AcquireError> {
-        self.outage = None;
+        if !busy.not_sent {
+            self.outage = None;
+        }
         self.holder = busy.holder.or(self.holder);
         self.report_position(busy.position);
         if self.one_try || self.is_over() { Err(self.timed_out()) } else { Ok(()) }

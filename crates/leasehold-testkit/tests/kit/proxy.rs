@@ -174,7 +174,7 @@ fn the_port_of_a_proxy_that_refuses_connections_stays_its_own() {
         let mut connection = open(&proxy);
         connection.call(&["PING"]).unwrap();
         proxy.refuse();
-        let taken = TcpListener::bind((net::Ipv4Addr::LOCALHOST, proxy.port()));
+        let taken = TcpListener::bind(("127.0.0.1", proxy.port()));
         assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         proxy.heal();
     }

@@ -89,7 +89,7 @@ impl Holdable for Group {
             let end: Option<Vec<_>> = ends.collect();
             let end = end.and_then(|ends| ends.into_iter().max());
             let retry_in = end.map(|at| at.saturating_duration_since(now.get()));
-            return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), position: None }), after);
+            return (Attempt::Busy(Busy { retry_in, holder: Some(other.owner), ..Busy::default() }), after);
         } else if self.wait_queues.get(resource).is_some_and(|queue| !queue.may_take(turn)) {
             return (Attempt::Busy(Busy::default()), after);
         }

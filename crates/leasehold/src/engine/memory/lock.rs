@@ -98,7 +98,7 @@ impl Holdable for Lock {
             }
             Some(held) => {
                 let retry_in = held.expires.map(|at| at.saturating_duration_since(now.get()));
-                let busy = Busy { retry_in, holder: Some(held.owner), position: None };
+                let busy = Busy { retry_in, holder: Some(held.owner), ..Busy::default() };
                 self.busy(claim, turn, busy)
             }
             None if claim.steal || claim.key.resource.kind == Kind::Spin => self.grant(claim, now),

@@ -59,7 +59,7 @@ fn has_many_holders(kind: Kind) -> bool {
 /// - In memory every waiter for a fair lock checks for a late front waiter; on a server the queue heartbeat does.
 /// - How long a waiting writer blocks readers: a server returns the current time, memory the maximum.
 fn retry_times_differ(memory: &Attempt, kind: Kind) -> bool {
-    let Attempt::Busy(Busy { retry_in, holder, position }) = memory else { return false };
+    let Attempt::Busy(Busy { retry_in, holder, position, .. }) = memory else { return false };
     retry_in.is_none()
         || kind == Kind::SetNx
         || position.is_some_and(|position| position > 1)

@@ -207,11 +207,11 @@ impl Queues {
         // The waiters of one owner for a fair lock share one position on the server, for which each of them may send
         // requests.
         if key.resource.kind != Kind::Fair && !waiters.may_take(ticket) {
-            return Err(Busy::default());
+            return Err(Busy { not_sent: true, ..Busy::default() });
         }
         let retry_in = fairness.as_ref().and_then(|fairness| fairness.left(now));
         if retry_in.is_some() && !mutation!("no-pause-after-release") {
-            return Err(Busy { retry_in, ..Busy::default() });
+            return Err(Busy { retry_in, not_sent: true, ..Busy::default() });
         }
         waiters.withdraw();
         Ok(())

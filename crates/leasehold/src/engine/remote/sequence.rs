@@ -131,10 +131,10 @@ impl<S: Store> Inner<S> {
             && let Some(hold) = self.renewal.in_the_way(key)
         {
             let retry_in = hold.term.has_deadline().then(|| hold.term.remaining());
-            return Some(Busy { retry_in, holder: Some(hold.key.owner), position: None });
+            return Some(Busy { retry_in, holder: Some(hold.key.owner), ..Busy::default() });
         }
         let is_unresolved = self.undos.concern(key, owners);
-        is_unresolved.then(|| Busy { retry_in: Some(BETWEEN_TRIES), ..Busy::default() })
+        is_unresolved.then(|| Busy { retry_in: Some(BETWEEN_TRIES), not_sent: true, ..Busy::default() })
     }
 }
 

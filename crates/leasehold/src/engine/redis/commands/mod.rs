@@ -239,7 +239,7 @@ fn busy(parts: &[Value]) -> Option<Busy> {
     // One more, because the server rounds down. In a queue only the front waiter has to retry then.
     let retry_in = milliseconds(left).map(|left| left + Duration::from_millis(1));
     let retry_in = retry_in.filter(|_| position.is_none_or(|position| position == 1));
-    Some(Busy { retry_in, holder, position })
+    Some(Busy { retry_in, holder, position, ..Busy::default() })
 }
 
 /// The reply when a release was published and no client is subscribed; one less for each subscriber.

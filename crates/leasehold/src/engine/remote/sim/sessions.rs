@@ -123,7 +123,7 @@ impl SimServer {
                     }
                 }
                 let holder = busy.holder.filter(|_| key.owner == take.hold_key.owner);
-                Taken::Busy(Busy { retry_in: None, holder, position: None })
+                Taken::Busy(Busy { holder, ..Busy::default() })
             }
             _ => Taken::CountDiffers,
         })
