@@ -93,6 +93,7 @@ mod tests {
             connect_timeout: second,
             response_timeout: second,
             linger: second,
+            lazy: false,
         };
         schemes::open(url, options).err().map(|error| error.to_string())
     }

@@ -33,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) linger: Duration,
+    /// Opening the engine does not wait for its server: it connects in the background.
+    pub(crate) lazy: bool,
 }
 
 const SCHEMES: &[&Scheme] = &[

@@ -82,6 +82,7 @@ impl OnRedis {
                 connect_timeout: Duration::from_secs(5),
                 response_timeout: Duration::from_secs(5),
                 linger: Duration::from_secs(1),
+                lazy: false,
             };
             live.block_on(Redis::open(address.clone(), options)).expect("the server is there")
         });

@@ -55,6 +55,9 @@ impl Redis {
         let linger = options.linger;
         let settings =
             Settings { address, options, callers: Handle::try_current().ok(), demotions: Arc::default() };
+        if settings.options.lazy {
+            return Self::connect_lazily(linger, |events| RedisStore::new(settings, events));
+        }
         Self::connect(linger, |events| RedisStore::new(settings, events)).await
     }
 }
@@ -258,11 +261,21 @@ impl Store for RedisStore {
         }
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
+    fn ping(&self, done: impl Done<()>) {
+        self.parts.topology.any().send(commands::ping(), decoded(done, |_| Ok(())));
+    }
+
+    async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        let node = self.parts.topology.any();
+        let messages = async {
+            // Before that there is no message, and a refusal would be logged twice.
+            node.connected().await;
+            self.subscriber.run().await;
+        };
         tokio::select! {
             biased;
-            () = self.parts.topology.any().run(opened) => {}
-            () = self.subscriber.run() => {}
+            () = node.run(opened) => {}
+            () = messages => {}
             () = self.parts.heartbeat.run(&self.parts) => {}
         }
     }
@@ -406,6 +419,7 @@ mod tests {
                 connect_timeout: SHORT,
                 response_timeout: SHORT,
                 linger: SHORT,
+                lazy: false,
             };
             let redis = Redis::open(Address::parse(&server.url()).unwrap(), options).await.unwrap();
             let client = ClientId::random();
