@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     collections::BTreeMap,
+    io,
     net::{self, SocketAddr},
     panic,
     rc::Rc,
@@ -10,7 +11,7 @@ use std::{
 };
 
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::{TcpListener, TcpSocket, TcpStream},
     runtime,
     sync::{Notify, mpsc::UnboundedReceiver},
     task::{AbortHandle, JoinError, JoinSet, LocalSet},
@@ -163,7 +164,7 @@ pub(super) fn run(listener: net::TcpListener, server: u16, controls: UnboundedRe
         };
         let hub = Rc::new(Hub { state: RefCell::new(state), changed: Notify::new() });
         let entrance = Some(Entrance::new(listener));
-        Acceptor { hub, address, entrance, tasks: JoinSet::new() }.run(controls).await;
+        Acceptor { hub, address, entrance, reserved: None, tasks: JoinSet::new() }.run(controls).await;
     });
 }
 
@@ -172,6 +173,8 @@ struct Acceptor {
     hub: Rc<Hub>,
     address: SocketAddr,
     entrance: Option<Entrance>,
+    /// The port, while there is no listener: no other server must get it and reply to the clients of this one.
+    reserved: Option<TcpSocket>,
     tasks: JoinSet<()>,
 }
 
@@ -238,12 +241,25 @@ impl Acceptor {
             }
         }
         if !listening {
-            self.entrance = None;
+            if self.entrance.take().is_some() {
+                self.reserved = Some(reserve(self.address).expect("the port of the proxy is free"));
+            }
         } else if self.entrance.is_none() {
+            self.reserved = None;
             let listener = net::TcpListener::bind(self.address).expect("the port of the proxy is free");
             self.entrance = Some(Entrance::new(listener));
         }
     }
+}
+
+/// A socket that has a port and does not listen: connections to it are refused, and no other socket can listen there.
+fn reserve(address: SocketAddr) -> io::Result<TcpSocket> {
+    let socket = TcpSocket::new_v4()?;
+    // Connections of the former listener may still be closing.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.set_reuseaddr(false)?;
+    Ok(socket)
 }
 
 /// Propagates a panic, which ends the proxy.

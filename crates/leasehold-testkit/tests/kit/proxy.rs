@@ -1,6 +1,6 @@
 //! The proxy: its records, and each of its faults.
 
-use std::{io, thread, time::Duration};
+use std::{io, net, thread, time::Duration};
 
 use leasehold_testkit::{
     proxy::{Proxy, Sent, Which},
@@ -159,6 +159,20 @@ fn the_proxy_refuses_connections_until_healed() {
     }
     proxy.heal();
     assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
+}
+
+/// Otherwise the server of another test could reply to the clients of this one.
+#[test]
+fn the_port_of_a_proxy_that_refuses_connections_stays_its_own() {
+    let (_server, proxy) = start();
+    for _ in 0..3 {
+        let mut connection = open(&proxy);
+        connection.call(&["PING"]).unwrap();
+        proxy.refuse();
+        let taken = net::TcpListener::bind((net::Ipv4Addr::LOCALHOST, proxy.port()));
+        assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        proxy.heal();
+    }
 }
 
 #[test]
@@ -392,7 +406,7 @@ fn a_dropped_proxy_closes_its_connections_and_its_port() {
 
 #[test]
 fn a_test_fails_when_its_proxy_could_not_parse_a_reply() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap().port());
     let mut connection = open(&proxy);
     connection.send(&["PING"]).unwrap();
