@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep};
 use crate::{SECOND, free_as_redisson, granted, keys, soon, take_as_redisson, until};
 
 on_both! {
-    a_lazy_client_waits_for_its_server
+    own_316_a_lazy_client_waits_for_its_server
     a_try_before_the_first_connection_says_why_there_is_none
-    a_lazy_client_with_a_wrong_password_is_refused_and_goes_on_trying
+    own_317_a_lazy_client_with_a_wrong_password_is_refused_and_goes_on_trying
     a_waiter_from_before_the_first_connection_misses_no_release
 }
 
@@ -61,7 +61,7 @@ async fn a_lazy_client_dropped_before_its_first_connection_stops_trying() {
     assert_eq!(proxy.counts().connections, 0);
 }
 
-async fn a_lazy_client_waits_for_its_server(flavour: Flavour) {
+async fn own_316_a_lazy_client_waits_for_its_server(flavour: Flavour) {
     let mut server = Server::start(flavour);
     server.kill();
     let client = Client::connect(server.url()).lazy().unwrap();
@@ -110,7 +110,7 @@ async fn a_try_before_the_first_connection_says_why_there_is_none(flavour: Flavo
     assert!(error.to_string().contains("reconnecting: connection refused"), "{error}");
 }
 
-async fn a_lazy_client_with_a_wrong_password_is_refused_and_goes_on_trying(flavour: Flavour) {
+async fn own_317_a_lazy_client_with_a_wrong_password_is_refused_and_goes_on_trying(flavour: Flavour) {
     let server = Server::builder(flavour).password("right").start();
     let url = server.url().replace(":right@", ":wrong@");
     let client = Client::connect(url).lazy().unwrap();

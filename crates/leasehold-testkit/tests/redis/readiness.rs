@@ -12,12 +12,12 @@ use tokio::time::{Instant, sleep};
 use crate::{SECOND, connect, soon, until};
 
 on_both! {
-    ping_and_status_follow_an_outage
+    own_318_ping_and_status_follow_an_outage
     a_ping_of_a_silent_server_fails_after_the_response_time_out
     a_ping_that_the_server_refuses_fails_with_its_reason
 }
 
-async fn ping_and_status_follow_an_outage(flavour: Flavour) {
+async fn own_318_ping_and_status_follow_an_outage(flavour: Flavour) {
     let server = Server::start(flavour);
     let proxy = Proxy::start(server.port());
     proxy.refuse();

@@ -15,13 +15,13 @@ use tokio::time::{Instant, sleep};
 use crate::{SECOND, acquired, alone, connect, keys, soon, until};
 
 on_both! {
-    waits_that_begin_in_an_outage_succeed_when_the_server_is_back
-    waits_that_begin_in_an_outage_end_as_unavailable_at_their_limits
-    a_single_try_fails_at_once_in_an_outage
+    own_310_waits_that_begin_in_an_outage_succeed_when_the_server_is_back
+    own_311_waits_that_begin_in_an_outage_end_as_unavailable_at_their_limits
+    own_312_a_single_try_fails_at_once_in_an_outage
     a_wait_continues_while_the_server_does_not_reply
-    a_refused_password_ends_waits_at_once
-    waiters_that_begin_in_an_outage_exclude_each_other
-    a_quorum_lock_waits_for_a_majority
+    own_313_a_refused_password_ends_waits_at_once
+    own_314_waiters_that_begin_in_an_outage_exclude_each_other
+    own_315_a_quorum_lock_waits_for_a_majority
 }
 
 /// A server, a proxy in front of it, and a client that has been connected through it.
@@ -57,7 +57,7 @@ impl Stage {
     }
 }
 
-async fn waits_that_begin_in_an_outage_succeed_when_the_server_is_back(flavour: Flavour) {
+async fn own_310_waits_that_begin_in_an_outage_succeed_when_the_server_is_back(flavour: Flavour) {
     for limit in [None, Some(SECOND * 20)] {
         let stage = Stage::new(flavour, SECOND * 20).await;
         stage.outage().await;
@@ -78,7 +78,7 @@ async fn waits_that_begin_in_an_outage_succeed_when_the_server_is_back(flavour: 
     }
 }
 
-async fn waits_that_begin_in_an_outage_end_as_unavailable_at_their_limits(flavour: Flavour) {
+async fn own_311_waits_that_begin_in_an_outage_end_as_unavailable_at_their_limits(flavour: Flavour) {
     let _alone = alone().await;
     let (wait, outage_limit) = (SECOND * 2, SECOND * 3);
     let stage = Stage::new(flavour, outage_limit).await;
@@ -99,7 +99,7 @@ async fn waits_that_begin_in_an_outage_end_as_unavailable_at_their_limits(flavou
     acquired(&stage.client.lock("Plain")).await.release().await.unwrap();
 }
 
-async fn a_single_try_fails_at_once_in_an_outage(flavour: Flavour) {
+async fn own_312_a_single_try_fails_at_once_in_an_outage(flavour: Flavour) {
     let stage = Stage::new(flavour, SECOND * 20).await;
     stage.outage().await;
     let begun = Instant::now();
@@ -128,7 +128,7 @@ async fn a_wait_continues_while_the_server_does_not_reply(flavour: Flavour) {
     until("everything is given back", || keys(&server).is_empty()).await;
 }
 
-async fn a_refused_password_ends_waits_at_once(flavour: Flavour) {
+async fn own_313_a_refused_password_ends_waits_at_once(flavour: Flavour) {
     let server = Server::builder(flavour).password("old").start();
     let proxy = Proxy::start(server.port());
     let client = connect(proxy.url().replace("redis://", "redis://:old@")).await;
@@ -148,7 +148,7 @@ async fn a_refused_password_ends_waits_at_once(flavour: Flavour) {
 }
 
 /// The value is on the server, and read and written by two requests: two holders at once would lose an update.
-async fn waiters_that_begin_in_an_outage_exclude_each_other(flavour: Flavour) {
+async fn own_314_waiters_that_begin_in_an_outage_exclude_each_other(flavour: Flavour) {
     const TASKS: usize = 30;
     let mut server = Server::start(flavour);
     let mut clients = Vec::new();
@@ -181,7 +181,7 @@ async fn waiters_that_begin_in_an_outage_exclude_each_other(flavour: Flavour) {
     until("everything is given back", || keys(&server) == ["value"]).await;
 }
 
-async fn a_quorum_lock_waits_for_a_majority(flavour: Flavour) {
+async fn own_315_a_quorum_lock_waits_for_a_majority(flavour: Flavour) {
     let servers: Vec<_> = (0..3).map(|_| Server::start(flavour)).collect();
     let proxies: Vec<_> = servers.iter().map(|server| Proxy::start(server.port())).collect();
     let mut clients = Vec::new();

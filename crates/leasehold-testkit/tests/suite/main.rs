@@ -13,6 +13,7 @@ mod file;
 mod must_use;
 mod outage;
 mod quorum;
+mod readiness;
 mod runtimes;
 mod sim;
 mod wait_queue;
