@@ -104,7 +104,8 @@ impl Wait {
             Self::Group => ended!(client.group_lock(name, ["a", "b"]).acquire()),
             Self::Multi => ended!(client.multi_lock([&name, "other"]).acquire()),
             Self::OneByOne => {
-                let locks = [client.fair_lock(&name).into(), client.rw_lock(name).write().into()];
+                let next = format!("{name}, next");
+                let locks = [client.fair_lock(name).into(), client.rw_lock(next).write().into()];
                 ended!(MultiLock::new(locks).acquire().lease(LEASE))
             }
             Self::Semaphore => ended!(client.semaphore(name).acquire(1)),

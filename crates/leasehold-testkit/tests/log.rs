@@ -113,10 +113,32 @@ async fn the_reason_for_a_missing_connection_is_logged_as_a_warning_once() {
         assert!(begun.elapsed() < Duration::from_secs(10), "it does not try again");
         sleep(Duration::from_millis(10)).await;
     }
-    let log = logged();
-    let warnings = log.iter().filter(|(level, line)| *level == Level::WARN && line.contains("WRONGPASS"));
+    let (log, here) = (logged(), format!("127.0.0.1:{}", proxy.port()));
+    let of_here = log.iter().filter(|(_, line)| line.contains(&here));
+    let warnings = of_here.filter(|(level, line)| *level == Level::WARN && line.contains("WRONGPASS"));
     assert_eq!(warnings.count(), 1, "{log:?}");
     assert!(guard.is_held());
+}
+
+#[tokio::test]
+async fn the_refusal_of_a_lazy_client_is_logged_as_a_warning_once() {
+    record();
+    let server = Server::builder(Flavour::Redis).password("right").start();
+    let proxy = Proxy::start(server.port());
+    let url = proxy.url().replace("redis://", "redis://:lazy-and-wrong@");
+    // A waiter from before the refusal wants a connection for messages, too.
+    let client = Client::connect(url).lazy().unwrap();
+    let error = client.lock("n").acquire().await.unwrap_err();
+    assert!(error.to_string().contains("WRONGPASS"), "{error}");
+    let begun = Instant::now();
+    while proxy.counts().connections < 5 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it does not try again");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let (log, here) = (logged(), format!("127.0.0.1:{}", proxy.port()));
+    let of_here = log.iter().filter(|(_, line)| line.contains(&here));
+    let warnings = of_here.filter(|(level, line)| *level == Level::WARN && line.contains("WRONGPASS"));
+    assert_eq!(warnings.count(), 1, "{log:?}");
 }
 
 #[tokio::test]

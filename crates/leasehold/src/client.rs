@@ -14,8 +14,8 @@ use crate::cache_padded::CachePadded;
 use crate::client_id::ClientId;
 use crate::connect::ConnectOptions;
 use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
-use crate::env;
-use crate::error::{AcquireError, Classified, InvalidRequestError, Subject, WriteError};
+use crate::env::{self, Instant};
+use crate::error::{AcquireError, Classified, InvalidRequestError, PingError, Subject, WriteError};
 use crate::fair::FairLock;
 use crate::fence::StaleTokenError;
 use crate::fenced::FencedLock;
@@ -31,6 +31,7 @@ use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::status::Status;
 
 /// A connection to one lock engine. Cheap to clone; all clones are one client.
 ///
@@ -51,7 +52,7 @@ pub struct Client {
 
 impl Client {
     /// Connects to the engine that `url` names. Options are set on the returned [`ConnectOptions`], before `.await` or
-    /// `.block()`.
+    /// `.block()`, which wait for the connection, or [`lazy`](ConnectOptions::lazy), which does not.
     ///
     /// | URL | Engine |
     /// |---|---|
@@ -291,6 +292,59 @@ impl Client {
         self.shared.engine.warnings()
     }
 
+    /// Whether the client is connected to its server, since when, and if not, why. It sends nothing, so it costs nothing: for
+    /// readiness probes and metrics.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// let status = client.status();
+    /// if !status.connected {
+    ///     eprintln!("no connection for {:?}: {:?}", status.lasting, status.last_error);
+    /// }
+    /// # assert!(status.connected);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn status(&self) -> Status {
+        let Shared { engine, server, made, .. } = &*self.shared;
+        Status::new(server.as_deref(), engine.connection(), *made)
+    }
+
+    /// Sends a request that does nothing to the server, on the connection for commands, and returns how long the reply took:
+    /// for checks that the server replies.
+    ///
+    /// On `memory:` it replies at once. On `file:` it checks that the directory is there and can be written.
+    ///
+    /// # Errors
+    ///
+    /// [`PingError::Server`] if there is no connection, which is reported at once; if there was no reply within the
+    /// [`response_timeout`](ConnectOptions::response_timeout); or if the server refuses the request, for instance because it is
+    /// loading its data.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// let round_trip = client.ping().await?;
+    /// println!("the server replied after {round_trip:?}");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn ping(&self) -> Operation<Result<Duration, PingError>> {
+        let shared = Arc::clone(&self.shared);
+        Operation::new(async move {
+            let begun = env::now();
+            let reply = shared.engine.ping().await.map_err(PingError::from);
+            reply.map_err(|error| error.about(&Subject::server_alone(shared.server.clone())))?;
+            Ok(env::now().saturating_duration_since(begun))
+        })
+    }
+
     /// The label given at [`connect`](ConnectOptions::label), or an empty text.
     #[must_use]
     pub fn label(&self) -> &str {
@@ -338,6 +392,7 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     /// The URL of the server without credentials.
     server: Option<Arc<str>>,
+    made: Instant,
     pub(crate) namespace: String,
     pub(crate) label: String,
     pub(crate) watchdog: Duration,
@@ -369,6 +424,7 @@ impl Shared {
             id: ClientId::random(),
             engine,
             server,
+            made: env::now(),
             namespace,
             label,
             watchdog,

@@ -3,18 +3,18 @@
 use std::error::Error;
 use std::fmt;
 use std::future::IntoFuture;
-use std::sync::Arc;
 use std::time::Duration;
 
+use crate::block::block_on;
 use crate::client::{Client, Shared};
 use crate::credentials::{Credentials, Provider};
-use crate::engine::{Engine, schemes};
-use crate::error::{Classified as _, ConnectError, InvalidRequestError, Subject};
+use crate::engine::schemes;
+use crate::error::{Classified as _, ConnectError, Subject};
 use crate::lease;
 use crate::operation::Operation;
 
-/// The options of a client that [`Client::connect`] is to connect: set them, then `.await` or
-/// [`block`](ConnectOptions::block).
+/// The options of a client that [`Client::connect`] is to connect: set them, then `.await`, [`block`](ConnectOptions::block) or
+/// [`lazy`](ConnectOptions::lazy).
 ///
 /// A server client that is created on a tokio runtime reads its sockets there as long as that runtime has the time, which
 /// saves waking another thread. So the runtime needs the I/O driver, too: `enable_all`, as `#[tokio::main]` does. On a
@@ -38,7 +38,7 @@ use crate::operation::Operation;
 /// # }
 /// ```
 #[derive(Clone)]
-#[must_use = "a connection is made when this is awaited or `.block()` is called"]
+#[must_use = "a connection is made when this is awaited, or `.block()` or `.lazy()` is called"]
 pub struct ConnectOptions {
     url: String,
     namespace: String,
@@ -161,14 +161,21 @@ impl ConnectOptions {
         self
     }
 
-    /// The client on an open engine, and the URL of its server.
-    fn client(
-        self,
-        engine: Arc<dyn Engine>,
-        server: Option<Arc<str>>,
-    ) -> Result<Client, InvalidRequestError> {
+    /// Opens the engine, and makes the client on it.
+    async fn open(self, lazy: bool) -> Result<Client, ConnectError> {
+        let Self { url, namespace, label, outage_limit, .. } = self;
+        let options = schemes::Options {
+            label: label.clone(),
+            connect_timeout: self.connect_timeout,
+            response_timeout: self.response_timeout,
+            linger: self.linger,
+            credentials: self.credentials,
+            allow_unverified: self.allow_unverified,
+            lazy,
+        };
+        let (opening, server) = schemes::open(&url, options)?;
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
-        let Self { namespace, label, outage_limit, .. } = self;
+        let engine = opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
         Ok(Client::new(Shared::new(engine, server, namespace, label, watchdog, outage_limit)))
     }
 
@@ -179,6 +186,38 @@ impl ConnectOptions {
     /// As for `.await`: a URL that is not supported, an option out of its range, or a failure of the server.
     pub fn block(self) -> Result<Client, ConnectError> {
         self.into_future().block()
+    }
+
+    /// Makes the client at once, and connects it in the background: for a service that has to start without its server.
+    ///
+    /// The client goes on trying to connect, with growing pauses of up to a second. Until it is connected, it behaves as in an
+    /// outage: an acquire waits until its [`wait`](crate::Acquire::wait) is over, or without one for the
+    /// [`outage_limit`](Self::outage_limit); a `try_acquire` and a query fail at once, and say why there is no connection. If
+    /// the server refuses the client for good, such as for a wrong password, every operation says so at once, a warning is
+    /// logged, and the client still goes on trying. [`Client::status`] tells whether it is connected, [`Client::ping`] whether
+    /// the server replies.
+    ///
+    /// It needs no runtime; on one, the client uses it as if it had been awaited there. On `memory:` and `file:` there is no
+    /// server to wait for: the client is connected when this returns.
+    ///
+    /// # Errors
+    ///
+    /// A URL that is not supported, or an option out of its range. On `file:` also a directory that cannot be made or used:
+    /// nothing would change that later by itself.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use std::time::Duration;
+    ///
+    /// let client = leasehold::Client::connect("memory:").lazy()?; // no `.await`: it does not wait for the server
+    /// let guard = client.lock("nightly-report").acquire().wait(Duration::from_secs(5)).await?;
+    /// assert!(client.status().connected);
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn lazy(self) -> Result<Client, ConnectError> {
+        block_on(self.open(true))
     }
 }
 
@@ -199,19 +238,6 @@ impl IntoFuture for ConnectOptions {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Operation::new(async move {
-            let options = schemes::Options {
-                label: self.label.clone(),
-                connect_timeout: self.connect_timeout,
-                response_timeout: self.response_timeout,
-                linger: self.linger,
-                credentials: self.credentials.clone(),
-                allow_unverified: self.allow_unverified,
-            };
-            let (opening, server) = schemes::open(&self.url, options)?;
-            let engine =
-                opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
-            Ok(self.client(engine, server)?)
-        })
+        Operation::new(self.open(false))
     }
 }

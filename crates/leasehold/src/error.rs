@@ -16,8 +16,8 @@ use thiserror::Error;
 pub use self::invalid::InvalidRequestError;
 pub(crate) use self::operations::unless_busy;
 pub use self::operations::{
-    AcquireError, ChangeError, ConnectError, ExtendError, LostError, QueryError, ReleaseError, WaitError,
-    WriteError,
+    AcquireError, ChangeError, ConnectError, ExtendError, LostError, PingError, QueryError, ReleaseError,
+    WaitError, WriteError,
 };
 use self::questions::answers_questions;
 pub(crate) use self::questions::{Class, Classified};
@@ -69,6 +69,8 @@ pub enum Error {
     Change(#[from] ChangeError),
     /// A query has failed.
     Query(#[from] QueryError),
+    /// The server did not reply to a ping.
+    Ping(#[from] PingError),
     /// A fenced write was not made, as far as is known.
     Write(#[from] WriteError),
     /// A fencing token was refused by a [`Fence`](crate::Fence).
@@ -92,6 +94,7 @@ impl Error {
             Self::Wait(error) => error,
             Self::Change(error) => error,
             Self::Query(error) => error,
+            Self::Ping(error) => error,
             Self::Write(error) => error,
             Self::Stale(_) => return None,
         })

@@ -57,6 +57,7 @@ mod rw_lock;
 mod semaphore;
 #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
 mod session;
+mod status;
 mod term;
 #[cfg(feature = "redis")]
 mod tls;
@@ -72,8 +73,8 @@ pub use crate::client::{Client, ShutdownReport};
 pub use crate::connect::ConnectOptions;
 pub use crate::credentials::Credentials;
 pub use crate::error::{
-    AcquireError, ChangeError, ConnectError, Error, ExtendError, InvalidRequestError, LostError, QueryError,
-    ReleaseError, ServerError, Subject, WaitError, WriteError,
+    AcquireError, ChangeError, ConnectError, Error, ExtendError, InvalidRequestError, LostError, PingError,
+    QueryError, ReleaseError, ServerError, Subject, WaitError, WriteError,
 };
 pub use crate::fair::{FairLock, QueuePosition};
 pub use crate::fence::{Fence, StaleTokenError};
@@ -91,4 +92,5 @@ pub use crate::permits::{AcquirePermits, SemaphorePermits, TryAcquirePermits};
 pub use crate::quorum_lock::{AcquireQuorum, QuorumGuard, QuorumLock};
 pub use crate::rw_lock::{ReadGuard, ReadLock, RwLock, WriteGuard, WriteLock};
 pub use crate::semaphore::{Semaphore, TrySetPermits};
+pub use crate::status::Status;
 pub use crate::url::UrlError;

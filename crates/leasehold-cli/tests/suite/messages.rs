@@ -322,27 +322,34 @@ fn locks(page: &mut Page) {
     page.error("a key that is not a lock", client.lock("text").acquire().wait(wait).block());
     page.error("a query about such a key", client.lock("text").holder().block());
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "1"]), "OK");
-    page.error("a server without memory", client.lock("job").acquire().wait(wait).block());
+    page.error("a server without memory", client.lock("job").try_acquire().block());
     assert_eq!(server.cli(&["CONFIG", "SET", "maxmemory", "0"]), "OK");
     assert_eq!(server.cli(&["REPLICAOF", "127.0.0.1", "1"]), "OK");
-    let replica = eventual(|| client.lock("job").acquire().wait(wait).block().map(drop), "replica");
+    let replica = eventual(|| client.lock("job").try_acquire().block().map(drop), "replica");
     page.error("a server that became a replica", replica);
     assert_eq!(server.cli(&["REPLICAOF", "NO", "ONE"]), "OK");
     eventually("it accepts locks again", || client.lock("free").try_acquire().block().is_ok());
 
     let unreleased = client.lock("last").acquire().block().expect("it is free");
+    let impatient = Client::connect(server.url()).outage_limit(wait).block().expect("it is up");
     let slow =
         Client::connect(server.url()).response_timeout(Duration::from_millis(50)).block().expect("it is up");
     let unknown = slow.lock("unknown").acquire().block().expect("it is free");
     server.pause();
     page.error("a release without a reply", unknown.release().block());
     // The I/O thread reports the end of the connection a moment after the caller has its error.
-    let ended = eventual(|| slow.lock("job").acquire().wait(wait).block().map(drop), "reconnecting");
+    let ended = eventual(|| slow.lock("job").try_acquire().block().map(drop), "reconnecting");
     page.error("after a connection without replies was ended", ended);
     page.error("under tokio's paused clock", under_a_paused_clock(&server));
     server.kill();
-    let down = eventual(|| client.lock("job").acquire().wait(wait).block().map(drop), "refused");
+    let down = eventual(|| client.lock("job").try_acquire().block().map(drop), "refused");
     page.error("no connection", down);
+    page.error("a wait that ends in an outage", client.lock("job").acquire().wait(wait).block());
+    page.error("a wait without a limit in a long outage", impatient.lock("job").acquire().block());
+    page.error("a ping without a connection", client.ping().block());
+    let lazy = Client::connect(server.url()).lazy().expect("it waits for no server");
+    let early = eventual(|| lazy.lock("job").try_acquire().block().map(drop), "refused");
+    page.error("before the first connection of a lazy client", early);
     page.error("a query without a connection", client.lock("job").is_locked().block());
     page.error("an extension without a connection", unreleased.extend(Duration::from_secs(1)).block());
     client.shutdown(Duration::ZERO).block();

@@ -76,11 +76,6 @@ async fn take_turns(client: Client, shared: Arc<Shared>) -> u64 {
     while !shared.over.load(Ordering::SeqCst) {
         let guard = match lock.acquire().wait(LONG).await {
             Ok(guard) => guard,
-            // A wait that begins in an outage ends at once.
-            Err(error) if error.is_unavailable() => {
-                sleep(Duration::from_millis(1)).await;
-                continue;
-            }
             Err(error) => panic!("{error}"),
         };
         let before = shared.value.load(Ordering::SeqCst);

@@ -12,6 +12,7 @@ mod file;
 mod must_use;
 mod outage;
 mod quorum;
+mod readiness;
 mod runtimes;
 mod sim;
 mod wait_queue;

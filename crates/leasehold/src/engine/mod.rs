@@ -141,6 +141,16 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// A round trip to the server that changes nothing.
+    fn ping(&self) -> Reply<()> {
+        Reply::now(())
+    }
+
+    /// Whether the server is reachable, as far as it is known; `None` for an engine inside the process.
+    fn connection(&self) -> Option<Connection> {
+        None
+    }
+
     /// What an operator should know about the engine.
     fn warnings(&self) -> Vec<String> {
         Vec::new()
@@ -281,6 +291,15 @@ pub(crate) struct Holding {
     pub(crate) owner: Option<OwnerId>,
     pub(crate) count: u32,
     pub(crate) remaining: Duration,
+}
+
+/// Whether the server of an engine is reachable.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) is_up: bool,
+    pub(crate) since: Instant,
+    /// Why the last attempt to connect has failed, if it is not reachable.
+    pub(crate) error: Option<ServerError>,
 }
 
 /// The reply of an engine, at once or later.

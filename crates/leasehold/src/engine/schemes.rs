@@ -38,6 +38,8 @@ pub(crate) struct Options {
     pub(crate) credentials: Option<Provider>,
     /// The program agrees to connect to servers that are not verified, if the URL says so.
     pub(crate) allow_unverified: bool,
+    /// Opening the engine does not wait for its server: it connects in the background.
+    pub(crate) lazy: bool,
 }
 
 const SCHEMES: &[&Scheme] = &[

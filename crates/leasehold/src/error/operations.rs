@@ -294,6 +294,21 @@ pub enum QueryError {
     },
 }
 
+/// Why a ping has failed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum PingError {
+    /// There was no connection, no reply, or a refusal.
+    #[error("the ping of {} failed: {}", subject.server().unwrap_or("the server"), bare(cause))]
+    #[non_exhaustive]
+    Server {
+        /// The failure of the server.
+        cause: ServerError,
+        /// The server.
+        subject: Subject,
+    },
+}
+
 /// Why a fenced write was not made, as far as is known.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -356,6 +371,7 @@ from_cause! {
     ChangeError::Invalid { cause: InvalidRequestError }
     QueryError::Server { cause: ServerError }
     QueryError::Invalid { cause: InvalidRequestError }
+    PingError::Server { cause: ServerError }
     WriteError::Stale { cause: StaleTokenError }
     WriteError::Server { cause: ServerError }
     WriteError::Invalid { cause: InvalidRequestError }
@@ -454,6 +470,7 @@ classify! {
         Invalid => Class::Final,
     }
 }
+classify! { PingError { Server { cause } => cause.into(), } }
 classify! {
     WriteError {
         Stale => Class::Final,

@@ -4,6 +4,7 @@ mod bound;
 mod cancellation;
 mod end;
 mod handover;
+mod lazy;
 mod messages;
 mod order;
 mod outage;

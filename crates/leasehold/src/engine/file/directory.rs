@@ -7,6 +7,8 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Access, access};
+
 use crate::error::ServerError;
 use crate::url::UrlError;
 use crate::url::decode::decode_bytes;
@@ -66,10 +68,7 @@ impl Directory {
     /// Makes the directory if it is missing, and checks it.
     pub(super) fn open(&self) -> Result<(), ServerError> {
         self.create().map_err(|error| self.unusable(&error))?;
-        let metadata = fs::metadata(&self.path).map_err(|error| self.unusable(&error))?;
-        if !metadata.is_dir() {
-            return Err(ServerError::Denied(format!("{} is not a directory", self.path.display())));
-        }
+        let metadata = self.metadata()?;
         if self.is_own && metadata.uid() != rustix::process::geteuid().as_raw() {
             let path = self.path.display();
             return Err(ServerError::Denied(format!(
@@ -80,6 +79,20 @@ impl Directory {
             tracing::warn!("{warning}");
         }
         Ok(())
+    }
+
+    fn metadata(&self) -> Result<fs::Metadata, ServerError> {
+        let metadata = fs::metadata(&self.path).map_err(|error| self.unusable(&error))?;
+        if metadata.is_dir() {
+            return Ok(metadata);
+        }
+        Err(ServerError::Denied(format!("{} is not a directory", self.path.display())))
+    }
+
+    /// Checks that the directory is there and can be written, and changes nothing.
+    pub(super) fn check(&self) -> Result<(), ServerError> {
+        self.metadata()?;
+        access(&self.path, Access::WRITE_OK | Access::EXEC_OK).map_err(|error| self.unusable(&error.into()))
     }
 
     /// What an operator should know about the directory.

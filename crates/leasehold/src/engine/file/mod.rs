@@ -88,6 +88,7 @@ pub(crate) const SCHEME: Scheme = Scheme {
         let directory = Directory::parse(url)?;
         Ok(Box::pin(async move {
             let linger = options.linger;
+            // A lazy client waits for this, too: there is no server to wait for.
             let remote =
                 Remote::connect(linger, |events| FileStore::new(directory, &options, events)).await?;
             Ok(Arc::new(remote) as Arc<dyn Engine>)
@@ -157,6 +158,7 @@ struct Files {
     process: u32,
     /// The directory is on a disk of this machine.
     is_local: AtomicBool,
+    response_timeout: Duration,
 }
 
 /// Milliseconds since 1970, by the clock that all processes of the machine share.
@@ -189,6 +191,7 @@ impl FileStore {
             closed: Sender::new(false),
             process: std::process::id(),
             is_local: AtomicBool::new(true),
+            response_timeout: options.response_timeout,
         }))
     }
 
@@ -366,13 +369,32 @@ impl Store for FileStore {
         self.0.directory.warnings()
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
+    fn ping(&self, done: impl Done<()>) {
+        let Some(io) = self.0.io.get() else { return };
+        let (files, limit) = (Arc::clone(&self.0), self.0.response_timeout);
+        let check = io.spawn_blocking(move || files.directory.check());
+        io.spawn(async move {
+            let late =
+                |_| Err(ServerError::Unavailable(format!("no reply of the file system within {limit:?}")));
+            let checked = match tokio::time::timeout(limit, check).await {
+                Ok(checked) => {
+                    checked.unwrap_or_else(|error| Err(ServerError::Unavailable(error.to_string())))
+                }
+                Err(over) => late(over),
+            };
+            done.done(checked.map_err(StoreError::Refused));
+        });
+    }
+
+    async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
         let files = &self.0;
         files.io.get_or_init(Handle::current);
         let open = files.directory.open();
         files.is_local.store(files.directory.warnings().is_empty(), Ordering::Relaxed);
         let is_open = open.is_ok();
-        opened(open);
+        if let Some(opened) = opened {
+            opened(open);
+        }
         if !is_open {
             return;
         }

@@ -66,7 +66,8 @@ impl ServerEngine for OnSim {
         self.runtime.block_on(async {
             let server = SimServer::new();
             for _ in 0..CLIENTS {
-                let client = Remote::embed(Duration::ZERO, |events| SimStore::new(&server, events)).await;
+                let client =
+                    Remote::embed(Duration::ZERO, false, |events| SimStore::new(&server, events)).await;
                 self.clients.push(client.expect("the server is there"));
             }
             self.begun = env::now();

@@ -57,8 +57,11 @@ pub(crate) type Redis = Remote<RedisStore>;
 
 impl Redis {
     pub(crate) async fn open(address: Address, options: Options) -> Result<Self, ServerError> {
-        let linger = options.linger;
+        let (linger, lazy) = (options.linger, options.lazy);
         let settings = Settings::new(address, options, Handle::try_current().ok());
+        if lazy {
+            return Self::connect_lazily(linger, |events| RedisStore::new(settings, events));
+        }
         Self::connect(linger, |events| RedisStore::new(settings, events)).await
     }
 }
@@ -278,12 +281,22 @@ impl Store for RedisStore {
         }
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
+    fn ping(&self, done: impl Done<()>) {
+        self.parts.topology.any().send(commands::ping(), decoded(done, |_| Ok(())));
+    }
+
+    async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        let node = self.parts.topology.any();
+        let messages = async {
+            // Before that there is no message, and a refusal would be logged twice.
+            node.connected().await;
+            self.subscriber.run().await;
+        };
         tokio::select! {
             biased;
             () = self.subscriber.settings.keep_locating() => {}
-            () = self.parts.topology.any().run(opened) => {}
-            () = self.subscriber.run() => {}
+            () = node.run(opened) => {}
+            () = messages => {}
             () = self.parts.heartbeat.run(&self.parts) => {}
         }
     }

@@ -60,8 +60,8 @@ use self::shards::Shards;
 use self::store::{By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Topic, Verdict, Wake};
 use self::undo::{Undos, never};
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Engine, Handover, HoldKey, Profile, Query, QueryResult,
-    Released, Renewed, Reply, Resource, Ticket, wait_queue,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Connection, Engine, Handover, HoldKey, Profile, Query,
+    QueryResult, Released, Renewed, Reply, Resource, Ticket, wait_queue,
 };
 use crate::block::block_on;
 use crate::client_id::ClientId;
@@ -109,23 +109,42 @@ impl<S: Store> Remote<S> {
         let thread = IoThread::new()?;
         let inner = Inner::new(thread.io(), store);
         let (ready, is_ready) = oneshot::channel();
-        thread.start(Arc::clone(&inner).run(ready))?;
+        thread.start(Arc::clone(&inner).run(Some(ready)))?;
         // Before it is awaited: a caller that is dropped closes the store by dropping this.
         let remote = Self { inner, linger, blocks: true };
         is_ready.await.unwrap_or_else(|_| Err(ServerError::Unavailable("the thread has ended".into())))?;
         Ok(remote)
     }
 
-    /// The same without a thread, for a store inside the process: its tasks run beside the caller.
+    /// The same without waiting: until the store is connected, it is as in an outage.
+    pub(crate) fn connect_lazily(
+        linger: Duration,
+        store: impl FnOnce(Weak<dyn Events>) -> S,
+    ) -> Result<Self, ServerError> {
+        let thread = IoThread::new()?;
+        let inner = Inner::new(thread.io(), store);
+        inner.not_connected_yet();
+        thread.start(Arc::clone(&inner).run(None))?;
+        Ok(Self { inner, linger, blocks: true })
+    }
+
+    /// The same as [`connect`](Self::connect) without a thread, for a store inside the process: its tasks run beside the caller.
+    /// `lazy`: as [`connect_lazily`](Self::connect_lazily).
     #[cfg(feature = "test-util")]
     pub(crate) async fn embed(
         linger: Duration,
+        lazy: bool,
         store: impl FnOnce(Weak<dyn Events>) -> S,
     ) -> Result<Self, ServerError> {
         let io = Io::here();
         let inner = Inner::new(io.clone(), store);
+        if lazy {
+            inner.not_connected_yet();
+            io.spawn(Arc::clone(&inner).run(None));
+            return Ok(Self { inner, linger, blocks: false });
+        }
         let (ready, is_ready) = oneshot::channel();
-        io.spawn(Arc::clone(&inner).run(ready));
+        io.spawn(Arc::clone(&inner).run(Some(ready)));
         let remote = Self { inner, linger, blocks: false };
         is_ready.await.unwrap_or_else(|_| Err(ServerError::Unavailable("the runtime has ended".into())))?;
         Ok(remote)
@@ -176,11 +195,26 @@ impl<S: Store> Inner<S> {
         }
     }
 
-    /// Connects, reports the result, and runs the background work until the store is closed.
-    async fn run(self: Arc<Self>, ready: oneshot::Sender<Result<(), ServerError>>) {
+    /// The shards are down until the store reports that they are connected.
+    fn not_connected_yet(&self) {
+        for shard in self.store.shards() {
+            self.shards.not_yet(shard);
+        }
+    }
+
+    /// Connects, reports the result to `ready`, and runs the background work until the store is closed.
+    async fn run(self: Arc<Self>, ready: Option<oneshot::Sender<Result<(), ServerError>>>) {
+        let opened = ready.map(|ready| {
+            |opened: Result<(), ServerError>| {
+                if opened.is_ok() {
+                    self.store.shards().into_iter().for_each(|shard| self.shards.up(shard));
+                }
+                drop(ready.send(opened));
+            }
+        });
         tokio::select! {
             biased;
-            () = self.store.run(|opened| drop(ready.send(opened))) => {}
+            () = self.store.run(opened) => {}
             () = self.keep_renewing() => {}
             () = self.keep_sweeping() => {}
         }
@@ -492,6 +526,19 @@ impl<S: Store> Engine for Remote<S> {
         self.inner.store.lock_file(key)
     }
 
+    fn ping(&self) -> Reply<()> {
+        if let Err(failure) = self.inner.check_process() {
+            return Reply::Now(Some(Err(failure)));
+        }
+        let (done, reply) = self.inner.read_only(Shard::ONLY, |()| ());
+        self.inner.store.ping(done);
+        reply
+    }
+
+    fn connection(&self) -> Option<Connection> {
+        Some(self.inner.shards.connection())
+    }
+
     fn warnings(&self) -> Vec<String> {
         self.inner.store.warnings()
     }
@@ -549,7 +596,7 @@ impl<S: Store> Events for Inner<S> {
     }
 
     fn down(&self, shard: Shard) {
-        self.shards.set(shard, true);
+        self.shards.down(shard);
         if !mutation!("outage-not-told") {
             self.queues.wake_all(Some(shard));
         }
@@ -563,7 +610,7 @@ impl<S: Store> Events for Inner<S> {
     }
 
     fn up(self: Arc<Self>, shard: Shard, stale: bool) {
-        self.shards.set(shard, false);
+        self.shards.up(shard);
         self.resume_undos(shard, stale);
         self.retries.resume(stale);
         if self.store.traits().lease == LeaseOf::Hold {
@@ -584,7 +631,8 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_release_ends_the_renewal_before_the_reply_is_read() {
         let server = SimServer::new();
-        let remote = Remote::embed(Duration::ZERO, |events| SimStore::new(&server, events)).await.unwrap();
+        let remote =
+            Remote::embed(Duration::ZERO, false, |events| SimStore::new(&server, events)).await.unwrap();
         let resource = Resource::new(Kind::Lock, Name::new("", "n").unwrap());
         let key = HoldKey { resource, owner: OwnerId::fresh(ClientId::random(), 1), amount: 1 };
         let (lease, term) = (Lease::Kept(Duration::from_secs(30)), Term::new(Weak::new()));

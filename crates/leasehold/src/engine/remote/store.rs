@@ -115,9 +115,21 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         Vec::new()
     }
 
-    /// Connects, reports the result once, and if connected, reconnects and reports until [`close`](Self::close). Called on
-    /// the I/O thread.
-    fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) -> impl Future<Output = ()> + Send;
+    /// The shards that it connects to.
+    fn shards(&self) -> Vec<Shard> {
+        vec![Shard::ONLY]
+    }
+
+    /// A round trip to the server that changes nothing.
+    fn ping(&self, done: impl Done<()>);
+
+    /// Connects, reports the result to `opened`, and if connected, reconnects and reports until [`close`](Self::close).
+    /// Without `opened` it begins as in an outage of [all shards](Self::shards), which it reports as over when it is connected.
+    /// Called on the I/O thread.
+    fn run(
+        &self,
+        opened: Option<impl FnOnce(Result<(), ServerError>) + Send>,
+    ) -> impl Future<Output = ()> + Send;
 
     /// Sends nothing any more, and drops requests that have no outcome yet.
     fn close(&self);

@@ -12,6 +12,11 @@ use crate::name::Name;
 static TOKEN: Script = script!("token.lua");
 static FENCED_WRITE: Script = script!("fenced_write.lua");
 
+/// A request that does nothing.
+pub(in super::super) fn ping() -> Call {
+    Call::command("PING")
+}
+
 /// Since when the server is up, among other things.
 pub(in super::super) fn uptime() -> Call {
     Call::command("INFO").arg("server")

@@ -25,7 +25,7 @@ mod setnx;
 
 use std::time::Duration;
 
-pub(super) use self::admin::{fenced_write, last_token, seconds_up, token, uptime, write_refused};
+pub(super) use self::admin::{fenced_write, last_token, ping, seconds_up, token, uptime, write_refused};
 pub(super) use self::fair::{heartbeat, owners, queue};
 pub(super) use self::lock::{take_all, taken_all};
 pub(super) use self::rw::{flags_writer, unflag};

@@ -28,6 +28,8 @@ pub(crate) struct Node {
     state: Mutex<State>,
     /// Notifies the I/O thread when a request is rejected.
     rejects: Notify,
+    /// Notifies the I/O thread when there is a connection.
+    connected: Notify,
     closed: Notify,
     /// The process that made it. A fork has no I/O thread.
     process: u32,
@@ -47,8 +49,8 @@ struct State {
 impl Node {
     pub(crate) fn new(settings: Settings, shard: Shard, events: Weak<dyn Events>, first: First) -> Self {
         let (state, process) = (Mutex::default(), std::process::id());
-        let (rejects, closed) = (Notify::new(), Notify::new());
-        Self { settings, shard, events, first, state, rejects, closed, process }
+        let [rejects, connected, closed] = [const { Notify::const_new() }; 3];
+        Self { settings, shard, events, first, state, rejects, connected, closed, process }
     }
 
     /// Sends a call.
@@ -102,21 +104,34 @@ impl Node {
     }
 
     /// Connects, reports the result to `opened`, and replaces the connection whenever it has ended, until the node is closed.
-    pub(crate) async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
-        match Link::open_to_primary(&self.settings).await {
-            Ok(link) => {
-                self.connect(&link);
-                opened(Ok(()));
-                tokio::select! {
-                    biased;
-                    () = self.closed.notified() => {}
-                    () = self.keep_connected(link) => {}
-                    () = self.complete_rejected() => {}
+    /// Without `opened` it begins as if a connection had ended.
+    pub(crate) async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        let mut first = None;
+        if let Some(opened) = opened {
+            match Link::open_to_primary(&self.settings).await {
+                Ok(link) => {
+                    self.connect(&link);
+                    opened(Ok(()));
+                    first = Some(link);
+                }
+                Err(failure) => {
+                    opened(Err(failure));
+                    return self.close();
                 }
             }
-            Err(failure) => opened(Err(failure)),
+        }
+        tokio::select! {
+            biased;
+            () = self.closed.notified() => {}
+            () = self.keep_connected(first) => {}
+            () = self.complete_rejected() => {}
         }
         self.close();
+    }
+
+    /// Resolves when the first connection is there.
+    pub(crate) async fn connected(&self) {
+        self.connected.notified().await;
     }
 
     /// Stops sending, and drops the requests that have no reply yet.
@@ -133,32 +148,35 @@ impl Node {
         let mut state = self.state.lock();
         if !state.closed {
             state.pipeline = Some(Arc::clone(&link.pipeline));
+            self.connected.notify_one();
         }
     }
 
-    async fn keep_connected(&self, mut link: Link) {
+    async fn keep_connected(&self, mut link: Option<Link>) {
         let (mut reconnect, mut stale) = (Reconnect::default(), Stale::default());
         loop {
-            tokio::select! {
-                biased;
-                // It fails when the connection has ended.
-                _ = &mut link.ended => if link.moved.has_changed().unwrap_or(false) {
-                    reconnect.demoted();
-                },
-                // Its server is not the primary any more, however well it looks.
-                _ = link.moved.changed() => {}
-                () = self.settings.keep_authenticated(&link.pipeline, link.renew_after) => {}
+            if let Some(mut link) = link.take() {
+                tokio::select! {
+                    biased;
+                    // It fails when the connection has ended.
+                    _ = &mut link.ended => if link.moved.has_changed().unwrap_or(false) {
+                        reconnect.demoted();
+                    },
+                    // Its server is not the primary any more, however well it looks.
+                    _ = link.moved.changed() => {}
+                    () = self.settings.keep_authenticated(&link.pipeline, link.renew_after) => {}
+                }
+                let server = &self.settings.target;
+                tracing::debug!(%server, "the connection for commands has ended and is replaced");
+                self.state.lock().pipeline = None;
+                stale.add(link);
+                report(&self.events, |events| events.down(self.shard));
             }
-            let server = &self.settings.target;
-            tracing::debug!(%server, "the connection for commands has ended and is replaced");
-            self.state.lock().pipeline = None;
-            stale.add(link);
-            report(&self.events, |events| events.down(self.shard));
-            let may_act;
-            (link, may_act) = self.reconnect(&mut reconnect, &mut stale).await;
-            link.send_first(&(self.first)());
-            self.connect(&link);
+            let (next, may_act) = self.reconnect(&mut reconnect, &mut stale).await;
+            next.send_first(&(self.first)());
+            self.connect(&next);
             report(&self.events, |events| events.up(self.shard, may_act));
+            link = Some(next);
         }
     }
 

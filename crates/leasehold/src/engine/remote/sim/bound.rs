@@ -23,9 +23,9 @@ use crate::session::Session;
 
 /// Starts a client of the server that a URL names.
 pub(super) fn open(service: Service, name: &str, options: &Options) -> Opening {
-    let (server, linger) = (shared(name), options.linger);
+    let (server, linger, lazy) = (shared(name), options.linger, options.lazy);
     Box::pin(async move {
-        let remote = Remote::embed(linger, |events| BoundStore::new(service, &server, events)).await?;
+        let remote = Remote::embed(linger, lazy, |events| BoundStore::new(service, &server, events)).await?;
         remote.inner.store.base.show_waiters(&remote.inner.queues);
         Ok(Arc::new(remote) as Arc<dyn Engine>)
     })
@@ -222,15 +222,25 @@ impl Store for BoundStore {
         self.base.client.remove_position(key).then_some(TTL)
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
-        let begun = |outcome: Result<(), ServerError>| {
-            if outcome.is_ok() {
-                for shard in all_shards() {
-                    self.begin(shard);
+    fn shards(&self) -> Vec<Shard> {
+        self.base.shards()
+    }
+
+    fn ping(&self, done: impl Done<()>) {
+        self.base.ping(done);
+    }
+
+    async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        let begun = opened.map(|opened| {
+            |outcome: Result<(), ServerError>| {
+                if outcome.is_ok() {
+                    for shard in all_shards() {
+                        self.begin(shard);
+                    }
                 }
+                opened(outcome);
             }
-            opened(outcome);
-        };
+        });
         tokio::select! {
             biased;
             () = self.base.run(begun) => {}

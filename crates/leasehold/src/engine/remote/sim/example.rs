@@ -12,7 +12,7 @@ use tokio::sync::Notify;
 use super::bound::ALL_BUT_PLAIN;
 use crate::engine::remote::Remote;
 use crate::engine::remote::store::{
-    By, Done, Events, Given, LeaseOf, Store, StoreError, Take, Taken, Traits, Wake,
+    By, Done, Events, Given, LeaseOf, Shard, Store, StoreError, Take, Taken, Traits, Wake,
 };
 use crate::engine::schemes::Scheme;
 use crate::engine::{Busy, Engine, HoldKey, Holding, Kind, Profile, Query, QueryResult};
@@ -30,7 +30,9 @@ pub(crate) const SCHEME: Scheme = Scheme {
     open: |url, options| {
         let table = table(url);
         Ok(Box::pin(async move {
-            let remote = Remote::embed(options.linger, |_: Weak<dyn Events>| Example::new(table)).await?;
+            let remote =
+                Remote::embed(options.linger, options.lazy, |_: Weak<dyn Events>| Example::new(table))
+                    .await?;
             Ok(Arc::new(remote) as Arc<dyn Engine>)
         }))
     },
@@ -125,8 +127,19 @@ impl Store for Example {
         Self::reply(done, QueryResult { holding, ..QueryResult::default() });
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
-        opened(Ok(()));
+    /// There is nothing to connect to.
+    fn shards(&self) -> Vec<Shard> {
+        Vec::new()
+    }
+
+    fn ping(&self, done: impl Done<()>) {
+        Self::reply(done, ());
+    }
+
+    async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        if let Some(opened) = opened {
+            opened(Ok(()));
+        }
         self.closed.notified().await;
     }
 

@@ -370,7 +370,8 @@ pub(crate) const SCHEME: Scheme = Scheme {
         }
         let server = shared(url.trim_start_matches("sim:"));
         Ok(Box::pin(async move {
-            let remote = Remote::embed(options.linger, |events| SimStore::new(&server, events)).await?;
+            let remote =
+                Remote::embed(options.linger, options.lazy, |events| SimStore::new(&server, events)).await?;
             remote.inner.store.show_waiters(&remote.inner.queues);
             Ok(Arc::new(remote) as Arc<dyn Engine>)
         }))
@@ -535,14 +536,24 @@ impl Store for SimStore {
         });
     }
 
-    async fn run(&self, opened: impl FnOnce(Result<(), ServerError>) + Send) {
-        if all_shards().into_iter().any(|shard| self.is_out(shard)) {
-            return opened(Err(ServerError::Unavailable("a fault of the test".into())));
+    fn shards(&self) -> Vec<Shard> {
+        all_shards()
+    }
+
+    fn ping(&self, done: impl Done<()>) {
+        self.request_to(Shard::ONLY, Vec::new(), done, |_| Ok(()));
+    }
+
+    async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {
+        if let Some(opened) = opened {
+            if all_shards().into_iter().any(|shard| self.is_out(shard)) {
+                return opened(Err(ServerError::Unavailable("a fault of the test".into())));
+            }
+            for shard in all_shards() {
+                self.connect(shard);
+            }
+            opened(Ok(()));
         }
-        for shard in all_shards() {
-            self.connect(shard);
-        }
-        opened(Ok(()));
         let begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some((messages, rejects)) = begun else { return };
         tokio::select! {
