@@ -26,6 +26,7 @@ mod crash;
 mod crowd;
 mod epochs;
 mod errors;
+mod lazy;
 mod load;
 mod planned;
 
