@@ -8,6 +8,7 @@ use std::{
     panic,
     rc::Rc,
     sync::mpsc,
+    time::Duration,
 };
 
 use tokio::{
@@ -15,6 +16,7 @@ use tokio::{
     runtime,
     sync::{Notify, mpsc::UnboundedReceiver},
     task::{AbortHandle, JoinError, JoinSet, LocalSet},
+    time::sleep,
 };
 
 use super::{
@@ -265,14 +267,26 @@ impl Acceptor {
         }
         if !listening {
             if self.entrance.take().is_some() {
-                self.reserved = Some(reserve(self.address).expect("the port of the proxy is free"));
+                self.reserved = Some(as_soon_as_free(|| reserve(self.address)).await);
             }
         } else if self.entrance.is_none() {
             self.reserved = None;
-            let listener = net::TcpListener::bind(self.address).expect("the port of the proxy is free");
+            let listener = as_soon_as_free(|| net::TcpListener::bind(self.address)).await;
             self.entrance = Some(Entrance::new(listener));
         }
     }
+}
+
+/// Binds the port of a socket that was just closed. A process that another thread starts at this moment has a copy of the socket
+/// for an instant, until it runs its program.
+async fn as_soon_as_free<T>(bind: impl Fn() -> io::Result<T>) -> T {
+    for _ in 0..1000 {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => sleep(Duration::from_millis(1)).await,
+            bound => return bound.expect("the port of the proxy can be bound"),
+        }
+    }
+    panic!("the port of the proxy stays in use");
 }
 
 /// A socket that has a port and does not listen: connections to it are refused, and no other socket can listen there.

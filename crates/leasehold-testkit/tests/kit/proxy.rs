@@ -3,6 +3,8 @@
 use std::{
     io::{self, Read as _, Write as _},
     net::{TcpListener, TcpStream},
+    process::Command,
+    sync::atomic::{AtomicBool, Ordering},
     thread,
     time::Duration,
 };
@@ -178,6 +180,25 @@ fn the_port_of_a_proxy_that_refuses_connections_stays_its_own() {
         assert_eq!(taken.unwrap_err().kind(), io::ErrorKind::AddrInUse);
         proxy.heal();
     }
+}
+
+#[test]
+fn a_proxy_refuses_and_heals_while_other_threads_start_processes() {
+    let (_server, proxy) = start();
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Ordering::Relaxed) {
+                Command::new("true").status().unwrap();
+            }
+        });
+        for _ in 0..500 {
+            proxy.refuse();
+            proxy.heal();
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(open(&proxy).call(&["PING"]).unwrap(), "PONG");
 }
 
 #[test]
