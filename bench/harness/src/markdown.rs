@@ -71,12 +71,12 @@ pub(crate) fn columns(scenario: &Scenario) -> &'static [Column] {
         column("client_cpu", "CPU, µs a pair", 1.0),
     ];
     match scenario.group {
-        "U1" => U1,
-        "U2" => U2,
+        "U1" | "T1" => U1,
+        "U2" | "T2" => U2,
         "C1" => C1,
         "C2" => C2,
         "C3" => C3,
-        "H" | "F2" => H,
+        "H" | "F2" | "T3" => H,
         "F1" => F1,
         "W1" => W1,
         "W2" => W2,

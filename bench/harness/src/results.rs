@@ -92,6 +92,23 @@ impl Results {
         }))
     }
 
+    /// The same of two such ratios: how many times more a first one grows from its second contender to its first.
+    pub(crate) fn times_more(
+        &self,
+        scenario: &str,
+        metric: &str,
+        over: [&str; 2],
+        under: [&str; 2],
+    ) -> Option<Ratio> {
+        let [a, b] = [self.cell(scenario, over[0])?, self.cell(scenario, over[1])?];
+        let [c, d] = [self.cell(scenario, under[0])?, self.cell(scenario, under[1])?];
+        let figure = |run: &Result<Metrics, String>| run.as_ref().ok()?.get(metric).copied();
+        let turns = a.runs.iter().zip(&b.runs).zip(c.runs.iter().zip(&d.runs));
+        Ratio::of(
+            turns.filter_map(|((a, b), (c, d))| Some((figure(a)? / figure(b)?) / (figure(c)? / figure(d)?))),
+        )
+    }
+
     /// The scenarios that ran, in order.
     pub(crate) fn scenarios(&self) -> Vec<&Scenario> {
         let mut scenarios: Vec<&Scenario> = Vec::new();

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bench_drivers::{Histogram, Outcome, RECORD, wire};
+use leasehold_servers::certificates::Certificates;
 use leasehold_servers::resp::{Connection, Value};
 use leasehold_servers::server::{Flavour, Server};
 
@@ -26,6 +27,8 @@ pub(crate) struct Runner {
     pub(crate) places: Places,
     /// None if no contender of the plan needs one.
     server: Option<Arc<Server>>,
+    /// None if no contender of the plan needs one.
+    tls: Option<Arc<TlsServer>>,
     run: Duration,
     warm_up: Duration,
     last_turns: Duration,
@@ -36,14 +39,29 @@ pub(crate) struct Runner {
     is_of_this_checkout: bool,
 }
 
+/// A server that is reached by TLS, and the certificates that it has.
+struct TlsServer {
+    server: Server,
+    certificates: Certificates,
+}
+
+impl TlsServer {
+    fn start() -> Self {
+        let certificates = Certificates::new();
+        let files = certificates.of_server(&certificates.server());
+        Self { server: Server::builder(Flavour::Redis).tls(files).start(), certificates }
+    }
+}
+
 impl Runner {
-    /// Starts a server, if a contender of the plan needs one.
+    /// Starts the servers that the contenders of the plan need.
     pub(crate) fn new(options: &Options, plan: &[Step]) -> Result<Self, String> {
         // Some contenders open a connection for each task.
         let start = || Arc::new(Server::builder(Flavour::Redis).config("maxclients 15000").start());
         Ok(Self {
             places: Places::new(options)?,
             server: plan::needs_server(plan).then(start),
+            tls: plan::needs_tls(plan).then(|| Arc::new(TlsServer::start())),
             run: options.run(),
             warm_up: options.warm_up(),
             last_turns: options.last_turns(),
@@ -70,7 +88,8 @@ impl Runner {
         }
         let number = self.runs.fetch_add(1, Ordering::Relaxed);
         let prefix = format!("bench{number}");
-        let mut connection = self.connect().filter(|_| contender.family.needs_server());
+        let server = self.server_of(contender);
+        let mut connection = server.filter(|_| contender.family.needs_server()).map(Server::connect);
         if let Some(connection) = &mut connection {
             for command in [&["FLUSHALL"][..], &["SCRIPT", "FLUSH"]] {
                 connection.call(command).map_err(|error| error.to_string())?;
@@ -91,6 +110,14 @@ impl Runner {
         self.server.as_ref().map(|server| server.connect())
     }
 
+    /// The server of a contender, if there is one.
+    fn server_of(&self, contender: &Contender) -> Option<&Server> {
+        match &self.tls {
+            Some(tls) if contender.tls => Some(&tls.server),
+            _ => self.server.as_deref(),
+        }
+    }
+
     /// How long a driver warms up.
     fn warm_up(&self, contender: &Contender) -> Duration {
         match contender.program {
@@ -102,15 +129,18 @@ impl Runner {
 
     /// The arguments of every driver.
     pub(crate) fn words(&self, contender: &Contender, job: &str, prefix: &str, tasks: usize) -> Vec<String> {
-        let url = self.server.as_ref().map_or_else(String::new, |server| server.url());
-        vec![
+        let url = self.server_of(contender).map_or_else(String::new, Server::url);
+        let ca = self.tls.as_ref().filter(|_| contender.tls);
+        let ca = ca.map(|tls| format!("ca={}", tls.certificates.ca().display()));
+        let words = [
             format!("url={url}"),
             format!("job={job}"),
             format!("prefix={prefix}"),
             format!("tasks={tasks}"),
             format!("run_ms={}", self.run.as_millis()),
             format!("warm_ms={}", self.warm_up(contender).as_millis()),
-        ]
+        ];
+        words.into_iter().chain(ca).collect()
     }
 
     fn pairs(
@@ -260,7 +290,7 @@ fn failures(outcome: &Outcome) -> Result<(), String> {
 /// Checks that the library has sent the scripts that the baselines send: else they would be no baselines.
 fn same_scripts(contender: &Contender, connection: &mut Connection) -> Result<(), String> {
     let setnx = match contender.id {
-        "leasehold" => false,
+        "leasehold" | "leasehold-tls" => false,
         "leasehold-setnx" => true,
         _ => return Ok(()),
     };

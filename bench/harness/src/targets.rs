@@ -164,6 +164,17 @@ pub(crate) fn judge(results: &Results) -> Vec<Target> {
         let times = judge.ratio("F2", "handover_p50", ours, "flock");
         judge.add_ratio(format!("8. F2, {ours}: p50 / bare system calls"), times, AtMost(3.0));
     }
+    for (scenario, metric, bound) in [("T1", "p50", AtMost(1.0)), ("T2", "rate", AtLeast(1.0))] {
+        let times =
+            judge.results.times_more(scenario, metric, ["leasehold-tls", ours], ["client-tls", "client"]);
+        judge.add_ratio(
+            format!("9. {scenario}: {metric} with TLS / plain, as a multiple of client's"),
+            times,
+            bound,
+        );
+    }
+    let times = judge.ratio("T3", "handover_p50", "leasehold-tls", "client-tls");
+    judge.add_ratio("9. T3, with TLS: p50 / by hand", times, AtMost(1.25));
     for ours in [ours, setnx] {
         judge.growth(U2, ours, "client_cpu", "client CPU a pair", 1.0);
         judge.growth(W1, ours, "client_cpu", "client CPU a lock and period", 1.0);

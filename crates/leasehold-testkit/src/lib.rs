@@ -9,7 +9,6 @@
 //! An engine provides a [`bench::Backend`] for that.
 
 pub mod bench;
-pub mod certificates;
 pub mod conformance;
 pub mod cut;
 pub mod dice;
@@ -24,4 +23,4 @@ pub mod search;
 pub mod tally;
 pub mod waits;
 
-pub use leasehold_servers::{port, resp, server, watched};
+pub use leasehold_servers::{certificates, port, resp, server, watched};

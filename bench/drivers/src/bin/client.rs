@@ -13,7 +13,8 @@ use bench_drivers::wire::{ACQUIRE, CLIENT_ID, LEASE_MS, RELEASE, SETNX_RELEASE, 
 use bench_drivers::{Args, Contender, Error, drive};
 use redis::aio::MultiplexedConnection;
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, RedisError, Script, Value,
+    AsyncConnectionConfig, Client, Cmd, ProtocolVersion, PushInfo, PushKind, RedisError, Script,
+    TlsCertificates, Value,
 };
 use tokio::runtime::Handle;
 use tokio::sync::Mutex;
@@ -118,7 +119,14 @@ impl Contender for Baseline {
 async fn connect(args: &Args) -> Result<Baseline, Error> {
     let url = args.need("url")?;
     let separator = if url.contains('?') { '&' } else { '?' };
-    let client = Client::open(format!("{url}{separator}protocol=resp3"))?;
+    let url = format!("{url}{separator}protocol=resp3");
+    let client = match args.text("ca") {
+        Some(ca) => {
+            let root_cert = Some(std::fs::read(ca)?);
+            Client::build_with_tls(url, TlsCertificates { client_tls: None, root_cert })?
+        }
+        None => Client::open(url)?,
+    };
     debug_assert_eq!(client.get_connection_info().redis_settings().protocol(), ProtocolVersion::RESP3);
     let setnx = args.text("layout") == Some("setnx");
     // Under contention one of the two is for messages.

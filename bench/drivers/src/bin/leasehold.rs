@@ -29,7 +29,9 @@ impl Contender for Leasehold {
 }
 
 async fn connect(args: &Args) -> Result<Leasehold, Error> {
-    let client = Client::connect(args.need("url")?).watchdog(args.lease()?).await?;
+    let url = args.need("url")?;
+    let url = args.text("ca").map_or_else(|| url.into(), |ca| format!("{url}?ca={ca}"));
+    let client = Client::connect(url).watchdog(args.lease()?).await?;
     Ok(Leasehold { client, setnx: args.text("layout") == Some("setnx") })
 }
 

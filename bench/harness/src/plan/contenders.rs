@@ -16,6 +16,8 @@ pub(crate) struct Contender {
     pub(crate) channel: Option<&'static str>,
     /// Plain commands that its client sends, and which share of their calls is not from its scripts; see `info.rs`.
     pub(crate) plain: &'static [(&'static str, f64)],
+    /// Whether its connections are encrypted.
+    pub(crate) tls: bool,
     /// The baselines that take turns with it, where the scenario has them.
     pub(crate) baselines: &'static [&'static str],
     /// Why it does not renew a lock, if it does not.
@@ -66,6 +68,7 @@ const USUAL: Contender = Contender {
     key_prefix: "",
     channel: None,
     plain: &[],
+    tls: false,
     baselines: &[],
     keeps_none: None,
     waits_not: None,
@@ -96,7 +99,22 @@ pub(crate) const CONTENDERS: &[Contender] = &[
         baselines: &["client-setnx", "client-apart-setnx", "raw-setnx"],
         ..USUAL
     },
+    Contender {
+        id: "leasehold-tls",
+        family: Family::Hash,
+        program: Program::Rust("leasehold"),
+        tls: true,
+        baselines: &["leasehold", "client", "client-tls"],
+        ..USUAL
+    },
     Contender { id: "client", family: Family::Baseline, program: Program::Rust("client"), ..USUAL },
+    Contender {
+        id: "client-tls",
+        family: Family::Baseline,
+        program: Program::Rust("client"),
+        tls: true,
+        ..USUAL
+    },
     Contender {
         id: "client-setnx",
         family: Family::Baseline,

@@ -44,6 +44,11 @@ pub(crate) fn needs_server(plan: &[Step]) -> bool {
     plan.iter().flat_map(|step| &step.contenders).any(|contender| contender.family.needs_server())
 }
 
+/// Whether any contender of a plan is measured with TLS.
+pub(crate) fn needs_tls(plan: &[Step]) -> bool {
+    plan.iter().flat_map(|step| &step.contenders).any(|contender| contender.tls)
+}
+
 /// The steps of each round, in order.
 ///
 /// # Errors

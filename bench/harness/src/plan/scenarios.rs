@@ -81,6 +81,11 @@ pub(crate) fn scenarios() -> Vec<Scenario> {
     let (work, pause) = (Duration::from_millis(4), Duration::from_millis(1));
     let pair = Contention { processes: 2, tasks: 1, work, pause, ..contended };
     all.push(one("H", "release in one process to grant in another", Job::Contend(pair)));
+    all.push(one("T1", "uncontended, 1 task, plain and with TLS", Job::Pairs { tasks: 1 }));
+    let tasks = 128;
+    let title = format!("uncontended, {tasks} tasks with a name each, plain and with TLS");
+    all.push(one("T2", &title, Job::Pairs { tasks }));
+    all.push(one("T3", "release in one process to grant in another, with TLS", Job::Contend(pair)));
     for (count, growth) in [(1_000, true), (10_000, true), (100_000, false)] {
         let title = format!("{count} locks held and renewed by one process");
         all.push(sized("W1", count, title, Job::Hold { count }, growth));
@@ -122,6 +127,9 @@ impl Scenario {
     pub(crate) fn is_for(&self, contender: &Contender) -> bool {
         let ours = contender.id.starts_with("leasehold");
         match (self.group, contender.family) {
+            ("T1" | "T2", _) => contender.tls || ["leasehold", "client"].contains(&contender.id),
+            ("T3", _) => contender.tls,
+            _ if contender.tls => false,
             ("M", family) => family == Family::Memory,
             (_, Family::Memory) => false,
             (_, family) if self.is_on_files() => family == Family::File,

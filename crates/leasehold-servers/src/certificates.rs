@@ -5,11 +5,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::{fs, process};
 
-use leasehold_servers::server::TlsFiles;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     date_time_ymd,
 };
+
+use crate::server::TlsFiles;
 
 /// Two CAs, and a directory of files that is removed with this. Each method that makes a certificate makes another one.
 #[derive(Debug)]
