@@ -16,6 +16,7 @@ mod soak;
 mod step;
 mod test;
 mod tools;
+mod topologies;
 mod watch;
 mod words;
 
@@ -32,6 +33,8 @@ enum Xtask {
     Test(test::Args),
     /// Redis 8 and Valkey 8 as Debian 13 has them, in the user's cache directory: `test --all-servers` needs them.
     Servers,
+    /// Every server behind Sentinel, with TLS and behind one address: some minutes for each.
+    Topologies(Args),
     /// Redisson's own locks and ours on one server, each in processes of its own.
     Interop(interop::Args),
     /// Whether a great many names, cancelled acquires and dropped guards leave anything behind.
@@ -50,7 +53,7 @@ enum Xtask {
     Bench(bench::Args),
 }
 
-/// What the first command takes.
+/// What a command takes that has no options of its own.
 #[derive(clap::Args)]
 struct Args {
     /// Install missing programs without asking.
@@ -67,6 +70,7 @@ fn main() -> ExitCode {
             Xtask::Check(Args { yes }) => check::run(yes),
             Xtask::Test(args) => test::run(args),
             Xtask::Servers => servers::run(),
+            Xtask::Topologies(Args { yes }) => topologies::run(yes),
             Xtask::Interop(args) => interop::run(&args),
             Xtask::Leaks(args) => leaks::run(&args),
             Xtask::Soak => soak::run(),

@@ -96,6 +96,7 @@ pub(super) const FAST: Selection = Selection {
         Suite {
             skip: &[
                 "conformance::redis::",
+                "conformance::sentinel::",
                 "conformance::tls::",
                 "conformance::valkey::",
                 "conformance::file::",
@@ -272,6 +273,12 @@ mod tests {
         let conformance = include_str!("../../../crates/leasehold-testkit/tests/suite/conformance.rs");
         for Engine { name, .. } in ENGINES {
             assert!(conformance.contains(&format!("conformance! {{ {name},")), "{name}");
+        }
+        // What runs by real time needs a server, or a minute.
+        let fast = FAST.suites[1].skip;
+        for engine in conformance.lines().filter(|line| line.contains(", real_time,")) {
+            let name = engine.split_once("{ ").and_then(|(_, rest)| rest.split_once(',')).unwrap().0;
+            assert!(fast.contains(&&*format!("conformance::{name}::")), "{name}");
         }
     }
 }
