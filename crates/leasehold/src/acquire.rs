@@ -18,6 +18,7 @@ use crate::hold::{Access, Entry, Hold};
 use crate::lease::{self, Lease};
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
+use crate::run::{Guarded, runs_work, runs_work_if_free};
 use crate::rw_lock::WriteGuard;
 use crate::waiting::{Entering, Patience, wait};
 
@@ -149,7 +150,7 @@ impl Options {
 }
 
 /// A guard type for a granted lock.
-pub(crate) trait Granted: Sized + Send + 'static {
+pub(crate) trait Granted: Guarded + Sized + 'static {
     fn from_guard(guard: Guard) -> Self;
 }
 
@@ -334,6 +335,8 @@ impl<G: Granted> Acquire<G> {
     }
 }
 
+runs_work!([G: Granted] Acquire<G>);
+
 impl<G: Granted> IntoFuture for Acquire<G> {
     type Output = Result<G, AcquireError>;
     type IntoFuture = Operation<Self::Output>;
@@ -432,6 +435,8 @@ impl<G: Granted> TryAcquire<G> {
         self.into_future().block()
     }
 }
+
+runs_work_if_free!([G: Granted] TryAcquire<G>);
 
 impl<G: Granted> IntoFuture for TryAcquire<G> {
     type Output = Result<Option<G>, AcquireError>;

@@ -1,6 +1,6 @@
-//! Guards that dereference to the one inside them.
+//! Guards that dereference to the one inside them, and work runs under that.
 
-/// Makes a guard dereference to one of its fields.
+/// Makes a guard dereference to one of its fields, which it is released with.
 macro_rules! derefs_to {
     ($outer:ty, $field:ident: $inner:ty) => {
         impl std::ops::Deref for $outer {
@@ -8,6 +8,16 @@ macro_rules! derefs_to {
 
             fn deref(&self) -> &$inner {
                 &self.$field
+            }
+        }
+
+        impl $crate::run::Guarded for $outer {
+            fn view(&self) -> $crate::HoldView {
+                $crate::run::Guarded::view(&self.$field)
+            }
+
+            fn end(self) -> $crate::Operation<Result<(), $crate::ReleaseError>> {
+                $crate::run::Guarded::end(self.$field)
             }
         }
     };

@@ -9,12 +9,14 @@ use std::time::Duration;
 use crate::engine::{Feature, HoldKey, Kind, Resource, RwOptions};
 use crate::error::{AcquireError, Classified as _, ExtendError, LostError, ReleaseError, Subject};
 use crate::hold::{Entry, Hold, Tried, too_late};
+use crate::hold_view::{HoldView, Viewed};
 use crate::lease;
 use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::permit_id::PermitId;
 use crate::race::{First, race};
+use crate::run::Guarded;
 use crate::term::Term;
 
 /// A held lock.
@@ -273,6 +275,11 @@ impl Guard {
         LostError::from(loss).about(&self.subject())
     }
 
+    /// What a view of this hold needs.
+    pub(crate) fn viewed(&self) -> Viewed {
+        Viewed { term: Arc::clone(&self.term), token: self.token, subject: self.subject() }
+    }
+
     /// What an error about this guard is about.
     pub(crate) fn subject(&self) -> Subject {
         self.hold.subject()
@@ -307,6 +314,17 @@ impl Guard {
     pub(crate) fn disarm(&mut self) -> Arc<Term> {
         self.armed = false;
         Arc::clone(&self.term)
+    }
+}
+
+impl Guarded for Guard {
+    fn view(&self) -> HoldView {
+        HoldView::one(self.viewed())
+    }
+
+    fn end(self) -> Operation<Result<(), ReleaseError>> {
+        let release = self.release();
+        Operation::new(async move { release.await.map(drop) })
     }
 }
 

@@ -34,6 +34,7 @@ mod fence;
 mod fenced;
 mod guard;
 mod hold;
+mod hold_view;
 mod holds;
 mod latch;
 mod lease;
@@ -53,6 +54,7 @@ mod quorum_lock;
 mod race;
 #[cfg(doctest)]
 mod redisson;
+mod run;
 mod rw_lock;
 mod semaphore;
 #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
@@ -80,6 +82,7 @@ pub use crate::fair::{FairLock, QueuePosition};
 pub use crate::fence::{Fence, StaleTokenError};
 pub use crate::fenced::{FencedGuard, FencedLock};
 pub use crate::guard::{Guard, Released};
+pub use crate::hold_view::HoldView;
 pub use crate::latch::{Latch, LatchOpened};
 pub use crate::leased_semaphore::{LeasedPermits, LeasedSemaphore};
 pub use crate::lock::{Holder, Lock, OwnerLock};

@@ -17,12 +17,14 @@ use crate::error::{
     unless_busy,
 };
 use crate::guard::Guard;
+use crate::hold_view::HoldView;
 use crate::lock::Lock;
 use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::outage::{Limit, Outage};
 use crate::owner::Owner;
 use crate::race::{First, all, first, race};
+use crate::run::{Guarded, runs_work};
 
 /// Several locks that are held together or not at all: Redisson's `getMultiLock(locks)`.
 ///
@@ -163,7 +165,7 @@ impl AcquireAll {
         self.into_future().block()
     }
 
-    async fn run(self) -> Result<MultiGuard, AcquireError> {
+    async fn acquire(self) -> Result<MultiGuard, AcquireError> {
         self.check()?;
         let together = Together::new(&self).map_err(|invalid| {
             let Lock { shared, resource, .. } = &self.locks[0];
@@ -311,7 +313,7 @@ impl IntoFuture for AcquireAll {
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Operation::new(self.run())
+        Operation::new(self.acquire())
     }
 }
 
@@ -322,6 +324,18 @@ impl IntoFuture for AcquireAll {
 #[must_use = "the locks are released when the guard is dropped"]
 pub struct MultiGuard {
     guards: Vec<Guard>,
+}
+
+runs_work!([] AcquireAll);
+
+impl Guarded for MultiGuard {
+    fn view(&self) -> HoldView {
+        HoldView::all(self.guards.iter().map(Guard::viewed))
+    }
+
+    fn end(self) -> Operation<Result<(), ReleaseError>> {
+        self.release()
+    }
 }
 
 impl MultiGuard {

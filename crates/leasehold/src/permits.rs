@@ -13,8 +13,10 @@ use crate::env;
 use crate::error::{AcquireError, Classified as _, InvalidRequestError, ReleaseError, unless_busy};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
+use crate::hold_view::HoldView;
 use crate::lease::{COUNTED, Lease};
 use crate::operation::Operation;
+use crate::run::{Guarded, runs_work, runs_work_if_free};
 use crate::waiting::{Entering, Patience, wait};
 
 /// How long the query after a wait in vain may take.
@@ -66,6 +68,16 @@ impl SemaphorePermits {
             guard.let_go();
         }
         self.count
+    }
+}
+
+impl Guarded for SemaphorePermits {
+    fn view(&self) -> HoldView {
+        self.guard.as_ref().map_or_else(HoldView::nothing, Guarded::view)
+    }
+
+    fn end(self) -> Operation<Result<(), ReleaseError>> {
+        self.release()
     }
 }
 
@@ -173,6 +185,8 @@ impl<G: Granted> AcquirePermits<G> {
     }
 }
 
+runs_work!([G: Granted + Guarded] AcquirePermits<G>);
+
 impl<G: Granted> IntoFuture for AcquirePermits<G> {
     type Output = Result<G, AcquireError>;
     type IntoFuture = Operation<Self::Output>;
@@ -247,6 +261,8 @@ impl<G: Granted> TryAcquirePermits<G> {
         self.into_future().block()
     }
 }
+
+runs_work_if_free!([G: Granted + Guarded] TryAcquirePermits<G>);
 
 impl<G: Granted> IntoFuture for TryAcquirePermits<G> {
     type Output = Result<Option<G>, AcquireError>;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use self::guard::QuorumGuard;
+pub(crate) use self::members::Members;
 use self::round::Round;
 use crate::back_off::BackOff;
 use crate::client::Client;
@@ -18,6 +19,7 @@ use crate::error::{AcquireError, Classified as _, InvalidRequestError, ServerErr
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::outage::{Limit, Outage};
+use crate::run::runs_work;
 
 /// A lock on several independent servers, held by the owner that holds it on a majority of them: Redlock.
 ///
@@ -170,7 +172,7 @@ impl AcquireQuorum {
         self.into_future().block()
     }
 
-    async fn run(self) -> Result<QuorumGuard, AcquireError> {
+    async fn acquire(self) -> Result<QuorumGuard, AcquireError> {
         let Self { lock, wait, lease } = self;
         if lock.members.is_empty() {
             return Err(InvalidRequestError::NoMembers.into());
@@ -211,11 +213,13 @@ impl AcquireQuorum {
     }
 }
 
+runs_work!([] AcquireQuorum);
+
 impl IntoFuture for AcquireQuorum {
     type Output = Result<QuorumGuard, AcquireError>;
     type IntoFuture = Operation<Self::Output>;
 
     fn into_future(self) -> Self::IntoFuture {
-        Operation::new(self.run())
+        Operation::new(self.acquire())
     }
 }

@@ -28,6 +28,7 @@ pub mod non_reentrant;
 pub mod owner;
 pub mod reentry;
 pub mod renewal;
+pub mod run;
 pub mod rw;
 pub mod rw_lease;
 pub mod rw_owner;
@@ -171,6 +172,22 @@ macro_rules! conformance_cases {
                 ["OWN-33"] => own_33_the_guards_of_a_removed_lock_do_not_affect_the_next_owner,
                 ["OWN-23"] => own_23_all_guards_and_listeners_of_a_hold_are_notified_of_its_loss,
                 ["OWN-24"] => own_24_run_stops_its_work_when_the_lock_is_lost,
+            }
+            run {
+                ["OWN-330"] => own_330_run_holds_the_lock_while_its_work_runs_and_releases_it,
+                ["OWN-331"] => own_331_run_without_the_lock_begins_no_work,
+                ["OWN-332"] => own_332_run_drops_its_work_when_the_lock_is_lost,
+                ["OWN-333"] => own_333_run_returns_the_error_of_its_work_unchanged,
+                ["OWN-334"] => own_334_run_reports_a_lock_that_was_gone_before_its_release,
+                ["OWN-335"] => own_335_run_releases_the_lock_when_its_work_panics,
+                ["OWN-336"] => own_336_run_dropped_at_any_point_leaves_nothing,
+                ["OWN-337"] => own_337_blocking_work_has_the_same_outcomes,
+                ["OWN-338"] => own_338_work_runs_under_both_halves_of_a_read_write_lock,
+                ["OWN-339"] => own_339_work_runs_under_a_fair_lock,
+                ["OWN-340"] => own_340_work_under_a_fenced_lock_has_its_token,
+                ["OWN-341"] => own_341_work_runs_under_several_locks,
+                ["OWN-342"] => own_342_work_runs_under_permits,
+                ["OWN-343"] => own_343_work_runs_under_leased_permits,
             }
             takeover {
                 ["CX-05"] => cx_05_a_client_can_take_a_lock_over_from_itself,

@@ -18,7 +18,11 @@ pub struct Failed {
 impl Failed {
     /// The feature that the engine lacks, if that is why.
     pub(super) fn unsupported(&self) -> Option<&str> {
-        let error = &self.error;
+        let error: &(dyn Error + 'static) = match self.error.downcast_ref::<leasehold::Error>() {
+            Some(leasehold::Error::Acquire(error)) => error,
+            Some(leasehold::Error::Query(error)) => error,
+            _ => &*self.error,
+        };
         let invalid = if let Some(AcquireError::Invalid { cause: invalid, .. }) = error.downcast_ref() {
             invalid
         } else if let Some(QueryError::Invalid { cause: invalid, .. }) = error.downcast_ref() {
@@ -31,6 +35,13 @@ impl Failed {
             error.downcast_ref()?
         };
         if let InvalidRequestError::Unsupported { what, .. } = invalid { Some(what) } else { None }
+    }
+}
+
+impl Failed {
+    /// Whether a lock was lost.
+    pub(super) fn is_loss(&self) -> bool {
+        matches!(self.error.downcast_ref(), Some(leasehold::Error::Lost(_)))
     }
 }
 

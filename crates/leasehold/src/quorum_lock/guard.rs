@@ -9,10 +9,12 @@ use super::members::{End, MemberReply, Members};
 use crate::env;
 use crate::error::{ExtendError, LostError, ReleaseError};
 use crate::guard::Guard;
+use crate::hold_view::HoldView;
 use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::owner::Owner;
 use crate::race::{First, race};
+use crate::run::Guarded;
 
 /// A lock held on a majority of servers. It is lost when it is held on fewer.
 ///
@@ -94,13 +96,7 @@ impl QuorumGuard {
     /// Resolves with the cause when the lock is held on fewer than a majority: at once if it was lost before, and never
     /// after a release.
     pub fn lost(&self) -> Operation<Loss> {
-        let members = Arc::clone(&self.members);
-        Operation::new(async move {
-            match members.ended().await {
-                End::Lost(loss) => loss,
-                End::Released => std::future::pending().await,
-            }
-        })
+        Members::lost(Arc::clone(&self.members))
     }
 
     /// Runs `work` as long as the lock is held, and drops it where it is when the lock is lost. See
@@ -122,5 +118,15 @@ impl QuorumGuard {
                 Some(End::Released) | None => Ok(output),
             },
         }
+    }
+}
+
+impl Guarded for QuorumGuard {
+    fn view(&self) -> HoldView {
+        HoldView::majority(Arc::clone(&self.members))
+    }
+
+    fn end(self) -> Operation<Result<(), ReleaseError>> {
+        self.release()
     }
 }

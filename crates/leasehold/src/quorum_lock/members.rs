@@ -26,7 +26,7 @@ use crate::race::{First, all, first, race};
 /// grant changes that. A majority must have been held without a gap. A check counts the members that are held now,
 /// so a gap between two checks is found from the times of the members that ended: see [`State::check`].
 #[derive(Debug)]
-pub(super) struct Members {
+pub(crate) struct Members {
     lock: QuorumLock,
     owner: Owner,
     state: Mutex<State>,
@@ -167,6 +167,25 @@ impl Members {
         self.checked(|state| state.end)
     }
 
+    /// An error if it is not held on a majority any more.
+    pub(crate) fn check(&self) -> Result<(), LostError> {
+        match self.end() {
+            None => Ok(()),
+            Some(End::Lost(loss)) => Err(self.lost_error(loss)),
+            Some(End::Released) => Err(self.lost_error(Loss::Gone)),
+        }
+    }
+
+    /// Resolves with the cause when the guard is lost, and never after a release.
+    pub(crate) fn lost(members: Arc<Self>) -> Operation<Loss> {
+        Operation::new(async move {
+            match members.ended().await {
+                End::Lost(loss) => loss,
+                End::Released => std::future::pending().await,
+            }
+        })
+    }
+
     /// The error of work under the guard, which is lost.
     pub(super) fn lost_error(&self, loss: Loss) -> LostError {
         LostError::from(loss).about(&self.lock.subject())
@@ -177,7 +196,7 @@ impl Members {
     }
 
     /// How long a majority is held: the remaining time of the member at the quorum's position, longest first.
-    pub(super) fn remaining(&self) -> Duration {
+    pub(crate) fn remaining(&self) -> Duration {
         let mut remaining: Vec<_> = self
             .checked(|state| state.members.iter().flatten().map(|member| member.guard.remaining()).collect());
         remaining.sort_unstable_by(|one: &Duration, other| other.cmp(one));
