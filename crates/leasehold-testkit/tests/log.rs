@@ -166,3 +166,48 @@ async fn a_failed_renewal_is_logged_with_its_locks_the_time_left_and_the_reason(
     }
     println!("{line}");
 }
+
+/// The work was done while the lock was held, so this is no failure of it.
+#[tokio::test]
+async fn work_that_is_done_without_a_reply_to_the_release_is_logged_as_a_warning() {
+    record();
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let client = Client::connect(proxy.url()).response_timeout(Duration::from_millis(300)).await.unwrap();
+    let lock = client.lock("no-reply");
+    let done = lock.acquire().run(async {
+        proxy.blackhole(Which::All);
+        Ok::<_, leasehold::Error>(7)
+    });
+    assert_eq!(done.await, Ok(7));
+    let log = logged();
+    let is_it = |(level, line): &(Level, String)| {
+        *level == Level::WARN
+            && line.contains("no-reply")
+            && line.contains("the reply to the release is missing")
+    };
+    assert_eq!(log.iter().filter(|line| is_it(line)).count(), 1, "{log:?}");
+    proxy.heal();
+    let begun = Instant::now();
+    while server.cli(&["EXISTS", "no-reply"]) != 0 {
+        assert!(begun.elapsed() < Duration::from_secs(10), "the release goes on in the background");
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_loss_beside_the_error_of_work_is_logged_as_a_warning() {
+    record();
+    let client = Client::connect("memory:log").await.unwrap();
+    let other = Client::connect("memory:log").await.unwrap();
+    let failed = client.lock("lost-besides").acquire().run(async {
+        other.lock("lost-besides").force_unlock().await.map_err(leasehold::Error::from)?;
+        Err::<(), _>(leasehold::Error::from(leasehold::Loss::Shutdown))
+    });
+    failed.await.unwrap_err();
+    let log = logged();
+    let is_it = |(level, line): &(Level, String)| {
+        *level == Level::WARN && line.contains("lost-besides") && line.contains("the lock was lost besides")
+    };
+    assert_eq!(log.iter().filter(|line| is_it(line)).count(), 1, "{log:?}");
+}

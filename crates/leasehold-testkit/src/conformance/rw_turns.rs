@@ -7,12 +7,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
+use leasehold::RwLock;
 use tokio::sync::Barrier;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::Outcome;
 use super::common::{MOMENT, Waiter, all_done, soon};
-use super::{Failed, Outcome};
 use crate::bench::Bench;
 
 pub async fn rw_14_all_waiting_readers_acquire_the_lock_after_the_writer(bench: &Bench) -> Outcome {
@@ -92,11 +93,23 @@ pub async fn own_174_a_preferred_writer_does_not_starve(bench: &Bench) -> Outcom
     all_done(readers).await
 }
 
+/// Waits until a preferred writer keeps readers out.
+async fn blocks_readers(lock: &RwLock) -> Outcome {
+    let blocks = async {
+        while lock.read().try_acquire().await?.is_some() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        Ok(())
+    };
+    soon(blocks).await
+}
+
 pub async fn own_175_readers_are_admitted_when_a_preferred_writer_gives_up(bench: &Bench) -> Outcome {
     let lock = bench.rw_lock().await.prefer_writers();
     let elsewhere = bench.rw_lock().await.prefer_writers();
     let reads = lock.read().acquire().await?;
     let writer = Waiter::begin(lock.write().acquire()).await;
+    blocks_readers(&elsewhere).await?;
     let reader = Waiter::begin(elsewhere.read().acquire()).await;
     assert!(reader.waits());
     let begun = Instant::now();
@@ -105,7 +118,8 @@ pub async fn own_175_readers_are_admitted_when_a_preferred_writer_gives_up(bench
     drop(reader.outcome().await?);
     assert!(begun.elapsed() < Duration::from_secs(1), "before its mark would have gone by itself");
 
-    let patient = Waiter::begin(lock.write().acquire().wait(MOMENT * 4)).await;
+    let patient = Waiter::begin(lock.write().acquire().wait(MOMENT * 20)).await;
+    blocks_readers(&elsewhere).await?;
     let reader = Waiter::begin(elsewhere.read().acquire()).await;
     assert!(reader.waits());
     assert!(patient.outcome().await.is_err_and(|error| error.is_contended()));
@@ -121,16 +135,14 @@ pub async fn own_176_an_unpolled_preferred_writer_blocks_readers_for_two_seconds
     let reads = lock.read().acquire().await?;
     let mut writer = pin!(lock.write().acquire().into_future());
     // It is polled until it blocks readers, and then no more.
-    let blocks_readers = async {
-        loop {
-            poll_fn(|context| Poll::Ready(writer.as_mut().poll(context).is_ready())).await;
-            if lock.read().try_acquire().await?.is_none() {
-                return Ok::<_, Failed>(());
-            }
-            sleep(Duration::from_millis(1)).await;
-        }
-    };
-    soon(blocks_readers).await?;
+    let polled = poll_fn(|context| {
+        assert!(writer.as_mut().poll(context).is_pending(), "it waits for the reader");
+        Poll::<()>::Pending
+    });
+    tokio::select! {
+        () = polled => {}
+        blocks = blocks_readers(&lock) => blocks?,
+    }
     let reader = soon(bench.rw_lock().await.prefer_writers().read().acquire()).await?;
     assert!(reads.is_held() && reader.is_held());
     Ok(())

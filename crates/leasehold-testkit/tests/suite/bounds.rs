@@ -6,12 +6,12 @@ use std::time::Duration;
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client,
     ConnectError, ConnectOptions, Credentials, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock,
-    Guard, Holder, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss,
-    LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
-    PermitIdParseError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
+    Guard, HoldView, Holder, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock,
+    Loss, LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
+    PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
     ReleaseError, Released, RwLock, Semaphore, SemaphorePermits, ServerError, ShutdownReport,
-    StaleTokenError, Subject, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError,
-    WriteGuard, WriteLock,
+    StaleTokenError, Status, Subject, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError,
+    WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -54,6 +54,7 @@ fn handles_are_send_sync_static_and_clone() {
     handle::<TryAcquirePermits<Vec<PermitId>>>();
     handle::<TrySetPermits>();
     handle::<LatchOpened>();
+    handle::<HoldView>();
 }
 
 #[test]
@@ -67,6 +68,7 @@ fn values_are_send_sync_and_static() {
     free::<QueuePosition>();
     free::<Released>();
     free::<ShutdownReport>();
+    free::<Status>();
     free::<Subject>();
 }
 
@@ -144,6 +146,7 @@ fn errors_are_send_sync_and_static() {
     error::<LostError>();
     error::<OwnerParseError>();
     error::<PermitIdParseError>();
+    error::<PingError>();
     error::<QueryError>();
     error::<ReleaseError>();
     error::<StaleTokenError>();

@@ -13,6 +13,7 @@ mod must_use;
 mod outage;
 mod quorum;
 mod readiness;
+mod run;
 mod runtimes;
 mod sim;
 mod wait_queue;

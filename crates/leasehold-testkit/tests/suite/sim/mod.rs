@@ -8,6 +8,7 @@ mod lazy;
 mod messages;
 mod order;
 mod outage;
+mod run;
 mod rw_cancellation;
 mod schedule;
 mod several;
