@@ -1,5 +1,7 @@
 //! Many clients that all move at once.
 
+use std::time::Duration;
+
 use leasehold::{Client, Guard};
 use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
@@ -13,7 +15,9 @@ const CLIENTS: usize = 500;
 const HOLDS: usize = 20;
 
 async fn one(url: String, number: usize) -> (Client, Vec<Guard>) {
-    let client = Client::connect(url).connect_timeout(SECOND * 20).watchdog(SECOND * 20).await.unwrap();
+    let connect = Client::connect(url).connect_timeout(SECOND * 20).watchdog(SECOND * 20);
+    // Without a linger, which each would use up, one after the other, if the test fails in the outage.
+    let client = connect.linger(Duration::ZERO).await.unwrap();
     let mut held = Vec::new();
     for hold in 0..HOLDS {
         held.push(client.lock(format!("{number}:{hold}")).acquire().await.unwrap());
