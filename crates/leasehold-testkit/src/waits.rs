@@ -2,10 +2,11 @@
 
 use std::future::{Future, IntoFuture as _};
 use std::pin::Pin;
+use std::thread;
 use std::time::Duration;
 
 use leasehold::{Client, Error, MultiLock, Operation};
-use tokio::task::spawn_blocking;
+use tokio::sync::oneshot;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,11 +122,21 @@ where
     E: Into<Error> + Send + 'static,
 {
     Box::pin(async move {
-        let done = if blocks {
-            spawn_blocking(|| operation.block()).await.expect("no panic")
-        } else {
-            operation.await
-        };
+        let done = if blocks { on_a_thread(|| operation.block()).await } else { operation.await };
         done.map(drop).map_err(Into::into)
     })
+}
+
+/// The result of work that blocks, on a thread of its own.
+///
+/// The end of a runtime waits for its own blocking threads: on one of those, a wait that never ends would keep a test that has
+/// failed from ending.
+///
+/// # Panics
+///
+/// If the work panics.
+pub async fn on_a_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    let (sender, done) = oneshot::channel();
+    thread::spawn(|| drop(sender.send(work())));
+    done.await.expect("no panic")
 }

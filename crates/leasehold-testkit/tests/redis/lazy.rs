@@ -5,7 +5,7 @@
 use std::future::IntoFuture;
 use std::time::Duration;
 
-use leasehold::{AcquireError, Client, ConnectError, QueryError, ServerError};
+use leasehold::{AcquireError, ChangeError, Client, ConnectError, QueryError, ServerError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use leasehold_testkit::waits::Wait;
@@ -76,6 +76,7 @@ async fn own_316_a_lazy_client_waits_for_its_server(flavour: Flavour) {
     for (of, waiter) in &waits {
         assert!(!waiter.is_finished(), "{of:?}");
     }
+    assert!(!counted.is_finished() && !client.status().connected);
     server.restart();
     for (of, waiter) in waits {
         let done = soon("the wait", waiter).await.unwrap();
@@ -122,10 +123,15 @@ async fn own_317_a_lazy_client_with_a_wrong_password_is_refused_and_goes_on_tryi
     };
     for _ in 0..2 {
         let begun = Instant::now();
-        let error = client.lock("n").acquire().wait(SECOND * 60).await.unwrap_err();
+        let waiting = client.lock("n").acquire().wait(SECOND * 60).into_future();
+        let error = soon("the wait ends", waiting).await.unwrap_err();
         assert!(is_told(&error), "{error}");
         assert!(begun.elapsed() < SECOND * 5, "{:?}", begun.elapsed());
     }
+    let change = soon("the change ends", client.semaphore("s").try_set_permits(1).into_future()).await;
+    let is_refused =
+        |error: &ChangeError| matches!(error, ChangeError::Server { cause: ServerError::Denied(_), .. });
+    assert!(change.as_ref().is_err_and(is_refused), "{change:?}");
     assert!(client.status().last_error.unwrap().contains("WRONGPASS"));
     assert_eq!(server.cli(&["CONFIG", "SET", "requirepass", "wrong"]), "OK");
     until("it is connected", || client.status().connected).await;

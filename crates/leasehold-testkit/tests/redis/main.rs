@@ -22,6 +22,7 @@ macro_rules! on_both {
 
 mod access;
 mod address;
+mod announcement;
 mod batches;
 mod cancellation;
 mod codes;

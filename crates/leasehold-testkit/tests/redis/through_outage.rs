@@ -8,7 +8,7 @@ use std::time::Duration;
 use leasehold::{AcquireError, Client, Error, QuorumLock, ServerError};
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
-use leasehold_testkit::waits::Wait;
+use leasehold_testkit::waits::{Wait, on_a_thread};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 
@@ -118,7 +118,8 @@ async fn a_wait_continues_while_the_server_does_not_reply(flavour: Flavour) {
     let client = connect.await.unwrap();
     server.pause();
     let waiters = [(); 3].map(|()| tokio::spawn(client.lock("n").acquire().into_future()));
-    let error = client.lock("n").acquire().wait(SECOND * 2).await.unwrap_err();
+    let limited = client.lock("n").acquire().wait(SECOND * 2).into_future();
+    let error = soon("the limited wait", limited).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
     server.resume();
@@ -143,7 +144,8 @@ async fn own_313_a_refused_password_ends_waits_at_once(flavour: Flavour) {
     let error = soon("the waiter is told", waiting).await.unwrap().unwrap_err();
     assert!(is_told(&error), "{error:?}");
     let begun = Instant::now();
-    let error = client.lock("n").acquire().wait(SECOND * 60).await.unwrap_err();
+    let waiting = client.lock("n").acquire().wait(SECOND * 60).into_future();
+    let error = soon("a later waiter is told", waiting).await.unwrap_err();
     assert!(is_told(&error) && begun.elapsed() < SECOND, "{error:?}");
 }
 
@@ -198,7 +200,7 @@ async fn own_315_a_quorum_lock_waits_for_a_majority(flavour: Flavour) {
     let (acquire, blocks) = (lock.acquire().wait(SECOND * 20), lock.acquire());
     let waiters = [
         tokio::spawn(async { acquire.await.map(drop) }),
-        tokio::task::spawn_blocking(|| blocks.block().map(drop)),
+        tokio::spawn(on_a_thread(|| blocks.block().map(drop))),
     ];
     sleep(SECOND / 2).await;
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));

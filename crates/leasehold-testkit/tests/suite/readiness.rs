@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use leasehold::{Client, ConnectError, PingError, ServerError, Status};
 use leasehold_testkit::bench::{Backend as _, Files};
+use leasehold_testkit::waits::on_a_thread;
 
 #[test]
 fn a_lazy_client_without_a_server_is_connected_at_once() {
@@ -18,12 +19,18 @@ fn a_lazy_client_without_a_server_is_connected_at_once() {
     }
 }
 
+/// On a runtime of its own: if the client waited for a task there, neither would go on, and no limit would end that.
 #[tokio::test]
 async fn a_lazy_client_is_made_on_a_runtime_of_one_thread() {
     let files = Files::new();
-    for url in ["memory:", files.url(), "sim:lazy", "example:lazy"] {
-        let client = Client::connect(url).lazy().unwrap();
-        client.lock("n").acquire().await.unwrap().release().await.unwrap();
+    for url in ["memory:", files.url(), "sim:lazy", "example:lazy"].map(str::to_owned) {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let using = async {
+            let client = Client::connect(url).lazy().unwrap();
+            client.lock("n").acquire().await.unwrap().release().await.unwrap();
+        };
+        let used = on_a_thread(move || runtime.block_on(using));
+        tokio::time::timeout(Duration::from_secs(15), used).await.expect("it is made without waiting");
     }
 }
 
@@ -40,6 +47,7 @@ async fn the_status_of_memory_counts_from_the_making_of_the_client() {
 #[test]
 fn a_lazy_client_of_a_directory_that_cannot_be_made_is_refused() {
     let files = Files::new();
+    fs::create_dir(files.path()).unwrap();
     let file = files.path().join("a file");
     fs::write(&file, "").unwrap();
     for path in [file.clone(), file.join("below")] {

@@ -10,7 +10,7 @@ use leasehold_testkit::waits::Wait;
 use tokio::task::JoinSet;
 use tokio::time::{Duration, Instant, sleep, timeout};
 
-use super::{MILLISECOND, NAME, SECOND, connect, soon, start};
+use super::{MILLISECOND, NAME, SECOND, connect, granted, soon, start};
 
 /// A client whose waits without a limit go on for this long in an outage.
 async fn limited(simulation: &Simulation, limit: Duration) -> Client {
@@ -46,7 +46,7 @@ async fn a_wait_that_begins_in_an_outage_ends_as_unavailable_when_the_wait_is_ov
         of.create(&client).await;
         simulation.outage();
         let begun = Instant::now();
-        let error = of.begin(&client, Some(SECOND * 7), false).await.unwrap_err();
+        let error = soon("the wait", of.begin(&client, Some(SECOND * 7), false)).await.unwrap_err();
         assert!(error.is_unavailable(), "{of:?}: {error}");
         assert_eq!(begun.elapsed().as_millis() / 10, 700, "{of:?}");
         let text = error.to_string();
@@ -65,7 +65,7 @@ async fn a_wait_without_a_limit_that_begins_in_an_outage_ends_after_the_limit_of
         // The outage has begun before: the limit counts from the first attempt of the wait.
         sleep(SECOND * 30).await;
         let begun = Instant::now();
-        let error = of.begin(&client, None, false).await.unwrap_err();
+        let error = soon("the wait", of.begin(&client, None, false)).await.unwrap_err();
         assert!(error.is_unavailable(), "{of:?}: {error}");
         assert_eq!(begun.elapsed().as_millis() / 10, 400, "{of:?}");
         assert!(error.to_string().contains("the wait ended after 4s of this outage"), "{error}");
@@ -93,7 +93,7 @@ async fn a_single_try_fails_at_once_in_an_outage() {
         of.create(&client).await;
         simulation.outage();
         let begun = Instant::now();
-        let error = of.begin(&client, Some(Duration::ZERO), false).await.unwrap_err();
+        let error = soon("the try", of.begin(&client, Some(Duration::ZERO), false)).await.unwrap_err();
         assert!(error.is_unavailable() && begun.elapsed().is_zero(), "{of:?}: {error}");
     }
 }
@@ -105,7 +105,7 @@ async fn a_refusal_for_good_ends_a_wait_at_once() {
         of.create(&client).await;
         simulation.deny();
         let begun = Instant::now();
-        let error = of.begin(&client, Some(SECOND * 60), false).await.unwrap_err();
+        let error = soon("the wait", of.begin(&client, Some(SECOND * 60), false)).await.unwrap_err();
         assert!(!error.is_transient() && begun.elapsed() < SECOND, "{of:?}: {error}");
     }
 }
@@ -126,6 +126,23 @@ async fn a_wait_continues_through_an_outage_that_begins_with_its_first_request()
         sleep(SECOND).await;
         assert_eq!(simulation.waiters(&of.name()), 0, "{of:?}");
     }
+}
+
+/// The front waiter gets no reply, and the next waiter sends no request: neither has heard of the server when its wait is over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_another_ends_as_unavailable_while_that_one_has_no_reply() {
+    let (simulation, client) = start().await;
+    simulation.outage();
+    let front = tokio::spawn(client.lock(NAME).acquire().into_future());
+    sleep(MILLISECOND).await;
+    let next = tokio::spawn(client.lock(NAME).acquire().wait(SECOND * 6).into_future());
+    sleep(SECOND * 5).await;
+    simulation.clear();
+    simulation.lose_reply();
+    let error = soon("the next waiter", next).await.unwrap().unwrap_err();
+    assert!(error.is_unavailable() && error.to_string().contains("ended in this outage"), "{error}");
+    assert!(client.status().connected && !front.is_finished(), "the reply is still missing");
+    granted(front).await.release().await.unwrap();
 }
 
 /// The value is read, and written some time later: two holders at once would lose an update.
@@ -208,17 +225,18 @@ async fn a_quorum_lock_waits_for_a_majority_and_not_for_a_minority() {
     let lock = QuorumLock::new(&clients, NAME);
     servers[0].outage();
     let begun = Instant::now();
-    lock.acquire().wait(SECOND * 60).await.unwrap().release().await.unwrap();
+    let minority = lock.acquire().wait(SECOND * 60).into_future();
+    soon("a minority is missing", minority).await.unwrap().release().await.unwrap();
     assert!(begun.elapsed() < SECOND / 10, "a minority is not waited for: {:?}", begun.elapsed());
 
     servers[1].outage();
-    assert!(lock.try_acquire().await.unwrap_err().is_unavailable());
+    assert!(soon("the try", lock.try_acquire()).await.unwrap_err().is_unavailable());
     let begun = Instant::now();
-    let error = lock.acquire().wait(SECOND * 7).await.unwrap_err();
+    let error = soon("the wait", lock.acquire().wait(SECOND * 7).into_future()).await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("ended in this outage"), "{error}");
     assert_eq!(begun.elapsed().as_millis() / 10, 700);
     let begun = Instant::now();
-    let error = lock.acquire().await.unwrap_err();
+    let error = soon("the wait", lock.acquire().into_future()).await.unwrap_err();
     assert!(error.is_unavailable() && error.to_string().contains("after 4s of this outage"), "{error}");
     assert_eq!(begun.elapsed().as_millis() / 10, 400);
 
@@ -248,7 +266,7 @@ async fn a_quorum_lock_fails_at_once_only_if_too_many_servers_refuse_for_good() 
     servers[1].deny();
     servers[2].outage();
     let begun = Instant::now();
-    let error = lock.acquire().wait(SECOND * 60).await.unwrap_err();
+    let error = soon("the wait", lock.acquire().wait(SECOND * 60).into_future()).await.unwrap_err();
     assert!(matches!(error, AcquireError::Server { cause: ServerError::Denied(_), .. }), "{error}");
     assert!(begun.elapsed() < SECOND, "{:?}", begun.elapsed());
 }

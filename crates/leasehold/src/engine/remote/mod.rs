@@ -606,6 +606,7 @@ impl<S: Store> Events for Inner<S> {
         // Waiters retry when the reason is a new one: a refusal ends their wait.
         if self.shards.because(shard, reason) {
             self.queues.wake_all(Some(shard));
+            self.retries.reconsider();
         }
     }
 

@@ -24,7 +24,7 @@ pub(super) struct Retries {
     open: AtomicUsize,
     /// Notifies when there is none any more.
     pub(super) settled: Notify,
-    /// Notifies when a shard is reachable again.
+    /// Notifies when a shard is reachable again, and when there is a new reason why it is not.
     resumed: Notify,
     /// Requests from before a reconnection may still be carried out: a repeated change whose result is deleted would count
     /// twice.
@@ -34,6 +34,11 @@ pub(super) struct Retries {
 impl Retries {
     pub(super) fn resume(&self, stale: bool) {
         self.stale.fetch_or(stale, Ordering::SeqCst);
+        self.resumed.notify_waiters();
+    }
+
+    /// A shard is not reachable for a new reason: a refusal ends the changes that were never sent.
+    pub(super) fn reconsider(&self) {
         self.resumed.notify_waiters();
     }
 
@@ -88,7 +93,7 @@ impl<S: Store> Inner<S> {
         let (inner, shard) = (Arc::clone(self), self.store.shard(resource));
         Reply::later(async move {
             if let First::Left(Ok(result)) = race(replied, env::sleep_until_or_forever(until)).await {
-                return result.map(Adjusted::Done);
+                return result;
             }
             if *progress.sent.get_or_init(|| false) {
                 let refusal = progress.refusal.lock().take();
@@ -123,13 +128,21 @@ struct Trying<S: Store> {
 
 impl<S: Store> Trying<S> {
     /// Retries until there is a reply or the time is over. Runs on the I/O thread.
-    async fn run(self, sender: oneshot::Sender<Result<i64, ServerError>>) {
+    async fn run(self, sender: oneshot::Sender<Result<Adjusted, ServerError>>) {
         let Open(inner) = &self.open;
         let shard = inner.store.shard(&self.resource);
         let mut is_first = true;
         loop {
             let resumed = inner.retries.resumed.notified();
             if !inner.shards.is_up(shard) {
+                // A caller that is gone cannot try again: its change is made if the server accepts this client in time.
+                if let Err(refusal @ ServerError::Denied(_)) = inner.shards.check(shard)
+                    && !sender.is_closed()
+                    && !*self.progress.sent.get_or_init(|| false)
+                {
+                    let _ = sender.send(Ok(Adjusted::NotSent(refusal)));
+                    return;
+                }
                 if let First::Right(()) =
                     race(Box::pin(resumed), env::sleep_until_or_forever(self.until)).await
                 {
@@ -150,7 +163,7 @@ impl<S: Store> Trying<S> {
             let failure = match sent {
                 Ok(result) => {
                     // The caller may be gone. The change is done all the same.
-                    let _ = sender.send(Ok(result));
+                    let _ = sender.send(Ok(Adjusted::Done(result)));
                     let is_stale =
                         inner.retries.stale.load(Ordering::SeqCst) && !mutation!("result-forgotten");
                     if was_first || !is_stale {
