@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::client::Shared;
 use crate::engine::{Adjust, Adjusted, Change, Reply, Resource};
@@ -23,8 +24,19 @@ impl Counter {
         adjust: Result<Adjust, InvalidRequestError>,
         map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, ChangeError>> {
-        self.shared.operation(self.resource.clone(), |shared, resource| async move {
-            match adjusted(&shared, &resource, adjust?).await {
+        self.change_within(None, adjust, map)
+    }
+
+    /// The same for at most this long, or for as long as an outage may last.
+    pub(crate) fn change_within<T>(
+        &self,
+        limit: Option<Duration>,
+        adjust: Result<Adjust, InvalidRequestError>,
+        map: impl FnOnce(i64) -> T + Send + 'static,
+    ) -> Operation<Result<T, ChangeError>> {
+        self.shared.operation(self.resource.clone(), move |shared, resource| async move {
+            let limit = limit.unwrap_or(shared.outage_limit);
+            match adjusted(&shared, &resource, adjust?, limit).await {
                 Ok(Adjusted::Done(number)) => Ok(map(number)),
                 Err(cause @ ServerError::Unavailable(_)) => {
                     Err(ChangeError::Unknown { cause, subject: Subject::default() })
@@ -41,7 +53,7 @@ impl Counter {
         map: impl FnOnce(i64) -> T + Send + 'static,
     ) -> Operation<Result<T, QueryError>> {
         self.shared.operation(self.resource.clone(), |shared, resource| async move {
-            match adjusted(&shared, &resource, query).await? {
+            match adjusted(&shared, &resource, query, shared.outage_limit).await? {
                 Adjusted::Done(number) => Ok(map(number)),
                 Adjusted::NotSent(cause) => Err(cause.into()),
             }
@@ -49,9 +61,9 @@ impl Counter {
     }
 }
 
-fn adjusted(shared: &Shared, resource: &Resource, adjust: Adjust) -> Reply<Adjusted> {
+fn adjusted(shared: &Shared, resource: &Resource, adjust: Adjust, patience: Duration) -> Reply<Adjusted> {
     let request = OwnerId::fresh(shared.id, 1);
-    let change = Change { request, adjust, patience: shared.outage_limit };
+    let change = Change { request, adjust, patience };
     shared.engine.adjust(resource, &change)
 }
 

@@ -10,6 +10,7 @@ use crate::deref::derefs_to;
 use crate::engine::{Adjust, Resource};
 use crate::error::{ChangeError, InvalidRequestError, QueryError, ReleaseError};
 use crate::guard::Guard;
+use crate::initial_permits::InitialPermits;
 use crate::lease::{self, Lease, PERMANENT};
 use crate::operation::Operation;
 use crate::permit_id::PermitId;
@@ -52,17 +53,41 @@ use crate::permits::{AcquirePermits, Granted, TryAcquirePermits};
 #[derive(Debug, Clone)]
 pub struct LeasedSemaphore {
     counter: Counter,
+    initial: Option<InitialPermits>,
 }
 
 impl LeasedSemaphore {
     pub(crate) fn new(shared: Arc<Shared>, resource: Result<Resource, InvalidRequestError>) -> Self {
-        Self { counter: Counter { shared, resource } }
+        Self { counter: Counter { shared, resource }, initial: None }
+    }
+
+    /// The same semaphore, in a handle that sets this number of permits before its first acquire, if none are set.
+    ///
+    /// A semaphore starts without permits, as in Redisson, and an acquire waits until they are set. With this no
+    /// program has to set them before. Permits that are set already stay as they are, whatever their number. The handle and its
+    /// clones set them once, and again after an acquire has failed with
+    /// [`AcquireError::NoPermitsSet`](crate::AcquireError::NoPermitsSet).
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// let downloads = client.leased_semaphore("downloads").with_permits(3);
+    /// let permit = downloads.acquire(1).await?;
+    /// assert_eq!(downloads.available().await?, 2);
+    /// # drop(permit);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn with_permits(mut self, permits: u32) -> Self {
+        self.initial = Some(InitialPermits::new(permits));
+        self
     }
 
     /// Waits for this number of permits, all at once. See [`AcquirePermits`] for the options.
     #[doc(alias = "tryAcquire")]
     pub fn acquire(&self, permits: u32) -> AcquirePermits<LeasedPermits> {
-        AcquirePermits::new(self.counter.clone(), permits)
+        AcquirePermits::new(self.counter.clone(), permits, self.initial.clone())
     }
 
     /// Tries once to acquire this number of permits: `None` when fewer are free, or earlier waiters are queued.

@@ -36,6 +36,7 @@ mod guard;
 mod hold;
 mod hold_view;
 mod holds;
+mod initial_permits;
 mod latch;
 mod lease;
 mod leased_semaphore;

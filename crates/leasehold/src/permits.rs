@@ -14,6 +14,7 @@ use crate::error::{AcquireError, Classified as _, InvalidRequestError, ReleaseEr
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
 use crate::hold_view::HoldView;
+use crate::initial_permits::InitialPermits;
 use crate::lease::{COUNTED, Lease};
 use crate::operation::Operation;
 use crate::run::{Guarded, runs_work, runs_work_if_free};
@@ -130,20 +131,21 @@ impl Granted for SemaphorePermits {
 pub struct AcquirePermits<G = SemaphorePermits> {
     counter: Counter,
     permits: u32,
+    initial: Option<InitialPermits>,
     pub(crate) lease: Option<Duration>,
     wait: Option<Duration>,
     gives: PhantomData<fn() -> G>,
 }
 
 impl<G> AcquirePermits<G> {
-    pub(crate) fn new(counter: Counter, permits: u32) -> Self {
-        Self { counter, permits, lease: None, wait: None, gives: PhantomData }
+    pub(crate) fn new(counter: Counter, permits: u32, initial: Option<InitialPermits>) -> Self {
+        Self { counter, permits, initial, lease: None, wait: None, gives: PhantomData }
     }
 
     /// The same with another result type.
     pub(crate) fn giving<H>(self) -> AcquirePermits<H> {
-        let Self { counter, permits, lease, wait, .. } = self;
-        AcquirePermits { counter, permits, lease, wait, gives: PhantomData }
+        let Self { counter, permits, initial, lease, wait, .. } = self;
+        AcquirePermits { counter, permits, initial, lease, wait, gives: PhantomData }
     }
 
     /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
@@ -201,9 +203,17 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
             }
             let (hold, entry) = self.prepare().map_err(about)?;
             let entering = Entering::new(hold, entry);
-            let granted = wait(&entering, Patience::from_wait(self.wait), &HandleOptions::DEFAULT).await;
+            let mut limit = self.wait;
+            if let Some(initial) = &self.initial {
+                let begun = env::now();
+                initial.set(&self.counter, self.wait).await.map_err(|error| error.about(&subject))?;
+                let took = env::now().saturating_duration_since(begun);
+                limit = limit.map(|limit| limit.saturating_sub(took));
+            }
+            let granted = wait(&entering, Patience::from_wait(limit), &HandleOptions::DEFAULT).await;
             match granted {
                 Err(AcquireError::Timeout { waited, .. }) if self.is_not_set().await => {
+                    self.initial.iter().for_each(InitialPermits::gone);
                     Err(AcquireError::NoPermitsSet { waited, subject })
                 }
                 granted => granted.map(G::some).map_err(|error| error.about(&subject)),
@@ -214,7 +224,7 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
 
 impl<G> Clone for AcquirePermits<G> {
     fn clone(&self) -> Self {
-        Self { counter: self.counter.clone(), gives: PhantomData, ..*self }
+        Self { counter: self.counter.clone(), initial: self.initial.clone(), gives: PhantomData, ..*self }
     }
 }
 
@@ -223,6 +233,7 @@ impl<G> fmt::Debug for AcquirePermits<G> {
         f.debug_struct("AcquirePermits")
             .field("semaphore", &self.counter)
             .field("permits", &self.permits)
+            .field("initial", &self.initial)
             .field("lease", &self.lease)
             .field("wait", &self.wait)
             .finish()

@@ -481,3 +481,14 @@ pub async fn own_208_plain_threads_can_acquire_leased_permits(bench: &Bench) -> 
     blocked.await??;
     remove(&semaphore).await
 }
+
+pub async fn own_345_a_handle_sets_the_leased_permits_that_are_not_set(bench: &Bench) -> Outcome {
+    let handle = bench.client().await.leased_semaphore(bench.name("semaphore")).with_permits(2);
+    let held = soon(handle.acquire(1)).await?;
+    let other = bench.client().await.leased_semaphore(bench.name("semaphore")).with_permits(100);
+    assert!(other.try_acquire(2).await?.is_none(), "what is set stays as it is");
+    held.release().await?;
+    assert_eq!(other.total().await?, 2);
+    assert!(other.delete().await?);
+    Ok(())
+}

@@ -301,6 +301,7 @@ macro_rules! conformance_cases {
             }
             semaphore {
                 ["HD-24"] => hd_24_one_client_offers_locks_semaphores_and_latches,
+                ["OWN-344"] => own_344_a_handle_sets_the_permits_that_are_not_set,
                 ["SE-01"] => se_01_the_permits_of_a_semaphore_are_set_once,
                 ["SE-02"] => se_02_a_semaphore_with_a_time_to_live_expires,
                 ["SE-03"] => se_03_permits_can_be_added,
@@ -332,6 +333,7 @@ macro_rules! conformance_cases {
                 ["OWN-87"] => own_87_plain_threads_can_acquire_permits,
             }
             leased_semaphore {
+                ["OWN-345"] => own_345_a_handle_sets_the_leased_permits_that_are_not_set,
                 ["PS-01", "PS-02"] => ps_01_leased_permits_are_set_once,
                 ["PS-03", "PS-04"] => ps_03_the_total_of_leased_permits_can_be_changed,
                 ["PS-05"] => ps_05_leased_permits_can_be_added_and_removed,

@@ -531,3 +531,28 @@ pub async fn own_87_plain_threads_can_acquire_permits(bench: &Bench) -> Outcome 
     blocked.await??;
     remove(&semaphore).await
 }
+
+pub async fn own_344_a_handle_sets_the_permits_that_are_not_set(bench: &Bench) -> Outcome {
+    let unset = semaphore(bench).await;
+    match unset.acquire(1).wait(MOMENT).await {
+        Err(AcquireError::NoPermitsSet { .. }) => {}
+        other => panic!("{:?}", other?),
+    }
+    let handle = semaphore(bench).await.with_permits(3);
+    let held = soon(handle.acquire(2)).await?;
+    assert_eq!(unset.available().await?, 1);
+    // What is set stays as it is, whichever number others have in mind.
+    let other = semaphore(bench).await.with_permits(100);
+    assert!(other.try_acquire(2).await?.is_none());
+    other.try_acquire(1).await?.expect("one is free").release().await?;
+    held.release().await?;
+    assert_eq!(unset.available().await?, 3);
+    // A handle sets them once, and again when they were found to be gone.
+    remove(&unset).await?;
+    let error = handle.acquire(1).wait(MOMENT).await.expect_err("they are gone");
+    assert!(matches!(error, AcquireError::NoPermitsSet { .. }), "{error:?}");
+    soon(handle.clone().acquire(3)).await?.release().await?;
+    let invalid = unset.clone().with_permits(u32::MAX).acquire(1).await.expect_err("so many cannot be set");
+    assert!(matches!(invalid, AcquireError::Invalid { .. }), "{invalid:?}");
+    remove(&unset).await
+}
