@@ -90,6 +90,11 @@ impl Proxy {
         });
     }
 
+    /// Accepts new connections again after [`refuse`](Self::refuse). Other faults go on.
+    pub fn accept(&self) {
+        self.with(|state| state.listening = true);
+    }
+
     /// Holds all data in either direction, the end of a connection included, until [`heal`](Self::heal) delivers it, or a
     /// [`cut`](Self::cut) drops it.
     ///

@@ -99,8 +99,8 @@ async fn leased_permits_are_exact_when_each_reply_is_lost_once() {
     until("nothing is taken", || !keys(&server).contains(&"{n}:timeout".into())).await;
 }
 
-/// Longer than a waiter sleeps without a message.
-const AT_LAST: Duration = Duration::from_secs(40);
+/// Longer than a waiter sleeps without a message, which is half a minute and more on a busy machine.
+const AT_LAST: Duration = Duration::from_secs(100);
 
 #[tokio::test]
 async fn own_89_no_waiter_hangs_when_messages_are_lost() {

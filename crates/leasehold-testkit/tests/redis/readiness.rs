@@ -5,6 +5,7 @@
 use std::time::Duration;
 
 use leasehold::{Client, PingError, ServerError};
+use leasehold_testkit::healthy::Stopwatch;
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use leasehold_testkit::waits::on_a_thread;
@@ -30,7 +31,7 @@ async fn own_318_ping_and_status_follow_an_outage(flavour: Flavour) {
         let status = client.status();
         assert_eq!((status.connected, status.server.as_deref()), (false, Some(&*url)));
         assert!(status.last_error.unwrap().starts_with("connection refused"));
-        let begun = Instant::now();
+        let begun = Stopwatch::start();
         let error = client.ping().await.unwrap_err();
         assert!(error.is_unavailable() && error.server() == Some(&*url), "{error:?}");
         let state = if is_first { "not connected yet" } else { "reconnecting" };
@@ -53,8 +54,9 @@ async fn own_318_ping_and_status_follow_an_outage(flavour: Flavour) {
             "it counts from the connection: {:?} of {before:?}",
             status.lasting
         );
+        let begun = Instant::now();
         let took = client.ping().await.unwrap();
-        assert!(took > Duration::ZERO && took < SECOND, "{took:?}");
+        assert!(took > Duration::ZERO && took <= begun.elapsed(), "{took:?}");
         let blocked = client.clone();
         soon("the ping", on_a_thread(move || blocked.ping().block())).await.unwrap();
         proxy.refuse();
@@ -92,6 +94,7 @@ async fn a_ping_takes_as_long_as_the_reply() {
     let proxy = Proxy::start(server.port());
     let client = connect(proxy.url()).await;
     proxy.delay(Which::Command, SECOND / 5);
+    let begun = Instant::now();
     let took = client.ping().await.unwrap();
-    assert!((SECOND / 5..SECOND * 2).contains(&took), "{took:?}");
+    assert!((SECOND / 5..=begun.elapsed()).contains(&took), "{took:?}");
 }

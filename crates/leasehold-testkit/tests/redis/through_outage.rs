@@ -6,6 +6,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use leasehold::{AcquireError, Client, Error, QuorumLock, ServerError};
+use leasehold_testkit::healthy::Stopwatch;
 use leasehold_testkit::proxy::{Proxy, Which};
 use leasehold_testkit::server::{Flavour, Server};
 use leasehold_testkit::waits::{Wait, on_a_thread};
@@ -84,15 +85,15 @@ async fn own_311_waits_that_begin_in_an_outage_end_as_unavailable_at_their_limit
     let stage = Stage::new(flavour, outage_limit).await;
     stage.outage().await;
     for (limit, end) in [(Some(wait), wait), (None, outage_limit)] {
-        let begun = Instant::now();
+        let (begun, healthy) = (Instant::now(), Stopwatch::start());
         for (of, waiter) in stage.begin(limit) {
             let ended = soon("the wait", waiter).await.unwrap();
-            let took = begun.elapsed();
+            let (took, in_health) = (begun.elapsed(), healthy.elapsed());
             let status = stage.client.status();
             let error = ended.expect_err(&format!("{of:?} {limit:?} after {took:?}: {status:?}"));
             assert!(error.is_unavailable(), "{of:?} {limit:?}: {error}");
             assert!(error.to_string().contains("this outage"), "{of:?} {limit:?}: {error}");
-            assert!((end..end + SECOND).contains(&took), "{of:?} {limit:?}: {took:?}");
+            assert!(took >= end && in_health < end + SECOND, "{of:?} {limit:?}: {took:?}, {in_health:?}");
         }
     }
     stage.proxy.heal();
@@ -102,7 +103,7 @@ async fn own_311_waits_that_begin_in_an_outage_end_as_unavailable_at_their_limit
 async fn own_312_a_single_try_fails_at_once_in_an_outage(flavour: Flavour) {
     let stage = Stage::new(flavour, SECOND * 20).await;
     stage.outage().await;
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     for (of, waiter) in stage.begin(Some(Duration::ZERO)) {
         let error = soon("the try", waiter).await.unwrap().unwrap_err();
         assert!(error.is_unavailable(), "{of:?}: {error}");
@@ -113,12 +114,13 @@ async fn own_312_a_single_try_fails_at_once_in_an_outage(flavour: Flavour) {
 /// The connection is there, and replaced in vain again and again.
 async fn a_wait_continues_while_the_server_does_not_reply(flavour: Flavour) {
     let server = Server::start(flavour);
-    let timeout = SECOND / 4;
+    // Long enough for a busy machine to connect in it once the server replies.
+    let timeout = SECOND;
     let connect = Client::connect(server.url()).response_timeout(timeout).connect_timeout(timeout);
     let client = connect.await.unwrap();
     server.pause();
     let waiters = [(); 3].map(|()| tokio::spawn(client.lock("n").acquire().into_future()));
-    let limited = client.lock("n").acquire().wait(SECOND * 2).into_future();
+    let limited = client.lock("n").acquire().wait(SECOND * 4).into_future();
     let error = soon("the limited wait", limited).await.unwrap_err();
     assert!(error.is_unavailable(), "{error}");
     assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
@@ -143,7 +145,7 @@ async fn own_313_a_refused_password_ends_waits_at_once(flavour: Flavour) {
     let is_told = |error: &AcquireError| matches!(error, AcquireError::Server { cause: ServerError::Denied(text), .. } if text.contains("WRONGPASS"));
     let error = soon("the waiter is told", waiting).await.unwrap().unwrap_err();
     assert!(is_told(&error), "{error:?}");
-    let begun = Instant::now();
+    let begun = Stopwatch::start();
     let waiting = client.lock("n").acquire().wait(SECOND * 60).into_future();
     let error = soon("a later waiter is told", waiting).await.unwrap_err();
     assert!(is_told(&error) && begun.elapsed() < SECOND, "{error:?}");

@@ -52,6 +52,7 @@ async fn no_hold_of_many_clients_is_lost_by_a_failover() {
     let old = watched.primary();
     watched.servers[old].kill();
     let new = watched.failed_over_from(old);
+    let lost = || all.iter().flat_map(|(_, held)| held).filter(|guard| !guard.is_held()).count();
     // A lease that is longer than at the look before has been renewed there.
     let mut holds = vec![(i64::MAX, false); CLIENTS * HOLDS];
     soon("all holds are renewed at the new primary", async {
@@ -60,11 +61,11 @@ async fn no_hold_of_many_clients_is_lost_by_a_failover() {
                 *is_renewed |= left > *seen;
                 *seen = left;
             }
+            assert_eq!(lost(), 0, "of {}", CLIENTS * HOLDS);
             // Each look takes the server some time that its clients need.
             sleep(SECOND / 10).await;
         }
     })
     .await;
-    let lost = all.iter().flat_map(|(_, held)| held).filter(|guard| !guard.is_held()).count();
-    assert_eq!(lost, 0, "of {}", CLIENTS * HOLDS);
+    assert_eq!(lost(), 0, "of {}", CLIENTS * HOLDS);
 }
