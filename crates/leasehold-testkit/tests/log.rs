@@ -182,9 +182,7 @@ async fn work_that_is_done_without_a_reply_to_the_release_is_logged_as_a_warning
     assert_eq!(done.await, Ok(7));
     let log = logged();
     let is_it = |(level, line): &(Level, String)| {
-        *level == Level::WARN
-            && line.contains("no-reply")
-            && line.contains("the reply to the release is missing")
+        *level == Level::WARN && line.contains("no-reply") && line.contains("its release had no usable reply")
     };
     assert_eq!(log.iter().filter(|line| is_it(line)).count(), 1, "{log:?}");
     proxy.heal();

@@ -17,7 +17,8 @@ use crate::term::Term;
 /// long, and when it is lost.
 ///
 /// It is owned and cheap to clone, so tasks and threads that do a part of the work can have one each. It holds nothing: the lock
-/// is released when the work is done, and from then on a view that is still there says that the lock is not held.
+/// is released when the work is done, and from then on a view that is still there says that the lock is not held, unless the same
+/// owner has entered it elsewhere. Zero permits count as held for ever.
 #[derive(Clone)]
 pub struct HoldView(View);
 

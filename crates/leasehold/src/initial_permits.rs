@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::counter::{Counter, checked};
 use crate::engine::Adjust;
-use crate::error::{AcquireError, ChangeError};
+use crate::error::{AcquireError, ChangeError, ServerError};
 
 /// How long setting the permits may take before a single attempt, which has no wait of its own.
 const LEAST: Duration = Duration::from_millis(500);
@@ -33,6 +33,10 @@ impl InitialPermits {
             Ok(()) => {
                 self.is_set.store(true, Ordering::Relaxed);
                 Ok(())
+            }
+            // Its text is about the limit for changes.
+            Err(ChangeError::Unknown { cause: ServerError::Unavailable(_), .. }) => {
+                Err(ServerError::Unavailable("no reply to the setting of its permits".into()).into())
             }
             Err(ChangeError::Unknown { cause, .. } | ChangeError::Server { cause, .. }) => Err(cause.into()),
             Err(ChangeError::Invalid { cause, .. }) => Err(cause.into()),

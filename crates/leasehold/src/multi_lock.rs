@@ -343,17 +343,19 @@ impl MultiGuard {
     ///
     /// # Errors
     ///
-    /// The error of [`Guard::release`] for the first member whose release failed. All others are released
-    /// nevertheless.
+    /// The error of [`Guard::release`] for the first member that was lost, or else for the first whose release failed. All
+    /// others are released nevertheless.
     ///
     /// # Cancel safety
     ///
     /// All locks are released even if the future is dropped.
     pub fn release(self) -> Operation<Result<(), ReleaseError>> {
         let releases: Vec<_> = self.guards.into_iter().rev().map(Guard::release).collect();
-        Operation::new(
-            async move { all(releases).await.into_iter().find_map(Result::err).map_or(Ok(()), Err) },
-        )
+        Operation::new(async move {
+            let errors: Vec<_> = all(releases).await.into_iter().filter_map(Result::err).collect();
+            let is_loss = |error: &&ReleaseError| matches!(error, ReleaseError::NotHeld { .. });
+            errors.iter().find(is_loss).or(errors.first()).cloned().map_or(Ok(()), Err)
+        })
     }
 
     /// Whether all locks are held now, by the clock.

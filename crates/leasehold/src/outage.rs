@@ -9,6 +9,8 @@ use crate::error::{Rounded, ServerError};
 #[derive(Debug)]
 pub(crate) struct Outage {
     since: Instant,
+    /// When the last attempt failed.
+    failed: Instant,
     limit: Limit,
     /// The next pause.
     pause: Duration,
@@ -33,15 +35,25 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 impl Outage {
     /// An outage that began then.
     pub(crate) fn since(since: Instant, limit: Limit) -> Self {
-        Self { since, limit, pause: FIRST_PAUSE, reason: String::new() }
+        Self { since, failed: since, limit, pause: FIRST_PAUSE, reason: String::new() }
     }
 
     /// An attempt has failed, for this reason. Returns how long to wait before the next.
     pub(crate) fn failed(&mut self, reason: String) -> Duration {
-        self.reason = reason;
+        (self.reason, self.failed) = (reason, env::now());
+        self.next_pause()
+    }
+
+    /// How long to wait before the next attempt.
+    pub(crate) fn next_pause(&mut self) -> Duration {
         let pause = env::jittered(self.pause);
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
         pause
+    }
+
+    /// Whether it goes on, if the server last replied then.
+    pub(crate) fn outlasts(&self, heard: Option<Instant>) -> bool {
+        heard.is_none_or(|heard| heard <= self.failed)
     }
 
     /// The same, and waits for so long; an error if the wait is over then.

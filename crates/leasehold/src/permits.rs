@@ -203,9 +203,8 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
             }
             let (hold, entry) = self.prepare().map_err(about)?;
             let entering = Entering::new(hold, entry);
-            let mut limit = self.wait;
+            let (begun, mut limit) = (env::now(), self.wait);
             if let Some(initial) = &self.initial {
-                let begun = env::now();
                 initial.set(&self.counter, self.wait).await.map_err(|error| error.about(&subject))?;
                 let took = env::now().saturating_duration_since(begun);
                 limit = limit.map(|limit| limit.saturating_sub(took));
@@ -216,7 +215,7 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
                     self.initial.iter().for_each(InitialPermits::gone);
                     Err(AcquireError::NoPermitsSet { waited, subject })
                 }
-                granted => granted.map(G::some).map_err(|error| error.about(&subject)),
+                granted => granted.map(G::some).map_err(|error| error.of_wait_since(begun).about(&subject)),
             }
         })
     }

@@ -28,7 +28,14 @@ where
     let view = guard.view();
     let work = work(view.clone());
     // The work is gone when this is done, and so before the lock is free.
-    let done = view.during(work).await.map_err(lost)?;
+    let done = match view.during(work).await {
+        Ok(done) => done,
+        Err(error) => {
+            // Of several locks the others are still held.
+            let _ = guard.end().await;
+            return Err(lost(error));
+        }
+    };
     note_loss(&view, &done);
     outcome(done, guard.end().await)
 }
@@ -58,7 +65,7 @@ fn outcome<T, E: From<Error>>(done: Result<T, E>, released: Result<(), ReleaseEr
         Ok(()) => Ok(done),
         Err(ReleaseError::NotHeld { loss, subject, .. }) => Err(lost(LostError { loss, subject })),
         Err(error @ ReleaseError::Unknown { .. }) => {
-            tracing::warn!(%error, "the work under the lock is done, and the reply to the release is missing");
+            tracing::warn!(%error, "the work under the lock is done, and its release had no usable reply");
             Ok(done)
         }
         Err(error) => Err(Error::from(error).into()),
@@ -90,8 +97,8 @@ macro_rules! runs_work {
             /// - the work's own error, unchanged, whatever becomes of the lock (a loss beside it is logged as a warning);
             /// - `Error::Lost` if the work was done and the release finds that the lock had been gone before.
             ///
-            /// If the work was done while the lock was held, and only the reply to the release is missing, the result is that
-            /// of the work, and a warning is logged: the release continues in the background.
+            /// If the work was done while the lock was held, and only the release had no usable reply, the result is that of the
+            /// work, and a warning is logged: the release continues in the background.
             ///
             /// The error type of the work has to implement `From<leasehold::Error>`: `anyhow::Error` does, `leasehold::Error`
             /// itself, and an enum with `#[from] leasehold::Error`.

@@ -62,8 +62,10 @@ impl Semaphore {
     ///
     /// A semaphore starts without permits, as in Redisson, and an acquire waits until they are set. With this no
     /// program has to set them before. Permits that are set already stay as they are, whatever their number. The handle and its
-    /// clones set them once, and again after an acquire has failed with
-    /// [`AcquireError::NoPermitsSet`](crate::AcquireError::NoPermitsSet).
+    /// clones set them once, and again after a wait has failed with
+    /// [`AcquireError::NoPermitsSet`](crate::AcquireError::NoPermitsSet): a single attempt does not find that they are gone, and an
+    /// acquire without a limit waits. They are set even if the first acquire is dropped. In an outage the first attempt of such a
+    /// handle takes half a second.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -167,8 +167,8 @@ pub(crate) fn wait<'a, A: Awaited>(
                     awaited.shared().check_open()?;
                     return Ok(got);
                 }
-                Ok(Tried::Busy(busy)) => {
-                    if let Err(over) = wait.busy(busy) {
+                Ok(Tried::Busy(mut busy)) => {
+                    if let Err(over) = wait.busy(&mut busy) {
                         if awaited.queues() {
                             // A waiter that its first attempt has queued must leave the queue, too.
                             let no_task = &mut Context::from_waker(Waker::noop());
@@ -313,9 +313,14 @@ impl<'a> Wait<'a> {
     }
 
     /// Another owner holds the lock. Continues unless the deadline has passed.
-    fn busy(&mut self, busy: Busy) -> Result<(), AcquireError> {
-        if !busy.not_sent {
-            self.outage = None;
+    fn busy(&mut self, busy: &mut Busy) -> Result<(), AcquireError> {
+        match &mut self.outage {
+            // A reply to the front waiter, which ends the outage for this one, too, does not wake it.
+            Some(outage) if busy.not_sent && outage.outlasts(busy.heard) => {
+                let again = outage.next_pause();
+                busy.retry_in = Some(busy.retry_in.map_or(again, |retry_in| retry_in.min(again)));
+            }
+            _ => self.outage = None,
         }
         self.holder = busy.holder.or(self.holder);
         self.report_position(busy.position);

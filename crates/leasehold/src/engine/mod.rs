@@ -259,8 +259,10 @@ pub(crate) struct Busy {
     pub(crate) holder: Option<OwnerId>,
     /// The waiter's position in the queue of a fair lock, from one.
     pub(crate) position: Option<usize>,
-    /// Nothing was sent, because others are to go first: this tells nothing of the server.
+    /// Nothing was sent, because others are to go first: this tells nothing of the server …
     pub(crate) not_sent: bool,
+    /// … but for when that last replied to one of them, if it has.
+    pub(crate) heard: Option<Instant>,
 }
 
 impl Busy {

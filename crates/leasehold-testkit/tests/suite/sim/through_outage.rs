@@ -145,6 +145,31 @@ async fn a_waiter_behind_another_ends_as_unavailable_while_that_one_has_no_reply
     granted(front).await.release().await.unwrap();
 }
 
+/// The front waiter has a reply, and the next waiter sends no request: for both the outage is over.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_behind_another_outlasts_an_outage_that_is_over() {
+    let (simulation, _client) = start().await;
+    let other = connect(&simulation).await;
+    let client = limited(&simulation, SECOND * 4).await;
+    let held = other.lock(NAME).acquire().lease(SECOND * 600).await.unwrap();
+    let front = tokio::spawn(client.lock(NAME).acquire().into_future());
+    sleep(MILLISECOND).await;
+    let next = tokio::spawn(client.lock(NAME).acquire().into_future());
+    let limited = tokio::spawn(client.lock(NAME).acquire().wait(SECOND * 60).into_future());
+    sleep(SECOND).await;
+    simulation.outage();
+    sleep(SECOND).await;
+    simulation.clear();
+    // For longer than the limit for outages, and than the wait.
+    sleep(SECOND * 70).await;
+    assert!(!front.is_finished() && !next.is_finished());
+    let error = limited.await.unwrap().unwrap_err();
+    assert!(error.is_contended(), "the server was there: {error}");
+    held.release().await.unwrap();
+    granted(front).await.release().await.unwrap();
+    granted(next).await.release().await.unwrap();
+}
+
 /// The value is read, and written some time later: two holders at once would lose an update.
 #[tokio::test(start_paused = true)]
 async fn waiters_that_begin_in_an_outage_exclude_each_other() {

@@ -157,7 +157,10 @@ impl<S: Store> Inner<S> {
                 }
                 Ok(AttemptAll::Granted(tokens.into_iter().map(|token| (None, token)).collect()))
             }
-            Ok(TakenAll::Busy(number, busy)) => Ok(AttemptAll::Busy(number, busy)),
+            Ok(TakenAll::Busy(number, busy)) => {
+                effects.queues.heard(&grants[number].hold.key);
+                Ok(AttemptAll::Busy(number, busy))
+            }
             Err(error @ StoreError::NotSent(_)) => Ok(AttemptAll::NotSent(effects.explained(shard, error))),
             Err(error) => {
                 let keys = grants.iter().map(|grant| &grant.hold.key);
@@ -178,6 +181,9 @@ impl<S: Store> Inner<S> {
         sent_undos: bool,
         taken: Result<Taken, StoreError>,
     ) -> Result<Attempt, ServerError> {
+        if taken.is_ok() {
+            self.queues.heard(&grant.hold.key);
+        }
         let (token, session) = match taken {
             Ok(Taken::Granted(token)) => (token, None),
             Ok(Taken::Bound(token, session)) => (token, Some(session)),

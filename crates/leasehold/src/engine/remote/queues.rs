@@ -65,6 +65,8 @@ struct Queue {
     watch: Watch,
     /// Notifies waiters that wait until it is watched, if there are any, or until it is clear that it cannot be.
     awaited: Option<Arc<Notify>>,
+    /// When the server last replied to an attempt of one of its waiters.
+    heard: Option<Instant>,
     /// Seldom set, and larger than all the other fields.
     fairness: Option<Box<Fairness>>,
 }
@@ -140,7 +142,15 @@ impl Queues {
                 let Begun { shard, watch, polls } = begin(entry.key());
                 *polling += usize::from(polls.is_some());
                 let waiters = WaitQueue::default();
-                entry.insert(Queue { waiters, shard, polls, watch, awaited: None, fairness: None })
+                entry.insert(Queue {
+                    waiters,
+                    shard,
+                    polls,
+                    watch,
+                    awaited: None,
+                    heard: None,
+                    fairness: None,
+                })
             }
         };
         if accepts_handover {
@@ -200,21 +210,32 @@ impl Queues {
             return Ok(());
         }
         let mut state = self.state.lock();
-        let Some(Queue { waiters, fairness, .. }) = state.queue(key) else { return Ok(()) };
+        let Some(Queue { waiters, fairness, heard, .. }) = state.queue(key) else { return Ok(()) };
+        let not_sent = Busy { not_sent: true, heard: *heard, ..Busy::default() };
         if let Some(ticket) = ticket {
             waiters.mark_present(ticket);
         }
         // The waiters of one owner for a fair lock share one position on the server, for which each of them may send
         // requests.
         if key.resource.kind != Kind::Fair && !waiters.may_take(ticket) {
-            return Err(Busy { not_sent: true, ..Busy::default() });
+            return Err(not_sent);
         }
         let retry_in = fairness.as_ref().and_then(|fairness| fairness.left(now));
         if retry_in.is_some() && !mutation!("no-pause-after-release") {
-            return Err(Busy { retry_in, not_sent: true, ..Busy::default() });
+            return Err(Busy { retry_in, ..not_sent });
         }
         waiters.withdraw();
         Ok(())
+    }
+
+    /// The server has replied to an attempt.
+    pub(super) fn heard(&self, key: &HoldKey) {
+        if self.is_empty() {
+            return;
+        }
+        if let Some(queue) = self.state.lock().queue(key) {
+            queue.heard = Some(env::now());
+        }
     }
 
     /// One pass of the [sweep](super::Inner::keep_sweeping), which skips front waiters that are not polled.
