@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "every case is the body of a test")]
 
-use std::{fs, net::Ipv4Addr};
+use std::fs;
+use std::net::Ipv4Addr;
+use std::time::Duration;
 
 use leasehold::{AcquireError, Client, ConnectError, ServerError};
 use leasehold_testkit::proxy::Proxy;
@@ -20,21 +22,21 @@ on_both! {
 /// All but the last acquire by a script.
 const KINDS: [&str; 8] = ["lock", "fenced", "fair", "read", "write", "group", "multi", "setnx"];
 
-/// Acquires a lock of this kind, and drops it.
+/// Tries once to acquire a lock of this kind, and drops it.
 async fn acquire(client: &Client, kind: &str) -> Result<(), AcquireError> {
     soon(kind, acquiring(client, kind)).await
 }
 
 async fn acquiring(client: &Client, kind: &str) -> Result<(), AcquireError> {
     match kind {
-        "lock" => client.lock("n").acquire().await.map(drop),
-        "fenced" => client.fenced_lock("n").acquire().await.map(drop),
-        "fair" => client.fair_lock("n").acquire().await.map(drop),
-        "read" => client.rw_lock("n").read().acquire().await.map(drop),
-        "write" => client.rw_lock("n").write().acquire().await.map(drop),
-        "group" => client.group_lock("n", ["a", "b"]).acquire().await.map(drop),
-        "multi" => client.multi_lock(["n", "m"]).acquire().await.map(drop),
-        "setnx" => client.setnx_lock("n").acquire().await.map(drop),
+        "lock" => client.lock("n").acquire().wait(Duration::ZERO).await.map(drop),
+        "fenced" => client.fenced_lock("n").acquire().wait(Duration::ZERO).await.map(drop),
+        "fair" => client.fair_lock("n").acquire().wait(Duration::ZERO).await.map(drop),
+        "read" => client.rw_lock("n").read().acquire().wait(Duration::ZERO).await.map(drop),
+        "write" => client.rw_lock("n").write().acquire().wait(Duration::ZERO).await.map(drop),
+        "group" => client.group_lock("n", ["a", "b"]).acquire().wait(Duration::ZERO).await.map(drop),
+        "multi" => client.multi_lock(["n", "m"]).acquire().wait(Duration::ZERO).await.map(drop),
+        "setnx" => client.setnx_lock("n").acquire().wait(Duration::ZERO).await.map(drop),
         other => panic!("no such kind of lock: {other}"),
     }
 }
