@@ -143,7 +143,8 @@ impl Stage {
         if !at_rest(self.of).is_empty() {
             assert_eq!(self.server.cli(&["GET", NAME]), PERMITS.to_string().as_str(), "{what}");
         }
-        assert_eq!(channels(&self.server), [""; 0], "{what}");
+        // A subscription that was cut off may reach the server after all, right before its end.
+        until(&format!("no channel in the end: {what}"), || channels(&self.server).is_empty()).await;
     }
 }
 

@@ -70,11 +70,11 @@ async fn a_dropped_re_entry_does_not_renew_a_hold_beyond_its_lease(flavour: Flav
 
 async fn a_dropped_re_entry_with_a_lease_does_not_end_a_renewed_hold(flavour: Flavour) {
     let server = Server::start(flavour);
-    let client = Client::connect(server.url()).watchdog(SECOND / 2).await.unwrap();
+    let client = Client::connect(server.url()).watchdog(SECOND * 3).await.unwrap();
     let (lock, owner) = (client.lock("n"), Owner::number(7));
     let as_owner = || lock.acquire().as_owner(&owner);
     let guard = left_alone(&lock, as_owner(), as_owner().lease(SECOND)).await;
-    sleep(SECOND * 2).await;
+    sleep(SECOND * 4).await;
     assert!(guard.is_held(), "it is kept as long as its guard lives");
     assert_eq!(lock.hold_count(&owner).await.unwrap(), 1);
 }
