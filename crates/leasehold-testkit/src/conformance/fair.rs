@@ -30,11 +30,13 @@ pub async fn fl_01_a_fair_lock_is_granted_in_queue_order_as_leases_expire(bench:
     let locks = [fair_lock(bench).await, fair_lock(bench).await];
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut tasks = JoinSet::new();
-    let _first = locks[0].acquire().lease(LEASE).await?;
+    // Longer than a machine stalls: a reply that comes after the lease ends a wait.
+    let lease = LEASE * 3;
+    let _first = locks[0].acquire().lease(lease).await?;
     for number in 0..5 {
         let (lock, order) = (locks[number % 2].clone(), Arc::clone(&order));
         tasks.spawn(async move {
-            let guard = lock.acquire().wait(LONG_LEASE).lease(LEASE).await?;
+            let guard = lock.acquire().wait(LONG_LEASE).lease(lease).await?;
             order.lock().expect("no thread panicked").push(number);
             // There is no release: the next waiter acquires it when the lease is over.
             assert_eq!(guard.lost().await, Loss::Expired);
