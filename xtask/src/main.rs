@@ -14,6 +14,7 @@ mod servers;
 mod setup;
 mod soak;
 mod step;
+mod stolen;
 mod test;
 mod tools;
 mod topologies;

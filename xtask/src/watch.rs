@@ -3,6 +3,9 @@
 //! The harness of Rust's tests has no limit for a test, but it reports after a minute which ones still run. So no test has
 //! to do anything for its limit, and none can be without one. Ending a test that hangs also ends the tests that run beside
 //! it in the same process; cargo continues with the other test binaries.
+//!
+//! Tests that failed while the host of a virtual machine kept it from running for much of the time are repeated, by themselves and
+//! visibly: a stall of a second looks like a lost lease. Elsewhere a failed test has failed.
 
 use std::{
     collections::HashMap,
@@ -15,7 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::command;
+use crate::{command, stolen::Spent};
 
 /// Shows a command line of `cargo test`, then runs it; a test that takes longer than `limit`, which is more than a minute,
 /// is ended.
@@ -24,6 +27,42 @@ use crate::command;
 ///
 /// When the program cannot be started, a test fails, or one does not end.
 pub(crate) fn run(line: &str, limit: Duration) -> Result<(), String> {
+    let mut line = line.to_owned();
+    for repeats_left in (0..=REPEATS).rev() {
+        let before = Spent::now();
+        let (outcome, failed) = run_once(&line, limit);
+        let percent = Spent::now().zip(before).and_then(|(now, before)| now.too_much_since(before));
+        match (outcome, percent) {
+            (Err(error), Some(percent)) if repeats_left > 0 && !failed.is_empty() => {
+                println!("\n{error}");
+                println!(
+                    "The machine was kept from running for {percent} % of the time (steal), so these are repeated by themselves: {}",
+                    failed.join(" ")
+                );
+                let targets = line.split_once(" -- ").map_or(&*line, |(targets, _)| targets);
+                line = format!("{targets} -- --exact {}", failed.join(" "));
+            }
+            (outcome, _) => return outcome,
+        }
+    }
+    Ok(())
+}
+
+/// How often tests are repeated on a machine that is kept from running.
+const REPEATS: u32 = 2;
+
+/// One run, and the tests that failed in it, if they are all that failed and can be named on a command line.
+fn run_once(line: &str, limit: Duration) -> (Result<(), String>, Vec<String>) {
+    let mut failed = Vec::new();
+    let outcome = run_and_note(line, limit, &mut failed);
+    let is_nameable = |name: &String| !name.contains(' ');
+    if !failed.iter().all(is_nameable) {
+        failed.clear();
+    }
+    (outcome, failed)
+}
+
+fn run_and_note(line: &str, limit: Duration, failed: &mut Vec<String>) -> Result<(), String> {
     println!("$ {line}");
     let mut cargo = command::parse(line)
         .stdout(Stdio::piped())
@@ -32,13 +71,16 @@ pub(crate) fn run(line: &str, limit: Duration) -> Result<(), String> {
     let output = cargo.stdout.take().expect("it is piped");
     let (sender, lines) = mpsc::channel();
     let shown = thread::spawn(move || show(output, |line| sender.send(line).is_ok()));
-    let hung = watch(&mut cargo, &lines, limit);
+    let hung = watch(&mut cargo, &lines, limit, failed);
     let status = cargo.wait().map_err(|error| format!("`{line}` cannot be waited for: {error}"))?;
     let _ = shown.join();
     match hung.as_slice() {
         [] if status.success() => Ok(()),
         [] => Err(format!("`{line}` failed: {status}")),
-        hung => Err(format!("`{line}` was ended, because these did not end:\n  {}", hung.join("\n  "))),
+        hung => {
+            failed.clear();
+            Err(format!("`{line}` was ended, because these did not end:\n  {}", hung.join("\n  ")))
+        }
     }
 }
 
@@ -52,7 +94,12 @@ const LOOK: Duration = Duration::from_millis(500);
 /// Follows the output to its end, and ends tests that hang; returns their names, and the calls in which their threads
 /// waited.
 #[expect(clippy::disallowed_methods, reason = "no test clock runs here")]
-fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<String> {
+fn watch(
+    cargo: &mut Child,
+    lines: &Receiver<String>,
+    limit: Duration,
+    failed: &mut Vec<String>,
+) -> Vec<String> {
     let mut slow: HashMap<String, Instant> = HashMap::new();
     let mut hung = Vec::new();
     let mut last_output = Instant::now();
@@ -61,6 +108,7 @@ fn watch(cargo: &mut Child, lines: &Receiver<String>, limit: Duration) -> Vec<St
         match lines.recv_timeout(LOOK) {
             Ok(line) => {
                 last_output = Instant::now();
+                failed.extend(failure(&line).map(Into::into));
                 match event(&line) {
                     Some(Event::Slow(test)) => drop(slow.insert(test.into(), last_output)),
                     Some(Event::Ended(test)) => slow.retain(|slow, _| !test.starts_with(slow.as_str())),
@@ -135,6 +183,11 @@ fn event(line: &str) -> Option<Event<'_>> {
     (!how.is_empty()).then_some(Event::Ended(name))
 }
 
+/// The test that a line of the harness reports as failed.
+fn failure(line: &str) -> Option<&str> {
+    line.trim_end().strip_prefix("test ")?.strip_suffix(" ... FAILED")
+}
+
 /// Ends the test binary that cargo runs now, and returns the states of its threads. Processes that a test has started end
 /// with it.
 pub(crate) fn end_tests(cargo: &Child) -> Vec<String> {
@@ -198,6 +251,8 @@ mod tests {
         // Where tests run one by one, the name is printed before the test.
         assert_eq!(event("test outage::a_case ... "), None);
         assert_eq!(event("leaks: 3 bytes\n"), None);
+        assert_eq!(failure("test outage::a_case ... FAILED\n"), Some("outage::a_case"));
+        assert_eq!(failure("test outage::a_case ... ok\n"), None);
     }
 
     #[test]
