@@ -9,8 +9,9 @@ pub(crate) struct Spent {
     stolen: u64,
 }
 
-/// From so many percent on, times measured in a test say more about the host than about the code.
-const TOO_MUCH: u64 = 10;
+/// From so many percent on, a failed test may say more about the host than about the code: bursts of a minute in which half of the
+/// time is stolen make up so much of a long run.
+const TOO_MUCH: u64 = 3;
 
 impl Spent {
     /// Up to now; nothing where the system does not count it.
@@ -39,7 +40,7 @@ mod tests {
     #[test]
     fn the_stolen_share_is_that_of_the_eighth_number() {
         let before = Spent::parse("cpu  100 0 50 800 10 0 10 30 0 0\ncpu0 1 2 3\n").unwrap();
-        let quiet = Spent::parse("cpu  200 0 100 1600 20 0 20 60 0 0\n").unwrap();
+        let quiet = Spent::parse("cpu  200 0 100 1600 20 0 20 40 0 0\n").unwrap();
         let busy = Spent::parse("cpu  200 0 100 1600 20 0 20 330 0 0\n").unwrap();
         assert_eq!(quiet.too_much_since(before), None);
         assert_eq!(busy.too_much_since(before), Some(23));

@@ -108,7 +108,8 @@ fn watch(
         match lines.recv_timeout(LOOK) {
             Ok(line) => {
                 last_output = Instant::now();
-                failed.extend(failure(&line).map(Into::into));
+                // A line without its end is passed on, and again with it.
+                failed.extend(failure(&line).map(String::from).filter(|name| failed.last() != Some(name)));
                 match event(&line) {
                     Some(Event::Slow(test)) => drop(slow.insert(test.into(), last_output)),
                     Some(Event::Ended(test)) => slow.retain(|slow, _| !test.starts_with(slow.as_str())),
