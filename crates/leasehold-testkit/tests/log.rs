@@ -98,6 +98,19 @@ async fn no_log_level_contains_the_password() {
     assert!(!log.iter().any(|(_, line)| line.contains("hunter")), "{log:?}");
 }
 
+/// Waits until so many connections were attempted: one warning has the reason.
+async fn wrong_password_is_logged_once(proxy: &Proxy, connections: usize) {
+    let begun = Instant::now();
+    while proxy.counts().connections < connections {
+        assert!(begun.elapsed() < Duration::from_secs(10), "it does not try again");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let (log, here) = (logged(), format!("127.0.0.1:{}", proxy.port()));
+    let of_here = log.iter().filter(|(_, line)| line.contains(&here));
+    let warnings = of_here.filter(|(level, line)| *level == Level::WARN && line.contains("WRONGPASS"));
+    assert_eq!(warnings.count(), 1, "{log:?}");
+}
+
 #[tokio::test]
 async fn the_reason_for_a_missing_connection_is_logged_as_a_warning_once() {
     record();
@@ -108,15 +121,7 @@ async fn the_reason_for_a_missing_connection_is_logged_as_a_warning_once() {
     assert_eq!(server.cli(&["CONFIG", "SET", "requirepass", "new"]), "OK");
     let before = proxy.counts().connections;
     proxy.cut(Which::All);
-    let begun = Instant::now();
-    while proxy.counts().connections < before + 5 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it does not try again");
-        sleep(Duration::from_millis(10)).await;
-    }
-    let (log, here) = (logged(), format!("127.0.0.1:{}", proxy.port()));
-    let of_here = log.iter().filter(|(_, line)| line.contains(&here));
-    let warnings = of_here.filter(|(level, line)| *level == Level::WARN && line.contains("WRONGPASS"));
-    assert_eq!(warnings.count(), 1, "{log:?}");
+    wrong_password_is_logged_once(&proxy, before + 5).await;
     assert!(guard.is_held());
 }
 
@@ -130,15 +135,7 @@ async fn the_refusal_of_a_lazy_client_is_logged_as_a_warning_once() {
     let client = Client::connect(url).lazy().unwrap();
     let error = client.lock("n").acquire().await.unwrap_err();
     assert!(error.to_string().contains("WRONGPASS"), "{error}");
-    let begun = Instant::now();
-    while proxy.counts().connections < 5 {
-        assert!(begun.elapsed() < Duration::from_secs(10), "it does not try again");
-        sleep(Duration::from_millis(10)).await;
-    }
-    let (log, here) = (logged(), format!("127.0.0.1:{}", proxy.port()));
-    let of_here = log.iter().filter(|(_, line)| line.contains(&here));
-    let warnings = of_here.filter(|(level, line)| *level == Level::WARN && line.contains("WRONGPASS"));
-    assert_eq!(warnings.count(), 1, "{log:?}");
+    wrong_password_is_logged_once(&proxy, 5).await;
 }
 
 #[tokio::test]

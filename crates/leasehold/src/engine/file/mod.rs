@@ -374,13 +374,13 @@ impl Store for FileStore {
         let (files, limit) = (Arc::clone(&self.0), self.0.response_timeout);
         let check = io.spawn_blocking(move || files.directory.check());
         io.spawn(async move {
-            let late =
-                |_| Err(ServerError::Unavailable(format!("no reply of the file system within {limit:?}")));
             let checked = match tokio::time::timeout(limit, check).await {
                 Ok(checked) => {
                     checked.unwrap_or_else(|error| Err(ServerError::Unavailable(error.to_string())))
                 }
-                Err(over) => late(over),
+                Err(_) => {
+                    Err(ServerError::Unavailable(format!("no reply of the file system within {limit:?}")))
+                }
             };
             done.done(checked.map_err(StoreError::Refused));
         });
