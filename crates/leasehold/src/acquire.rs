@@ -35,6 +35,8 @@ struct Request {
 struct Options {
     lease: Option<Duration>,
     max_hold: Option<Duration>,
+    min_hold: Option<Duration>,
+    progress: Option<Duration>,
     owner: Option<Owner>,
     steal: bool,
     fenced: bool,
@@ -114,8 +116,16 @@ impl Options {
             None => Lease::Kept(shared.watchdog),
         };
         let max_hold = self.max_hold.map(|length| lease::checked("max_hold", length)).transpose()?;
+        let min_hold = self.min_hold.map(|length| self.checked_min_hold(shared, kind, length)).transpose()?;
+        let progress =
+            self.progress.map(|length| lease::checked("renew_while_progress", length)).transpose()?;
+        if progress.is_some() && self.lease.is_some() {
+            return Err(InvalidRequestError::ProgressOfFixedLease);
+        }
         Ok(Entry {
             max_hold,
+            min_hold,
+            progress,
             steal: self.steal,
             fenced: self.fenced,
             access: self.access(shared, kind),
@@ -126,9 +136,29 @@ impl Options {
         })
     }
 
+    fn checked_min_hold(
+        &self,
+        shared: &Shared,
+        kind: Kind,
+        length: Duration,
+    ) -> Result<Duration, InvalidRequestError> {
+        if kind == Kind::Group {
+            return Err(InvalidRequestError::NoMinHold { of: "a group lock" });
+        }
+        if self.owner.is_some() {
+            return Err(InvalidRequestError::NoMinHold { of: "a hold of a given owner" });
+        }
+        let limits = [("lease", self.lease), ("max_hold", self.max_hold)];
+        lease::min_hold(shared, length, &limits)
+    }
+
     fn access(&self, shared: &Shared, kind: Kind) -> Access {
         // A hold with an owner chosen by the caller, a time limit or a token is not handed over.
-        let is_plain = self.owner.is_none() && self.lease.is_none() && self.max_hold.is_none();
+        let is_plain = self.owner.is_none()
+            && self.lease.is_none()
+            && self.max_hold.is_none()
+            && self.min_hold.is_none()
+            && self.progress.is_none();
         let accepts_handover = is_plain
             && (kind == Kind::SetNx || (kind == Kind::Lock && self.handle.reentrant))
             && self.handle.local_handover
@@ -223,8 +253,9 @@ impl<G> Acquire<G> {
         resource: Result<Resource, InvalidRequestError>,
         handle: HandleOptions,
     ) -> Self {
-        let (lease, max_hold, owner) = (None, None, None);
-        let options = Options { lease, max_hold, owner, steal: false, fenced: false, handle };
+        let (lease, max_hold, min_hold, progress, owner) = (None, None, None, None, None);
+        let options =
+            Options { lease, max_hold, min_hold, progress, owner, steal: false, fenced: false, handle };
         Self { request: Request { shared, resource, options }, wait: None, gives: PhantomData }
     }
 
@@ -250,6 +281,43 @@ impl<G> Acquire<G> {
     /// Ends the hold after this long even if the guard still lives, for work that may hang.
     pub fn max_hold(mut self, length: Duration) -> Self {
         self.request.options.max_hold = Some(length);
+        self
+    }
+
+    /// Renews the lock only while the work under it reports [`progress`](Guard::progress) at least this often, for work that may
+    /// hang: without it a guard is renewed as long as the process lives, however little happens under it.
+    ///
+    /// The lock is lost with [`Loss::NoProgress`](crate::Loss::NoProgress) this long after the grant or the last report, and
+    /// freed for others. Not together with [`lease`](Self::lease), which is not renewed.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use std::time::Duration;
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// # async fn import(_row: u32) {}
+    /// let guard = client.lock("import").acquire().renew_while_progress(Duration::from_secs(60)).await?;
+    /// for row in 0..1_000 {
+    ///     import(row).await;
+    ///     guard.progress();
+    /// }
+    /// guard.release().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn renew_while_progress(mut self, within: Duration) -> Self {
+        self.request.options.progress = Some(within);
+        self
+    }
+
+    /// Leaves the lock taken for at least this long, counted from the grant, even if the guard is released or dropped before: for
+    /// a job that must run once per interval, although it takes less time than the clocks of its machines differ by.
+    ///
+    /// Such a release ends the guard at once, and the lock is free when this time is over. A crash is no release: then the lease
+    /// decides. Not longer than [`lease`](Self::lease) or [`max_hold`](Self::max_hold), and not with
+    /// [`as_owner`](Self::as_owner). Not on engines whose locks end with the process that holds them.
+    #[doc(alias = "lockAtLeastFor")]
+    pub fn min_hold(mut self, length: Duration) -> Self {
+        self.request.options.min_hold = Some(length);
         self
     }
 
@@ -414,6 +482,19 @@ impl<G> TryAcquire<G> {
     /// Ends the hold after this long even if the guard still lives, for work that may hang.
     pub fn max_hold(mut self, length: Duration) -> Self {
         self.0.request.options.max_hold = Some(length);
+        self
+    }
+
+    /// Renews the lock only while the work under it reports progress. See [`Acquire::renew_while_progress`].
+    pub fn renew_while_progress(mut self, within: Duration) -> Self {
+        self.0.request.options.progress = Some(within);
+        self
+    }
+
+    /// Leaves the lock taken for at least this long, counted from the grant. See [`Acquire::min_hold`].
+    #[doc(alias = "lockAtLeastFor")]
+    pub fn min_hold(mut self, length: Duration) -> Self {
+        self.0.request.options.min_hold = Some(length);
         self
     }
 

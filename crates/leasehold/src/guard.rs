@@ -111,6 +111,13 @@ impl Guard {
         self.term.remaining()
     }
 
+    /// Reports that the work under the lock makes progress, for
+    /// [`renew_while_progress`](crate::Acquire::renew_while_progress); otherwise it does nothing. It sends nothing, so it can be
+    /// called for every small step.
+    pub fn progress(&self) {
+        self.term.progress();
+    }
+
     /// Makes the lease last at least `length` from now, and returns the time that is left then.
     ///
     /// It never shortens the lease, and never passes [`max_hold`](crate::Acquire::max_hold). A lock without a lease

@@ -55,6 +55,10 @@ struct DeferredRelease {
 pub(crate) struct Entry {
     pub(crate) lease: Lease,
     pub(crate) max_hold: Option<Duration>,
+    /// How long the lock stays taken at least, from the grant on.
+    pub(crate) min_hold: Option<Duration>,
+    /// How often the work has to report progress.
+    pub(crate) progress: Option<Duration>,
     pub(crate) steal: bool,
     pub(crate) fenced: bool,
     pub(crate) access: Access,
@@ -71,6 +75,8 @@ impl Entry {
         Self {
             lease,
             max_hold: None,
+            min_hold: None,
+            progress: None,
             steal: false,
             fenced: false,
             access: Access::Reentrant,
@@ -109,7 +115,7 @@ impl<T> Tried<T> {
             Loss::TakenOver | Loss::ForceUnlocked | Loss::Gone | Loss::Shutdown => {
                 Self::Busy(Busy::default())
             }
-            Loss::Expired | Loss::Unreachable | Loss::MaxHold => Self::TooLate,
+            Loss::Expired | Loss::Unreachable | Loss::MaxHold | Loss::NoProgress => Self::TooLate,
         }
     }
 }
@@ -301,6 +307,10 @@ impl Hold {
         let prefer_writers = entry.rw.prefer_writers && may_block_readers;
         let (count, expiry) = (state.count, state.expiry(lease));
         let undo = Undo { hold: self, count, expiry, begins: Some(&**term).filter(|_| count == 0) };
+        if let Some(within) = entry.progress.filter(|_| count == 0) {
+            // Before the grant: a waiter that comes right after it has to see when the hold may end.
+            term.expect_progress(within);
+        }
         // In its own block: the claim is not stored in the future during the wait.
         let reply = {
             let claim = Claim {
@@ -333,6 +343,10 @@ impl Hold {
                 None => {}
             }
             state.entered(entry, lease, begun, limit, term);
+            if entry.progress.is_some() {
+                term.progress();
+                self.shared.engine.expect_progress(term);
+            }
         }
         undo.disarm();
         Ok(Stepped::Replied(attempt))
@@ -377,6 +391,11 @@ impl Hold {
         let from = state.count;
         state.count -= 1;
         let expiry = state.expiry(state.lease);
+        if let Some(rest) = state.rest() {
+            state.clear();
+            end(term);
+            return self.abandon(term, rest, expiry).await;
+        }
         let undo = Undo { hold: self, count: state.count, expiry, begins: None };
         if state.count == 0 {
             state.clear();
@@ -403,6 +422,25 @@ impl Hold {
                 Err(Loss::Gone.into())
             }
         }
+    }
+
+    /// Leaves the lock taken for `rest`, after its last guard. The request is sent even if the future is dropped.
+    async fn abandon(&self, term: &Term, rest: Duration, expiry: Expiry) -> Result<u32, ReleaseError> {
+        let was_held = self.shared.engine.abandon(&self.key, rest).await.map_err(|cause| {
+            let free_within = Some(expiry.within().max(rest));
+            ReleaseError::Unknown { cause, free_within, subject: Subject::default() }
+        })?;
+        if was_held {
+            return Ok(0);
+        }
+        term.lose(Loss::Gone);
+        Err(Loss::Gone.into())
+    }
+
+    /// Frees the lock if its term is lost, in place of the guard that is still there.
+    #[cfg(feature = "remote")]
+    pub(crate) async fn leave_lost_term(&self) {
+        self.lock_step().await.leave_lost_term();
     }
 
     /// Stops tracking this hold; it must be released by other means.

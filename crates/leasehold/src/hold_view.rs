@@ -106,6 +106,13 @@ impl HoldView {
         if let View::One(viewed) = &self.0 { viewed.token } else { None }
     }
 
+    /// Reports that the work makes progress. See [`Guard::progress`](crate::Guard::progress).
+    pub fn progress(&self) {
+        if let View::One(viewed) = &self.0 {
+            viewed.term.progress();
+        }
+    }
+
     /// Resolves with the cause when the lock is lost: at once if it was lost before, and never after a release.
     pub fn lost(&self) -> Operation<Loss> {
         match &self.0 {

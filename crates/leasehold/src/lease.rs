@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::client::Shared;
+use crate::engine::Feature;
 use crate::env::Instant;
 use crate::error::InvalidRequestError;
 use crate::limits;
@@ -125,6 +127,21 @@ pub(crate) fn checked(what: &'static str, length: Duration) -> Result<Duration, 
         return Err(InvalidRequestError::TooLong { what, given: length });
     }
     Ok(Duration::new(length.as_secs(), length.subsec_millis() * 1_000_000))
+}
+
+/// Checks a `min_hold` from a caller against the times after which its hold would end.
+pub(crate) fn min_hold(
+    shared: &Shared,
+    length: Duration,
+    ends: &[(&'static str, Option<Duration>)],
+) -> Result<Duration, InvalidRequestError> {
+    shared.check(Feature::MinHold)?;
+    let length = checked("min_hold", length)?;
+    let shorter = ends.iter().find_map(|(what, end)| Some((*what, end.filter(|end| *end < length)?)));
+    match shorter {
+        Some((what, end)) => Err(InvalidRequestError::MinHoldTooLong { given: length, what, end }),
+        None => Ok(length),
+    }
 }
 
 #[cfg(test)]

@@ -311,6 +311,13 @@ impl AcquirePermits<LeasedPermits> {
         self
     }
 
+    /// Leaves the permits acquired for at least this long, counted from the grant, even if they are released or dropped before.
+    /// See [`Acquire::min_hold`](crate::Acquire::min_hold).
+    pub fn min_hold(mut self, length: Duration) -> Self {
+        self.min_hold = Some(length);
+        self
+    }
+
     /// Acquires the permits without a lease and without a guard, as ids: they must be released by id.
     pub fn permanent(self) -> AcquirePermits<Vec<PermitId>> {
         self.giving()
@@ -321,6 +328,11 @@ impl TryAcquirePermits<LeasedPermits> {
     /// Holds the permits for this long and no longer, however long the work takes: no renewal.
     pub fn lease(self, length: Duration) -> Self {
         Self(self.0.lease(length))
+    }
+
+    /// Leaves the permits acquired for at least this long. See [`Acquire::min_hold`](crate::Acquire::min_hold).
+    pub fn min_hold(self, length: Duration) -> Self {
+        Self(self.0.min_hold(length))
     }
 
     /// Acquires the permits without a lease and without a guard, as ids: they must be released by id.

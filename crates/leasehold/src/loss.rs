@@ -24,6 +24,10 @@ pub enum Loss {
     /// It was held for as long as [`max_hold`](crate::Acquire::max_hold) allows.
     #[error("the lock was held for as long as max_hold allows")]
     MaxHold,
+    /// The work under it reported no [progress](crate::Guard::progress) for as long as
+    /// [`renew_while_progress`](crate::Acquire::renew_while_progress) allows.
+    #[error("the work under the lock made no progress for as long as renew_while_progress allows")]
+    NoProgress,
     /// The client was shut down while the guard was still alive.
     #[error("the client was shut down")]
     Shutdown,

@@ -15,7 +15,7 @@ use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
 use crate::hold_view::HoldView;
 use crate::initial_permits::InitialPermits;
-use crate::lease::{COUNTED, Lease};
+use crate::lease::{self, COUNTED, Lease};
 use crate::operation::Operation;
 use crate::run::{Guarded, runs_work, runs_work_if_free};
 use crate::waiting::{Entering, Patience, wait};
@@ -133,19 +133,21 @@ pub struct AcquirePermits<G = SemaphorePermits> {
     permits: u32,
     initial: Option<InitialPermits>,
     pub(crate) lease: Option<Duration>,
+    pub(crate) min_hold: Option<Duration>,
     wait: Option<Duration>,
     gives: PhantomData<fn() -> G>,
 }
 
 impl<G> AcquirePermits<G> {
     pub(crate) fn new(counter: Counter, permits: u32, initial: Option<InitialPermits>) -> Self {
-        Self { counter, permits, initial, lease: None, wait: None, gives: PhantomData }
+        let (lease, min_hold, wait) = (None, None, None);
+        Self { counter, permits, initial, lease, min_hold, wait, gives: PhantomData }
     }
 
     /// The same with another result type.
     pub(crate) fn giving<H>(self) -> AcquirePermits<H> {
-        let Self { counter, permits, initial, lease, wait, .. } = self;
-        AcquirePermits { counter, permits, initial, lease, wait, gives: PhantomData }
+        let Self { counter, permits, initial, lease, min_hold, wait, .. } = self;
+        AcquirePermits { counter, permits, initial, lease, min_hold, wait, gives: PhantomData }
     }
 
     /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
@@ -181,8 +183,10 @@ impl<G: Granted> AcquirePermits<G> {
     fn prepare(&self) -> Result<(Arc<Hold>, Entry), InvalidRequestError> {
         let (shared, resource) = (Arc::clone(&self.counter.shared), self.counter.resource.clone()?);
         let lease = G::lease(self.lease, shared.watchdog)?;
+        let ends = [("lease", self.lease)];
+        let min_hold = self.min_hold.map(|length| lease::min_hold(&shared, length, &ends)).transpose()?;
         let hold = Hold::of_parts(shared, resource, checked(self.permits)?);
-        let entry = Entry { access: Access::Once, fresh: true, ..Entry::new(lease) };
+        let entry = Entry { access: Access::Once, fresh: true, min_hold, ..Entry::new(lease) };
         Ok((Arc::new(hold), entry))
     }
 }
@@ -234,6 +238,7 @@ impl<G> fmt::Debug for AcquirePermits<G> {
             .field("permits", &self.permits)
             .field("initial", &self.initial)
             .field("lease", &self.lease)
+            .field("min_hold", &self.min_hold)
             .field("wait", &self.wait)
             .finish()
     }

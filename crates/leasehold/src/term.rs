@@ -23,6 +23,8 @@ pub(crate) struct Term {
     /// The hold that the term belongs to.
     hold: Weak<Hold>,
     state: Mutex<State>,
+    /// What is expected of the work, if anything is. Boxed, because of most work nothing is.
+    progress: OnceLock<Box<Progress>>,
     /// Notified when the term ends or its deadline moves. Created for the first listener, since most terms have none.
     changed: OnceLock<Box<Notify>>,
 }
@@ -38,6 +40,13 @@ struct State {
     /// The session that it also depends on, if the engine binds holds to one.
     #[cfg(feature = "remote")]
     session: Option<Arc<Session>>,
+}
+
+/// How often the work has to report progress, and when it last has.
+#[derive(Debug)]
+struct Progress {
+    within: Duration,
+    last: Mutex<Instant>,
 }
 
 impl State {
@@ -76,7 +85,7 @@ impl Term {
             #[cfg(feature = "remote")]
             session: None,
         };
-        Arc::new(Self { hold, state: Mutex::new(state), changed: OnceLock::new() })
+        Arc::new(Self { hold, state: Mutex::new(state), progress: OnceLock::new(), changed: OnceLock::new() })
     }
 
     /// The term of the next local waiter that the hold is handed over to: it lasts as long.
@@ -165,6 +174,53 @@ impl Term {
         self.checked().claimed
     }
 
+    /// From now on the work has to report progress at least this often.
+    pub(crate) fn expect_progress(&self, within: Duration) {
+        let begun = || Box::new(Progress { within, last: Mutex::new(env::now()) });
+        *self.progress.get_or_init(begun).last.lock() = env::now();
+        // A listener that sleeps until a later deadline must set its timer again.
+        self.announce();
+    }
+
+    /// The work reports progress. Without effect where none is expected, and after the end.
+    pub(crate) fn progress(&self) {
+        if let Some(progress) = self.progress.get().filter(|_| self.is_held()) {
+            *progress.last.lock() = env::now();
+        }
+    }
+
+    /// When the lock is lost unless the work reports progress, if it has to.
+    pub(crate) fn stalls_at(&self) -> Option<Instant> {
+        let progress = self.progress.get()?;
+        progress.last.lock().checked_add(progress.within)
+    }
+
+    /// When the term ends if nothing happens, and why.
+    fn deadline(&self, state: &State) -> Option<(Instant, Loss)> {
+        let until = match state.until {
+            Until::Kept(_) => None,
+            Until::Deadline(at, loss) => Some((at, loss)),
+        };
+        let stalled = self.stalls_at().map(|at| (at, Loss::NoProgress));
+        until.into_iter().chain(stalled).min_by_key(|(at, _)| *at)
+    }
+
+    /// Resolves when the term has ended: true if the work made no progress.
+    #[cfg(feature = "remote")]
+    pub(crate) async fn stalled(self: Arc<Self>) -> bool {
+        loop {
+            let changed = self.changed.get_or_init(Box::default).notified();
+            let (end, deadline) = {
+                let state = self.checked();
+                (state.end, self.deadline(&state).map(|(at, _)| at))
+            };
+            match end {
+                Some(end) => return end == End::Lost(Loss::NoProgress),
+                None => race(pin!(changed), env::sleep_until_or_forever(deadline)).await,
+            };
+        }
+    }
+
     /// Ends the term because its last guard is gone.
     pub(crate) fn release(&self) {
         self.end(End::Released);
@@ -227,10 +283,13 @@ impl Term {
     /// How long the lock is held from now on if nothing happens; zero once the term has ended.
     pub(crate) fn remaining(&self) -> Duration {
         let state = self.checked();
-        let left = match (state.end, state.until) {
-            (Some(_), _) => return Duration::ZERO,
-            (None, Until::Kept(length)) => length,
-            (None, Until::Deadline(at, _)) => at.saturating_duration_since(env::now()),
+        if state.end.is_some() {
+            return Duration::ZERO;
+        }
+        let left = self.deadline(&state).map(|(at, _)| at.saturating_duration_since(env::now()));
+        let left = match (state.until, left) {
+            (Until::Kept(length), left) => left.map_or(length, |left| left.min(length)),
+            (Until::Deadline(..), left) => left.unwrap_or_default(),
         };
         state.session().map_or(left, |session| left.min(session.remaining()))
     }
@@ -250,16 +309,15 @@ impl Term {
     pub(crate) async fn lost(self: Arc<Self>) -> Loss {
         loop {
             let changed = self.changed.get_or_init(Box::default).notified();
-            let (end, until, session) = {
+            let (end, deadline, session) = {
                 let state = self.checked();
-                (state.end, state.until, state.session().cloned())
+                (state.end, self.deadline(&state).map(|(at, _)| at), state.session().cloned())
             };
-            let deadline = match (end, until) {
-                (Some(End::Lost(loss)), _) => return loss,
-                (Some(End::Released), _) => std::future::pending().await,
-                (None, Until::Kept(_)) => None,
-                (None, Until::Deadline(at, _)) => Some(at),
-            };
+            match end {
+                Some(End::Lost(loss)) => return loss,
+                Some(End::Released) => std::future::pending().await,
+                None => {}
+            }
             let Some(session) = session else {
                 race(pin!(changed), env::sleep_until_or_forever(deadline)).await;
                 continue;
@@ -276,11 +334,13 @@ impl Term {
     /// The state after a check of the clock: a passed deadline is a loss, whichever check finds it first.
     fn checked(&self) -> MutexGuard<'_, State> {
         let mut state = self.state.lock();
-        if let (None, Until::Deadline(at, loss)) = (state.end, state.until)
+        if state.end.is_none()
+            && let Some((at, loss)) = self.deadline(&state)
             && env::now() >= at
             && !mutation!("passed-deadline-no-loss")
         {
-            // No wake-up is needed: every listener sleeps until this same deadline.
+            // No wake-up is needed: every listener sleeps until this same deadline, or an earlier one.
+            state.until = Until::Deadline(at, loss);
             state.end = Some(End::Lost(loss));
         }
         if let (None, Some(session)) = (state.end, state.session()) {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Backend, DOWNGRADE, ONE_STEP, Reply, VIEW};
+use super::{Backend, DOWNGRADE, MIN_HOLD, ONE_STEP, Reply, VIEW};
 
 /// A directory of its own, removed with this.
 #[derive(Debug, Clone)]
@@ -91,7 +91,16 @@ impl Backend for Files {
     }
 
     fn lacks(&self) -> &'static [&'static str] {
-        &["fair lock", "SET NX lock", "takeover (`steal`)", "`force_unlock`", DOWNGRADE, VIEW, ONE_STEP]
+        &[
+            "fair lock",
+            "SET NX lock",
+            "takeover (`steal`)",
+            "`force_unlock`",
+            MIN_HOLD,
+            DOWNGRADE,
+            VIEW,
+            ONE_STEP,
+        ]
     }
 
     fn left_behind<'a>(&'a self, prefix: &'a str) -> Reply<'a, Option<usize>> {

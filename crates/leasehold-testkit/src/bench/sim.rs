@@ -2,7 +2,7 @@
 
 use leasehold::test::Simulation;
 
-use super::{Backend, LEASES, ONE_STEP, Reply, VIEW};
+use super::{Backend, LEASES, MIN_HOLD, ONE_STEP, Reply, VIEW};
 
 /// A simulated server of its own.
 #[derive(Debug)]
@@ -45,6 +45,7 @@ const BOUND: &[&str] = &[
     "fencing token",
     "takeover (`steal`)",
     "`force_unlock`",
+    MIN_HOLD,
     LEASES,
     VIEW,
     ONE_STEP,

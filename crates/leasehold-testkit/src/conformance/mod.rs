@@ -22,6 +22,7 @@ pub mod lease;
 pub mod leased_semaphore;
 pub mod lock;
 pub mod loss;
+pub mod min_hold;
 pub mod multi;
 pub mod names;
 pub mod non_reentrant;
@@ -188,6 +189,19 @@ macro_rules! conformance_cases {
                 ["OWN-341"] => own_341_work_runs_under_several_locks,
                 ["OWN-342"] => own_342_work_runs_under_permits,
                 ["OWN-343"] => own_343_work_runs_under_leased_permits,
+            }
+            min_hold {
+                ["OWN-346"] => own_346_a_lock_stays_taken_until_its_least_time_is_over,
+                ["OWN-347"] => own_347_a_lock_held_for_longer_than_its_least_time_is_free_at_once,
+                ["OWN-348"] => own_348_the_least_time_counts_for_the_last_guard,
+                ["OWN-349"] => own_349_every_kind_of_lock_has_a_least_time,
+                ["OWN-350"] => own_350_both_halves_of_a_read_write_lock_have_a_least_time,
+                ["OWN-351"] => own_351_leased_permits_have_a_least_time,
+                ["OWN-352"] => own_352_a_least_time_that_cannot_be_kept_is_refused,
+                ["OWN-353"] => own_353_a_lock_that_was_lost_is_not_left_taken,
+                ["OWN-354"] => own_354_a_lock_is_kept_while_its_work_reports_progress,
+                ["OWN-355"] => own_355_work_without_progress_is_dropped,
+                ["OWN-356"] => own_356_progress_of_a_fixed_lease_is_refused,
             }
             takeover {
                 ["CX-05"] => cx_05_a_client_can_take_a_lock_over_from_itself,

@@ -71,6 +71,9 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// Releases one count of a hold that has `from`. If any is left, `lease` begins anew.
     fn release(&self, key: &HoldKey, from: u32, lease: Lease) -> Reply<Released>;
 
+    /// Ends a hold for its client, and leaves the lock taken for `rest` from now; false if the hold was gone.
+    fn abandon(&self, key: &HoldKey, rest: Duration) -> Reply<bool>;
+
     /// Frees a resource in place of its holder; false if it has none.
     fn force(&self, resource: &Resource) -> Reply<bool>;
 
@@ -82,6 +85,10 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// For dropped guards, cancelled attempts and releases whose reply is missing. It never fails: the engine retries until
     /// the hold expires by itself.
     fn undo(&self, key: &HoldKey, count: u32, expiry: Expiry);
+
+    /// The work under a granted hold has to report progress from now on: if it does not, the engine frees the hold. Inside a process
+    /// each waiter sees when that is.
+    fn expect_progress(&self, _term: &Arc<Term>) {}
 
     /// The term of a hold, if this client has it.
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;

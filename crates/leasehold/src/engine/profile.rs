@@ -12,6 +12,8 @@ pub(crate) enum Feature {
     Kind(Kind),
     /// A fencing token with a lock.
     Fenced,
+    /// A least time for which a lock stays taken, after its release, too.
+    MinHold,
     /// Taking a lock over from its holder.
     Steal,
     /// Freeing a lock in place of its holder.
@@ -35,6 +37,7 @@ impl fmt::Display for Feature {
             Self::Kind(Kind::LeasedSemaphore) => "leased semaphore",
             Self::Kind(Kind::Latch) => "latch",
             Self::Fenced => "fencing token",
+            Self::MinHold => "hold that outlasts its guard (`min_hold`)",
             Self::Steal => "takeover (`steal`)",
             Self::ForceUnlock => "`force_unlock`",
             Self::Upgrade => "upgrade or downgrade of a read-write lock",

@@ -61,6 +61,27 @@ pub enum InvalidRequestError {
         /// The given value.
         given: Duration,
     },
+    /// A `min_hold` that is longer than the hold can last.
+    #[error(
+        "a min_hold of {given:?} is longer than the {what} of {end:?}, which ends the hold before: make one of them fit"
+    )]
+    MinHoldTooLong {
+        /// The given value.
+        given: Duration,
+        /// The setting that ends the hold before: `lease` or `max_hold`.
+        what: &'static str,
+        /// Its value.
+        end: Duration,
+    },
+    /// `renew_while_progress` together with a fixed lease.
+    #[error("a fixed lease is not renewed, so renew_while_progress would do nothing: leave one of them out")]
+    ProgressOfFixedLease,
+    /// A `min_hold` of a request that cannot have one.
+    #[error("{of} has no min_hold: leave it out")]
+    NoMinHold {
+        /// The request.
+        of: &'static str,
+    },
     /// The owner belongs to another client: only that client can lock and release in its name.
     #[error(
         "{0} belongs to another client, which alone can lock and release in its name; to free its lock, use force_unlock"

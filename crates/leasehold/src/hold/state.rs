@@ -22,6 +22,8 @@ pub(super) struct HoldState {
     pub(super) lease: Lease,
     /// When the hold must end, however often it is renewed.
     pub(super) limit: Option<Instant>,
+    /// Until when the lock stays taken, though its last guard may be gone before.
+    pub(super) taken_until: Option<Instant>,
     /// Whether every entry has a token.
     pub(super) fenced: bool,
     /// Whether it may be re-entered, by the options of the last entry.
@@ -36,8 +38,9 @@ pub(super) struct HoldState {
 
 impl HoldState {
     pub(super) fn new(lease: Lease, named: bool) -> Self {
-        let (term, unused, limit, budget, extended) = (None, None, None, None, None);
-        Self { count: 0, term, unused, lease, limit, fenced: false, reentrant: true, named, budget, extended }
+        let (term, unused, limit, taken_until, budget, extended) = (None, None, None, None, None, None);
+        let (fenced, reentrant) = (false, true);
+        Self { count: 0, term, unused, lease, limit, taken_until, fenced, reentrant, named, budget, extended }
     }
 
     /// Records that the engine is about to get a request to keep the hold for this long from now.
@@ -48,6 +51,13 @@ impl HoldState {
     /// When the hold expires at the engine if a step with this lease is not undone.
     pub(super) fn expiry(&self, lease: Lease) -> Expiry {
         Expiry::new(lease, self.extended.filter(|_| !mutation!("undo-ends-with-first-lease")))
+    }
+
+    /// How long the lock is to stay taken, if its last guard is gone before that is over.
+    pub(super) fn rest(&self) -> Option<Duration> {
+        let until = self.taken_until.filter(|_| self.count == 0)?;
+        let rest = until.saturating_duration_since(env::now());
+        (!rest.is_zero() && !mutation!("min-hold-not-kept")).then_some(rest)
     }
 
     /// Adds one count with these options. `begun` is set if a time is measured from it.
@@ -61,6 +71,9 @@ impl HoldState {
     ) {
         self.budget = begun.filter(|_| entry.access == Access::HandOver && self.count == 0).map(Budget::new);
         self.limit = limit;
+        // Counted from when the grant is known, which is no earlier than the grant.
+        let taken_until = entry.min_hold.and_then(|length| env::now().checked_add(length));
+        self.taken_until = self.taken_until.filter(|_| self.count > 0).max(taken_until);
         self.count += 1;
         self.term = Some(Arc::clone(term));
         self.lease = lease;
@@ -136,7 +149,11 @@ impl StepGuard<'_> {
             self.term = None;
             term.release();
         }
-        self.hold.undo(self.count, self.expiry(self.lease));
+        match self.rest() {
+            // It is sent at once, and no one waits for the reply.
+            Some(rest) => drop(self.hold.shared.engine.abandon(&self.hold.key, rest)),
+            None => self.hold.undo(self.count, self.expiry(self.lease)),
+        }
         if self.count == 0 {
             self.extended = None;
         }

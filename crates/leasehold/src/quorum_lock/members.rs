@@ -98,7 +98,7 @@ fn broken_by(quorum: usize, held_since: &[Instant], ended: &[(Instant, Loss)]) -
 /// Whether a member with this loss was held up to that moment. Other losses are reported by the server some time after
 /// they have happened.
 fn is_by_clock(loss: Loss) -> bool {
-    matches!(loss, Loss::Expired | Loss::Unreachable | Loss::MaxHold | Loss::Shutdown)
+    matches!(loss, Loss::Expired | Loss::Unreachable | Loss::MaxHold | Loss::NoProgress | Loss::Shutdown)
 }
 
 impl State {

@@ -102,6 +102,7 @@ static PROFILE: Profile = Profile {
     lacks: &[
         Feature::Kind(Kind::Fair),
         Feature::Kind(Kind::SetNx),
+        Feature::MinHold,
         Feature::Steal,
         Feature::ForceUnlock,
         Feature::Upgrade,

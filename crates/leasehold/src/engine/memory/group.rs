@@ -70,9 +70,9 @@ impl Holdable for Group {
             if held.count != claim.held || !whole {
                 return (Attempt::Gone, after);
             }
-            let before = held.expires;
+            let before = held.ends();
             let until = held.reenter(claim, now);
-            let sooner = (before, held.expires);
+            let sooner = (before, held.ends());
             return (
                 Attempt::Granted(Some(until), self.tokens.mint(claim)),
                 after.and(self.wake_if_sooner(resource, sooner)),
@@ -85,7 +85,7 @@ impl Holdable for Group {
         if claim.steal {
             after = after.and(self.break_off(&others, resource, Loss::TakenOver, now));
         } else if let Some(other) = others.first() {
-            let ends = others.iter().map(|other| self.holds[other].expires);
+            let ends = others.iter().map(|other| self.holds[other].ends());
             let end: Option<Vec<_>> = ends.collect();
             let end = end.and_then(|ends| ends.into_iter().max());
             let retry_in = end.map(|at| at.saturating_duration_since(now.get()));
@@ -146,9 +146,9 @@ impl Holdable for Group {
         let mut changed = Vec::new();
         let mut after = Aftermath::default();
         for (key, held) in self.holds.iter_mut().filter(|(key, _)| key.owner.client == client) {
-            let before = held.expires;
+            let before = held.ends();
             held.retire(now);
-            changed.push((key.resource.clone(), (before, held.expires)));
+            changed.push((key.resource.clone(), (before, held.ends())));
             after = after.and(held.lose(Loss::Shutdown));
         }
         for (resource, ends) in &changed {
@@ -219,7 +219,7 @@ impl Group {
 
     /// Removes expired holds of these values. There is no timer: the next request does it.
     fn expire(&mut self, resource: &Resource, now: &Now) -> Aftermath {
-        let is_over = |key: &HoldKey| self.holds[key].expires.is_some_and(|at| now.get() >= at);
+        let is_over = |key: &HoldKey| self.holds[key].ends().is_some_and(|at| now.get() >= at);
         let over: Vec<_> = self.holders(resource).into_iter().filter(is_over).collect();
         over.iter().fold(Aftermath::default(), |after, key| {
             let ended = self.end(key, Loss::Expired);
@@ -249,9 +249,9 @@ impl Group {
             let left = key.resource.values().iter().any(|value| self.taken.get(value) == Some(key));
             match self.holds.get_mut(key).filter(|_| left) {
                 Some(held) => {
-                    let before = held.expires;
+                    let before = held.ends();
                     held.retire(now);
-                    let (ends, lost) = ((before, held.expires), held.lose(loss));
+                    let (ends, lost) = ((before, held.ends()), held.lose(loss));
                     after = after.and(lost).and(self.wake_if_sooner(&key.resource, ends));
                 }
                 None => after = after.and(self.end(key, loss)),

@@ -1,6 +1,6 @@
 //! One hold in memory: its owner, count and lease.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::aftermath::Aftermath;
@@ -17,7 +17,7 @@ pub(super) struct Held {
     pub(super) owner: OwnerId,
     pub(super) count: u32,
     pub(super) bounds: Bounds,
-    pub(super) expires: Option<Instant>,
+    expires: Option<Instant>,
     pub(super) term: Arc<Term>,
 }
 
@@ -59,12 +59,26 @@ impl Held {
         self.until(now)
     }
 
+    /// When it ends if nothing happens.
+    pub(super) fn ends(&self) -> Option<Instant> {
+        self.expires.into_iter().chain(self.term.stalls_at()).min()
+    }
+
     /// Stops renewing it: it expires as on a server after the last renewal.
     pub(super) fn retire(&mut self, now: &Now) {
         if let Lease::Kept(length) = self.bounds.lease {
             self.bounds.lease = Lease::Fixed(length);
             self.prolong(now);
         }
+    }
+
+    /// Leaves it without a guard, to expire after `rest`.
+    pub(super) fn abandon(&mut self, rest: Duration, now: &Now) {
+        self.bounds = Bounds { lease: Lease::Fixed(rest), limit: None };
+        // No guard is left, and the work under it reports no progress any more.
+        self.term = Term::new(Weak::new());
+        self.term.release();
+        self.prolong(now);
     }
 
     /// Its public state.

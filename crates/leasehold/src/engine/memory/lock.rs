@@ -56,7 +56,7 @@ impl Waited for Lock {
     fn join(&mut self, key: &HoldKey, ticket: Ticket) -> bool {
         self.enqueue(key, ticket);
         let is_unchanged = match &self.held {
-            Some(held) => held.expires.is_none(),
+            Some(held) => held.ends().is_none(),
             // A waiter with a later ticket may have joined first and have been woken.
             None => self.wait_queue.is_reserved() && !self.wait_queue.is_front(ticket),
         };
@@ -65,7 +65,7 @@ impl Waited for Lock {
 
     fn leave(&mut self, key: &HoldKey, ticket: Ticket) -> Aftermath {
         // The end that the next waiter saw, if it saw one, was that of an earlier hold.
-        let wake_next = self.held.as_ref().is_some_and(|held| held.expires.is_some());
+        let wake_next = self.held.as_ref().is_some_and(|held| held.ends().is_some());
         match key.resource.kind {
             Kind::Fair => self.fair().leave(ticket, wake_next),
             _ => self.wait_queue.leave(ticket, wake_next),
@@ -82,7 +82,7 @@ impl Holdable for Lock {
         let mut after = self.expire(now);
         let attempt = match &mut self.held {
             Some(held) if held.owner == claim.key.owner && held.count == claim.held => {
-                let before = held.expires;
+                let before = held.ends();
                 let until = held.reenter(claim, now);
                 after = after.and(self.wake_if_sooner(before));
                 Attempt::Granted(Some(until), self.tokens.mint(claim))
@@ -90,14 +90,14 @@ impl Holdable for Lock {
             Some(held) if held.owner == claim.key.owner => Attempt::Gone,
             _ if claim.held > 0 => Attempt::Gone,
             Some(held) if claim.steal => {
-                let before = held.expires;
+                let before = held.ends();
                 after = after.and(held.lose(Loss::TakenOver));
                 let granted = self.grant(claim, now);
                 after = after.and(self.wake_if_sooner(before));
                 granted
             }
             Some(held) => {
-                let retry_in = held.expires.map(|at| at.saturating_duration_since(now.get()));
+                let retry_in = held.ends().map(|at| at.saturating_duration_since(now.get()));
                 let busy = Busy { retry_in, holder: Some(held.owner), ..Busy::default() };
                 self.busy(claim, turn, busy)
             }
@@ -153,11 +153,23 @@ impl Holdable for Lock {
         self.held.as_ref().filter(|held| held.owner == key.owner).map(|held| Arc::clone(&held.term))
     }
 
+    fn abandon(&mut self, key: &HoldKey, rest: Duration, now: &Now) -> (bool, Aftermath) {
+        let after = self.expire(now);
+        match &mut self.held {
+            Some(held) if held.owner == key.owner => {
+                let before = held.ends();
+                held.abandon(rest, now);
+                (true, after.and(self.wake_if_sooner(before)))
+            }
+            _ => (false, after),
+        }
+    }
+
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut after = self.expire(now);
         match &mut self.held {
-            Some(held) if held.owner.client == client => {
-                let before = held.expires;
+            Some(held) if held.owner.client == client && held.term.is_held() => {
+                let before = held.ends();
                 held.retire(now);
                 after = after.and(held.lose(Loss::Shutdown));
                 (1, after.and(self.wake_if_sooner(before)))
@@ -226,7 +238,7 @@ impl Lock {
 
     /// Wakes the front waiters if the hold that they saw as lasting until `before` ends sooner.
     fn wake_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
-        let ends = self.held.as_ref().and_then(|held| held.expires);
+        let ends = self.held.as_ref().and_then(|held| held.ends());
         let fair = self.fair.as_mut().and_then(|fair| fair.wait_queue.notify_front_if_sooner(before, ends));
         Aftermath::waking(self.wait_queue.notify_front_if_sooner(before, ends)).also_waking(fair)
     }
@@ -234,7 +246,7 @@ impl Lock {
     /// Removes an expired hold. There is no timer: the next request does it.
     fn expire(&mut self, now: &Now) -> Aftermath {
         match &self.held {
-            Some(held) if held.expires.is_none_or(|at| now.get() < at) => Aftermath::default(),
+            Some(held) if held.ends().is_none_or(|at| now.get() < at) => Aftermath::default(),
             None if !self.is_used() || self.is_reserved() => Aftermath::default(),
             _ => self.free(Loss::Expired),
         }

@@ -238,6 +238,10 @@ impl Engine for Memory {
         Reply::now(self.with_held(&key.resource, Released::NotHeld, release))
     }
 
+    fn abandon(&self, key: &HoldKey, rest: Duration) -> Reply<bool> {
+        Reply::now(self.with_held(&key.resource, false, |held, now| held.abandon(key, rest, now)))
+    }
+
     fn force(&self, resource: &Resource) -> Reply<bool> {
         Reply::now(self.with_exclusive(resource, |held, now| held.force(resource, now)))
     }

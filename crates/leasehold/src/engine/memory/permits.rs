@@ -126,6 +126,21 @@ impl Holdable for Permits {
         self.holds.get(&key.owner).map(|held| Arc::clone(&held.term))
     }
 
+    fn abandon(&mut self, key: &HoldKey, rest: Duration, now: &Now) -> (bool, Aftermath) {
+        let mut after = self.expire(now);
+        let ids: Vec<_> = PermitId::of(key.owner, key.amount).collect();
+        if ids.iter().any(|id| !self.taken.contains_key(id)) {
+            return (false, after);
+        }
+        let ends = Some(now.get() + rest);
+        for id in ids {
+            self.taken.insert(id, Permit { ends, owner: None });
+        }
+        self.holds.remove(&key.owner);
+        after.wake = self.wait_queue.notify_front_if_sooner(None, ends).or(after.wake.take());
+        (true, after)
+    }
+
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut after = self.expire(now);
         let ours = self.holds.iter().filter(|(owner, held)| owner.client == client && held.term.is_held());

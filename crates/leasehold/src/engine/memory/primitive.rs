@@ -69,6 +69,12 @@ pub(super) trait Holdable: Waited {
     fn lower(&mut self, key: &HoldKey, count: u32, now: &Now) -> Aftermath;
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>>;
 
+    /// Ends a hold for its client, and leaves it for `rest` from now; false if it was gone. Only locks and permits with a lease
+    /// are left like that.
+    fn abandon(&mut self, _key: &HoldKey, _rest: Duration, _now: &Now) -> (bool, Aftermath) {
+        (false, Aftermath::default())
+    }
+
     /// Deletes the holder, but not the hold. A lock is held by its guards alone, and has nothing to delete.
     fn let_go(&mut self, _key: &HoldKey, _now: &Now) -> Aftermath {
         Aftermath::default()

@@ -124,12 +124,20 @@ impl Holdable for Rw {
         held.map(|held| Arc::clone(&held.term))
     }
 
+    fn abandon(&mut self, key: &HoldKey, rest: Duration, now: &Now) -> (bool, Aftermath) {
+        let after = self.expire(now);
+        let before = self.end();
+        let Some(held) = self.held(key) else { return (false, after) };
+        held.abandon(rest, now);
+        (true, after.and(self.wake_if_sooner(before)))
+    }
+
     fn retire(&mut self, client: ClientId, now: &Now) -> (usize, Aftermath) {
         let mut after = self.expire(now);
         let before = self.end();
         let mut retired = 0;
         let all = self.writer.iter_mut().chain(self.readers.values_mut());
-        for held in all.filter(|held| held.owner.client == client) {
+        for held in all.filter(|held| held.owner.client == client && held.term.is_held()) {
             held.retire(now);
             retired += 1;
             after = after.and(held.lose(Loss::Shutdown));
@@ -190,7 +198,7 @@ impl Rw {
         match &self.writer {
             Some(writer) if writer.owner == claim.key.owner => {}
             Some(_) if claim.steal => after = self.free_all(Loss::TakenOver),
-            Some(writer) => return (Attempt::Busy(busy(writer.expires, writer.owner, now)), after),
+            Some(writer) => return (Attempt::Busy(busy(writer.ends(), writer.owner, now)), after),
             None if claim.steal => {}
             None if self.readers_are_blocked(now) => {
                 if claim.rw.prefer_writers {
@@ -262,12 +270,12 @@ impl Rw {
 
     /// When the last of the current holds ends, if all of them ever do.
     fn end(&self) -> Option<Instant> {
-        self.all().map(|held| held.expires).try_fold(None, |last, end| Some(last.max(Some(end?)))).flatten()
+        self.all().map(|held| held.ends()).try_fold(None, |last, end| Some(last.max(Some(end?)))).flatten()
     }
 
     /// Removes expired holds. There is no timer: the next request does it.
     fn expire(&mut self, now: &Now) -> Aftermath {
-        let is_over = |held: &Held| held.expires.is_some_and(|at| now.get() >= at);
+        let is_over = |held: &Held| held.ends().is_some_and(|at| now.get() >= at);
         let mut after = Aftermath::default();
         if let Some(writer) = self.writer.take_if(|held| is_over(held)) {
             after = after.and(writer.lose(Loss::Expired));

@@ -209,6 +209,11 @@ impl Store for RedisStore {
         self.parts.topology.node(&hold_key.resource).send_source(commands::lower(hold_key, to), on_reply)
     }
 
+    fn abandon(&self, hold_key: &HoldKey, rest: Duration, done: impl Done<bool>) {
+        let call = commands::abandon(hold_key, rest);
+        self.send(&hold_key.resource, call, done, |reply| Ok(commands::number(reply)? == 1));
+    }
+
     fn renew(&self, kind: Kind, holds: &[(&HoldKey, Duration)], done: impl Done<Vec<Verdict>>) {
         if let Some((HoldKey { resource, .. }, _)) = holds.first() {
             self.send(resource, commands::renew(kind, holds), done, commands::verdicts);

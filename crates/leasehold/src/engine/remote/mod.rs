@@ -371,6 +371,28 @@ impl<S: Store> Engine for Remote<S> {
         reply
     }
 
+    fn abandon(&self, key: &HoldKey, rest: Duration) -> Reply<bool> {
+        // Renewal ends before the request is sent.
+        self.inner.renewal.forget(key);
+        let (effects, of, open) = (Arc::clone(&self.inner), key.clone(), Open::new(&self.inner));
+        let shard = self.inner.store.shard(&key.resource);
+        let (done, reply) = caller(move |abandoned: Result<bool, StoreError>| {
+            // The waiters of this client do not ask the server while a hold of it is in the way.
+            effects.queues.wake(&of);
+            let result = abandoned.map_err(|error| effects.explained(shard, error));
+            drop(open);
+            result
+        });
+        if self.inner.is_sequenced {
+            let (inner, of) = (Arc::clone(&self.inner), key.clone());
+            self.inner.in_turn(key, move |over| inner.store.abandon(&of, rest, done.then(|| drop(over))));
+        } else {
+            self.inner.store.abandon(key, rest, done);
+        }
+        self.inner.given_back(key);
+        reply
+    }
+
     fn force(&self, resource: &Resource) -> Reply<bool> {
         let (effects, freed, shard) =
             (Arc::clone(&self.inner), resource.clone(), self.inner.store.shard(resource));
@@ -434,6 +456,17 @@ impl<S: Store> Engine for Remote<S> {
         }
         let until = if traits.lease == LeaseOf::Session { never() } else { expiry.at() };
         self.inner.undo(key, count, until);
+    }
+
+    fn expect_progress(&self, term: &Arc<Term>) {
+        let term = Arc::clone(term);
+        self.inner.io.spawn(async move {
+            if Arc::clone(&term).stalled().await
+                && let Some(hold) = term.hold()
+            {
+                hold.leave_lost_term().await;
+            }
+        });
     }
 
     fn term(&self, key: &HoldKey) -> Option<Arc<Term>> {

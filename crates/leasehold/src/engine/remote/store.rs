@@ -60,6 +60,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         false
     }
 
+    /// Sets the end of a hold to `rest` from now, be that sooner or later, and wakes its waiters; false if it was gone. Called
+    /// only where each hold has a lease.
+    fn abandon(&self, _key: &HoldKey, _rest: Duration, _done: impl Done<bool>) {}
+
     /// Renews holds of one kind on one shard for so long each, or only checks those with zero. One verdict for each. Called
     /// only where each hold has a lease.
     fn renew(&self, _kind: Kind, _holds: &[(&HoldKey, Duration)], _done: impl Done<Vec<Verdict>>) {}

@@ -12,6 +12,7 @@ use crate::owner::{Owner, OwnerId};
 
 static ACQUIRE: Script = locks!("lock.lua" "fair_queue.lua" "fair_acquire.lua");
 static RELEASE: Script = locks!("lock.lua" "fair_queue.lua" "fair_release.lua");
+static ABANDON: Script = locks!("lock.lua" "fair_queue.lua" "fair_abandon.lua");
 static LOWER: Script = locks!("lock.lua" "fair_queue.lua" "fair_undo.lua");
 static FORCE: Script = locks!("lock.lua" "fair_queue.lua" "fair_force.lua");
 static HEARTBEAT: Script = locks!("lock.lua" "fair_queue.lua" "fair_heartbeat.lua");
@@ -33,6 +34,10 @@ pub(super) fn take(take: &Take<'_>) -> Call {
 
 pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length: Duration) -> Call {
     on(&RELEASE, resource).arg(owner).arg(from).arg(whole(length)).arg(keys::Channel(resource))
+}
+
+pub(super) fn abandon(HoldKey { resource, owner, .. }: &HoldKey, rest: Duration) -> Call {
+    on(&ABANDON, resource).arg(owner).arg(whole(rest)).arg(keys::Channel(resource))
 }
 
 pub(super) fn lower(HoldKey { resource, owner, .. }: &HoldKey, to: u32) -> Call {

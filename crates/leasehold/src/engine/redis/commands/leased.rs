@@ -11,6 +11,8 @@ use crate::lease::PERMANENT;
 
 static TAKE: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_acquire.lua");
 static GIVE: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_release.lua");
+static ABANDON: Script =
+    script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_abandon.lua");
 static RENEW: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_renew.lua");
 static COUNT: Script = script!("publish.lua" "publish_permits.lua" "leased_common.lua" "leased_count.lua");
 static CHANGE: Script =
@@ -26,6 +28,10 @@ pub(super) fn take(take: &Take<'_>) -> Call {
 
 pub(super) fn give(hold_key: &HoldKey) -> Call {
     ids(on(&GIVE, &hold_key.resource), hold_key)
+}
+
+pub(super) fn abandon(hold_key: &HoldKey, rest: Duration) -> Call {
+    ids(on(&ABANDON, &hold_key.resource), hold_key).arg(whole(rest))
 }
 
 pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {

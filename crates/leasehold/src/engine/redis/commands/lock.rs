@@ -14,6 +14,7 @@ static ACQUIRE: Script = locks!("lock.lua" "acquire.lua");
 static ACQUIRE_ALL: Script = locks!("acquire_all.lua");
 static RELEASE: Script = locks!("lock.lua" "release.lua");
 static LOWER: Script = locks!("lock.lua" "undo.lua");
+static ABANDON: Script = script!("publish.lua" "abandon.lua");
 static RENEW: Script = script!("renew.lua");
 static QUERY: Script = script!("query.lua");
 static FORCE: Script = script!("publish.lua" "force.lua");
@@ -39,6 +40,10 @@ pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey, from: u32, length:
 
 pub(super) fn lower(HoldKey { resource, owner, .. }: &HoldKey, to: u32) -> Call {
     Call::new(&LOWER).key(resource.name.as_str()).arg(owner).arg(to).arg(keys::Channel(resource))
+}
+
+pub(super) fn abandon(HoldKey { resource, owner, .. }: &HoldKey, rest: Duration) -> Call {
+    Call::new(&ABANDON).key(resource.name.as_str()).arg(owner).arg(whole(rest)).arg(keys::Channel(resource))
 }
 
 pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {

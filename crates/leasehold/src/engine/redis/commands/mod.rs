@@ -85,6 +85,18 @@ pub(super) fn lower(hold_key: &HoldKey, to: u32) -> Call {
     }
 }
 
+/// Sets the end of a hold, and wakes its waiters.
+pub(super) fn abandon(hold_key: &HoldKey, rest: Duration) -> Call {
+    match hold_key.resource.kind {
+        Kind::Lock | Kind::Spin => lock::abandon(hold_key, rest),
+        Kind::Fair => fair::abandon(hold_key, rest),
+        Kind::SetNx => setnx::abandon(hold_key, rest),
+        Kind::Read | Kind::Write => rw::abandon(hold_key, rest),
+        Kind::LeasedSemaphore => leased::abandon(hold_key, rest),
+        Kind::Group | Kind::Semaphore | Kind::Latch => no_such(hold_key.resource.kind),
+    }
+}
+
 /// Renews holds of one kind; those with no time are only checked.
 pub(super) fn renew(kind: Kind, holds: &[(&HoldKey, Duration)]) -> Call {
     match kind {

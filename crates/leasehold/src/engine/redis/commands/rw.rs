@@ -12,6 +12,7 @@ use crate::owner::OwnerId;
 static READ: Script = locks!("rw/common.lua" "rw/read.lua");
 static WRITE: Script = locks!("rw/common.lua" "rw/write.lua");
 static LEAVE: Script = locks!("rw/common.lua" "rw/leave.lua");
+static ABANDON: Script = locks!("rw/common.lua" "rw/abandon.lua");
 static RENEW: Script = locks!("rw/common.lua" "rw/renew.lua");
 static QUERY: Script = locks!("rw/common.lua" "rw/query.lua");
 static FORCE: Script = locks!("rw/common.lua" "rw/force.lua");
@@ -52,6 +53,11 @@ fn leave(hold_key: &HoldKey, from: &str, to: u32, length: Duration) -> Call {
     let HoldKey { resource, owner, .. } = hold_key;
     let call = on(&LEAVE, resource).arg(owner).arg(half(resource.kind)).arg(from).arg(to);
     call.arg(length.as_millis()).arg(keys::Channel(resource))
+}
+
+pub(super) fn abandon(HoldKey { resource, owner, .. }: &HoldKey, rest: Duration) -> Call {
+    let call = on(&ABANDON, resource).arg(owner).arg(half(resource.kind)).arg(whole(rest));
+    call.arg(keys::Channel(resource))
 }
 
 pub(super) fn renew(kind: Kind, holds: &[(&HoldKey, Duration)]) -> Call {

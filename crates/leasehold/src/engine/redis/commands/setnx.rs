@@ -11,6 +11,7 @@ use crate::engine::{HoldKey, Resource};
 
 static ACQUIRE: Script = locks!("setnx_acquire.lua");
 static RELEASE: Script = script!("publish.lua" "setnx_release.lua");
+static ABANDON: Script = script!("publish.lua" "setnx_abandon.lua");
 static RENEW: Script = script!("setnx_renew.lua");
 static QUERY: Script = script!("setnx_query.lua");
 
@@ -26,6 +27,10 @@ pub(super) fn take(take: &Take<'_>) -> Call {
 
 pub(super) fn give(HoldKey { resource, owner, .. }: &HoldKey) -> Call {
     Call::compare_and_delete(&RELEASE).key(resource.name.as_str()).arg(owner).arg(keys::Channel(resource))
+}
+
+pub(super) fn abandon(HoldKey { resource, owner, .. }: &HoldKey, rest: Duration) -> Call {
+    Call::new(&ABANDON).key(resource.name.as_str()).arg(owner).arg(whole(rest)).arg(keys::Channel(resource))
 }
 
 pub(super) fn renew(holds: &[(&HoldKey, Duration)]) -> Call {

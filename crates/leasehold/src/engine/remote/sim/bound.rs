@@ -42,6 +42,7 @@ pub(super) const ALL_BUT_PLAIN: &[Feature] = &[
     Feature::Kind(Kind::LeasedSemaphore),
     Feature::Kind(Kind::Latch),
     Feature::Fenced,
+    Feature::MinHold,
     Feature::Steal,
     Feature::ForceUnlock,
     Feature::Upgrade,

@@ -245,6 +245,15 @@ impl SimServer {
         Given { left: None, subscribers: Some(self.publish(&key.resource)) }
     }
 
+    pub(super) fn abandon(&self, key: &HoldKey, rest: Duration) -> Result<bool, ServerError> {
+        note("abandon", &key.resource, Some(key.owner));
+        let was_held = now(self.memory().abandon(&key_of(key, key.resource.kind.of_hold()), rest))?;
+        if was_held {
+            self.publish(&key.resource);
+        }
+        Ok(was_held)
+    }
+
     pub(super) fn renew(&self, key: &HoldKey, length: Duration) -> Result<Verdict, ServerError> {
         note("renew", &key.resource, Some(key.owner));
         let of = key_of(key, key.resource.kind.of_hold());

@@ -444,6 +444,11 @@ impl Store for SimStore {
         link.is_some_and(|link| link.send(Box::new(job)).is_none())
     }
 
+    fn abandon(&self, key: &HoldKey, rest: Duration, done: impl Done<bool>) {
+        let of = key.clone();
+        self.request(&key.resource, done, move |server| server.abandon(&of, rest));
+    }
+
     fn renew(&self, _kind: Kind, holds: &[(&HoldKey, Duration)], done: impl Done<Vec<Verdict>>) {
         let Some((first, _)) = holds.first() else { return };
         let shard = self.shard(&first.resource);
