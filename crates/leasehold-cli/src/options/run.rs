@@ -50,7 +50,8 @@ Examples:
   leasehold run nightly-report --url redis://localhost -- ./report.sh
   leasehold run deploy --url file:///var/lock/app -- ./deploy
   leasehold run import --wait 30s --max-hold 2h -- sh -c 'fetch && load'
-  leasehold run tick --if-busy skip -- ./tick            (from cron)";
+  leasehold run tick --if-busy skip --min-hold 50s -- ./tick
+                     (each minute, from cron on several machines)";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
@@ -108,6 +109,14 @@ pub struct RunOptions {
     /// Without a limit unless given.
     #[arg(long, value_name = "TIME", value_parser = lease)]
     pub max_hold: Option<Duration>,
+    /// How long the lock stays taken at least
+    ///
+    /// For a job that each machine starts at the same time, and that takes
+    /// less time than their clocks differ by: another machine that starts
+    /// it within this time finds the lock busy. On a server leasehold does
+    /// not wait for that; on file: it stays until the time is over.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, verbatim_doc_comment)]
+    pub min_hold: Option<Duration>,
     /// How long before a loss to send SIGTERM
     ///
     /// How long before the loss of the lock the command receives SIGTERM;

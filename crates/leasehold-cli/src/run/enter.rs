@@ -37,7 +37,7 @@ pub(super) async fn enter(
     let text = LockText::new(&options.name, url);
     let entered = match options.if_busy {
         IfBusy::Wait => wait(options, &lock, &text, notices).await.map(Some),
-        IfBusy::Fail | IfBusy::Skip => attempt(options, &lock).await,
+        IfBusy::Fail | IfBusy::Skip => attempt(options, &lock, &text).await,
     };
     match entered {
         Ok(Some(guard)) => Ok(Some((lock, guard))),
@@ -58,10 +58,13 @@ pub(super) async fn enter(
     }
 }
 
-async fn attempt(options: &RunOptions, lock: &Lock) -> Result<Option<Guard>, AcquireError> {
+async fn attempt(options: &RunOptions, lock: &Lock, text: &LockText) -> Result<Option<Guard>, AcquireError> {
     let mut attempt = lock.try_acquire();
     if let Some(max_hold) = options.max_hold {
         attempt = attempt.max_hold(max_hold);
+    }
+    if let Some(min_hold) = options.min_hold.filter(|_| !text.is_file()) {
+        attempt = attempt.min_hold(min_hold);
     }
     attempt.await
 }
@@ -78,6 +81,9 @@ async fn wait(
     }
     if let Some(max_hold) = options.max_hold {
         acquire = acquire.max_hold(max_hold);
+    }
+    if let Some(min_hold) = options.min_hold.filter(|_| !text.is_file()) {
+        acquire = acquire.min_hold(min_hold);
     }
     select! {
         biased;

@@ -34,6 +34,18 @@ pub enum RunError {
     /// Two options that contradict each other.
     #[error("--wait limits the waiting, and --if-busy {} does not wait: leave one of them out", .0.option())]
     NothingToLimit(IfBusy),
+    /// The command would be ended before the lock may be free.
+    #[error(
+        "--min-hold {} is longer than --max-hold {}, which ends the hold before: make one of them fit",
+        human(*.min_hold),
+        human(*.max_hold)
+    )]
+    MinHoldTooLong {
+        /// How long the lock is to stay taken at least.
+        min_hold: Duration,
+        /// How long it is held at most.
+        max_hold: Duration,
+    },
     /// The URL, the name or an option is invalid.
     #[error("{0}")]
     Invalid(leasehold::Error),
@@ -144,7 +156,7 @@ impl Cause {
                 ", and check the server and the network"
             }
             Self::Stalled => ", and check the load of this machine",
-            Self::Lost(Loss::Gone) if lock.url.is_file() => {
+            Self::Lost(Loss::Gone) if lock.is_file() => {
                 ", and find out which program removed or replaced the file of the lock"
             }
             Self::Lost(Loss::Gone) => ", and check the log, the memory and the persistence of the server",
@@ -166,6 +178,11 @@ impl LockText {
         Self { name: name.to_owned(), url: url.resolved() }
     }
 
+    /// Whether it is a lock on files.
+    pub(super) fn is_file(&self) -> bool {
+        self.url.is_file()
+    }
+
     /// Without the server, for a line that is cut at the edge of the terminal.
     pub(super) fn brief(&self) -> String {
         format!("the lock {:?}", self.name)
@@ -184,6 +201,7 @@ impl RunError {
             Self::EmptyUrl(_)
             | Self::Memory
             | Self::NothingToClose(_)
+            | Self::MinHoldTooLong { .. }
             | Self::NothingToLimit(_)
             | Self::Invalid(_)
             | Self::NoCommand

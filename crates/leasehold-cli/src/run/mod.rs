@@ -25,7 +25,7 @@ use nix::sys::signal::Signal;
 use tokio::runtime::Builder;
 use tokio::select;
 use tokio::signal::unix::{SignalKind, signal};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use self::child::Child;
 use self::deadline::Plan;
@@ -130,6 +130,11 @@ fn check(options: &RunOptions) -> Result<Url, RunError> {
     if options.wait.is_some() && options.if_busy != IfBusy::Wait {
         return Err(RunError::NothingToLimit(options.if_busy));
     }
+    if let (Some(min_hold), Some(max_hold)) = (options.min_hold, options.max_hold)
+        && min_hold > max_hold
+    {
+        return Err(RunError::MinHoldTooLong { min_hold, max_hold });
+    }
     let url = Url::given(options.url.as_ref())?.cloned().unwrap_or_else(Url::own_files);
     if url.is_memory() {
         return Err(RunError::Memory);
@@ -203,6 +208,13 @@ async fn hold(
     }
     terminal.take_back();
     warden.dismiss().await;
+    if let (Some(min_hold), true, End::Held(_)) = (options.min_hold, lock.is_file(), &end) {
+        // Nothing else would keep the lock.
+        select! {
+            () = signals.end_requested() => {}
+            () = sleep_until(since + min_hold) => {}
+        }
+    }
     Ok(end)
 }
 

@@ -16,6 +16,7 @@ pub(super) const FORWARDED: [Signal; 6] =
 pub(crate) struct Signals {
     streams: Vec<(Signal, Stream)>,
     interrupted: bool,
+    asked_to_end: bool,
 }
 
 impl Signals {
@@ -27,7 +28,7 @@ impl Signals {
         let ignored = ignored();
         let streams = signals.iter().filter(|signal| ignored & bit(**signal) == 0);
         let streams = streams.map(|kind| Ok((*kind, signal(SignalKind::from_raw(*kind as i32))?)));
-        Ok(Self { streams: streams.collect::<io::Result<_>>()?, interrupted: false })
+        Ok(Self { streams: streams.collect::<io::Result<_>>()?, interrupted: false, asked_to_end: false })
     }
 
     /// Listens for these as well.
@@ -46,12 +47,20 @@ impl Signals {
         })
         .await;
         self.interrupted |= signal == Signal::SIGINT;
+        self.asked_to_end |= asks_to_end(signal);
         signal
     }
 
     /// Whether SIGINT was received.
     pub(super) fn interrupted(&self) -> bool {
         self.interrupted
+    }
+
+    /// Resolves when a signal has requested the end, now or before.
+    pub(super) async fn end_requested(&mut self) {
+        if !self.asked_to_end {
+            self.next_request_to_end().await;
+        }
     }
 
     /// The next signal that requests a process to end.
@@ -67,7 +76,7 @@ impl Signals {
 
 /// Whether a signal requests the end of the process, unlike signals whose meaning is up to the program.
 pub(super) fn asks_to_end(signal: Signal) -> bool {
-    !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2)
+    !matches!(signal, Signal::SIGUSR1 | Signal::SIGUSR2 | Signal::SIGTSTP)
 }
 
 /// Allows this thread, and those that it starts from now on, to write to a terminal and lend it to other groups.

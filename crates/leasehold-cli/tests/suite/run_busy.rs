@@ -1,6 +1,7 @@
 //! `run` when another owner holds the lock.
 
 use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
@@ -126,4 +127,27 @@ fn on_a_terminal_the_waiting_message_is_updated_and_cleared() {
         "cleared: {text:?}"
     );
     assert_eq!(holder.finish().code, Some(5));
+}
+
+#[test]
+fn a_short_command_runs_once_within_its_least_time() {
+    let server = Server::start(Flavour::Redis);
+    let tick = || finish(&mut run(&server.url(), "x --if-busy skip --min-hold 1h", "echo ran; exit 4"));
+    let first = tick();
+    assert_eq!((first.code, first.stdout.as_str()), (Some(4), "ran\n"), "{first:?}");
+    for _ in 0..2 {
+        let late = tick();
+        assert_eq!((late.code, late.stdout.as_str()), (Some(0), ""), "{late:?}");
+        assert!(late.stderr.ends_with(": the command is skipped\n"), "{late:?}");
+    }
+
+    let begun = Instant::now();
+    let short = finish(&mut run(&server.url(), "y --min-hold 500ms", "echo ran"));
+    let next = finish(&mut run(&server.url(), "y", "echo ran"));
+    assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+    assert_eq!((short.stdout.as_str(), next.stdout.as_str()), ("ran\n", "ran\n"));
+
+    let wrong = finish(&mut run(&server.url(), "y --min-hold 2m --max-hold 1m", "echo ran"));
+    let said = "leasehold: --min-hold 2m is longer than --max-hold 1m, which ends the hold before: make one of them fit\n";
+    assert_eq!((wrong.code, wrong.stderr.as_str()), (Some(2), said));
 }

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold::Owner;
 use nix::sys::signal::{Signal, kill};
@@ -258,4 +258,22 @@ fn a_directory_that_cannot_be_used_is_named_by_the_error() {
     let run = finish(command.stdin(Stdio::null()));
     assert_eq!((run.code, run.stdout.as_str()), (Some(69), ""), "{run:?}");
     assert!(run.stderr.contains(file.path()) && !run.stderr.contains("--url"), "{run:?}");
+}
+
+#[test]
+fn a_run_stays_until_its_least_time_is_over_or_a_signal_ends_it() {
+    let directory = TestDirectory::new();
+    let begun = Instant::now();
+    let stayed = finish(&mut run(&directory.url(), "x --min-hold 500ms", "exit 4"));
+    assert_eq!(stayed.code, Some(4), "{stayed:?}");
+    assert!(begun.elapsed() >= Duration::from_millis(500), "{:?}", begun.elapsed());
+
+    let long = Runner::start(&mut run(&directory.url(), "x --min-hold 1h", "echo $$; exit 4"));
+    let child = process(&long.line());
+    eventually("the command has ended", || !lives(child));
+    let busy = finish(&mut run(&directory.url(), "x --if-busy fail", "echo ran"));
+    assert_eq!(busy.code, Some(75), "{busy:?}");
+    long.signal(Signal::SIGTERM);
+    assert_eq!(long.finish().code, Some(4));
+    assert_eq!(finish(&mut run(&directory.url(), "x --if-busy fail", "echo ran")).stdout, "ran\n");
 }
