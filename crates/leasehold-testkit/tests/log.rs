@@ -206,3 +206,29 @@ async fn a_loss_beside_the_error_of_work_is_logged_as_a_warning() {
     };
     assert_eq!(log.iter().filter(|line| is_it(line)).count(), 1, "{log:?}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_blocks_a_thread_of_a_runtime_for_long_is_logged_once_with_its_place() {
+    record();
+    let client = Client::connect("memory:").await.unwrap();
+    let lock = client.lock("blocks-a-runtime");
+    let _held = lock.acquire().await.unwrap();
+    let warnings = || {
+        let is_one = |(level, line): &(Level, String)| {
+            *level == Level::WARN && line.contains("kept a thread of a runtime")
+        };
+        logged().into_iter().filter(is_one).map(|(_, line)| line).collect::<Vec<_>>()
+    };
+    // Threads that may block are not meant.
+    let waits = lock.clone();
+    let long = Duration::from_millis(2500);
+    let allowed = tokio::task::spawn_blocking(move || waits.acquire().wait(long).block().map(drop));
+    allowed.await.unwrap().unwrap_err();
+    assert_eq!(warnings(), Vec::<String>::new());
+
+    let place = format!("{}:{}", file!(), line!() + 1);
+    let blocks = tokio::spawn(async move { lock.acquire().wait(long * 2).block().map(drop) });
+    blocks.await.unwrap().unwrap_err();
+    let warnings = warnings();
+    assert!(matches!(&*warnings, [one] if one.contains(&place)), "{place} is not the place of {warnings:?}");
+}

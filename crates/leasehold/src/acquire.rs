@@ -15,10 +15,12 @@ use crate::fair::{self, QueuePosition, Watcher};
 use crate::fenced::FencedGuard;
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
+use crate::interrupt::{Interrupt, acquire_until};
 use crate::lease::{self, Lease};
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::run::{Guarded, runs_work, runs_work_if_free};
+use crate::running_under::would_wait_for_itself;
 use crate::rw_lock::WriteGuard;
 use crate::waiting::{Entering, Patience, wait};
 
@@ -353,8 +355,36 @@ impl<G: Granted> Acquire<G> {
     /// # Errors
     ///
     /// As for `.await`, see [`Acquire`].
+    #[track_caller]
     pub fn block(self) -> Result<G, AcquireError> {
+        self.check_waits_for_others()?;
         self.into_future().block()
+    }
+
+    /// The same, until `interrupt` is triggered.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Interrupted`] if it was triggered before the lock was acquired; nothing is left behind then. For the rest
+    /// see [`Acquire`].
+    #[track_caller]
+    pub fn block_until(self, interrupt: &Interrupt) -> Result<G, AcquireError> {
+        self.check_waits_for_others()?;
+        let Request { shared, resource, .. } = &self.request;
+        let subject = resource.as_ref().ok().map(|resource| shared.subject(resource));
+        acquire_until(interrupt, self.into_future(), subject)
+    }
+
+    /// An error if a call that blocks would wait for its own thread.
+    fn check_waits_for_others(&self) -> Result<(), AcquireError> {
+        let Request { shared, resource, options } = &self.request;
+        let Ok(resource) = resource else { return Ok(()) };
+        let is_patient = self.wait.is_none() && options.owner.is_none() && !options.steal;
+        if is_patient && would_wait_for_itself(shared, resource) {
+            let invalid = AcquireError::from(InvalidRequestError::WouldDeadlock);
+            return Err(invalid.about(&shared.subject(resource)));
+        }
+        Ok(())
     }
 
     /// Waits, and converts the result with `map`. `names_holder`: an error of the result may name the holder.
@@ -512,6 +542,7 @@ impl<G: Granted> TryAcquire<G> {
     /// # Errors
     ///
     /// As for `.await`, see [`TryAcquire`].
+    #[track_caller]
     pub fn block(self) -> Result<Option<G>, AcquireError> {
         self.into_future().block()
     }

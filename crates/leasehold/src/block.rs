@@ -2,13 +2,16 @@
 
 use std::cell::Cell;
 use std::future::Future;
+use std::panic::Location;
 use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use crate::env::{self, Instant};
+use crate::runtime_thread::Watch;
 
 /// Blocks the calling thread until `future` is done.
+#[track_caller]
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     // The thread's own, unless an outer call uses it or the thread is ending. An old waker may still wake it: then
     // the future is polled once more than needed.
@@ -17,6 +20,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut context = Context::from_waker(&waker);
     // Inside a tokio task, the budget of that task would run out, and never be renewed while the thread blocks.
     let mut future = pin!(tokio::task::unconstrained(future));
+    let (caller, mut watch) = (Location::caller(), None);
     loop {
         let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
         match polled {
@@ -24,7 +28,11 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
                 let _ = THREAD_WAKER.try_with(|kept| kept.set(Some(thread_waker)));
                 return output;
             }
-            Poll::Pending => thread_waker.wait(alarm),
+            Poll::Pending => {
+                let watch = watch.get_or_insert_with(|| Watch::begin(caller));
+                thread_waker.wait(alarm.into_iter().chain(watch.at()).min());
+                watch.check();
+            }
         }
     }
 }

@@ -184,6 +184,7 @@ impl ConnectOptions {
     /// # Errors
     ///
     /// As for `.await`: a URL that is not supported, an option out of its range, or a failure of the server.
+    #[track_caller]
     pub fn block(self) -> Result<Client, ConnectError> {
         self.into_future().block()
     }

@@ -11,6 +11,7 @@ use crate::loss::Loss;
 use crate::operation::Operation;
 use crate::quorum_lock::Members;
 use crate::race::{First, first, race};
+use crate::running_under::Under;
 use crate::term::Term;
 
 /// What the work under a lock can ask about it, from [`run_with`](crate::Acquire::run_with): whether it is still held, for how
@@ -123,6 +124,16 @@ impl HoldView {
             View::Majority(members) => Members::lost(Arc::clone(members)),
             View::Nothing => Operation::new(pending()),
         }
+    }
+
+    /// From now on this thread runs under the lock, until the result is dropped.
+    pub(crate) fn enter(&self) -> Under {
+        let all = match &self.0 {
+            View::One(viewed) => std::slice::from_ref(viewed),
+            View::All(all) => all,
+            View::Majority(_) | View::Nothing => &[],
+        };
+        Under::new(all.iter().map(|viewed| Arc::clone(&viewed.term)))
     }
 
     /// Runs `work` as long as the lock is held, and drops it when the lock is lost.

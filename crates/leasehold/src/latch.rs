@@ -9,10 +9,12 @@ use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::counter::Counter;
 use crate::engine::{Adjust, Busy, HoldKey, Resource, Ticket};
+use crate::env;
 use crate::error::{
     AcquireError, ChangeError, Classified as _, InvalidRequestError, QueryError, Subject, WaitError,
 };
 use crate::hold::Tried;
+use crate::interrupt::Interrupt;
 use crate::operation::Operation;
 use crate::owner::OwnerId;
 use crate::waiting::{Awaited, Patience, wait};
@@ -145,8 +147,24 @@ impl LatchOpened {
     /// # Errors
     ///
     /// As for `.await`, see [`LatchOpened`].
+    #[track_caller]
     pub fn block(self) -> Result<(), WaitError> {
         self.into_future().block()
+    }
+
+    /// The same, until `interrupt` is triggered.
+    ///
+    /// # Errors
+    ///
+    /// [`WaitError::Interrupted`] if it was triggered before; nothing is left behind then. For the rest see [`LatchOpened`].
+    #[track_caller]
+    pub fn block_until(self, interrupt: &Interrupt) -> Result<(), WaitError> {
+        let Counter { shared, resource } = &self.counter;
+        let subject = resource.as_ref().map(|resource| shared.subject(resource)).unwrap_or_default();
+        let begun = env::now();
+        self.into_future().block_until(interrupt).unwrap_or_else(|| {
+            Err(WaitError::Interrupted { waited: env::now().saturating_duration_since(begun), subject })
+        })
     }
 }
 
@@ -184,6 +202,7 @@ impl Opening<'_> {
             }
             AcquireError::Server { cause, .. } => WaitError::Server { cause, subject },
             AcquireError::Invalid { cause, .. } => WaitError::Invalid { cause, subject },
+            AcquireError::Interrupted { waited, .. } => WaitError::Interrupted { waited, subject },
             AcquireError::Lost { .. }
             | AcquireError::OtherReaders { .. }
             | AcquireError::NoPermitsSet { .. } => {

@@ -37,6 +37,7 @@ mod hold;
 mod hold_view;
 mod holds;
 mod initial_permits;
+mod interrupt;
 mod latch;
 mod lease;
 mod leased_semaphore;
@@ -56,6 +57,8 @@ mod race;
 #[cfg(doctest)]
 mod redisson;
 mod run;
+mod running_under;
+mod runtime_thread;
 mod rw_lock;
 mod semaphore;
 #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
@@ -84,6 +87,7 @@ pub use crate::fence::{Fence, StaleTokenError};
 pub use crate::fenced::{FencedGuard, FencedLock};
 pub use crate::guard::{Guard, Released};
 pub use crate::hold_view::HoldView;
+pub use crate::interrupt::Interrupt;
 pub use crate::latch::{Latch, LatchOpened};
 pub use crate::leased_semaphore::{LeasedPermits, LeasedSemaphore};
 pub use crate::lock::{Holder, Lock, OwnerLock};

@@ -18,6 +18,7 @@ use crate::error::{
 };
 use crate::guard::Guard;
 use crate::hold_view::HoldView;
+use crate::interrupt::{Interrupt, acquire_until};
 use crate::lock::Lock;
 use crate::loss::Loss;
 use crate::operation::Operation;
@@ -161,8 +162,21 @@ impl AcquireAll {
     /// # Errors
     ///
     /// As for `.await`, see [`AcquireAll`].
+    #[track_caller]
     pub fn block(self) -> Result<MultiGuard, AcquireError> {
         self.into_future().block()
+    }
+
+    /// The same, until `interrupt` is triggered.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Interrupted`] if it was triggered before; nothing is left behind then. For the rest see [`AcquireAll`].
+    #[track_caller]
+    pub fn block_until(self, interrupt: &Interrupt) -> Result<MultiGuard, AcquireError> {
+        let first = self.locks.first();
+        let subject = first.map(|Lock { shared, resource, .. }| shared.subject_of(resource));
+        acquire_until(interrupt, self.into_future(), subject)
     }
 
     async fn acquire(self) -> Result<MultiGuard, AcquireError> {

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::block::block_on;
+use crate::interrupt::Interrupt;
 
 /// An operation that has been described and not yet begun.
 ///
@@ -31,10 +32,19 @@ impl<T> Operation<T> {
     /// Runs the operation on this thread and blocks until it is done.
     ///
     /// For plain threads and `spawn_blocking`. It needs no runtime and starts none; in async code it would
-    /// block the executor's thread, so use `.await` there.
+    /// block the executor's thread, so use `.await` there: a call that blocks a thread of a tokio runtime for 2 s logs a warning
+    /// with the place of the call.
+    #[track_caller]
     #[expect(clippy::must_use_candidate, reason = "types that must be used are marked themselves")]
     pub fn block(self) -> T {
         block_on(self)
+    }
+
+    /// Runs the operation on this thread and blocks until it is done, or until `interrupt` is triggered: then `None`, and nothing
+    /// is left behind.
+    #[track_caller]
+    pub fn block_until(self, interrupt: &Interrupt) -> Option<T> {
+        block_on(interrupt.unless_triggered(self))
     }
 }
 

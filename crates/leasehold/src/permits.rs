@@ -15,6 +15,7 @@ use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
 use crate::hold_view::HoldView;
 use crate::initial_permits::InitialPermits;
+use crate::interrupt::{Interrupt, acquire_until};
 use crate::lease::{self, COUNTED, Lease};
 use crate::operation::Operation;
 use crate::run::{Guarded, runs_work, runs_work_if_free};
@@ -166,8 +167,21 @@ impl<G: Granted> AcquirePermits<G> {
     /// # Errors
     ///
     /// As for `.await`, see [`AcquirePermits`].
+    #[track_caller]
     pub fn block(self) -> Result<G, AcquireError> {
         self.into_future().block()
+    }
+
+    /// The same, until `interrupt` is triggered.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Interrupted`] if it was triggered before; nothing is left behind then. For the rest see [`AcquirePermits`].
+    #[track_caller]
+    pub fn block_until(self, interrupt: &Interrupt) -> Result<G, AcquireError> {
+        let Counter { shared, resource } = &self.counter;
+        let subject = resource.as_ref().ok().map(|resource| shared.subject(resource));
+        acquire_until(interrupt, self.into_future(), subject)
     }
 
     /// Whether no permits are set, so that a wait is in vain. A single attempt sends no query.
@@ -272,6 +286,7 @@ impl<G: Granted> TryAcquirePermits<G> {
     /// # Errors
     ///
     /// As for `.await`, see [`TryAcquirePermits`].
+    #[track_caller]
     pub fn block(self) -> Result<Option<G>, AcquireError> {
         self.into_future().block()
     }

@@ -16,6 +16,7 @@ use crate::back_off::BackOff;
 use crate::client::Client;
 use crate::env;
 use crate::error::{AcquireError, Classified as _, InvalidRequestError, ServerError, Subject, unless_busy};
+use crate::interrupt::{Interrupt, acquire_until};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::outage::{Limit, Outage};
@@ -168,8 +169,19 @@ impl AcquireQuorum {
     /// # Errors
     ///
     /// As for `.await`, see [`AcquireQuorum`].
+    #[track_caller]
     pub fn block(self) -> Result<QuorumGuard, AcquireError> {
         self.into_future().block()
+    }
+
+    /// The same, until `interrupt` is triggered.
+    ///
+    /// # Errors
+    ///
+    /// [`AcquireError::Interrupted`] if it was triggered before; nothing is left behind then. For the rest see [`AcquireQuorum`].
+    #[track_caller]
+    pub fn block_until(self, interrupt: &Interrupt) -> Result<QuorumGuard, AcquireError> {
+        acquire_until(interrupt, self.into_future(), None)
     }
 
     async fn acquire(self) -> Result<QuorumGuard, AcquireError> {

@@ -4,7 +4,8 @@
 //! the work; the work's own error; a loss that only the release notices. A release without a reply does not make the work
 //! fail, since the lock was held until the work was done.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 
 use crate::error::{Error, LostError, ReleaseError};
 use crate::hold_view::HoldView;
@@ -26,8 +27,16 @@ where
     E: From<Error>,
 {
     let view = guard.view();
-    let work = work(view.clone());
+    let (work, of) = (work(view.clone()), view.clone());
     // The work is gone when this is done, and so before the lock is free.
+    let work = async move {
+        let mut work = pin!(work);
+        poll_fn(|context| {
+            let _under = of.enter();
+            work.as_mut().poll(context)
+        })
+        .await
+    };
     let done = match view.during(work).await {
         Ok(done) => done,
         Err(error) => {
@@ -47,7 +56,10 @@ where
     E: From<Error>,
 {
     let view = guard.view();
-    let done = work(view.clone());
+    let done = {
+        let _under = view.enter();
+        work(view.clone())
+    };
     note_loss(&view, &done);
     outcome(done, guard.end().block())
 }
@@ -152,6 +164,7 @@ macro_rules! runs_work {
             /// # Panics
             ///
             /// As for [`run`](Self::run).
+            #[track_caller]
             pub fn run_blocking<T, E>(
                 self,
                 work: impl FnOnce($crate::HoldView) -> Result<T, E>,
@@ -159,8 +172,7 @@ macro_rules! runs_work {
             where
                 E: From<$crate::Error>,
             {
-                let guard = std::future::IntoFuture::into_future(self).block();
-                $crate::run::under_blocking(guard.map_err($crate::Error::from)?, work)
+                $crate::run::under_blocking(self.block().map_err($crate::Error::from)?, work)
             }
         }
     };
@@ -230,6 +242,7 @@ macro_rules! runs_work_if_free {
             /// # Panics
             ///
             /// If the work does: then the lock is released.
+            #[track_caller]
             pub fn run_blocking<T, E>(
                 self,
                 work: impl FnOnce($crate::HoldView) -> Result<T, E>,
@@ -237,7 +250,7 @@ macro_rules! runs_work_if_free {
             where
                 E: From<$crate::Error>,
             {
-                match std::future::IntoFuture::into_future(self).block().map_err($crate::Error::from)? {
+                match self.block().map_err($crate::Error::from)? {
                     Some(guard) => $crate::run::under_blocking(guard, work).map(Some),
                     None => Ok(None),
                 }

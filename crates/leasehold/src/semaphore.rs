@@ -216,6 +216,7 @@ impl TrySetPermits {
     /// # Errors
     ///
     /// As for `.await`, see [`TrySetPermits`].
+    #[track_caller]
     pub fn block(self) -> Result<bool, ChangeError> {
         self.into_future().block()
     }

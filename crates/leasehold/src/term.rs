@@ -8,7 +8,7 @@ use tokio::sync::Notify;
 
 use crate::env::{self, Instant};
 use crate::hold::Hold;
-use crate::lease::Bounds;
+use crate::lease::{Bounds, Lease};
 use crate::loss::Loss;
 use crate::mutex::Mutex;
 use crate::race::race;
@@ -166,6 +166,13 @@ impl Term {
         let mut state = self.checked();
         state.claimed = Some(bounds);
         state.end.map(|end| if let End::Lost(loss) = end { loss } else { Loss::Gone })
+    }
+
+    /// Whether it is held until its last guard is gone, as far as that depends on its client.
+    pub(crate) fn is_endless(&self) -> bool {
+        let state = self.checked();
+        let is_kept = |bounds: Bounds| matches!(bounds.lease, Lease::Kept(_)) && bounds.limit.is_none();
+        state.end.is_none() && state.claimed.is_some_and(is_kept) && self.progress.get().is_none()
     }
 
     /// The bounds of the request that claimed the grant, if one has.

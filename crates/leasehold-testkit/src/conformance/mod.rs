@@ -12,6 +12,7 @@
 mod common;
 mod outcome;
 
+pub mod blocking;
 pub mod cancel;
 pub mod contention;
 pub mod fair;
@@ -202,6 +203,11 @@ macro_rules! conformance_cases {
                 ["OWN-354"] => own_354_a_lock_is_kept_while_its_work_reports_progress,
                 ["OWN-355"] => own_355_work_without_progress_is_dropped,
                 ["OWN-356"] => own_356_progress_of_a_fixed_lease_is_refused,
+            }
+            blocking {
+                ["OWN-357"] => own_357_a_blocked_wait_can_be_interrupted,
+                ["OWN-358"] => own_358_a_wait_for_a_latch_or_permits_can_be_interrupted,
+                ["OWN-359"] => own_359_work_that_would_wait_for_itself_is_refused,
             }
             takeover {
                 ["CX-05"] => cx_05_a_client_can_take_a_lock_over_from_itself,

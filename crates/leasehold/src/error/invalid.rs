@@ -137,6 +137,11 @@ pub enum InvalidRequestError {
         "this very owner holds the read lock and would wait for itself: release the read lock first, or use try_upgrade"
     )]
     OnlyReads,
+    /// The call blocks a thread that runs under this very lock, by `run` or `run_blocking`, and would wait for itself for ever.
+    #[error(
+        "the work that runs under the lock on this thread would wait for itself: use its own hold, or give the acquire a wait"
+    )]
+    WouldDeadlock,
     /// The client is shutting down, or already has.
     #[error("the client is shut down")]
     ShutDown,

@@ -52,6 +52,15 @@ pub enum AcquireError {
         /// The lock.
         subject: Subject,
     },
+    /// The wait was ended by an [`Interrupt`](crate::Interrupt).
+    #[error("the wait for {subject} was interrupted after {}", Rounded(*waited))]
+    #[non_exhaustive]
+    Interrupted {
+        /// How long the wait was.
+        waited: Duration,
+        /// The lock.
+        subject: Subject,
+    },
     /// No permits are set for the semaphore, because it was never set up, was deleted, or has expired: the wait could not
     /// succeed.
     #[error("{subject} has no permits, because none are set: call try_set_permits first (waited {})", Rounded(*waited))]
@@ -207,6 +216,15 @@ pub enum WaitError {
         waited: Duration,
         /// The count at the last attempt.
         left: Option<u64>,
+        /// The latch.
+        subject: Subject,
+    },
+    /// The wait was ended by an [`Interrupt`](crate::Interrupt).
+    #[error("the wait for {subject} was interrupted after {}", Rounded(*waited))]
+    #[non_exhaustive]
+    Interrupted {
+        /// How long the wait was.
+        waited: Duration,
         /// The latch.
         subject: Subject,
     },
@@ -427,6 +445,7 @@ classify! { ConnectError { Server { cause } => cause.into(), } without { Url, In
 classify! {
     AcquireError {
         Timeout => Class::Contended,
+        Interrupted => Class::Final,
         NoPermitsSet => Class::Contended,
         OtherReaders => Class::Contended,
         Server { cause } => cause.into(),
@@ -452,6 +471,7 @@ classify! {
 classify! {
     WaitError {
         Timeout => Class::Contended,
+        Interrupted => Class::Final,
         Server { cause } => cause.into(),
         Invalid => Class::Final,
     }

@@ -1,0 +1,49 @@
+//! Which locks this thread runs under: those whose release comes after the code that runs now, by the shape of the calls.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use crate::client::Shared;
+use crate::engine::{Kind, Resource};
+use crate::term::Term;
+
+thread_local! {
+    static UNDER: RefCell<Vec<Arc<Term>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The thread runs under some locks until this is dropped.
+pub(crate) struct Under {
+    before: usize,
+}
+
+impl Under {
+    pub(crate) fn new(terms: impl IntoIterator<Item = Arc<Term>>) -> Self {
+        UNDER.with_borrow_mut(|under| {
+            let before = under.len();
+            under.extend(terms);
+            Self { before }
+        })
+    }
+}
+
+impl Drop for Under {
+    fn drop(&mut self) {
+        let ended = UNDER.with_borrow_mut(|under| under.split_off(self.before));
+        // Outside of the borrow: the last reference to a term may be among them.
+        drop(ended);
+    }
+}
+
+/// Whether a call that blocks this thread until it has this resource, as a new owner, would wait for itself: the thread runs under a
+/// hold that excludes it and that does not end by itself.
+pub(crate) fn would_wait_for_itself(shared: &Arc<Shared>, resource: &Resource) -> bool {
+    let excludes = |term: &Arc<Term>| {
+        let Some(hold) = term.hold() else { return false };
+        let both_read = hold.key.resource.kind == Kind::Read && resource.kind == Kind::Read;
+        Arc::ptr_eq(&hold.shared, shared)
+            && hold.key.resource.overlaps(resource)
+            && !both_read
+            && term.is_endless()
+    };
+    UNDER.with_borrow(|under| under.iter().any(excludes))
+}
