@@ -43,6 +43,7 @@ impl<T> Operation<T> {
     /// Runs the operation on this thread and blocks until it is done, or until `interrupt` is triggered: then `None`, and nothing
     /// is left behind.
     #[track_caller]
+    #[expect(clippy::must_use_candidate, reason = "types that must be used are marked themselves")]
     pub fn block_until(self, interrupt: &Interrupt) -> Option<T> {
         block_on(interrupt.unless_triggered(self))
     }

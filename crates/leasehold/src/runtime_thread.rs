@@ -5,7 +5,6 @@ use std::panic::Location;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use tokio::runtime::Handle;
 use tokio::task::coop::poll_proceed;
 
 use crate::env::{self, Instant};
@@ -23,7 +22,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// For a call that is about to block.
     pub(crate) fn begin(caller: &'static Location<'static>) -> Self {
-        Self { caller, at: Handle::try_current().is_ok().then(|| env::now() + LONG) }
+        Self { caller, at: env::has_runtime().then(|| env::now() + LONG) }
     }
 
     /// When the thread has to wake up for it.

@@ -1,10 +1,12 @@
 //! `run` when another owner holds the lock.
 
 use std::process::Stdio;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
+
+use tokio::time::Instant;
 
 use crate::command::{finish, program, start};
 use crate::patience::{ended, eventually};

@@ -4,11 +4,13 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use leasehold::Owner;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::{Pid, getpgid};
+
+use tokio::time::Instant;
 
 use crate::command::{finish, leasehold_command, start};
 use crate::patience::{at_once, eventually};

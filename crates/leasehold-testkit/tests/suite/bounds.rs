@@ -6,12 +6,12 @@ use std::time::Duration;
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client,
     ConnectError, ConnectOptions, Credentials, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock,
-    Guard, HoldView, Holder, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock,
-    Loss, LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
-    PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
-    ReleaseError, Released, RwLock, Semaphore, SemaphorePermits, ServerError, ShutdownReport,
-    StaleTokenError, Status, Subject, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError,
-    WriteError, WriteGuard, WriteLock,
+    Guard, HoldView, Holder, Interrupt, InvalidRequestError, Latch, LatchOpened, LeasedPermits,
+    LeasedSemaphore, Lock, Loss, LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock,
+    OwnerParseError, PermitId, PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard,
+    QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore, SemaphorePermits,
+    ServerError, ShutdownReport, StaleTokenError, Status, Subject, TryAcquire, TryAcquirePermits,
+    TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -55,6 +55,7 @@ fn handles_are_send_sync_static_and_clone() {
     handle::<TrySetPermits>();
     handle::<LatchOpened>();
     handle::<HoldView>();
+    handle::<Interrupt>();
 }
 
 #[test]

@@ -112,6 +112,11 @@ pub(crate) fn unique_numbers(numbers: u32) -> u64 {
     NEXT.0.fetch_add(numbers.into(), Ordering::Relaxed)
 }
 
+/// Whether this thread is inside a tokio runtime, be it one of its threads that may block.
+pub(crate) fn has_runtime() -> bool {
+    Handle::try_current().is_ok()
+}
+
 /// Where tasks are started: on a runtime, or on a host of a simulation.
 #[derive(Debug, Clone)]
 pub(crate) enum Tasks {

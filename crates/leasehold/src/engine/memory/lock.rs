@@ -238,7 +238,7 @@ impl Lock {
 
     /// Wakes the front waiters if the hold that they saw as lasting until `before` ends sooner.
     fn wake_if_sooner(&mut self, before: Option<Instant>) -> Aftermath {
-        let ends = self.held.as_ref().and_then(|held| held.ends());
+        let ends = self.held.as_ref().and_then(Held::ends);
         let fair = self.fair.as_mut().and_then(|fair| fair.wait_queue.notify_front_if_sooner(before, ends));
         Aftermath::waking(self.wait_queue.notify_front_if_sooner(before, ends)).also_waking(fair)
     }

@@ -270,7 +270,7 @@ impl Rw {
 
     /// When the last of the current holds ends, if all of them ever do.
     fn end(&self) -> Option<Instant> {
-        self.all().map(|held| held.ends()).try_fold(None, |last, end| Some(last.max(Some(end?)))).flatten()
+        self.all().map(Held::ends).try_fold(None, |last, end| Some(last.max(Some(end?)))).flatten()
     }
 
     /// Removes expired holds. There is no timer: the next request does it.
