@@ -5,6 +5,8 @@ pub mod demo;
 pub mod run;
 
 #[cfg(unix)]
+mod config;
+#[cfg(unix)]
 mod duration;
 mod error;
 mod options;
@@ -15,6 +17,8 @@ use std::process::ExitCode;
 
 use tokio::runtime::{Builder, Runtime};
 
+#[cfg(unix)]
+pub use crate::config::SettingsError;
 pub use crate::error::Error;
 pub use crate::options::{Cli, Command, DemoOptions, WorkerOptions};
 #[cfg(unix)]

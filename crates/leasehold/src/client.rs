@@ -12,6 +12,7 @@ use crate::acquire::HandleOptions;
 use crate::back_off::BackOff;
 use crate::cache_padded::CachePadded;
 use crate::client_id::ClientId;
+use crate::config::{Config, ConfigError};
 use crate::connect::ConnectOptions;
 use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
 use crate::env::{self, Instant};
@@ -64,6 +65,23 @@ impl Client {
     /// The server must support RESP3 and be a primary: Redis from 6.0.6 on, or Valkey, outside of a cluster.
     pub fn connect(url: impl Into<String>) -> ConnectOptions {
         ConnectOptions::new(url.into())
+    }
+
+    /// The options of a client whose settings are in the environment: `LEASEHOLD_URL`, `LEASEHOLD_NAMESPACE` and so on. See
+    /// [`Config::from_env`].
+    ///
+    /// # Errors
+    ///
+    /// If `LEASEHOLD_URL` is not set, or a variable is malformed.
+    ///
+    /// ```no_run
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = leasehold::Client::from_env()?.await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn from_env() -> Result<ConnectOptions, ConfigError> {
+        Config::from_env()?.connect()
     }
 
     pub(crate) fn new(shared: Shared) -> Self {

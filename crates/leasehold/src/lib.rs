@@ -15,6 +15,7 @@ mod block;
 mod cache_padded;
 mod client;
 mod client_id;
+mod config;
 mod connect;
 mod counter;
 mod credentials;
@@ -76,6 +77,7 @@ pub mod test;
 pub use crate::acquire::{Acquire, TryAcquire};
 pub use crate::back_off::BackOff;
 pub use crate::client::{Client, ShutdownReport};
+pub use crate::config::{Config, ConfigError, TimeParseError, parse_time};
 pub use crate::connect::ConnectOptions;
 pub use crate::credentials::Credentials;
 pub use crate::error::{

@@ -1,6 +1,7 @@
 //! The options of `run`.
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, ValueEnum};
@@ -67,6 +68,14 @@ pub struct RunOptions {
     // Its value may contain a password, so the help must not show the value of the environment variable.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
     pub url: Option<Url>,
+    /// The file with the settings of the client
+    ///
+    /// TOML with url, watchdog and so on; what is also given by an option or
+    /// in the environment is taken from there. Unless given, the file
+    /// leasehold/config.toml in the user's configuration directory, if there
+    /// is one.
+    #[arg(long, env = "LEASEHOLD_CONFIG", value_name = "FILE", hide_env_values = true, verbatim_doc_comment)]
+    pub config: Option<PathBuf>,
     /// Allow verify=none in the URL
     ///
     /// Such a server is not verified: any machine in between can read the
@@ -92,18 +101,12 @@ pub struct RunOptions {
     pub wait: Option<Duration>,
     /// How long the lock stays held if this process dies
     ///
-    /// 30s unless given. The lock is renewed whenever a third of it is over.
+    /// Unless given, the watchdog of the configuration, or 30s. The lock is
+    /// renewed whenever a third of it is over.
     /// On file: the lock is held while a process has its file open, and this
     /// has no effect.
-    #[arg(
-        long,
-        value_name = "TIME",
-        default_value = "30s",
-        hide_default_value = true,
-        value_parser = lease,
-        verbatim_doc_comment
-    )]
-    pub lease: Duration,
+    #[arg(long, value_name = "TIME", value_parser = lease, verbatim_doc_comment)]
+    pub lease: Option<Duration>,
     /// How long the command may run.
     ///
     /// Without a limit unless given.
@@ -172,7 +175,7 @@ pub struct ExecOptions {
 
 /// Reads a time for which a lock is held.
 fn lease(text: &str) -> Result<Duration, String> {
-    let length = duration::parse(text)?;
+    let length = duration::parse(text).map_err(|error| error.to_string())?;
     if length < SHORTEST_LEASE {
         let least = duration::human(SHORTEST_LEASE);
         return Err(format!("too short to end a command in time: the least is {least}"));

@@ -2,14 +2,14 @@
 
 use std::future::IntoFuture as _;
 
-use leasehold::{AcquireError, Client, ConnectError, Guard, Lock};
+use leasehold::{AcquireError, ConnectError, Guard, Lock};
 use tokio::select;
 
+use super::Settings;
 use super::failure::{LockText, RunError, held};
 use super::notices::Notices;
 use super::waiting;
 use crate::options::{IfBusy, RunOptions};
-use crate::url::Url;
 
 /// Connects, and acquires the lock or returns the reason why not. `None` if it is busy and the options allow that. The lock
 /// is returned with its guard, for later queries.
@@ -18,15 +18,11 @@ use crate::url::Url;
 ///
 /// Dropping the future leaves no hold behind.
 pub(super) async fn enter(
-    options: &RunOptions,
-    url: &Url,
+    settings: &Settings<'_>,
     notices: &Notices,
 ) -> Result<Option<(Lock, Guard)>, RunError> {
-    let mut connect = Client::connect(url.secret()).watchdog(options.lease).label("leasehold-run");
-    if options.allow_unverified_tls {
-        connect = connect.allow_unverified_tls();
-    }
-    let client = connect.await.map_err(|error| match error {
+    let (options, url) = (settings.options, &settings.url);
+    let client = settings.connect().await.map_err(|error| match error {
         ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
         other => RunError::Server(other.into()),
     })?;

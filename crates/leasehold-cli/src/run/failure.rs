@@ -9,6 +9,8 @@ use nix::sys::signal::Signal;
 use thiserror::Error;
 use tokio::time::timeout;
 
+use super::SHORTEST_LEASE;
+use crate::config::SettingsError;
 use crate::duration::human;
 use crate::options::IfBusy;
 use crate::url::{EmptyUrl, Url};
@@ -20,6 +22,12 @@ pub enum RunError {
     /// The URL is empty.
     #[error(transparent)]
     EmptyUrl(#[from] EmptyUrl),
+    /// The configuration is malformed.
+    #[error(transparent)]
+    Settings(#[from] SettingsError),
+    /// A time of the configuration is too short for a command.
+    #[error("the watchdog of {} in the configuration is too short to end a command in time: the least is {}", human(*.0), human(SHORTEST_LEASE))]
+    WatchdogTooShort(Duration),
     /// An engine that no other process can reach.
     #[error(
         "`memory:` lives and dies with this one process, so its lock would exclude no other process: write --url file: to \
@@ -199,6 +207,8 @@ impl RunError {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(match self {
             Self::EmptyUrl(_)
+            | Self::Settings(_)
+            | Self::WatchdogTooShort(_)
             | Self::Memory
             | Self::NothingToClose(_)
             | Self::MinHoldTooLong { .. }

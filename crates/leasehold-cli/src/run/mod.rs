@@ -20,7 +20,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use leasehold::Guard;
+use leasehold::{Client, Config, ConnectOptions, Guard};
 use nix::sys::signal::Signal;
 use tokio::runtime::Builder;
 use tokio::select;
@@ -36,6 +36,7 @@ use self::signals::{FORWARDED, Signals};
 use self::supervise::{End, Supervisor};
 use self::terminal::Terminal;
 use self::warden::Warden;
+use crate::config;
 use crate::duration::human;
 use crate::error::Error;
 use crate::options::{IfBusy, RunOptions};
@@ -83,16 +84,17 @@ enum Done {
 }
 
 async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, RunError> {
-    let url = &check(options)?;
+    let settings = &Settings::new(options)?;
+    let url = &settings.url;
     let text = LockText::new(&options.name, url);
     let notices = Notices::new();
-    if options.url.is_none() {
+    if settings.config.url.is_none() {
         // An option for fewer messages must not silence this one, on a terminal or not: two machines would both run the
         // command, and nothing else would say so.
         let directory = url.resolved();
         notices.say(format!("locking on this machine only ({directory}); for several machines give --url"));
     }
-    let plan = plan(options, url, &notices);
+    let plan = plan(settings, &notices);
     let mut signals = Signals::listen(&FORWARDED).map_err(RunError::Start)?;
     let entered = select! {
         biased;
@@ -100,10 +102,10 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
         signal = signals.next_request_to_end() => {
             return Err(RunError::Interrupted { lock: text, signal });
         }
-        entered = enter::enter(options, url, &notices) => entered?,
+        entered = enter::enter(settings, &notices) => entered?,
     };
     let Some((lock, guard)) = entered else { return Ok(Done::Skipped) };
-    let end = hold(options, &text, plan, &guard, signals, terminal, &notices).await;
+    let end = hold(settings, &text, plan, &guard, signals, terminal, &notices).await;
     // The command is dead, or never ran: the next holder may begin.
     match end {
         Ok(End::Held(status)) => {
@@ -125,33 +127,69 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
     }
 }
 
-/// The URL of the lock, if the options are consistent.
-fn check(options: &RunOptions) -> Result<Url, RunError> {
-    if options.wait.is_some() && options.if_busy != IfBusy::Wait {
-        return Err(RunError::NothingToLimit(options.if_busy));
-    }
-    if let (Some(min_hold), Some(max_hold)) = (options.min_hold, options.max_hold)
-        && min_hold > max_hold
-    {
-        return Err(RunError::MinHoldTooLong { min_hold, max_hold });
-    }
-    let url = Url::given(options.url.as_ref())?.cloned().unwrap_or_else(Url::own_files);
-    if url.is_memory() {
-        return Err(RunError::Memory);
-    }
-    if options.close && !url.is_file() {
-        return Err(RunError::NothingToClose(url));
-    }
-    Ok(url)
+/// The options, and what they leave to the environment and the configuration.
+struct Settings<'a> {
+    options: &'a RunOptions,
+    config: Config,
+    /// The lock's own, also if none is given.
+    url: Url,
+    lease: Duration,
 }
 
-fn plan(options: &RunOptions, url: &Url, notices: &Notices) -> Plan {
-    let &RunOptions { lease, max_hold, grace, .. } = options;
+/// The lease unless one is given.
+const LEASE: Duration = Duration::from_secs(30);
+
+impl<'a> Settings<'a> {
+    /// If the options are consistent.
+    fn new(options: &'a RunOptions) -> Result<Self, RunError> {
+        if options.wait.is_some() && options.if_busy != IfBusy::Wait {
+            return Err(RunError::NothingToLimit(options.if_busy));
+        }
+        if let (Some(min_hold), Some(max_hold)) = (options.min_hold, options.max_hold)
+            && min_hold > max_hold
+        {
+            return Err(RunError::MinHoldTooLong { min_hold, max_hold });
+        }
+        let given = Url::given(options.url.as_ref())?;
+        let mut config = config::settings(options.config.as_deref())?;
+        // That of the environment is in the configuration, with the options beside it.
+        if let Some(url) = given.filter(|url| config.url.as_deref() != Some(url.secret())) {
+            let mut by_option = Config::default();
+            by_option.url = Some(url.secret().to_owned());
+            config = by_option.or(config);
+        }
+        let url = config.full_url().map_or_else(Url::own_files, Url::from);
+        if url.is_memory() {
+            return Err(RunError::Memory);
+        }
+        if options.close && !url.is_file() {
+            return Err(RunError::NothingToClose(url));
+        }
+        if let Some(watchdog) = config.watchdog.filter(|watchdog| *watchdog < SHORTEST_LEASE) {
+            return Err(RunError::WatchdogTooShort(watchdog));
+        }
+        let lease = options.lease.or(config.watchdog).unwrap_or(LEASE);
+        Ok(Self { options, config, url, lease })
+    }
+
+    /// The options of the client.
+    fn connect(&self) -> ConnectOptions {
+        // Without a URL there are no options of one.
+        let connect = self.config.connect().unwrap_or_else(|_| Client::connect(self.url.secret()));
+        let connect = if self.config.label.is_none() { connect.label("leasehold-run") } else { connect };
+        let connect = connect.watchdog(self.lease);
+        if self.options.allow_unverified_tls { connect.allow_unverified_tls() } else { connect }
+    }
+}
+
+fn plan(settings: &Settings<'_>, notices: &Notices) -> Plan {
+    let (is_file, lease) = (settings.url.is_file(), settings.lease);
+    let &RunOptions { max_hold, grace, .. } = settings.options;
     // On files there is no lease to renew, and nothing but `max_hold` ends a hold.
-    if url.is_file() && max_hold.is_none() {
+    if is_file && max_hold.is_none() {
         return Plan::endless(lease);
     }
-    let lease = max_hold.filter(|_| url.is_file()).unwrap_or(lease);
+    let lease = max_hold.filter(|_| is_file).unwrap_or(lease);
     let longest = deadline::longest_grace(lease, max_hold);
     if let Some(grace) = grace.filter(|grace| *grace > longest) {
         let (grace, longest) = (human(grace), human(longest));
@@ -165,7 +203,7 @@ fn plan(options: &RunOptions, url: &Url, notices: &Notices) -> Plan {
 
 /// Runs the command under the guard. It is dead when this returns, and when the future is dropped.
 async fn hold(
-    options: &RunOptions,
+    settings: &Settings<'_>,
     lock: &LockText,
     plan: Plan,
     guard: &Guard,
@@ -173,12 +211,12 @@ async fn hold(
     terminal: &mut Terminal,
     notices: &Notices,
 ) -> io::Result<End> {
-    let since = Instant::now();
+    let (since, options) = (Instant::now(), settings.options);
     // Only now: a waiting `run` may be suspended.
     signals.also(Signals::listen(&[Signal::SIGTSTP])?);
     let changes = signal(SignalKind::child())?;
     let mut warden = Warden::start().await?;
-    deadline::fresh(guard, options.lease, options.max_hold).await;
+    deadline::fresh(guard, settings.lease, options.max_hold).await;
     if !guard.is_held() {
         return Ok(End::TooLate);
     }

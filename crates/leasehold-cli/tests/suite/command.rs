@@ -51,7 +51,7 @@ pub(crate) fn leasehold_at(url: &str, arguments: &str) -> Finished {
 pub(crate) fn leasehold_command() -> Command {
     let mut command = start(program());
     // Whatever the environment of the test has.
-    command.env_remove("LEASEHOLD_URL");
+    command.env_remove("LEASEHOLD_URL").env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 

@@ -3,6 +3,8 @@
 mod children;
 mod command;
 #[cfg(unix)]
+mod config;
+#[cfg(unix)]
 mod demo_file;
 mod json;
 #[cfg(unix)]
