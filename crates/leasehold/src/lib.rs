@@ -1,4 +1,5 @@
-#![doc = include_str!("../../../README.md")]
+#![doc = include_str!("guide/links.md")]
+#![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     test,
@@ -33,6 +34,8 @@ mod fair;
 mod fence;
 mod fenced;
 mod guard;
+#[cfg(any(doc, doctest))]
+pub mod guide;
 mod hold;
 mod hold_view;
 mod holds;
@@ -53,8 +56,6 @@ mod permit_id;
 mod permits;
 mod quorum_lock;
 mod race;
-#[cfg(doctest)]
-mod redisson;
 mod run;
 mod rw_lock;
 mod semaphore;
