@@ -26,13 +26,11 @@
 //!
 //! Apache-2.0 or MIT, at your option. The package has both texts: `LICENSE-APACHE` and `LICENSE-MIT`.
 
-/// One page: a file of the package, with links to the other pages of this module in place of its links to files.
-///
-/// Of two definitions of a link, Markdown uses the first.
+/// One page: a file of the package. Its links lead to the pages of this module, in place of files of the repository.
 macro_rules! page {
     ($($name:ident = $file:literal)+) => {
         $(
-            #[doc = include_str!("guide/links.md")]
+            #[cfg_attr(not(doctest), doc = include_str!("guide/links.md"))]
             #[doc = include_str!(concat!("../", $file))]
             pub mod $name {}
         )+

@@ -1,4 +1,5 @@
-#![doc = include_str!("guide/links.md")]
+// Of two definitions of a link the first counts; doc tests are named after the first file, so they do without.
+#![cfg_attr(not(doctest), doc = include_str!("guide/links.md"))]
 #![doc = include_str!("../README.md")]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
@@ -34,7 +35,7 @@ mod fair;
 mod fence;
 mod fenced;
 mod guard;
-#[cfg(any(doc, doctest))]
+#[cfg(doc)]
 pub mod guide;
 mod hold;
 mod hold_view;
