@@ -3,11 +3,12 @@
 //! Rustdoc links the types of the standard library and our own public ones. What is not linked is a generic parameter,
 //! a private item of ours (such as a sealed trait), or of a crate whose documentation was not built.
 
-use std::process::Command;
-
 use crate::html;
 
 const STANDARD: &str = "https://doc.rust-lang.org/";
+
+/// Our own traits in signatures that only the library can name. By name alone they cannot be told from others.
+const SEALED: &[&str] = &["Granted", "Guarded"];
 
 /// The names in a signature that may be those of a dependency. `depth` is how many folders below the crate the page is.
 pub(super) fn in_signature(signature: &str, depth: usize) -> Vec<String> {
@@ -23,20 +24,6 @@ pub(super) fn in_declaration(declaration: &str, depth: usize) -> Vec<String> {
         names.extend(unlinked(line).into_iter().filter(|(_, is_first)| !is_first).map(|(name, _)| name));
     }
     names
-}
-
-/// Whether the library itself declares a type or a trait of that name.
-///
-/// # Errors
-///
-/// When git cannot run.
-pub(super) fn is_ours(name: &str) -> Result<bool, String> {
-    let pattern = format!("(struct|enum|trait|type|union) {name}");
-    let grep = Command::new("git")
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .args(["grep", "--untracked", "-qwE", &pattern, "--", "crates/leasehold/src"])
-        .status();
-    grep.map(|status| status.success()).map_err(|error| format!("cannot run git: {error}"))
 }
 
 /// The texts of links that lead neither to the standard library nor into the library.
@@ -64,13 +51,15 @@ fn unlinked(signature: &str) -> Vec<(String, bool)> {
     let mut rest = &*text;
     let mut is_first = true;
     while let Some(start) = rest.find(is_word) {
+        // What follows a colon is the type of a field.
+        is_first &= !rest[..start].contains(':');
         let word = &rest[start..];
         let end = word.find(|character| !is_word(character)).unwrap_or(word.len());
         rest = &word[end..];
         let word = &word[..end];
         if word.starts_with(char::is_uppercase) {
-            let is_parameter = word.len() == 1 || word == "Self";
-            if !is_parameter && !rest.trim_start().starts_with('=') {
+            let is_known = word.len() == 1 || word == "Self" || SEALED.contains(&word);
+            if !is_known && !rest.trim_start().starts_with('=') {
                 names.push((word.to_owned(), is_first));
             }
             is_first = false;
@@ -102,11 +91,6 @@ mod tests {
     #[test]
     fn what_a_declaration_declares_is_no_dependency() {
         assert_eq!(in_declaration("pub enum Error {\n    Io(TlsError),\n    Other,\n}", 0), ["TlsError"]);
-    }
-
-    #[test]
-    fn private_traits_of_the_library_are_ours() {
-        assert_eq!(is_ours("Granted"), Ok(true));
-        assert_eq!(is_ours("TlsConnector"), Ok(false));
+        assert_eq!(in_declaration("pub struct Report {\n    pub left: Sleep,\n}", 0), ["Sleep"]);
     }
 }
