@@ -1,7 +1,7 @@
 //! `cargo xtask check`: the cheap gate in front of the tests.
 
 use crate::{
-    api, command, features, links, msrv,
+    api, blocks, command, features, links, msrv,
     setup::{self, Source, Tool},
     step::Steps,
     words,
@@ -37,6 +37,7 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
         steps.run("public interface", api::check);
     }
     steps.run("links", links::check_documents);
+    steps.run("blocks", blocks::check);
     steps.run("features", features::check);
     steps.run("words", words::check);
     steps.run("rust-version", msrv::check);

@@ -2,6 +2,7 @@
 
 mod api;
 mod bench;
+mod blocks;
 mod check;
 mod command;
 mod features;

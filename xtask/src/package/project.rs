@@ -1,18 +1,22 @@
-//! A new project outside of the workspace, whose dependencies are the archives.
+//! A new project outside of the workspace, whose dependencies are the archives and whose programs are those of the documents.
 
 use std::{
     env, fs,
     hash::{DefaultHasher, Hash, Hasher},
     path::{Path, PathBuf},
+    process::Command,
 };
 
 use super::{PROFILE, Package};
-use crate::command;
+use crate::{
+    blocks::{self, Block, Use},
+    command,
+};
 
 /// Where the documentation is built: not where that of the workspace is.
 const DOCUMENTATION: &str = "target/package/documentation";
 
-/// Unpacks the archives, runs the first program of the README, and builds the documentation of the library.
+/// Unpacks the archives, runs what the documents say that is run, and builds the documentation of the library.
 ///
 /// # Errors
 ///
@@ -29,15 +33,29 @@ fn in_folder(folder: &Path, packages: &[Package]) -> Result<(), String> {
     for package in packages {
         command::run(&format!("tar -xzf target/package/{}.crate -C {shown}", package.folder()))?;
     }
-    let readme = read("README.md")?;
-    let program = block(&readme, "rust").ok_or("README.md has no Rust program")?;
-    write(folder, "project/src/main.rs", program)?;
-    write(folder, "project/Cargo.toml", &manifest(&readme, packages)?)?;
+    let blocks = blocks::all()?;
+    let programs = blocks.iter().filter(|block| block.language == "rust");
+    for block in programs {
+        write(folder, &format!("project/src/bin/{}.rs", block.name()), &block.program())?;
+    }
+    write(folder, "project/Cargo.toml", &manifest(&blocks, packages)?)?;
     // The versions that the tests use: no release of a dependency breaks a run.
-    write(folder, "project/Cargo.lock", &read("Cargo.lock")?)?;
+    let lock = fs::read_to_string("Cargo.lock").map_err(|error| format!("Cargo.lock: {error}"))?;
+    write(folder, "project/Cargo.lock", &lock)?;
     command::run(&format!(
-        "{PROFILE} cargo run --quiet --manifest-path {shown}/project/Cargo.toml --target-dir target"
+        "{PROFILE} cargo build --quiet --manifest-path {shown}/project/Cargo.toml --target-dir target"
     ))?;
+    command::run("cargo build --quiet -p leasehold-cli")?;
+    for (number, block) in blocks.iter().enumerate().filter(|(_, block)| block.use_ == Use::Run) {
+        let printed = printed(folder, block)?;
+        print!("{}:\n{printed}", block.place);
+        match blocks.get(number + 1) {
+            Some(output) if output.use_ == Use::Output && !output.matches(&printed) => {
+                return Err(format!("{} does not say what is printed:\n{printed}", output.place));
+            }
+            _ => {}
+        }
+    }
 
     let library = packages.iter().find(|package| package.name == "leasehold").ok_or("no `leasehold`")?;
     command::run(&format!(
@@ -47,9 +65,33 @@ fn in_folder(folder: &Path, packages: &[Package]) -> Result<(), String> {
     ))
 }
 
+/// What a program, or the lines of a shell, prints. Locks on files are in the folder.
+fn printed(folder: &Path, block: &Block) -> Result<String, String> {
+    let programs =
+        env::current_dir().map_err(|error| format!("no current folder: {error}"))?.join("target/debug");
+    let mut command = if block.language == "sh" {
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", &block.text]);
+        shell
+    } else {
+        Command::new(programs.join(block.name()))
+    };
+    let mut path = programs.into_os_string();
+    path.push(":");
+    path.push(env::var_os("PATH").unwrap_or_default());
+    command.env("PATH", path).env("HOME", folder).env_remove("XDG_STATE_HOME").env_remove("LEASEHOLD_URL");
+    let output = command.output().map_err(|error| format!("{}: {error}", block.place))?;
+    if !output.status.success() {
+        let error = String::from_utf8_lossy(&output.stderr);
+        return Err(format!("{} failed: {}\n{error}", block.place, output.status));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
 /// The manifest of a user: the lines of the README, and the archives in place of a registry.
-fn manifest(readme: &str, packages: &[Package]) -> Result<String, String> {
-    let dependencies = block(readme, "toml").ok_or("README.md has no dependencies")?;
+fn manifest(blocks: &[Block], packages: &[Package]) -> Result<String, String> {
+    let dependencies = blocks.iter().find(|block| block.language == "toml" && block.use_ == Use::Compile);
+    let dependencies = &dependencies.ok_or("README.md has no dependencies")?.text;
     let lines = dependencies.lines().map(|line| {
         let package = packages.iter().find(|package| line.starts_with(&format!("{} = ", package.name)));
         package.map_or(line.to_owned(), |package| format!("{} = \"{}\"", package.name, package.version))
@@ -65,14 +107,6 @@ fn manifest(readme: &str, packages: &[Package]) -> Result<String, String> {
     Ok(text.join("\n"))
 }
 
-/// The first fenced block of a language.
-fn block<'a>(text: &'a str, language: &str) -> Option<&'a str> {
-    let start = format!("\n```{language}");
-    let (_, rest) = text.split_once(&*start)?;
-    let (_, rest) = rest.split_once('\n')?;
-    Some(rest.split_once("\n```")?.0)
-}
-
 /// A new folder outside of the workspace. Its name is the same in each run, so that cargo builds the project once.
 fn folder() -> Result<PathBuf, String> {
     let here = env::current_dir().map_err(|error| format!("no current folder: {error}"))?;
@@ -81,27 +115,11 @@ fn folder() -> Result<PathBuf, String> {
     let folder = env::temp_dir().join(format!("leasehold-package-{:016x}", hasher.finish()));
     // A run that was ended has left it.
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(folder.join("project/src"))
+    fs::create_dir_all(folder.join("project/src/bin"))
         .map_err(|error| format!("{}: {error}", folder.display()))?;
     Ok(folder)
 }
 
-fn read(file: &str) -> Result<String, String> {
-    fs::read_to_string(file).map_err(|error| format!("{file}: {error}"))
-}
-
 fn write(folder: &Path, file: &str, text: &str) -> Result<(), String> {
     fs::write(folder.join(file), text).map_err(|error| format!("{file}: {error}"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_block_is_found_whatever_else_its_first_line_says() {
-        let text = "a\n```sh\nb\n```\n```rust run\nc\nd\n```\n";
-        assert_eq!(block(text, "rust"), Some("c\nd"));
-        assert_eq!(block(text, "toml"), None);
-    }
 }
