@@ -18,6 +18,7 @@ pub(super) struct Item {
 /// When the page is not as rustdoc makes it.
 pub(super) fn read(page: &str, html: &str) -> Result<Item, String> {
     let (_, html) = html.split_once("id=\"main-content\"").ok_or_else(|| format!("{page} has no content"))?;
+    let heading = html.split("<pre").next().unwrap_or_default();
     let (declaration, html) = html::between(html, "<pre class=\"rust item-decl\"><code>", "</code></pre>")
         .ok_or_else(|| format!("{page} has no declaration"))?;
     let (folder, file) = page.rsplit_once('/').unwrap_or(("", page));
@@ -26,6 +27,10 @@ pub(super) fn read(page: &str, html: &str) -> Result<Item, String> {
     let mut item = Item { lines: Vec::new(), foreign: Vec::new() };
     let path = format!("leasehold::{module}{name}");
     let depth = page.matches('/').count();
+    // An item that is re-exported has its source in another crate, which rustdoc may not show. Procedural macros always have.
+    if !heading.contains("/src/leasehold") && !matches!(kind, "attr" | "derive" | "macro") {
+        item.foreign.push((name.to_owned(), path.clone()));
+    }
 
     let declaration = html::without(declaration, "<summary", "</summary>");
     for part in parts(kind, &html::text(&declaration)) {
@@ -119,7 +124,7 @@ fn parts(kind: &str, declaration: &str) -> Vec<String> {
 mod tests {
     use super::*;
 
-    const PAGE: &str = r##"<section id="main-content"><pre class="rust item-decl"><code><div class="code-attribute">#[non_exhaustive]</div>pub enum E {
+    const PAGE: &str = r##"<section id="main-content"><a class="src" href="../../src/leasehold/e.rs.html"></a><pre class="rust item-decl"><code><div class="code-attribute">#[non_exhaustive]</div>pub enum E {
         A,<summary><span>Show 2 variants</span></summary>
         B { <span>x: <a href="https://doc.rust-lang.org/1/u8.html">u8</a></span>, y: Map&lt;K, V&gt; },
     }</code></pre><h2 id="implementations" class="section-header"></h2>
@@ -151,5 +156,8 @@ mod tests {
             ]
         );
         assert!(item.foreign.iter().any(|(name, line)| name == "Sender" && line.contains("pub fn m")));
+        assert!(item.foreign.iter().all(|(name, _)| name != "E"));
+        let other = read("enum.E.html", &PAGE.replace("/src/leasehold/", "/src/tokio/")).unwrap();
+        assert!(other.foreign.iter().any(|(name, _)| name == "E"));
     }
 }
