@@ -57,12 +57,18 @@ fn in_folder(folder: &Path, packages: &[Package]) -> Result<(), String> {
         }
     }
 
-    let library = packages.iter().find(|package| package.name == "leasehold").ok_or("no `leasehold`")?;
-    command::run(&format!(
-        "RUSTDOCFLAGS=-Dwarnings cargo doc --quiet --manifest-path {shown}/{}/Cargo.toml --all-features --no-deps \
-         --target-dir {DOCUMENTATION}",
-        library.folder()
-    ))
+    let (library, others): (Vec<_>, _) = packages.iter().partition(|package| package.name == "leasehold");
+    let library = library.first().ok_or("no `leasehold`")?.folder();
+    let patch = |package: &&Package| {
+        format!("--config=patch.crates-io.{}.path=\"{shown}/{}\"", package.name, package.folder())
+    };
+    command::run_with(
+        &format!(
+            "RUSTDOCFLAGS=-Dwarnings cargo doc --quiet --manifest-path {shown}/{library}/Cargo.toml --all-features --no-deps \
+             --target-dir {DOCUMENTATION}"
+        ),
+        &others.iter().map(patch).collect::<Vec<_>>(),
+    )
 }
 
 /// What a program, or the lines of a shell, prints. Locks on files are in the folder.
