@@ -1,7 +1,7 @@
 //! `cargo xtask check`: the cheap gate in front of the tests.
 
 use crate::{
-    command, msrv,
+    api, blocks, command, features, links, msrv,
     setup::{self, Source, Tool},
     step::Steps,
     words,
@@ -29,12 +29,16 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
         "clippy without features",
         "cargo clippy -p leasehold --no-default-features --all-targets -- -D warnings",
     );
-    run(
-        "clippy with the file engine alone",
-        "cargo clippy -p leasehold --no-default-features --features file -- -D warnings",
-    );
     run("clippy with the default features", "cargo clippy -p leasehold -- -D warnings");
-    run("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps");
+    let documented =
+        run("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps");
+    if documented {
+        steps.run("rendered links", links::check_rendered);
+        steps.run("public interface", api::check);
+    }
+    steps.run("links", links::check_documents);
+    steps.run("blocks", blocks::check);
+    steps.run("features", features::check);
     steps.run("words", words::check);
     steps.run("rust-version", msrv::check);
     steps.run("dependencies", || command::run("cargo deny check bans licenses sources"));

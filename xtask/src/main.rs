@@ -1,14 +1,20 @@
 //! The project's own commands, run as `cargo xtask`.
 
+mod api;
 mod bench;
+mod blocks;
 mod check;
 mod command;
+mod features;
+mod html;
 mod instructions;
 mod interop;
 mod leaks;
 mod lines;
+mod links;
 mod msrv;
 mod mutants;
+mod package;
 mod search;
 mod servers;
 mod setup;
@@ -48,6 +54,10 @@ enum Xtask {
     Search(search::Args),
     /// How many instructions a lock costs in memory, against the committed number.
     Instructions(instructions::Args),
+    /// The public items of the library, against the committed list.
+    Api(api::Args),
+    /// The packages as they would be published, and a new project that uses them.
+    Package,
     /// How many lines of code the library has, without tests, comments and blank lines.
     Lines(lines::Args),
     /// The comparison with other lock libraries: builds all of them, and says which targets hold.
@@ -78,6 +88,8 @@ fn main() -> ExitCode {
             Xtask::Mutants(args) => mutants::run(&args),
             Xtask::Search(args) => search::run(&args),
             Xtask::Instructions(args) => instructions::run(&args),
+            Xtask::Api(args) => api::run(&args),
+            Xtask::Package => package::run(),
             Xtask::Lines(args) => lines::run(&args),
             Xtask::Bench(args) => bench::run(&args),
         });

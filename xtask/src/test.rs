@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use self::selection::{ALL, Engine, FAST};
 use self::server::{SERVERS, TOOLS};
-use crate::{command, interop, search, setup, step::Steps, watch};
+use crate::{command, interop, package, search, setup, step::Steps, watch};
 
 /// Several times the duration of the slowest test.
 const LIMIT: Duration = Duration::from_secs(180);
@@ -68,6 +68,7 @@ pub(crate) fn run(Args { yes, fast, all_servers, engine, filter }: Args) -> Resu
                 command::run(&format!("{} --no-run", search::SIMULATED))?;
                 watch::run(&format!("{} -- --nocapture", search::SIMULATED), LIMIT)
             });
+            steps.run("package", package::run);
         }
     }
     steps.finish()

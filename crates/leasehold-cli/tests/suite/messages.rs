@@ -60,14 +60,14 @@ impl Page {
         writeln!(self.0, "\n## {title}\n\n| Situation | Message |\n|---|---|").expect("a string grows");
     }
 
-    /// One row. The message is escaped for a table.
+    /// One row. The message is escaped for a table of Markdown.
     fn row(&mut self, situation: &str, message: &str) {
         self.raw(situation, &plain(message.trim_end()));
     }
 
     /// One row whose message is the same in each run.
     fn raw(&mut self, situation: &str, message: &str) {
-        let message = message.replace('|', "\\|").replace('\n', "<br>");
+        let message = literal(message).replace('|', "\\|").replace('\n', "<br>");
         writeln!(self.0, "| {situation} | {message} |").expect("a string grows");
     }
 
@@ -91,6 +91,15 @@ impl Page {
                     `LEASEHOLD_GOLDEN=write cargo test -p leasehold-cli every_message`.\n";
         format!("{head}{}", self.0)
     }
+}
+
+/// Escapes what Markdown would take for HTML or for a link, such as `<TIME>` and `[::1]`, outside of code.
+fn literal(message: &str) -> String {
+    let parts = message.split('`').enumerate().map(|(n, part)| match n % 2 {
+        0 => part.replace('<', "\\<").replace('[', "\\["),
+        _ => part.to_owned(),
+    });
+    parts.collect::<Vec<_>>().join("`")
 }
 
 /// The text with `PORT`, `OWNER` and `TIME` for what differs from run to run.

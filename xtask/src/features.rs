@@ -1,0 +1,45 @@
+//! The features of the library: each compiles alone, and has a row in the README.
+
+use std::{collections::BTreeMap, fs};
+
+use serde::Deserialize;
+
+use crate::command;
+
+/// The part of `cargo metadata` that is used.
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    features: BTreeMap<String, Vec<String>>,
+}
+
+/// Lints the library with each feature alone, so that a feature only adds.
+///
+/// # Errors
+///
+/// When one does not compile by itself, or is not documented.
+pub(crate) fn check() -> Result<(), String> {
+    let readme = fs::read_to_string("README.md").map_err(|error| format!("README.md: {error}"))?;
+    for feature in features()?.iter().filter(|feature| *feature != "default") {
+        if !readme.contains(&format!("\n| `{feature}` |")) {
+            return Err(format!("README.md has no row about the feature `{feature}`"));
+        }
+        command::run(&format!(
+            "cargo clippy -p leasehold --no-default-features --features {feature} -- -D warnings"
+        ))?;
+    }
+    Ok(())
+}
+
+fn features() -> Result<Vec<String>, String> {
+    let json = command::output("cargo metadata --format-version 1 --no-deps")?;
+    let metadata: Metadata =
+        serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))?;
+    let package = metadata.packages.into_iter().find(|package| package.name == "leasehold");
+    Ok(package.ok_or("cargo metadata names no `leasehold`")?.features.into_keys().collect())
+}
