@@ -4,7 +4,7 @@ mod time;
 
 use std::collections::BTreeMap;
 use std::env::{self, VarError};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use thiserror::Error;
@@ -171,7 +171,7 @@ impl Config {
                 if byte.is_ascii_alphanumeric() || b"-._~/:".contains(&byte) {
                     url.push(byte.into());
                 } else {
-                    url.push_str(&format!("%{byte:02X}"));
+                    let _ = write!(url, "%{byte:02X}");
                 }
             }
         }
