@@ -70,6 +70,10 @@ mod waiting;
 #[cfg(feature = "test-util")]
 pub mod test;
 
+#[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+pub use leasehold_macros::locked;
+
 pub use crate::acquire::{Acquire, TryAcquire};
 pub use crate::back_off::BackOff;
 pub use crate::client::{Client, ShutdownReport};
