@@ -10,6 +10,7 @@
 mod mutation;
 
 mod acquire;
+mod any_lock;
 mod back_off;
 mod block;
 mod cache_padded;
@@ -75,6 +76,7 @@ pub mod test;
 pub use leasehold_macros::locked;
 
 pub use crate::acquire::{Acquire, TryAcquire};
+pub use crate::any_lock::{AnyAcquire, AnyGuard, AnyLock, AnyTryAcquire};
 pub use crate::back_off::BackOff;
 pub use crate::client::{Client, ShutdownReport};
 pub use crate::connect::ConnectOptions;
