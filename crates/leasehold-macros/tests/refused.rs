@@ -3,7 +3,7 @@
 //! `TRYBUILD=overwrite cargo test -p leasehold-macros --test refused` writes the expected errors anew.
 
 #[test]
-fn mistakes_are_errors_that_point_at_them() {
+fn own_376_mistakes_are_errors_that_point_at_them() {
     let cases = trybuild::TestCases::new();
     cases.compile_fail("tests/refused/*.rs");
 }

@@ -25,7 +25,7 @@ fn sell_blocking(client: &Client, left: u32) -> Result<u32, OfService> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_lock_is_an_error_of_the_functions_own_type() {
+async fn own_374_a_busy_lock_is_an_error_of_the_functions_own_type() {
     let client = Client::connect("memory:").await.unwrap();
     assert_eq!(sell(&client, 2).await.unwrap(), 1);
     assert!(matches!(sell(&client, 0).await, Err(OfService::SoldOut)));

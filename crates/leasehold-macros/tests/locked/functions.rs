@@ -215,7 +215,7 @@ impl Drop for Noting {
 }
 
 #[tokio::test]
-async fn parameters_are_dropped_before_the_lock_is_released() {
+async fn own_375_parameters_are_dropped_before_the_lock_is_released() {
     #[leasehold::locked("n")]
     async fn unused(client: &Client, _noting: Noting) -> Result<(), Error> {
         Ok(())

@@ -19,7 +19,7 @@ async fn plain_by_name(client: &Client) -> Result<bool, Error> {
 }
 
 #[tokio::test]
-async fn the_body_of_a_function_runs_while_the_lock_is_held() {
+async fn own_370_the_body_of_a_function_runs_while_the_lock_is_held() {
     let (client, other) = clients("kinds-plain").await;
     assert_eq!(plain(&client).await, Ok(Some(true)));
     let held = other.lock("n").try_acquire().await.unwrap().expect("the lock is free after the function");

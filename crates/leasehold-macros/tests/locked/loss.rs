@@ -26,7 +26,7 @@ async fn endless(client: &Client, begun: &Notify, at_drop: SetsAtDrop) -> Result
 }
 
 #[tokio::test]
-async fn the_body_of_an_async_function_is_dropped_when_the_lock_is_lost() {
+async fn own_372_the_body_of_an_async_function_is_dropped_when_the_lock_is_lost() {
     let (client, other) = clients("loss-async").await;
     let (begun, dropped) = (Notify::new(), Arc::new(AtomicBool::new(false)));
     let lose = async {
@@ -41,7 +41,7 @@ async fn the_body_of_an_async_function_is_dropped_when_the_lock_is_lost() {
 }
 
 #[test]
-fn the_body_of_a_plain_function_runs_on_and_the_loss_is_returned_after_it() {
+fn own_373_the_body_of_a_plain_function_runs_on_and_the_loss_is_returned_after_it() {
     #[leasehold::locked("n", guard = hold)]
     fn runs_on(client: &Client, other: &Client, done: &AtomicBool) -> Result<(), Error> {
         assert!(hold.is_held());

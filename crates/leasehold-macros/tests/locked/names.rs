@@ -83,7 +83,7 @@ async fn a_name_is_made_of_fields_of_the_receiver() {
 }
 
 #[tokio::test]
-async fn the_name_is_made_before_the_body_moves_or_changes_its_parameters() {
+async fn own_371_the_name_is_made_before_the_body_moves_or_changes_its_parameters() {
     #[leasehold::locked("{name}:{number}")]
     async fn moves(client: &Client, name: String, mut number: u8) -> Result<bool, Error> {
         number += 1;

@@ -61,7 +61,7 @@ async fn once<T>(lock: &impl AnyLock, work: impl Future<Output = Result<T, Error
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_lock_is_acquired_waited_for_and_tried_in_the_same_way() {
+async fn own_360_every_lock_is_acquired_waited_for_and_tried_in_the_same_way() {
     for Pair { name, lock, other } in pairs("any-acquire").await {
         let guard = lock.acquire().await.unwrap();
         assert!(guard.is_held() && !guard.remaining().is_zero(), "{name}");
@@ -79,7 +79,7 @@ async fn every_lock_is_acquired_waited_for_and_tried_in_the_same_way() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn work_runs_under_every_lock() {
+async fn own_361_work_runs_under_every_lock() {
     for Pair { name, lock, other } in pairs("any-run").await {
         let task = tokio::spawn(async move {
             let nested = once(&lock, async { once(&other, async { Ok(()) }).await });
@@ -95,7 +95,7 @@ async fn work_runs_under_every_lock() {
 }
 
 #[test]
-fn every_lock_is_used_on_a_plain_thread() {
+fn own_362_every_lock_is_used_on_a_plain_thread() {
     let pairs = tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(pairs("any-block"));
     for Pair { name, lock, other } in pairs {
         let guard = lock.acquire().block().unwrap();
