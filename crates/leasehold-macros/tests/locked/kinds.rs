@@ -6,7 +6,7 @@ use std::sync::Arc;
 use leasehold::{Client, Error};
 use tokio::sync::Barrier;
 
-use crate::clients;
+use crate::{MINUTE, clients, within};
 
 #[leasehold::locked("n", skip_if_busy)]
 async fn plain(client: &Client) -> Result<Option<bool>, Error> {
@@ -46,7 +46,7 @@ async fn functions_that_wait_for_one_lock_run_one_after_the_other() {
         tokio::spawn(async move { increment(&client, &counter).await })
     });
     for turn in turns.collect::<Vec<_>>() {
-        turn.await.unwrap().unwrap();
+        within(MINUTE, turn).await.unwrap().unwrap();
     }
     assert_eq!(*counter.lock().await, 200);
 }
@@ -62,11 +62,14 @@ async fn a_function_under_a_fair_lock_is_queued() {
     let held = other.fair_lock("n").acquire().await.unwrap();
     let of_task = client.clone();
     let queued = tokio::spawn(async move { fair(&of_task).await });
-    while other.fair_lock("n").queue().await.unwrap().is_empty() {
-        tokio::task::yield_now().await;
-    }
+    let is_queued = async {
+        while other.fair_lock("n").queue().await.unwrap().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    within(MINUTE, is_queued).await;
     held.release().await.unwrap();
-    assert_eq!(queued.await.unwrap(), Ok(0));
+    assert_eq!(within(MINUTE, queued).await.unwrap(), Ok(0));
 }
 
 #[leasehold::locked("n", kind = read, skip_if_busy)]
@@ -84,15 +87,15 @@ async fn write(client: &Client) -> Result<Option<bool>, Error> {
 async fn readers_run_together_and_a_writer_alone() {
     let (client, other) = clients("kinds-read-write").await;
     let both = Barrier::new(2);
-    let readers = tokio::join!(read(&client, &both), read(&other, &both));
-    assert_eq!(readers, (Ok(Some(())), Ok(Some(()))));
+    let readers = async { tokio::join!(read(&client, &both), read(&other, &both)) };
+    assert_eq!(within(MINUTE, readers).await, (Ok(Some(())), Ok(Some(()))));
 
     let reader = other.rw_lock("n").read().acquire().await.unwrap();
     assert_eq!(write(&client).await, Ok(None));
     reader.release().await.unwrap();
     assert_eq!(write(&client).await, Ok(Some(true)));
     let writer = other.rw_lock("n").write().acquire().await.unwrap();
-    assert_eq!(read(&client, &both).await, Ok(None));
+    assert_eq!(within(MINUTE, read(&client, &both)).await, Ok(None));
     writer.release().await.unwrap();
 }
 
@@ -127,17 +130,20 @@ async fn as_many_functions_as_there_are_permits_run_at_once() {
     let three = Barrier::new(3);
     {
         let (mut one, mut two) = (pin!(under_permit(&client, &three)), pin!(under_permit(&other, &three)));
-        while client.leased_semaphore("n").acquired().await.unwrap() < 2 {
-            tokio::select! {
-                biased;
-                _ = &mut one => panic!("it waits for a third"),
-                _ = &mut two => panic!("it waits for a third"),
-                () = tokio::task::yield_now() => {}
+        let are_inside = async {
+            while client.leased_semaphore("n").acquired().await.unwrap() < 2 {
+                tokio::select! {
+                    biased;
+                    _ = &mut one => panic!("it waits for a third"),
+                    _ = &mut two => panic!("it waits for a third"),
+                    () = tokio::task::yield_now() => {}
+                }
             }
-        }
-        assert_eq!(under_permit(&client, &three).await, Ok(None));
+        };
+        within(MINUTE, are_inside).await;
+        assert_eq!(within(MINUTE, under_permit(&client, &three)).await, Ok(None));
     }
-    assert_eq!(under_the_only_permit(&client).await, Ok(0));
+    assert_eq!(within(MINUTE, under_the_only_permit(&client)).await, Ok(0));
 }
 
 #[test]

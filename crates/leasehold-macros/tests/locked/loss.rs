@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use leasehold::{Client, Error, Loss};
 use tokio::sync::Notify;
 
-use crate::clients;
+use crate::{MINUTE, clients, within};
 
 struct SetsAtDrop(Arc<AtomicBool>);
 
@@ -35,7 +35,7 @@ async fn own_372_the_body_of_an_async_function_is_dropped_when_the_lock_is_lost(
         assert!(other.lock("n").force_unlock().await.unwrap());
     };
     let work = endless(&client, &begun, SetsAtDrop(Arc::clone(&dropped)));
-    let (done, ()) = tokio::join!(work, lose);
+    let (done, ()) = within(MINUTE, async { tokio::join!(work, lose) }).await;
     assert!(matches!(done, Err(Error::Lost(lost)) if lost.loss == Loss::ForceUnlocked));
     assert!(dropped.load(Ordering::SeqCst));
 }

@@ -53,6 +53,7 @@ async fn pairs(memory: &str) -> Vec<Pair> {
     ]
 }
 
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 
 /// A function as users write it: its future is `Send` if that of the work is.
@@ -86,7 +87,8 @@ async fn own_361_work_runs_under_every_lock() {
             assert!(nested.await.unwrap_err().is_contended(), "{name}");
             let done = once(&lock, other.try_acquire().run(async { Ok(()) }));
             assert_eq!(done.await, Ok(None), "{name}");
-            let held = lock.acquire().run_with(|hold| async move { Ok::<_, Error>(hold.is_held()) });
+            let held =
+                lock.acquire().wait(MINUTE).run_with(|hold| async move { Ok::<_, Error>(hold.is_held()) });
             assert_eq!(held.await, Ok(true), "{name}");
             assert_eq!(other.try_acquire().run(async { Ok::<_, Error>(1) }).await, Ok(Some(1)), "{name}");
         });
@@ -103,7 +105,7 @@ fn own_362_every_lock_is_used_on_a_plain_thread() {
         let tried = other.try_acquire().run_blocking(|_| Ok::<_, Error>(()));
         assert_eq!(tried, Ok(None), "{name}");
         guard.release().block().unwrap();
-        let done = other.acquire().run_blocking(|hold| Ok::<_, Error>(hold.is_held()));
+        let done = other.acquire().wait(MINUTE).run_blocking(|hold| Ok::<_, Error>(hold.is_held()));
         assert_eq!(done, Ok(true), "{name}");
     }
 }
@@ -129,7 +131,8 @@ async fn work_under_a_guard_of_any_lock_is_dropped_at_a_loss() {
     let lock = client.lock("n");
     let guard = AnyLock::acquire(&lock).await.unwrap();
     assert_eq!(guard.run(async { 1 }).await, Ok(1));
-    let (lost, unlocked) = tokio::join!(guard.run(pending::<()>()), lock.force_unlock());
+    let both = async { tokio::join!(guard.run(pending::<()>()), lock.force_unlock()) };
+    let (lost, unlocked) = tokio::time::timeout(MINUTE, both).await.unwrap();
     assert_eq!(unlocked, Ok(true));
     let loss = lost.unwrap_err().loss;
     assert_eq!(guard.lost().await, loss);
