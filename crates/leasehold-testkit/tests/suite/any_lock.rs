@@ -72,8 +72,10 @@ async fn own_360_every_lock_is_acquired_waited_for_and_tried_in_the_same_way() {
         let busy = other.acquire().wait(Duration::from_secs(1)).await.unwrap_err();
         assert!(busy.is_contended(), "{name}: {busy}");
         let view = guard.view();
-        guard.release().await.unwrap();
+        let (waited, released) = tokio::join!(other.acquire().wait(MINUTE).into_future(), guard.release());
+        released.unwrap();
         assert!(!view.is_held(), "{name}");
+        waited.unwrap().release().await.unwrap();
         let guard = other.try_acquire().await.unwrap();
         assert!(guard.is_some_and(|guard| guard.is_held()), "{name}");
     }
@@ -131,6 +133,9 @@ async fn work_under_a_guard_of_any_lock_is_dropped_at_a_loss() {
     let lock = client.lock("n");
     let guard = AnyLock::acquire(&lock).await.unwrap();
     assert_eq!(guard.run(async { 1 }).await, Ok(1));
+    // The work is done at the same poll.
+    assert!(guard.run(async { lock.force_unlock().await.unwrap() }).await.is_err());
+    let guard = AnyLock::acquire(&lock).await.unwrap();
     let both = async { tokio::join!(guard.run(pending::<()>()), lock.force_unlock()) };
     let (lost, unlocked) = tokio::time::timeout(MINUTE, both).await.unwrap();
     assert_eq!(unlocked, Ok(true));
