@@ -1,4 +1,4 @@
-//! The attribute of [Leasehold](https://docs.rs/leasehold) that runs a function under a lock.
+//! The attribute of Leasehold that runs a function under a lock.
 //!
 //! Use it as `leasehold::locked`, with the feature `macros` of `leasehold`: what it generates names that crate.
 
@@ -66,7 +66,7 @@ use proc_macro::TokenStream;
 /// | `min_hold = "1s"` | the lock stays held for at least this long | released when the body is done |
 /// | `max_hold = "1m"` | the hold ends after this long, even if the body has not | no end |
 /// | `skip_if_busy` | one attempt: `Ok(None)` if another owner holds the lock | the lock is waited for |
-/// | `guard = hold` | `hold` is a [`HoldView`] in the body, to ask whether the lock is still held | |
+/// | `guard = hold` | `hold` is a `leasehold::HoldView` in the body, to ask whether the lock is still held | |
 ///
 /// A time is `500ms`, `2s`, `1m30s` or `2h` in quotes, and is checked when the program is compiled; or an expression that
 /// is a [`Duration`](std::time::Duration), which is checked when the lock is acquired. Each call of a function under
@@ -83,13 +83,10 @@ use proc_macro::TokenStream;
 /// - A plain `fn` blocks its thread, and is for plain threads and `spawn_blocking`. Its body cannot be ended from outside: it runs
 ///   on after a loss, which is returned after it. Long work should ask its `guard` between its steps.
 /// - Parameters that the body uses, or whose name begins with `_`, are dropped before the lock is released.
-/// - Which error is returned if there are several, and what happens if the body panics, is said at [`run`].
+/// - Which error is returned if there are several, and what happens if the body panics, is said at `leasehold::Acquire::run`.
 ///
 /// Methods, generic functions, patterns as parameters and implementations of traits with `async fn` work. `const` and
 /// `unsafe` functions are refused, and so are functions that return a future themselves: those that `#[async_trait]` makes.
-///
-/// [`HoldView`]: https://docs.rs/leasehold/latest/leasehold/struct.HoldView.html
-/// [`run`]: https://docs.rs/leasehold/latest/leasehold/struct.Acquire.html#method.run
 #[proc_macro_attribute]
 pub fn locked(arguments: TokenStream, item: TokenStream) -> TokenStream {
     expand::locked(arguments.into(), &item.into()).into()

@@ -113,8 +113,9 @@ async fn a_fenced_lock_gives_each_call_a_greater_token() {
 
 const PERMITS: u32 = 2;
 
-#[leasehold::locked("n", kind = leased_semaphore(2), lease = "10s", skip_if_busy)]
+#[leasehold::locked("n", kind = leased_semaphore(2), lease = "10s", skip_if_busy, guard = hold)]
 async fn under_permit(client: &Client, others: &Barrier) -> Result<Option<()>, Error> {
+    hold.check()?;
     others.wait().await;
     Ok(Some(()))
 }
