@@ -12,6 +12,7 @@
 mod mutation;
 
 mod acquire;
+mod any_lock;
 mod back_off;
 mod block;
 mod cache_padded;
@@ -76,7 +77,12 @@ mod waiting;
 #[cfg(feature = "test-util")]
 pub mod test;
 
+#[cfg(feature = "macros")]
+#[cfg_attr(docsrs, doc(cfg(feature = "macros")))]
+pub use leasehold_macros::locked;
+
 pub use crate::acquire::{Acquire, TryAcquire};
+pub use crate::any_lock::{AnyAcquire, AnyGuard, AnyLock, AnyTryAcquire};
 pub use crate::back_off::BackOff;
 pub use crate::client::{Client, ShutdownReport};
 pub use crate::config::{Config, ConfigError, TimeParseError, parse_time};

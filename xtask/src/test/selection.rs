@@ -85,11 +85,17 @@ const UNIT_WITH_SERVER: &[&str] = &[
 const SIMULATED: Suite =
     Suite { name: "simulated server", only: "sim::", skip: &["conformance::"], ..CONFORMANCE };
 
+/// The functions under a lock in memory. Those that must not compile are left out: they build the library once more.
+const MACROS: Suite = suite("macros", "--workspace --all-features --test locked");
+
 /// The tests that need no server and no other program.
 pub(super) const FAST: Selection = Selection {
     tools: &[],
     redisson: false,
-    builds: &[("build", "cargo test --workspace --all-features --lib --bins --test suite --no-run")],
+    builds: &[(
+        "build",
+        "cargo test --workspace --all-features --lib --bins --test suite --test locked --no-run",
+    )],
     suites: &[
         Suite { skip: UNIT_WITH_SERVER, ..UNIT },
         // Files take real time: a minute of it.
@@ -104,6 +110,7 @@ pub(super) const FAST: Selection = Selection {
             ..CONFORMANCE
         },
         SIMULATED,
+        MACROS,
     ],
     searches: false,
 };

@@ -21,8 +21,8 @@ fn command() -> Command {
 
 /// A configuration that locks in this directory.
 fn configured(at: &Path, locks: &TestDirectory, more: &str) {
-    fs::create_dir_all(at.parent().unwrap()).unwrap();
-    fs::write(at, format!("url = \"{}\"\n{more}", locks.url())).unwrap();
+    fs::create_dir_all(at.parent().expect("a file in a directory")).unwrap();
+    fs::write(at, format!("url = \"{}\"\n{more}", locks.url())).expect("the test can write its files");
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn a_configuration_that_cannot_be_used_is_an_error_that_names_the_place_and_no_s
     let (home, locks) = (TestDirectory::new(), TestDirectory::new());
     let file = home.path().join("own.toml");
     let refused = |text: &str| {
-        fs::write(&file, text).unwrap();
+        fs::write(&file, text).expect("the test can write its files");
         let run = run(command().arg("--config").arg(&file), &locks.lock("x"));
         assert_eq!((run.code, run.stdout.as_str()), (Some(2), ""), "{run:?}");
         assert!(!run.stderr.contains("hunter2"), "{run:?}");
@@ -81,7 +81,7 @@ fn a_configuration_that_cannot_be_used_is_an_error_that_names_the_place_and_no_s
         text,
         "leasehold: the watchdog of 1ms in the configuration is too short to end a command in time: the least is 200ms\n"
     );
-    fs::remove_file(&file).unwrap();
+    fs::remove_file(&file).expect("the test can write its files");
     let missing = run(command().arg("--config").arg(&file), &locks.lock("x"));
     let said = format!("leasehold: cannot read the configuration {}: No such file", file.display());
     assert_eq!(missing.code, Some(2));

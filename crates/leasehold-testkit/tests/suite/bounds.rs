@@ -4,14 +4,15 @@ use std::ops::Deref;
 use std::time::Duration;
 
 use leasehold::{
-    Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, BackOff, ChangeError, Client, Config,
-    ConfigError, ConnectError, ConnectOptions, Credentials, Error, ExtendError, FairLock, Fence, FencedGuard,
-    FencedLock, Guard, HoldView, Holder, Interrupt, InvalidRequestError, Latch, LatchOpened, LeasedPermits,
-    LeasedSemaphore, Lock, Loss, LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock,
-    OwnerParseError, PermitId, PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard,
-    QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore, SemaphorePermits,
-    ServerError, ShutdownReport, StaleTokenError, Status, Subject, TimeParseError, TryAcquire,
-    TryAcquirePermits, TrySetPermits, UrlError, WaitError, WriteError, WriteGuard, WriteLock,
+    Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, AnyAcquire, AnyGuard, AnyLock,
+    AnyTryAcquire, BackOff, ChangeError, Client, Config, ConfigError, ConnectError, ConnectOptions,
+    Credentials, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard, HoldView, Holder,
+    Interrupt, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss,
+    LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
+    PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
+    ReleaseError, Released, RwLock, Semaphore, SemaphorePermits, ServerError, ShutdownReport,
+    StaleTokenError, Status, Subject, TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError,
+    WaitError, WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -45,6 +46,8 @@ fn handles_are_send_sync_static_and_clone() {
     handle::<TryAcquire<FencedGuard>>();
     handle::<TryAcquire<ReadGuard>>();
     handle::<TryAcquire<WriteGuard>>();
+    handle::<AnyAcquire>();
+    handle::<AnyTryAcquire>();
     handle::<AcquireAll>();
     handle::<AcquireQuorum>();
     handle::<AcquirePermits>();
@@ -57,6 +60,13 @@ fn handles_are_send_sync_static_and_clone() {
     handle::<LatchOpened>();
     handle::<HoldView>();
     handle::<Interrupt>();
+}
+
+/// A lock whose type is not known is shared like any other.
+#[test]
+fn a_lock_of_any_type_is_send_and_sync() {
+    free::<Box<dyn AnyLock>>();
+    free::<std::sync::Arc<dyn AnyLock>>();
 }
 
 #[test]
@@ -89,6 +99,7 @@ fn guards_are_send_sync_static_and_not_clone() {
     free::<FencedGuard>();
     free::<ReadGuard>();
     free::<WriteGuard>();
+    free::<AnyGuard>();
     free::<MultiGuard>();
     free::<QuorumGuard>();
     free::<SemaphorePermits>();
@@ -97,6 +108,7 @@ fn guards_are_send_sync_static_and_not_clone() {
     <FencedGuard as Single<_>>::there_is_only_one();
     <ReadGuard as Single<_>>::there_is_only_one();
     <WriteGuard as Single<_>>::there_is_only_one();
+    <AnyGuard as Single<_>>::there_is_only_one();
     <MultiGuard as Single<_>>::there_is_only_one();
     <QuorumGuard as Single<_>>::there_is_only_one();
     <SemaphorePermits as Single<_>>::there_is_only_one();
@@ -128,6 +140,7 @@ fn a_release_consumes_the_guard() {
     taken::<ReadGuard, _>(ReadGuard::release);
     taken::<WriteGuard, _>(WriteGuard::release);
     taken::<WriteGuard, _>(WriteGuard::downgrade);
+    taken::<AnyGuard, _>(AnyGuard::release);
     taken::<MultiGuard, _>(MultiGuard::release);
     taken::<QuorumGuard, _>(QuorumGuard::release);
     taken::<SemaphorePermits, _>(SemaphorePermits::release);
@@ -173,9 +186,10 @@ fn every_public_type_is_checked_for_its_bounds() {
     assert!(missing.is_empty(), "{missing:?}");
 }
 
-/// Whether a name appears as the first one between angle brackets, or is the type that all calls return.
+/// Whether a name appears as the first one between angle brackets, as a trait there, or is the type that all calls return.
 fn is_used(text: &str, name: &str) -> bool {
-    [">", "<"].iter().any(|end| text.contains(&format!("<{name}{end}"))) || name == "Operation"
+    [format!("<{name}>"), format!("<{name}<"), format!("<dyn {name}>")].iter().any(|used| text.contains(used))
+        || name == "Operation"
 }
 
 #[tokio::test]
@@ -189,6 +203,8 @@ async fn futures_are_send_and_static_and_the_work_of_run_needs_neither() {
     sendable(client.fenced_lock("a").acquire().into_future());
     sendable(client.rw_lock("b").read().acquire().into_future());
     sendable(client.rw_lock("b").write().try_acquire().into_future());
+    sendable(AnyLock::acquire(&lock).into_future());
+    sendable(AnyLock::try_acquire(&lock).into_future());
     sendable(client.multi_lock(["c", "d"]).acquire().into_future());
     sendable(client.multi_lock(["c", "d"]).try_acquire());
     sendable(client.group_lock("e", ["1", "2"]).acquire().into_future());

@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a failing test names its line")]
 
+mod any_lock;
 mod bad_input;
 mod bounds;
 mod conformance;

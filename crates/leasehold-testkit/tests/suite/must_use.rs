@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use leasehold::{BackOff, Client, Fence, MultiLock, Owner, QuorumLock};
+use leasehold::{AnyLock, BackOff, Client, Fence, MultiLock, Owner, QuorumLock};
 
 /// States that the compiler warns about each of these statements.
 macro_rules! must_be_used {
@@ -26,6 +26,7 @@ fn an_unused_guard_is_warned_about() {
     must_be_used! {
         client.lock("a").acquire().block().unwrap();
         client.fenced_lock("a").acquire().block().unwrap();
+        AnyLock::acquire(&client.lock("any")).block().unwrap();
         rw.read().acquire().block().unwrap();
         rw.write().acquire().block().unwrap();
         client.multi_lock(["a", "b"]).acquire().block().unwrap();
@@ -46,6 +47,8 @@ fn an_operation_that_is_not_awaited_is_warned_about() {
         Client::connect("memory:");
         lock.acquire();
         lock.try_acquire();
+        AnyLock::acquire(&lock);
+        AnyLock::try_acquire(&lock);
         lock.is_locked();
         lock.force_unlock();
         client.fenced_lock("a").acquire();
