@@ -60,7 +60,7 @@ fn permits(input: ParseStream<'_>) -> Result<Expr> {
 }
 
 impl Kind {
-    /// Whether its holds take `min_hold` and `max_hold`.
+    /// Whether its holds take `max_hold`.
     pub(crate) fn is_lock(&self) -> bool {
         !matches!(self, Self::LeasedSemaphore(_))
     }

@@ -85,15 +85,15 @@ impl Options {
         if let (Some(wait), true) = (&self.wait, self.skip_if_busy) {
             return Err(wait.error("`skip_if_busy` does not wait: leave out one of both"));
         }
-        for (option, length) in [("lease", &self.lease), ("max_hold", &self.max_hold)] {
+        for (option, length) in
+            [("lease", &self.lease), ("min_hold", &self.min_hold), ("max_hold", &self.max_hold)]
+        {
             if let Some(length) = length {
                 length.check_lease(option)?;
             }
         }
-        for (option, length) in [("min_hold", &self.min_hold), ("max_hold", &self.max_hold)] {
-            if let Some(length) = length.as_ref().filter(|_| !self.kind.is_lock()) {
-                return Err(length.error(format!("permits have a `lease` and no `{option}`")));
-            }
+        if let Some(max_hold) = self.max_hold.as_ref().filter(|_| !self.kind.is_lock()) {
+            return Err(max_hold.error("permits have a `lease` and no `max_hold`"));
         }
         for (option, longest) in [("lease", &self.lease), ("max_hold", &self.max_hold)] {
             if let (Some(min_hold), Some(longest)) = (&self.min_hold, longest)

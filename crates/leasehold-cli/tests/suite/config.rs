@@ -21,7 +21,7 @@ fn command() -> Command {
 
 /// A configuration that locks in this directory.
 fn configured(at: &Path, locks: &TestDirectory, more: &str) {
-    fs::create_dir_all(at.parent().expect("a file in a directory")).unwrap();
+    fs::create_dir_all(at.parent().expect("a file in a directory")).expect("the test can write its files");
     fs::write(at, format!("url = \"{}\"\n{more}", locks.url())).expect("the test can write its files");
 }
 

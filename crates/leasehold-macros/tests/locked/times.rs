@@ -64,3 +64,28 @@ async fn a_hold_ends_with_its_lease_and_with_max_hold() {
     );
     assert!(begun.elapsed() > Duration::from_secs(3500) && begun.elapsed() <= Duration::from_secs(3600));
 }
+
+#[leasehold::locked("n", min_hold = "1m", skip_if_busy)]
+async fn once_a_minute(client: &Client) -> Result<Option<u32>, Error> {
+    Ok(Some(7))
+}
+
+#[leasehold::locked("permits", kind = leased_semaphore(1), min_hold = "1m")]
+async fn one_a_minute(client: &Client) -> Result<(), Error> {
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lock_stays_taken_for_its_least_time() {
+    let client = Client::connect("memory:").await.unwrap();
+    assert_eq!(once_a_minute(&client).await.unwrap(), Some(7));
+    assert_eq!(once_a_minute(&client).await.unwrap(), None);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    assert_eq!(once_a_minute(&client).await.unwrap(), Some(7));
+
+    let begun = Instant::now();
+    for _ in 0..2 {
+        within(DAY, one_a_minute(&client)).await.unwrap();
+    }
+    assert_eq!(begun.elapsed().as_secs(), 60);
+}
