@@ -369,7 +369,6 @@ impl<G: Granted> Acquire<G> {
     /// see [`Acquire`].
     #[track_caller]
     pub fn block_until(self, interrupt: &Interrupt) -> Result<G, AcquireError> {
-        self.check_waits_for_others()?;
         let Request { shared, resource, .. } = &self.request;
         let subject = resource.as_ref().ok().map(|resource| shared.subject(resource));
         acquire_until(interrupt, self.into_future(), subject)

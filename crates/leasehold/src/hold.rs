@@ -202,7 +202,9 @@ impl Hold {
             if state.count > 0 && entry.access == Access::Once && !mutation!("owner-enters-twice") {
                 return Err(InvalidRequestError::NotReentrant.into());
             }
-            let term = state.term.clone().or_else(|| state.unused.take());
+            // Work that has not begun makes no progress: a wait between two attempts may have been longer than that allows.
+            let unused = |state: &mut StepGuard<'_>| state.unused.take().filter(|term| term.is_held());
+            let term = state.term.clone().or_else(|| unused(&mut state));
             let term = term.unwrap_or_else(|| Term::new(Arc::downgrade(self)));
             let attempt = match self.step_in(&mut state, &term, entry, turn).await? {
                 Stepped::Replied(attempt) => attempt,

@@ -47,3 +47,22 @@ pub(crate) fn would_wait_for_itself(shared: &Arc<Shared>, resource: &Resource) -
     };
     UNDER.with_borrow(|under| under.iter().any(excludes))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use crate::{Client, Error, Loss};
+
+    #[test]
+    fn a_hold_that_ends_by_itself_is_waited_for() {
+        let lock = Client::connect("memory:").block().unwrap().lock("a");
+        let waited = lock.acquire().lease(Duration::from_millis(50)).run_blocking(|hold| {
+            let next = lock.acquire().block()?;
+            assert!(next.is_held() && !hold.is_held());
+            Ok::<_, Error>(())
+        });
+        assert!(matches!(waited, Err(Error::Lost(error)) if error.loss == Loss::Expired));
+        assert!(lock.try_acquire().block().unwrap().is_some());
+    }
+}

@@ -10,6 +10,9 @@ const STANDARD: &str = "https://doc.rust-lang.org/";
 /// Our own traits in signatures that only the library can name. By name alone they cannot be told from others.
 const SEALED: &[&str] = &["Granted", "Guarded"];
 
+/// The trait of another crate that one of our types is meant to implement: the feature `serde` is about nothing else.
+const IMPLEMENTED: &[&str] = &["Deserialize"];
+
 /// The names in a signature that may be those of a dependency. `depth` is how many folders below the crate the page is.
 pub(super) fn in_signature(signature: &str, depth: usize) -> Vec<String> {
     let mut names = linked(signature, depth);
@@ -39,6 +42,7 @@ fn linked(signature: &str, depth: usize) -> Vec<String> {
             })
         })
         .map(|(link, _)| html::text(&format!("<a {link}")))
+        .filter(|name| !IMPLEMENTED.contains(&&**name))
         .collect()
 }
 

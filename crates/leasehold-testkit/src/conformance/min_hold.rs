@@ -222,6 +222,18 @@ pub async fn own_354_a_lock_is_kept_while_its_work_reports_progress(bench: &Benc
     Ok(())
 }
 
+pub async fn own_377_a_wait_may_be_longer_than_work_without_progress(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let held = elsewhere.acquire().await?;
+    let waiter = Waiter::begin(lock.acquire().renew_while_progress(LEASE)).await;
+    sleep(LEASE * 2).await;
+    held.release().await?;
+    let guard = waiter.outcome().await?;
+    assert!(guard.is_held(), "its time begins with the grant");
+    guard.release().await?;
+    Ok(())
+}
+
 pub async fn own_355_work_without_progress_is_dropped(bench: &Bench) -> Outcome {
     let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
     let begun = Instant::now();

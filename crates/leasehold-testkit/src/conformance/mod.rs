@@ -201,6 +201,7 @@ macro_rules! conformance_cases {
                 ["OWN-352"] => own_352_a_least_time_that_cannot_be_kept_is_refused,
                 ["OWN-353"] => own_353_a_lock_that_was_lost_is_not_left_taken,
                 ["OWN-354"] => own_354_a_lock_is_kept_while_its_work_reports_progress,
+                ["OWN-377"] => own_377_a_wait_may_be_longer_than_work_without_progress,
                 ["OWN-355"] => own_355_work_without_progress_is_dropped,
                 ["OWN-356"] => own_356_progress_of_a_fixed_lease_is_refused,
             }
