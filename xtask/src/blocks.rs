@@ -47,7 +47,9 @@ pub(crate) fn check() -> Result<(), String> {
 ///
 /// With each block that does not say what is done with it.
 pub(crate) fn all() -> Result<Vec<Block>, String> {
-    let files = command::output("git ls-files README.md docs/*.md docs/**/*.md crates/*/README.md")?;
+    let files = command::output(
+        "git ls-files README.md docs/*.md docs/**/*.md crates/*/README.md examples/README.md examples/*/README.md",
+    )?;
     let (mut blocks, mut errors) = (Vec::new(), Vec::new());
     // The packages have links to documents of the repository.
     for file in String::from_utf8_lossy(&files).lines().filter(|file| !Path::new(file).is_symlink()) {

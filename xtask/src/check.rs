@@ -30,6 +30,11 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
         "cargo clippy -p leasehold --no-default-features --all-targets -- -D warnings",
     );
     run("clippy with the default features", "cargo clippy -p leasehold -- -D warnings");
+    run("format of the examples", "cargo fmt --manifest-path examples/Cargo.toml --all --check");
+    run(
+        "clippy of the examples",
+        "cargo clippy --manifest-path examples/Cargo.toml --target-dir target/examples --locked --workspace --all-targets -- -D warnings",
+    );
     let documented =
         run("documentation", "RUSTDOCFLAGS=-Dwarnings cargo doc --workspace --all-features --no-deps");
     if documented {
@@ -42,5 +47,8 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
     steps.run("words", words::check);
     steps.run("rust-version", msrv::check);
     steps.run("dependencies", || command::run("cargo deny check bans licenses sources"));
+    steps.run("dependencies of the examples", || {
+        command::run("cargo deny --manifest-path examples/Cargo.toml check licenses sources")
+    });
     steps.finish()
 }

@@ -46,6 +46,12 @@ const CONFORMANCE: Suite =
     Suite { only: "conformance::", ..suite("conformance", "--workspace --all-features --test suite") };
 const REDIS: Suite = suite("redis", "--workspace --all-features --test redis");
 
+/// The workspace of the examples.
+const EXAMPLES: Suite = suite(
+    "examples",
+    "--manifest-path examples/Cargo.toml --target-dir target/examples --locked --workspace",
+);
+
 /// Everything.
 pub(super) const ALL: Selection = Selection {
     tools: &[
@@ -64,13 +70,18 @@ pub(super) const ALL: Selection = Selection {
     builds: &[
         ("build", "cargo test --workspace --all-features --no-run"),
         ("build without features", "cargo test -p leasehold --no-default-features --lib --no-run"),
-        ("examples", "cargo build --workspace --all-features --examples"),
+        ("build cargo examples", "cargo build --workspace --all-features --examples"),
+        (
+            "build examples",
+            "cargo test --manifest-path examples/Cargo.toml --target-dir target/examples --locked --workspace --no-run",
+        ),
     ],
     suites: &[
         UNIT,
         suite("unit without features", "-p leasehold --no-default-features --lib"),
         suite("integration", "--workspace --all-features --test=*"),
         suite("documentation", "--workspace --all-features --doc"),
+        EXAMPLES,
     ],
     searches: true,
 };

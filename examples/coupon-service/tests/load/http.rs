@@ -1,0 +1,36 @@
+//! One request on a connection of its own.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// The status of the reply.
+pub(crate) async fn get(service: SocketAddr, path: &str) -> io::Result<u16> {
+    reply(send("GET", service, path).await?).await
+}
+
+/// The status of the reply.
+pub(crate) async fn post(service: SocketAddr, path: &str) -> io::Result<u16> {
+    reply(send("POST", service, path).await?).await
+}
+
+/// Closes the connection after the request, without a look at the reply.
+pub(crate) async fn hang_up(service: SocketAddr, path: &str) -> io::Result<()> {
+    send("POST", service, path).await.map(drop)
+}
+
+async fn send(method: &str, service: SocketAddr, path: &str) -> io::Result<TcpStream> {
+    let mut connection = TcpStream::connect(service).await?;
+    let request = format!("{method} {path} HTTP/1.1\r\nhost: {service}\r\nconnection: close\r\n\r\n");
+    connection.write_all(request.as_bytes()).await?;
+    Ok(connection)
+}
+
+async fn reply(mut connection: TcpStream) -> io::Result<u16> {
+    let mut reply = Vec::new();
+    connection.read_to_end(&mut reply).await?;
+    let status = reply.split(|byte| *byte == b' ').nth(1).and_then(|status| std::str::from_utf8(status).ok());
+    status.and_then(|status| status.parse().ok()).ok_or_else(|| io::ErrorKind::UnexpectedEof.into())
+}
