@@ -2,6 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
@@ -16,9 +17,12 @@ pub(crate) async fn post(service: SocketAddr, path: &str) -> io::Result<u16> {
     reply(send("POST", service, path).await?).await
 }
 
-/// Closes the connection after the request, without a look at the reply.
-pub(crate) async fn hang_up(service: SocketAddr, path: &str) -> io::Result<()> {
-    send("POST", service, path).await.map(drop)
+/// Sends the request, and closes the connection after this long without a look at the reply.
+pub(crate) async fn hang_up(service: SocketAddr, path: &str, patience: Duration) -> io::Result<()> {
+    let connection = send("POST", service, path).await?;
+    tokio::time::sleep(patience).await;
+    drop(connection);
+    Ok(())
 }
 
 async fn send(method: &str, service: SocketAddr, path: &str) -> io::Result<TcpStream> {

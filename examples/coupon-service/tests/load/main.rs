@@ -49,8 +49,10 @@ impl Load {
         let path = path(number);
         let mut service = number % 2;
         if number.is_multiple_of(10) {
+            // At different moments: before the request is looked at, in the queue, under the lock, after the reply.
+            let patience = Duration::from_millis(number as u64 / 10 % 20 * 20);
             // The process may be dead already: there is no reply in either case.
-            let _ = http::hang_up(self.services[service], &path).await;
+            let _ = http::hang_up(self.services[service], &path, patience).await;
             return Reply::Unknown;
         }
         loop {
