@@ -4,9 +4,7 @@ use std::{fs, time::Duration};
 
 use crate::{command, setup, step::Steps, tools, watch};
 
-/// Several times the duration of the slowest test.
-const LIMIT: Duration = Duration::from_secs(180);
-/// The same with all turns.
+/// As `watch::LIMIT`, with all turns.
 const FULL_LIMIT: Duration = Duration::from_secs(30 * 60);
 
 /// The project of the Java side, which specifies the versions of Redisson.
@@ -42,7 +40,7 @@ pub(crate) fn run(&Args { full, yes }: &Args) -> Result<(), String> {
     }
     if !full {
         if steps.run("redisson", || build(newest())) {
-            steps.run("interop", || watch::run(&format!("{suite} -- --nocapture"), LIMIT));
+            steps.run("interop", || watch::run(&format!("{suite} -- --nocapture"), watch::LIMIT));
         }
         return steps.finish();
     }

@@ -3,14 +3,9 @@
 mod selection;
 mod server;
 
-use std::time::Duration;
-
 use self::selection::{ALL, Engine, FAST};
 use self::server::{SERVERS, TOOLS};
 use crate::{command, interop, package, search, setup, step::Steps, watch};
-
-/// Several times the duration of the slowest test.
-const LIMIT: Duration = Duration::from_secs(180);
 
 /// What `cargo xtask test` takes. Without anything it runs every test.
 #[derive(clap::Args)]
@@ -54,19 +49,19 @@ pub(crate) fn run(Args { yes, fast, all_servers, engine, filter }: Args) -> Resu
     // A failed build would fail every suite with the same errors.
     if redisson && selection.builds.iter().all(|(name, line)| steps.run(name, || command::run(line))) {
         for suite in selection.suites {
-            steps.run(suite.name, || watch::run(&suite.line(filter.as_deref()), LIMIT));
+            steps.run(suite.name, || watch::run(&suite.line(filter.as_deref()), watch::LIMIT));
         }
         for server in servers {
             if steps.run(server.name, || server.check()) {
                 for (name, line) in server.suites(filter.as_deref()) {
-                    steps.run(&name, || watch::run(&line, LIMIT));
+                    steps.run(&name, || watch::run(&line, watch::LIMIT));
                 }
             }
         }
         if selection.searches && filter.is_none() {
             steps.run("simulated search", || {
                 command::run(&format!("{} --no-run", search::SIMULATED))?;
-                watch::run(&format!("{} -- --nocapture", search::SIMULATED), LIMIT)
+                watch::run(&format!("{} -- --nocapture", search::SIMULATED), watch::LIMIT)
             });
             steps.run("package", package::run);
         }

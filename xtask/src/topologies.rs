@@ -1,6 +1,6 @@
 //! `cargo xtask topologies`: every server in every way that clients reach it.
 
-use std::{fs, path::PathBuf, time::Duration};
+use std::{fs, path::PathBuf};
 
 use crate::{
     command,
@@ -8,9 +8,6 @@ use crate::{
     step::Steps,
     tools, watch,
 };
-
-/// Several times the duration of the slowest test.
-const LIMIT: Duration = Duration::from_secs(180);
 
 const TOOLS: &[Tool] =
     &[tools::REDIS, tools::VENV, tools::VALKEY, tools::REDIS_6_2, tools::REDIS_8, tools::VALKEY_8];
@@ -72,7 +69,7 @@ pub(crate) fn run(yes: bool) -> Result<(), String> {
         }
         let with_tls = if *has_tls { WITH_TLS } else { &[] };
         for suite in BEHIND_SENTINELS.iter().chain(with_tls) {
-            steps.run(&format!("{name}, {}", suite.0), || watch::run(&suite.line(&program), LIMIT));
+            steps.run(&format!("{name}, {}", suite.0), || watch::run(&suite.line(&program), watch::LIMIT));
         }
     }
     steps.finish()

@@ -20,6 +20,9 @@ use std::{
 
 use crate::{command, stolen::Spent};
 
+/// Several times the duration of the slowest test.
+pub(crate) const LIMIT: Duration = Duration::from_secs(180);
+
 /// Shows a command line of `cargo test`, then runs it; a test that takes longer than `limit`, which is more than a minute,
 /// is ended.
 ///

@@ -63,7 +63,7 @@ use proc_macro::TokenStream;
 /// | `kind = fair` | `plain`, `fair`, `read`, `write`, `fenced`, or `leased_semaphore(3)`: at most three bodies at once | `plain` |
 /// | `wait = "2s"` | how long to wait for the lock | as long as it takes |
 /// | `lease = "5s"` | the lock is held for this long and no longer | renewed while the body runs |
-/// | `min_hold = "1s"` | the lock stays held for at least this long | released when the body is done |
+/// | `min_hold = "1s"` | the lock stays taken for at least this long | released when the body is done |
 /// | `max_hold = "1m"` | the hold ends after this long, even if the body has not | no end |
 /// | `skip_if_busy` | one attempt: `Ok(None)` if another owner holds the lock | the lock is waited for |
 /// | `guard = hold` | `hold` is a `leasehold::HoldView` in the body, to ask whether the lock is still held | |

@@ -620,6 +620,7 @@ impl<S: Store> Events for Inner<S> {
         self.lose(resource, loss);
     }
 
+    #[cfg(feature = "file")]
     fn revoked_one(self: Arc<Self>, key: &HoldKey, loss: Loss) {
         self.lose_one(key, loss);
     }
