@@ -60,8 +60,13 @@ fn read(path: &Path) -> Result<Config, SettingsError> {
         .map_err(|cause| SettingsError::Unreadable { path: path.to_owned(), cause })?;
     toml::from_str(&text).map_err(|error| {
         // Not the line itself, which may have a password in it.
-        let line = error.span().map(|span| text[..span.start].lines().count().max(1));
+        let line = error.span().map(|span| text[..span.start].matches('\n').count() + 1);
         let line = line.map_or_else(String::new, |line| format!("line {line}: "));
-        SettingsError::Malformed { path: path.to_owned(), cause: format!("{line}{}", error.message()) }
+        let message = match error.message().split_once(", expected ") {
+            // What it begins with is the value.
+            Some((value, expected)) if value.starts_with("invalid") => format!("expected {expected}"),
+            _ => error.message().to_owned(),
+        };
+        SettingsError::Malformed { path: path.to_owned(), cause: format!("{line}{message}") }
     })
 }

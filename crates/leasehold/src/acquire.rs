@@ -20,7 +20,7 @@ use crate::lease::{self, Lease};
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::run::{Guarded, runs_work, runs_work_if_free};
-use crate::running_under::would_wait_for_itself;
+use crate::running_under;
 use crate::rw_lock::WriteGuard;
 use crate::waiting::{Entering, Patience, wait};
 
@@ -150,7 +150,8 @@ impl Options {
         if self.owner.is_some() {
             return Err(InvalidRequestError::NoMinHold { of: "a hold of a given owner" });
         }
-        let limits = [("lease", self.lease), ("max_hold", self.max_hold)];
+        let limits =
+            [("lease", self.lease), ("max_hold", self.max_hold), ("renew_while_progress", self.progress)];
         lease::min_hold(shared, length, &limits)
     }
 
@@ -290,7 +291,8 @@ impl<G> Acquire<G> {
     /// hang: without it a guard is renewed as long as the process lives, however little happens under it.
     ///
     /// The lock is lost with [`Loss::NoProgress`](crate::Loss::NoProgress) this long after the grant or the last report, and
-    /// freed for others. Not together with [`lease`](Self::lease), which is not renewed.
+    /// freed for others. Not together with [`lease`](Self::lease), which is not renewed. An owner that re-enters a lock leaves it
+    /// as its first acquire has set it.
     ///
     /// ```
     /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -315,8 +317,8 @@ impl<G> Acquire<G> {
     /// a job that must run once per interval, although it takes less time than the clocks of its machines differ by.
     ///
     /// Such a release ends the guard at once, and the lock is free when this time is over. A crash is no release: then the lease
-    /// decides. Not longer than [`lease`](Self::lease) or [`max_hold`](Self::max_hold), and not with
-    /// [`as_owner`](Self::as_owner). Not on engines whose locks end with the process that holds them.
+    /// decides. Not longer than [`lease`](Self::lease), [`max_hold`](Self::max_hold) or
+    /// [`renew_while_progress`](Self::renew_while_progress), and not with [`as_owner`](Self::as_owner). Not on engines whose locks end with the process that holds them.
     #[doc(alias = "lockAtLeastFor")]
     pub fn min_hold(mut self, length: Duration) -> Self {
         self.request.options.min_hold = Some(length);
@@ -375,15 +377,13 @@ impl<G: Granted> Acquire<G> {
     }
 
     /// An error if a call that blocks would wait for its own thread.
-    fn check_waits_for_others(&self) -> Result<(), AcquireError> {
+    pub(crate) fn check_waits_for_others(&self) -> Result<(), AcquireError> {
         let Request { shared, resource, options } = &self.request;
-        let Ok(resource) = resource else { return Ok(()) };
         let is_patient = self.wait.is_none() && options.owner.is_none() && !options.steal;
-        if is_patient && would_wait_for_itself(shared, resource) {
-            let invalid = AcquireError::from(InvalidRequestError::WouldDeadlock);
-            return Err(invalid.about(&shared.subject(resource)));
+        match resource {
+            Ok(resource) if is_patient => running_under::check_waits_for_others(shared, resource),
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// Waits, and converts the result with `map`. `names_holder`: an error of the result may name the holder.

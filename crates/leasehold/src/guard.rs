@@ -270,7 +270,11 @@ impl Guard {
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
             match hold.shared.hold_of(key)?.enter(&entry, None).await? {
-                Tried::Granted(guard) => Ok(Ok(guard)),
+                Tried::Granted(guard) => {
+                    // It has gone over to the other half.
+                    hold.drop_min_hold().await;
+                    Ok(Ok(guard))
+                }
                 Tried::Busy(busy) => Ok(Err(busy.holder)),
                 Tried::TooLate => Err(too_late()),
             }

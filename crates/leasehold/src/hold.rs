@@ -14,7 +14,8 @@ pub(crate) use self::budget::Budget;
 use self::state::{HoldState, StepGuard, Undo};
 use crate::client::Shared;
 use crate::engine::{
-    Attempt, Busy, Claim, Feature, HoldKey, Kind, Queueing, Released, Renewed, Resource, RwOptions, Ticket,
+    Attempt, Busy, Claim, Feature, HoldKey, Kind, Queueing, Released, Renewed, Reply, Resource, RwOptions,
+    Ticket,
 };
 use crate::env;
 use crate::error::{AcquireError, ExtendError, InvalidRequestError, ReleaseError, ServerError, Subject};
@@ -202,9 +203,20 @@ impl Hold {
             if state.count > 0 && entry.access == Access::Once && !mutation!("owner-enters-twice") {
                 return Err(InvalidRequestError::NotReentrant.into());
             }
-            // Work that has not begun makes no progress: a wait between two attempts may have been longer than that allows.
-            let unused = |state: &mut StepGuard<'_>| state.unused.take().filter(|term| term.is_held());
-            let term = state.term.clone().or_else(|| unused(&mut state));
+            if state.named
+                && state.count == 0
+                && let Some(left) = self.shared.holds.abandoned_for(&self.key)
+            {
+                // It is taken for its own owner, too.
+                let holder = Some(self.key.owner);
+                return Ok(Tried::Busy(Busy {
+                    retry_in: Some(left),
+                    holder,
+                    not_sent: true,
+                    ..Busy::default()
+                }));
+            }
+            let term = state.term.clone().or_else(|| state.unused.take());
             let term = term.unwrap_or_else(|| Term::new(Arc::downgrade(self)));
             let attempt = match self.step_in(&mut state, &term, entry, turn).await? {
                 Stepped::Replied(attempt) => attempt,
@@ -215,7 +227,9 @@ impl Hold {
                     return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
                 }
                 Attempt::Busy(busy) => {
-                    state.unused = Some(term).filter(|term| state.count == 0 && term.is_held());
+                    // One that expects progress is not for another request, or for later.
+                    let is_reusable = state.count == 0 && entry.progress.is_none();
+                    state.unused = Some(term).filter(|term| is_reusable && term.is_held());
                     return Ok(Tried::Busy(busy));
                 }
                 Attempt::WouldDeadlock if entry.rw.upgrade => return Err(Loss::Gone.into()),
@@ -345,7 +359,7 @@ impl Hold {
                 None => {}
             }
             state.entered(entry, lease, begun, limit, term);
-            if entry.progress.is_some() {
+            if entry.progress.is_some() && count == 0 {
                 term.progress();
                 self.shared.engine.expect_progress(term);
             }
@@ -426,9 +440,17 @@ impl Hold {
         }
     }
 
+    /// Requests that the lock stays taken for `rest`.
+    fn leave_taken(&self, rest: Duration) -> Reply<bool> {
+        if self.is_owner_known() {
+            self.shared.holds.abandoned(&self.key, rest);
+        }
+        self.shared.engine.abandon(&self.key, rest)
+    }
+
     /// Leaves the lock taken for `rest`, after its last guard. The request is sent even if the future is dropped.
     async fn abandon(&self, term: &Term, rest: Duration, expiry: Expiry) -> Result<u32, ReleaseError> {
-        let was_held = self.shared.engine.abandon(&self.key, rest).await.map_err(|cause| {
+        let was_held = self.leave_taken(rest).await.map_err(|cause| {
             let free_within = Some(expiry.within().max(rest));
             ReleaseError::Unknown { cause, free_within, subject: Subject::default() }
         })?;
@@ -507,7 +529,12 @@ impl Hold {
             kept @ Lease::Kept(_) => kept,
         };
         let max_hold = state.limit.map(|limit| limit.saturating_duration_since(env::now()));
-        Ok(Entry { max_hold, ..Entry::new(lease) })
+        Ok(Entry { max_hold, min_hold: state.taken_for(), ..Entry::new(lease) })
+    }
+
+    /// Lets the lock be free as soon as its last guard is gone.
+    pub(crate) async fn drop_min_hold(&self) {
+        self.lock_step().await.taken_until = None;
     }
 
     fn try_lock_step(&self) -> Option<StepGuard<'_>> {

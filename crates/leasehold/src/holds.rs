@@ -2,9 +2,11 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use crate::client::Shared;
 use crate::engine::{HoldKey, Kind, Resource};
+use crate::env::{self, Instant};
 use crate::error::InvalidRequestError;
 use crate::hold::Hold;
 use crate::mutex::Mutex;
@@ -21,6 +23,8 @@ pub(crate) struct HoldRegistry {
     // Invariant: at most one hold for each resource of an owner. A hold that is upgraded here is dropped when the mutex is free
     // again: it may be the last reference, and then leaves the registry.
     holds: Mutex<HashMap<(Name, OwnerId), Vec<Entry>>>,
+    /// Until when locks stay taken that have no guard any more, if a caller has their owners.
+    abandoned: Mutex<HashMap<HoldKey, Instant>>,
 }
 
 #[derive(Debug)]
@@ -58,6 +62,19 @@ impl HoldRegistry {
         let hold = Arc::new(Hold::named(Arc::clone(shared), key));
         entries.push(Entry { resource, hold: Arc::downgrade(&hold) });
         Ok(hold)
+    }
+
+    /// A lock without a guard stays taken for `rest`.
+    pub(crate) fn abandoned(&self, key: &HoldKey, rest: Duration) {
+        let (now, mut abandoned) = (env::now(), self.abandoned.lock());
+        abandoned.retain(|_, until| *until > now);
+        abandoned.insert(key.of_hold(), now + rest);
+    }
+
+    /// How long a lock of this owner stays taken although it has no guard, if it does.
+    pub(crate) fn abandoned_for(&self, key: &HoldKey) -> Option<Duration> {
+        let until = *self.abandoned.lock().get(&key.of_hold())?;
+        Some(until.saturating_duration_since(env::now())).filter(|left| !left.is_zero())
     }
 
     /// Removes the holds of an owner under a name that no caller has any more.

@@ -26,6 +26,7 @@ use crate::outage::{Limit, Outage};
 use crate::owner::Owner;
 use crate::race::{First, all, first, race};
 use crate::run::{Guarded, runs_work};
+use crate::running_under;
 
 /// Several locks that are held together or not at all: Redisson's `getMultiLock(locks)`.
 ///
@@ -164,6 +165,7 @@ impl AcquireAll {
     /// As for `.await`, see [`AcquireAll`].
     #[track_caller]
     pub fn block(self) -> Result<MultiGuard, AcquireError> {
+        self.check_waits_for_others()?;
         self.into_future().block()
     }
 
@@ -177,6 +179,17 @@ impl AcquireAll {
         let first = self.locks.first();
         let subject = first.map(|Lock { shared, resource, .. }| shared.subject_of(resource));
         acquire_until(interrupt, self.into_future(), subject)
+    }
+
+    /// An error if a call that blocks would wait for its own thread.
+    pub(crate) fn check_waits_for_others(&self) -> Result<(), AcquireError> {
+        let is_patient = self.wait.is_none() && self.owner.is_none();
+        self.locks.iter().filter(|_| is_patient).try_for_each(
+            |Lock { shared, resource, .. }| match resource {
+                Ok(resource) => running_under::check_waits_for_others(shared, resource),
+                Err(_) => Ok(()),
+            },
+        )
     }
 
     async fn acquire(self) -> Result<MultiGuard, AcquireError> {

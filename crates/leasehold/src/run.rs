@@ -50,6 +50,7 @@ where
 }
 
 /// The same on a plain thread, where work cannot be ended from outside: a loss is reported after it.
+#[track_caller]
 pub(crate) fn under_blocking<G, T, E>(guard: G, work: impl FnOnce(HoldView) -> Result<T, E>) -> Result<T, E>
 where
     G: Guarded,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::client::Shared;
 use crate::engine::{Kind, Resource};
+use crate::error::{AcquireError, Classified as _, InvalidRequestError};
 use crate::term::Term;
 
 thread_local! {
@@ -18,25 +19,28 @@ pub(crate) struct Under {
 
 impl Under {
     pub(crate) fn new(terms: impl IntoIterator<Item = Arc<Term>>) -> Self {
-        UNDER.with_borrow_mut(|under| {
+        let begin = |under: &RefCell<Vec<_>>| {
+            let mut under = under.borrow_mut();
             let before = under.len();
             under.extend(terms);
-            Self { before }
-        })
+            before
+        };
+        // None on a thread that is ending.
+        Self { before: UNDER.try_with(begin).unwrap_or(0) }
     }
 }
 
 impl Drop for Under {
     fn drop(&mut self) {
-        let ended = UNDER.with_borrow_mut(|under| under.split_off(self.before));
+        let ended = UNDER.try_with(|under| under.borrow_mut().split_off(self.before));
         // Outside of the borrow: the last reference to a term may be among them.
         drop(ended);
     }
 }
 
-/// Whether a call that blocks this thread until it has this resource, as a new owner, would wait for itself: the thread runs under a
-/// hold that excludes it and that does not end by itself.
-pub(crate) fn would_wait_for_itself(shared: &Arc<Shared>, resource: &Resource) -> bool {
+/// An error if a call that blocks this thread until it has this resource, as a new owner, would wait for itself: the thread runs
+/// under a hold that excludes it and that does not end by itself.
+pub(crate) fn check_waits_for_others(shared: &Arc<Shared>, resource: &Resource) -> Result<(), AcquireError> {
     let excludes = |term: &Arc<Term>| {
         let Some(hold) = term.hold() else { return false };
         let both_read = hold.key.resource.kind == Kind::Read && resource.kind == Kind::Read;
@@ -45,7 +49,12 @@ pub(crate) fn would_wait_for_itself(shared: &Arc<Shared>, resource: &Resource) -
             && !both_read
             && term.is_endless()
     };
-    UNDER.with_borrow(|under| under.iter().any(excludes))
+    // A thread that is ending runs under nothing.
+    if UNDER.try_with(|under| under.borrow().iter().any(excludes)).unwrap_or(false) {
+        let invalid = AcquireError::from(InvalidRequestError::WouldDeadlock);
+        return Err(invalid.about(&shared.subject(resource)));
+    }
+    Ok(())
 }
 
 #[cfg(test)]

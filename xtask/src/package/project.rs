@@ -85,7 +85,12 @@ fn printed(folder: &Path, block: &Block) -> Result<String, String> {
     let mut path = programs.into_os_string();
     path.push(":");
     path.push(env::var_os("PATH").unwrap_or_default());
-    command.env("PATH", path).env("HOME", folder).env_remove("XDG_STATE_HOME").env_remove("LEASEHOLD_URL");
+    command.env("PATH", path).env("HOME", folder).env_remove("XDG_STATE_HOME");
+    // The settings of the user are not for these programs.
+    command.env_remove("XDG_CONFIG_HOME");
+    for (name, _) in env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LEASEHOLD_")) {
+        command.env_remove(name);
+    }
     let output = command.output().map_err(|error| format!("{}: {error}", block.place))?;
     if !output.status.success() {
         let error = String::from_utf8_lossy(&output.stderr);

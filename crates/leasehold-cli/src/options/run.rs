@@ -68,7 +68,7 @@ pub struct RunOptions {
     // Its value may contain a password, so the help must not show the value of the environment variable.
     #[arg(long, env = Url::VARIABLE, hide_env_values = true, verbatim_doc_comment)]
     pub url: Option<Url>,
-    /// The file with the settings of the client
+    /// The file of the settings
     ///
     /// TOML with url, watchdog and so on; what is also given by an option or
     /// in the environment is taken from there. Unless given, the file

@@ -88,7 +88,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
     let url = &settings.url;
     let text = LockText::new(&options.name, url);
     let notices = Notices::new();
-    if settings.config.url.is_none() {
+    if settings.is_own {
         // An option for fewer messages must not silence this one, on a terminal or not: two machines would both run the
         // command, and nothing else would say so.
         let directory = url.resolved();
@@ -131,8 +131,9 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
 struct Settings<'a> {
     options: &'a RunOptions,
     config: Config,
-    /// The lock's own, also if none is given.
     url: Url,
+    /// No URL is given: the lock is on this machine.
+    is_own: bool,
     lease: Duration,
 }
 
@@ -158,6 +159,11 @@ impl<'a> Settings<'a> {
             by_option.url = Some(url.secret().to_owned());
             config = by_option.or(config);
         }
+        let is_own = config.url.is_none();
+        if is_own {
+            config.url = Some(Url::own_files().secret().to_owned());
+            config.url_options.clear();
+        }
         let url = config.full_url().map_or_else(Url::own_files, Url::from);
         if url.is_memory() {
             return Err(RunError::Memory);
@@ -169,12 +175,11 @@ impl<'a> Settings<'a> {
             return Err(RunError::WatchdogTooShort(watchdog));
         }
         let lease = options.lease.or(config.watchdog).unwrap_or(LEASE);
-        Ok(Self { options, config, url, lease })
+        Ok(Self { options, config, url, is_own, lease })
     }
 
     /// The options of the client.
     fn connect(&self) -> ConnectOptions {
-        // Without a URL there are no options of one.
         let connect = self.config.connect().unwrap_or_else(|_| Client::connect(self.url.secret()));
         let connect = if self.config.label.is_none() { connect.label("leasehold-run") } else { connect };
         let connect = connect.watchdog(self.lease);

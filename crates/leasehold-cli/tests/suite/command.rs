@@ -51,8 +51,17 @@ pub(crate) fn leasehold_at(url: &str, arguments: &str) -> Finished {
 pub(crate) fn leasehold_command() -> Command {
     let mut command = start(program());
     // Whatever the environment of the test has.
-    command.env_remove("LEASEHOLD_URL").env("XDG_CONFIG_HOME", "/nonexistent");
+    without_settings(&mut command);
     command
+}
+
+/// Removes the settings of the user who runs the tests.
+pub(crate) fn without_settings(command: &mut Command) {
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("LEASEHOLD_"))
+    {
+        command.env_remove(name);
+    }
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
 }
 
 /// Runs a command to its end, without input.

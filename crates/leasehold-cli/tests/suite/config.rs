@@ -74,6 +74,8 @@ fn a_configuration_that_cannot_be_used_is_an_error_that_names_the_place_and_no_s
     assert!(text.starts_with(&at), "{text}");
     let text = refused("label = 'x'\nwatchdog = 'soon'\n");
     assert!(text.starts_with(&at) && text.contains("write a time like 30s"), "{text}");
+    let text = refused("label = 'x'\nsentinel_password = 47_11\n");
+    assert!(text.contains("expected a string") && !text.contains("4711"), "{text}");
     let text = refused("url = 'redis://:hunter2@127.0.0.1'\ncolour = 'red'\n");
     assert!(text.contains("`colour`"), "{text}");
     let text = refused("watchdog = '1ms'\n");

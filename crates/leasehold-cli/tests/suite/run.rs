@@ -6,7 +6,7 @@ use std::process::Stdio;
 use leasehold::Owner;
 use leasehold_testkit::server::{Flavour, Server};
 
-use crate::command::{finish, leasehold, leasehold_at, program, start};
+use crate::command::{finish, leasehold, leasehold_at, program, start, without_settings};
 use crate::patience::ended;
 use crate::runner::{Runner, TestFile, is_locked, run, run_plain, signals};
 
@@ -63,7 +63,7 @@ fn the_environment_of_the_command_names_the_lock_the_owner_and_the_url() {
         if given {
             command = start(program());
             command.args(["run", "--url", &server.url(), "job", "--", "sh", "-c", script]);
-            command.env_remove("LEASEHOLD_URL");
+            without_settings(&mut command);
         }
         let runner = Runner::start(&mut command);
         runner.says("job");

@@ -1,6 +1,6 @@
 //! The progress bar, on a real terminal and elsewhere.
 
-use crate::command::{finish, leasehold, program, start};
+use crate::command::{finish, leasehold, program, start, without_settings};
 
 /// The output on a terminal that runs the program with these arguments.
 fn on_a_terminal(arguments: &str) -> String {
@@ -10,8 +10,8 @@ fn on_a_terminal(arguments: &str) -> String {
         .args(["--quiet", "--return", "--command", &line, "/dev/null"])
         // No bar is drawn on a terminal without the required features.
         .env("TERM", "xterm")
-        .env("SHELL", "/bin/sh")
-        .env_remove("LEASEHOLD_URL");
+        .env("SHELL", "/bin/sh");
+    without_settings(&mut command);
     let run = finish(&mut command);
     // 127 means that there is no such program.
     assert_ne!(

@@ -1,6 +1,6 @@
 //! Waits that block a thread.
 
-use leasehold::{AcquireError, Error, Interrupt, InvalidRequestError, WaitError};
+use leasehold::{AcquireError, AnyLock, Error, Interrupt, InvalidRequestError, MultiLock, WaitError};
 
 use super::Outcome;
 use super::common::{MOMENT, is_free_for, on_a_thread, soon};
@@ -58,6 +58,8 @@ pub async fn own_359_work_that_would_wait_for_itself_is_refused(bench: &Bench) -
     let done = on_a_thread(move || {
         outer.acquire().run_blocking(|hold| {
             is_refused(inner.acquire().block().map(drop));
+            is_refused(MultiLock::new([inner.clone()]).acquire().block().map(drop));
+            is_refused(AnyLock::acquire(&inner).block().map(drop));
             // These end by themselves, or another thread can end them.
             let interrupt = Interrupt::new();
             interrupt.trigger();

@@ -161,6 +161,7 @@ pub async fn own_352_a_least_time_that_cannot_be_kept_is_refused(bench: &Bench) 
     for (acquire, invalid) in [
         (acquire().lease(LEAST / 2), too_long("lease", LEAST / 2)),
         (acquire().max_hold(LEAST / 2), too_long("max_hold", LEAST / 2)),
+        (acquire().renew_while_progress(LEAST / 2), too_long("renew_while_progress", LEAST / 2)),
         (
             acquire().as_owner(Owner::unique()),
             InvalidRequestError::NoMinHold { of: "a hold of a given owner" },
@@ -196,6 +197,58 @@ pub async fn own_353_a_lock_that_was_lost_is_not_left_taken(bench: &Bench) -> Ou
     assert!(next.is_held() && elsewhere.is_locked().await?);
     next.release().await?;
     assert!(is_free_for(&lock).await?);
+    Ok(())
+}
+
+pub async fn own_378_a_downgraded_lock_takes_its_least_time_along(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.rw_lock().await, bench.rw_lock().await);
+    let begun = Instant::now();
+    let writer = lock.write().acquire().min_hold(LEAST).await?;
+    let reader = writer.downgrade().await?;
+    soon(elsewhere.read().acquire()).await?.release().await?;
+    assert!(elsewhere.write().try_acquire().await?.is_none());
+    reader.release().await?;
+    soon(elsewhere.read().acquire()).await?.release().await?;
+    drop(soon(elsewhere.write().acquire()).await?);
+    assert!(begun.elapsed() >= LEAST, "granted after {:?}", begun.elapsed());
+
+    // The owner reads besides: then the readers are left with it.
+    let writer = soon(lock.write().acquire().min_hold(LEAST)).await?;
+    let reader = lock.read().acquire().as_owner(writer.owner()).await?;
+    writer.release().await?;
+    soon(elsewhere.read().acquire()).await?.release().await?;
+    reader.release().await?;
+    drop(soon(elsewhere.write().acquire()).await?);
+    Ok(())
+}
+
+pub async fn own_379_a_lock_that_is_left_taken_is_so_for_its_own_owner(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let begun = Instant::now();
+    let guard = lock.acquire().min_hold(LEAST).await?;
+    let owner = guard.owner();
+    guard.release().await?;
+    assert!(lock.try_acquire().as_owner(&owner).await?.is_none());
+    assert!(!is_free_for(&elsewhere).await?, "it was not freed by that");
+    let again = soon(lock.acquire().as_owner(&owner)).await?;
+    assert!(begun.elapsed() >= LEAST, "granted after {:?}", begun.elapsed());
+    assert!(again.is_held());
+    again.release().await?;
+    assert!(is_free_for(&elsewhere).await?);
+    Ok(())
+}
+
+pub async fn own_380_a_report_of_progress_is_expected_of_no_other_request(bench: &Bench) -> Outcome {
+    let (lock, elsewhere) = (bench.lock().await, bench.lock().await);
+    let (me, held) = (Owner::unique(), elsewhere.acquire().await?);
+    assert!(lock.try_acquire().as_owner(&me).renew_while_progress(LEASE).await?.is_none());
+    let watching = Waiter::begin(lock.acquire().as_owner(&me).renew_while_progress(LEASE)).await;
+    let plain = Waiter::begin(lock.acquire().as_owner(&me)).await;
+    watching.cancel();
+    held.release().await?;
+    let guard = plain.outcome().await?;
+    sleep(LEASE * 2).await;
+    assert!(guard.is_held());
     Ok(())
 }
 

@@ -42,6 +42,18 @@ impl Request {
         }
     }
 
+    /// An error if a call that blocks would wait for its own thread.
+    fn check_waits_for_others(&self) -> Result<(), AcquireError> {
+        match self {
+            Self::Lock(request) => request.check_waits_for_others(),
+            Self::Fenced(request) => request.check_waits_for_others(),
+            Self::Read(request) => request.check_waits_for_others(),
+            Self::Write(request) => request.check_waits_for_others(),
+            Self::All(request) => request.check_waits_for_others(),
+            Self::Quorum(_) | Self::Permits(_) | Self::Leased(_) => Ok(()),
+        }
+    }
+
     async fn acquire(self) -> Result<Held, AcquireError> {
         Ok(match self {
             Self::Lock(request) => Held::Lock(request.await?),
@@ -94,7 +106,9 @@ impl AnyAcquire {
     /// # Errors
     ///
     /// As for `.await`, see [`AnyAcquire`].
+    #[track_caller]
     pub fn block(self) -> Result<AnyGuard, AcquireError> {
+        self.0.check_waits_for_others()?;
         self.into_future().block()
     }
 }
@@ -135,6 +149,7 @@ impl AnyTryAcquire {
     /// # Errors
     ///
     /// As for `.await`, see [`AnyTryAcquire`].
+    #[track_caller]
     pub fn block(self) -> Result<Option<AnyGuard>, AcquireError> {
         self.into_future().block()
     }

@@ -159,7 +159,7 @@ impl Config {
     /// The URL with its options.
     #[must_use]
     pub fn full_url(&self) -> Option<String> {
-        let mut url = self.url.clone()?;
+        let mut url = self.url.as_deref()?.trim().to_owned();
         let fragment = url.find('#').map(|at| url.split_off(at)).unwrap_or_default();
         let query = url.split_once('?').map_or("", |(_, query)| query).to_owned();
         let is_given = |name: &str| query.split('&').any(|part| part.split('=').next() == Some(name));
@@ -274,6 +274,7 @@ mod tests {
             ("rediss://h", "rediss://h?ca=/a%20b%26.pem"),
             ("rediss://h?verify=ca", "rediss://h?verify=ca&ca=/a%20b%26.pem"),
             ("rediss://h?ca=/own", "rediss://h?ca=/own"),
+            (" rediss://h\n", "rediss://h?ca=/a%20b%26.pem"),
             ("rediss+sentinel://h#main", "rediss+sentinel://h?ca=/a%20b%26.pem#main"),
         ] {
             assert_eq!(config(Some(url), &[("ca", "/a b&.pem")]).full_url().unwrap(), full);

@@ -68,7 +68,7 @@ pub enum InvalidRequestError {
     MinHoldTooLong {
         /// The given value.
         given: Duration,
-        /// The setting that ends the hold before: `lease` or `max_hold`.
+        /// The setting that ends the hold before: `lease`, `max_hold` or `renew_while_progress`.
         what: &'static str,
         /// Its value.
         end: Duration,

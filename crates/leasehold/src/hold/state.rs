@@ -55,9 +55,13 @@ impl HoldState {
 
     /// How long the lock is to stay taken, if its last guard is gone before that is over.
     pub(super) fn rest(&self) -> Option<Duration> {
-        let until = self.taken_until.filter(|_| self.count == 0)?;
-        let rest = until.saturating_duration_since(env::now());
-        (!rest.is_zero() && !mutation!("min-hold-not-kept")).then_some(rest)
+        self.taken_for().filter(|_| self.count == 0 && !mutation!("min-hold-not-kept"))
+    }
+
+    /// How much longer the lock is to stay taken at least, if at all.
+    pub(super) fn taken_for(&self) -> Option<Duration> {
+        let left = self.taken_until?.saturating_duration_since(env::now());
+        (!left.is_zero()).then_some(left)
     }
 
     /// Adds one count with these options. `begun` is set if a time is measured from it.
@@ -149,9 +153,10 @@ impl StepGuard<'_> {
             self.term = None;
             term.release();
         }
-        match self.rest() {
+        // A hold that is lost leaves nothing.
+        match self.rest().filter(|_| term.loss().is_none()) {
             // It is sent at once, and no one waits for the reply.
-            Some(rest) => drop(self.hold.shared.engine.abandon(&self.hold.key, rest)),
+            Some(rest) => drop(self.hold.leave_taken(rest)),
             None => self.hold.undo(self.count, self.expiry(self.lease)),
         }
         if self.count == 0 {

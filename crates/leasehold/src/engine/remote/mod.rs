@@ -379,7 +379,10 @@ impl<S: Store> Engine for Remote<S> {
         let (done, reply) = caller(move |abandoned: Result<bool, StoreError>| {
             // The waiters of this client do not ask the server while a hold of it is in the way.
             effects.queues.wake(&of);
-            let result = abandoned.map_err(|error| effects.explained(shard, error));
+            let result = match abandoned {
+                Err(StoreError::Refused(ServerError::NotALock)) => Ok(false),
+                abandoned => abandoned.map_err(|error| effects.explained(shard, error)),
+            };
             drop(open);
             result
         });
@@ -389,7 +392,6 @@ impl<S: Store> Engine for Remote<S> {
         } else {
             self.inner.store.abandon(key, rest, done);
         }
-        self.inner.given_back(key);
         reply
     }
 
