@@ -410,7 +410,8 @@ impl Hold {
         if let Some(rest) = state.rest() {
             state.clear();
             end(term);
-            return self.abandon(term, rest, expiry).await;
+            // Boxed because it is rare: otherwise every release would have room for it.
+            return Box::pin(self.abandon(term, rest, expiry)).await;
         }
         let undo = Undo { hold: self, count: state.count, expiry, begins: None };
         if state.count == 0 {

@@ -49,6 +49,13 @@ struct Progress {
     last: Mutex<Instant>,
 }
 
+impl Progress {
+    /// When the lock is lost without another report.
+    fn deadline(&self) -> Option<Instant> {
+        self.last.lock().checked_add(self.within)
+    }
+}
+
 impl State {
     /// The session that the term depends on, if any. Memory has none: a build without servers does not check.
     #[cfg_attr(not(feature = "remote"), expect(clippy::unused_self, reason = "memory has no sessions"))]
@@ -197,9 +204,9 @@ impl Term {
     }
 
     /// When the lock is lost unless the work reports progress, if it has to.
+    #[inline]
     pub(crate) fn stalls_at(&self) -> Option<Instant> {
-        let progress = self.progress.get()?;
-        progress.last.lock().checked_add(progress.within)
+        self.progress.get().and_then(|progress| progress.deadline())
     }
 
     /// When the term ends if nothing happens, and why.
@@ -208,8 +215,11 @@ impl Term {
             Until::Kept(_) => None,
             Until::Deadline(at, loss) => Some((at, loss)),
         };
-        let stalled = self.stalls_at().map(|at| (at, Loss::NoProgress));
-        until.into_iter().chain(stalled).min_by_key(|(at, _)| *at)
+        match (until, self.stalls_at()) {
+            (until, None) => until,
+            (Some((at, loss)), Some(stalls)) if at <= stalls => Some((at, loss)),
+            (_, Some(stalls)) => Some((stalls, Loss::NoProgress)),
+        }
     }
 
     /// Resolves when the term has ended: true if the work made no progress.

@@ -76,8 +76,12 @@ impl HoldState {
         self.budget = begun.filter(|_| entry.access == Access::HandOver && self.count == 0).map(Budget::new);
         self.limit = limit;
         // Counted from when the grant is known, which is no earlier than the grant.
-        let taken_until = entry.min_hold.and_then(|length| env::now().checked_add(length));
-        self.taken_until = self.taken_until.filter(|_| self.count > 0).max(taken_until);
+        if self.count == 0 {
+            self.taken_until = None;
+        }
+        if let Some(length) = entry.min_hold {
+            self.taken_until = self.taken_until.max(env::now().checked_add(length));
+        }
         self.count += 1;
         self.term = Some(Arc::clone(term));
         self.lease = lease;

@@ -61,7 +61,10 @@ impl Held {
 
     /// When it ends if nothing happens.
     pub(super) fn ends(&self) -> Option<Instant> {
-        self.expires.into_iter().chain(self.term.stalls_at()).min()
+        match self.term.stalls_at() {
+            None => self.expires,
+            Some(stalls) => Some(self.expires.map_or(stalls, |expires| expires.min(stalls))),
+        }
     }
 
     /// Stops renewing it: it expires as on a server after the last renewal.
