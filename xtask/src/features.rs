@@ -4,13 +4,7 @@ use std::{collections::BTreeMap, fs};
 
 use serde::Deserialize;
 
-use crate::command;
-
-/// The part of `cargo metadata` that is used.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
+use crate::{command, metadata};
 
 #[derive(Deserialize)]
 struct Package {
@@ -37,9 +31,6 @@ pub(crate) fn check() -> Result<(), String> {
 }
 
 fn features() -> Result<Vec<String>, String> {
-    let json = command::output("cargo metadata --format-version 1 --no-deps")?;
-    let metadata: Metadata =
-        serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))?;
-    let package = metadata.packages.into_iter().find(|package| package.name == "leasehold");
+    let package = metadata::members::<Package>()?.into_iter().find(|package| package.name == "leasehold");
     Ok(package.ok_or("cargo metadata names no `leasehold`")?.features.into_keys().collect())
 }

@@ -12,6 +12,7 @@ mod interop;
 mod leaks;
 mod lines;
 mod links;
+mod metadata;
 mod msrv;
 mod mutants;
 mod package;

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use crate::command;
+use crate::metadata;
 
 /// The first Rust with edition 2024, which the workspace itself needs.
 const EDITION: &str = "1.85";
@@ -28,8 +28,7 @@ struct Package {
 ///
 /// When they differ; the error names the package that demands the most and the version to declare.
 pub(crate) fn check() -> Result<(), String> {
-    let json = command::output("cargo metadata --format-version 1 --all-features")?;
-    let metadata = serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))?;
+    let metadata = metadata::read("--all-features")?;
     println!("{}", compare(&metadata)?);
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use crate::command;
+use crate::{command, metadata};
 
 /// What every package has, besides its code.
 const FILES: &[&str] = &["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
@@ -14,12 +14,7 @@ const FILES: &[&str] = &["README.md", "LICENSE-APACHE", "LICENSE-MIT"];
 /// The profile of the workspace, whose builds of dependencies are used again.
 const PROFILE: &str = "CARGO_PROFILE_DEV_DEBUG=line-tables-only";
 
-/// The part of `cargo metadata` that is used.
-#[derive(Deserialize)]
-struct Metadata {
-    packages: Vec<Package>,
-}
-
+/// The part of its metadata that is used.
 #[derive(Deserialize)]
 struct Package {
     name: String,
@@ -55,11 +50,8 @@ pub(crate) fn run() -> Result<(), String> {
 }
 
 fn publishable() -> Result<Vec<Package>, String> {
-    let json = command::output("cargo metadata --format-version 1 --no-deps")?;
-    let metadata: Metadata =
-        serde_json::from_slice(&json).map_err(|error| format!("cargo metadata: {error}"))?;
     let may_be = |package: &Package| package.publish.as_ref().is_none_or(|registries| !registries.is_empty());
-    Ok(metadata.packages.into_iter().filter(may_be).collect())
+    Ok(metadata::members()?.into_iter().filter(may_be).collect())
 }
 
 impl Package {

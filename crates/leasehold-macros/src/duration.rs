@@ -58,7 +58,7 @@ fn scaled(number: &str, scale: u64) -> Result<u64, &'static str> {
 mod tests {
     use super::*;
 
-    /// The lists of both tests are those of the command's own tests.
+    /// The lists of both tests are those of `parse_time` in the library, on which this crate cannot depend.
     #[test]
     fn times_are_read_as_the_command_reads_them() {
         for (text, milliseconds) in [

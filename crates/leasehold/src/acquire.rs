@@ -318,7 +318,8 @@ impl<G> Acquire<G> {
     ///
     /// Such a release ends the guard at once, and the lock is free when this time is over. A crash is no release: then the lease
     /// decides. Not longer than [`lease`](Self::lease), [`max_hold`](Self::max_hold) or
-    /// [`renew_while_progress`](Self::renew_while_progress), and not with [`as_owner`](Self::as_owner). Not on engines whose locks end with the process that holds them.
+    /// [`renew_while_progress`](Self::renew_while_progress), and not with [`as_owner`](Self::as_owner). Not on engines whose locks
+    /// end with the process that holds them.
     #[doc(alias = "lockAtLeastFor")]
     pub fn min_hold(mut self, length: Duration) -> Self {
         self.request.options.min_hold = Some(length);
