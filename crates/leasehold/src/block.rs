@@ -1,11 +1,12 @@
 //! Running a future to its end on a plain thread, without a runtime.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::panic::Location;
 use std::pin::pin;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 
 use crate::env::{self, Instant};
 use crate::runtime_thread::Watch;
@@ -22,7 +23,7 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(tokio::task::unconstrained(future));
     let (caller, mut watch) = (Location::caller(), None);
     loop {
-        let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
+        let (polled, Sleep { alarm, seat }) = with_sleep(|| future.as_mut().poll(&mut context));
         match polled {
             Poll::Ready(output) => {
                 let _ = THREAD_WAKER.try_with(|kept| kept.set(Some(thread_waker)));
@@ -30,7 +31,11 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
             }
             Poll::Pending => {
                 let watch = watch.get_or_insert_with(|| Watch::begin(caller));
-                thread_waker.wait(alarm.into_iter().chain(watch.at()).min());
+                let alarm = alarm.into_iter().chain(watch.at()).min();
+                match seat {
+                    Some(seat) => thread_waker.wait_reading(&seat, alarm),
+                    None => thread_waker.wait(alarm),
+                }
                 watch.check();
             }
         }
@@ -41,6 +46,7 @@ thread_local! {
     /// The condition variable of this thread for blocking, kept for the next call.
     static THREAD_WAKER: Cell<Option<Arc<ThreadWaker>>> = const { Cell::new(None) };
     static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NotBlocking) };
+    static SEAT: RefCell<Option<Arc<dyn Seat>>> = const { RefCell::new(None) };
 }
 
 /// Whether this thread is polling a blocking future, and when a sleep inside it must be polled again.
@@ -65,54 +71,116 @@ pub(crate) fn set_alarm(at: Instant) {
     }
 }
 
-/// Runs `poll` and returns the alarm that was set in it. The outer alarm is restored, because blocking calls nest.
-fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Option<Instant>) {
-    struct PutBack(Alarm);
+/// A place to wait in for what a thread is to be woken by, so that no other thread has to be woken first, only to wake this one.
+pub(crate) trait Seat: Send + Sync {
+    /// Blocks until there is something to read, and returns true; or until it is interrupted, or the time is over.
+    fn wait(&self, limit: Option<Duration>) -> bool;
+
+    /// Reads what is there, which may wake this and other waiters.
+    fn read(&self);
+
+    /// Ends [`wait`](Self::wait), from another thread.
+    fn interrupt(&self);
+}
+
+/// Makes the thread that is blocking here wait in this seat, until the next poll.
+#[cfg(feature = "file")]
+pub(crate) fn sit(seat: Arc<dyn Seat>) {
+    SEAT.set(Some(seat));
+}
+
+/// How a blocked thread sleeps until the next poll.
+struct Sleep {
+    alarm: Option<Instant>,
+    seat: Option<Arc<dyn Seat>>,
+}
+
+/// Runs `poll` and returns the sleep that was set in it. The outer one is restored, because blocking calls nest.
+fn with_sleep<T>(poll: impl FnOnce() -> T) -> (T, Sleep) {
+    struct PutBack(Alarm, Option<Arc<dyn Seat>>);
     impl Drop for PutBack {
         fn drop(&mut self) {
             ALARM.set(self.0);
+            drop(SEAT.replace(self.1.take()));
         }
     }
-    let outer = PutBack(ALARM.replace(Alarm::Unset));
+    let outer = PutBack(ALARM.replace(Alarm::Unset), SEAT.take());
     let polled = poll();
     let alarm = match ALARM.get() {
         Alarm::At(at) => Some(at),
         Alarm::NotBlocking | Alarm::Unset => None,
     };
+    let seat = SEAT.take();
     drop(outer);
-    (polled, alarm)
+    (polled, Sleep { alarm, seat })
 }
 
-/// The condition variable of a blocked thread. Not thread parking, whose one token per thread belongs to the user.
+/// How a blocked thread is woken. Not thread parking, whose one token per thread belongs to the user.
 #[derive(Default)]
 struct ThreadWaker {
-    // Invariant: true from a wake-up until the thread has seen it.
-    woken: Mutex<bool>,
+    state: Mutex<Woken>,
     changed: Condvar,
 }
 
+#[derive(Default)]
+struct Woken {
+    // Invariant: true from a wake-up until the thread has seen it.
+    woken: bool,
+    /// Where the thread waits, if not for the condition variable.
+    seat: Option<Arc<dyn Seat>>,
+}
+
 impl ThreadWaker {
+    fn state(&self) -> MutexGuard<'_, Woken> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn wait(&self, alarm: Option<Instant>) {
-        let mut woken = self.woken.lock().unwrap_or_else(PoisonError::into_inner);
-        while !*woken {
+        let mut state = self.state();
+        while !state.woken {
             let Some(alarm) = alarm else {
-                woken = self.changed.wait(woken).unwrap_or_else(PoisonError::into_inner);
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
                 continue;
             };
             let left = alarm.saturating_duration_since(env::now());
             if left.is_zero() {
                 break;
             }
-            woken = self.changed.wait_timeout(woken, left).unwrap_or_else(PoisonError::into_inner).0;
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
-        *woken = false;
+        state.woken = false;
+    }
+
+    /// The same in a seat.
+    fn wait_reading(&self, seat: &Arc<dyn Seat>, alarm: Option<Instant>) {
+        loop {
+            let left = alarm.map(|alarm| alarm.saturating_duration_since(env::now()));
+            {
+                let mut state = self.state();
+                if state.woken || left.is_some_and(|left| left.is_zero()) {
+                    state.woken = false;
+                    return;
+                }
+                state.seat = Some(Arc::clone(seat));
+            }
+            let is_readable = seat.wait(left);
+            // What it reads may wake this thread, which needs no interrupt for that.
+            self.state().seat = None;
+            if is_readable {
+                seat.read();
+            }
+        }
     }
 }
 
 impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
-        *self.woken.lock().unwrap_or_else(PoisonError::into_inner) = true;
-        self.changed.notify_one();
+        let mut state = self.state();
+        state.woken = true;
+        match &state.seat {
+            Some(seat) => seat.interrupt(),
+            None => self.changed.notify_one(),
+        }
     }
 }
 

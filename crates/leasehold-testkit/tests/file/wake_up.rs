@@ -1,8 +1,10 @@
 //! Wake-ups by inotify: a waiter does not have to poll.
 
+use std::path::Path;
 use std::time::Duration;
 
-use leasehold_testkit::bench::Files;
+use leasehold::{Client, Interrupt};
+use leasehold_testkit::bench::{Backend as _, Files};
 use tokio::time::Instant;
 
 use crate::flock::Flock;
@@ -126,4 +128,80 @@ async fn waiters_for_permits_groups_and_latches_are_woken_by_other_clients() {
 async fn has_tried<T>(query: impl Future<Output = T>) {
     tokio::task::yield_now().await;
     drop(soon("a query behind the waiter", query).await);
+}
+
+/// A blocked thread reads inotify by itself, for all waiters of its client. When it has its lock, another thread has to read.
+#[tokio::test]
+async fn waiters_are_woken_whether_a_blocked_thread_reads_or_has_stopped_reading() {
+    let files = Files::new();
+    let holding = connect(&files).await;
+    // Made on a plain thread: no runtime reads for it.
+    let url = files.url().to_owned();
+    let client = std::thread::spawn(|| Client::connect(url).block().unwrap()).join().unwrap();
+    let turn = async |holding: &Client, name: &str| {
+        let guard = holding.lock(name).acquire().await.unwrap();
+        let (lock, (send, waiter)) = (client.lock(name), tokio::sync::oneshot::channel());
+        std::thread::spawn(move || {
+            let guard = lock.acquire().block().unwrap();
+            let _ = send.send((Instant::now(), guard));
+        });
+        until("the thread waits with the file open", || open_files(&files.lock_file(name)) == 2).await;
+        (guard, waiter)
+    };
+    // Until the I/O thread has noticed that it does not have to read.
+    for _ in 0..20 {
+        let (guard, waiter) = turn(&holding, "first").await;
+        drop(guard);
+        drop(soon("the thread gets the lock", waiter).await.unwrap());
+    }
+    let mut took = Vec::new();
+    for _ in 0..TRIES {
+        let mut turns = Vec::new();
+        for name in ["first", "second", "third"] {
+            turns.push(turn(&holding, name).await);
+        }
+        let [first, second, third] = turns.try_into().unwrap_or_else(|_| unreachable!());
+        // The first thread reads for the second one, and has left when the third one is to be woken. The last one is woken by a
+        // release of its own client.
+        let mut longest = Duration::ZERO;
+        for (guard, waiter) in [second, first, third, turn(&client, "fourth").await] {
+            let begun = Instant::now();
+            drop(guard);
+            let (at, guard) = soon("the thread gets the lock", waiter).await.unwrap();
+            longest = longest.max(at.duration_since(begun));
+            drop(guard);
+        }
+        took.push(longest);
+    }
+    took.sort_unstable();
+    assert!(took[took.len() / 2] < WOKEN, "a thread is not woken, only polls: {took:?}");
+}
+
+#[tokio::test]
+async fn a_thread_that_reads_is_woken_by_other_threads_too() {
+    let files = Files::new();
+    let client = connect(&files).await;
+    let guard = client.lock(NAME).acquire().await.unwrap();
+    let mut took = Vec::new();
+    for _ in 0..TRIES {
+        let (interrupt, lock) = (Interrupt::new(), client.lock(NAME));
+        let waiter = tokio::task::spawn_blocking({
+            let interrupt = interrupt.clone();
+            move || lock.acquire().block_until(&interrupt).map(drop)
+        });
+        until("the thread waits with the file open", || open_files(&files.lock_file(NAME)) == 2).await;
+        let begun = Instant::now();
+        interrupt.trigger();
+        assert!(soon("the wait ends", waiter).await.unwrap().is_err());
+        took.push(begun.elapsed());
+    }
+    took.sort_unstable();
+    assert!(took[took.len() * 3 / 4] < WOKEN, "the thread is not woken, only polls: {took:?}");
+    drop(guard);
+}
+
+/// How often this process has a file open.
+fn open_files(file: &Path) -> usize {
+    let descriptors = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    descriptors.filter(|descriptor| descriptor.path().read_link().is_ok_and(|of| of == file)).count()
 }

@@ -81,6 +81,8 @@ pub(super) struct LockFile {
     pub(super) is_writable: bool,
     /// A copy was given away, with which the lock lives on; or the lock is freed already.
     is_copied: AtomicBool,
+    /// A waiter had it open before it was locked.
+    pub(super) was_waited_for: AtomicBool,
     pub(super) recorded: Recorded,
 }
 
@@ -109,8 +111,14 @@ impl LockFile {
     }
 
     fn new(file: File, is_writable: bool) -> Self {
-        let (id, is_copied, recorded) = (OnceLock::new(), AtomicBool::new(false), Recorded::default());
-        Self { file, id, is_writable, is_copied, recorded }
+        Self {
+            file,
+            id: OnceLock::new(),
+            is_writable,
+            is_copied: AtomicBool::new(false),
+            was_waited_for: AtomicBool::new(false),
+            recorded: Recorded::default(),
+        }
     }
 
     /// Locks it, unless another open file excludes that.

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::Duration;
 
@@ -99,6 +100,7 @@ impl Files {
             // was moved away, that is as if it had been moved a moment later: the check of held locks finds both.
             let id = if was_open { file.current(path)? } else { file.linked()? };
             if let Some(id) = id {
+                file.was_waited_for.store(was_open, Ordering::Relaxed);
                 return Ok((file, is_locked.then_some(id)));
             }
             // It was unlinked or replaced: a lock on it excludes no one that opens the path now.
@@ -160,6 +162,8 @@ impl Files {
     pub(super) fn give_lock(&self, key: &HoldKey) -> Given {
         let place = self.places.lock().remove(&key.of_hold());
         let is_held = matches!(place, Some(Place::Held(..)));
+        let is_contended =
+            matches!(&place, Some(Place::Held(file, _)) if file.was_waited_for.load(Ordering::Relaxed));
         if let Some(place) = &place {
             place.end(key.owner, self.is_fork());
         }
@@ -167,6 +171,11 @@ impl Files {
             self.end_wait(key);
         }
         drop(place);
+        if is_contended {
+            // Another process may wait, too. The kernel wakes it on the processor of this thread, which would keep it for the rest
+            // of the release and of what the caller does next.
+            thread::yield_now();
+        }
         let others = if key.resource.kind == Kind::Lock { OTHERS } else { 0 };
         Given { left: is_held.then_some(0), subscribers: Some(others) }
     }

@@ -34,6 +34,8 @@ mod names;
 mod permits;
 mod places;
 mod record;
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod seat;
 mod semaphore;
 mod table;
 mod tables;
@@ -65,6 +67,7 @@ use self::directory::Directory;
 use self::lanes::Lanes;
 use self::places::{Place, Places};
 use self::record::Writer;
+use self::seat::Seat;
 use self::watch::Watcher;
 use self::young::Young;
 use super::remote::Remote;
@@ -74,6 +77,7 @@ use super::remote::store::{
 };
 use super::schemes::{Options, Scheme};
 use super::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
+use crate::block;
 use crate::error::ServerError;
 use crate::mutex::Mutex;
 use crate::session::Session;
@@ -347,6 +351,18 @@ impl Store for FileStore {
 
     fn unwatch(&self, topic: &Topic) {
         self.0.watcher.unwatch(&self.0.watched(&topic.0).0, topic);
+    }
+
+    fn sleeps(&self, is_front: impl FnOnce() -> bool) {
+        if block::is_blocking()
+            && is_front()
+            && let Some(seat) = Seat::take(&self.0)
+        {
+            return block::sit(Arc::new(seat));
+        }
+        if self.0.callers.is_none() {
+            self.0.watcher.keep_read();
+        }
     }
 
     fn left(&self, key: &HoldKey) -> Option<Duration> {

@@ -10,7 +10,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -20,6 +20,7 @@ use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 
 use super::change::Change;
+use super::seat::SeatState;
 use crate::engine::remote::store::Topic;
 use crate::mutex::Mutex;
 
@@ -29,13 +30,19 @@ pub(super) struct Watcher {
     inotify: OnceLock<Option<Arc<OwnedFd>>>,
     /// Notified when there is something to read events from.
     begun: Notify,
-    /// How often the runtime of the callers has read. A waiter there is woken without a wake-up of another thread, which
-    /// takes longer than everything else about a hand-over.
-    callers_reads: AtomicU64,
+    /// How often others than the I/O thread have read: the runtime of the callers, and blocked threads. A waiter there is woken
+    /// without a wake-up of another thread, which takes longer than everything else about a hand-over.
+    others_reads: AtomicU64,
+    /// The I/O thread leaves reading to others.
+    is_left_to_others: AtomicBool,
+    /// Notified when the I/O thread has to read again.
+    unread: Notify,
+    /// A blocked thread reads.
+    pub(super) seat: SeatState,
     state: Mutex<State>,
 }
 
-/// How often the I/O thread looks whether the runtime of the callers reads the events: while there are waiters …
+/// How often the I/O thread looks whether others read the events: while there are waiters …
 const LOOK: Duration = Duration::from_millis(50);
 /// … and while there are none.
 const RARE_LOOK: Duration = Duration::from_secs(1);
@@ -164,34 +171,56 @@ impl Watcher {
         }
     }
 
-    /// Reports changes that the runtime of the callers does not read in time, for ever. Runs on the I/O thread.
+    /// Reports changes that no other thread reads in time, for ever. Runs on the I/O thread.
     pub(super) async fn run(&self, has_callers: bool, report: impl Fn(Change)) {
-        let mut reads = self.callers_reads.load(Ordering::SeqCst);
+        let mut reads = self.others_reads.load(Ordering::SeqCst);
+        let mut others_read = has_callers;
         loop {
-            if has_callers {
+            if std::mem::replace(&mut others_read, true) {
+                self.is_left_to_others.store(true, Ordering::SeqCst);
                 self.until_unread(&mut reads).await;
+                self.is_left_to_others.store(false, Ordering::SeqCst);
             }
             let Some(readable) = self.readable() else { return std::future::pending().await };
             while readable.readable().await.is_ok() {
                 self.report(&readable, &report);
-                let now = self.callers_reads.load(Ordering::SeqCst);
-                if has_callers && std::mem::replace(&mut reads, now) != now {
+                let now = self.others_reads.load(Ordering::SeqCst);
+                if std::mem::replace(&mut reads, now) != now {
                     break;
                 }
             }
         }
     }
 
-    /// Resolves when there are events that the runtime of the callers has not read for a while. Until then the I/O thread
+    /// Makes the I/O thread read, unless a blocked thread does.
+    pub(super) fn keep_read(&self) {
+        if self.is_left_to_others.load(Ordering::SeqCst) && !self.seat.is_taken() {
+            self.unread.notify_one();
+        }
+    }
+
+    /// A blocked thread reads no longer. The waiters of other files have to be woken by another thread.
+    pub(super) fn seat_left(&self) {
+        let is_waited_for = |watched: &&Watched| !watched.topics.is_empty();
+        if self.state.lock().files.values().filter(is_waited_for).nth(1).is_some() {
+            self.unread.notify_one();
+        }
+    }
+
+    /// Resolves when there are events that no other thread has read for a while, or none reads any more. Until then the I/O thread
     /// is not woken by events: on a small machine it would be in the way of the thread that they are for.
     async fn until_unread(&self, reads: &mut u64) {
         let mut was_unread = false;
         loop {
             let has_topics = self.state.lock().files.values().any(|watched| !watched.topics.is_empty());
-            tokio::time::sleep(if has_topics { LOOK } else { RARE_LOOK }).await;
-            let now = self.callers_reads.load(Ordering::SeqCst);
+            let pause = tokio::time::sleep(if has_topics { LOOK } else { RARE_LOOK });
+            let is_called = tokio::select! { () = self.unread.notified() => true, () = pause => false };
+            let now = self.others_reads.load(Ordering::SeqCst);
             let is_same = std::mem::replace(reads, now) == now;
-            let is_unread = self.inotify.get().and_then(Option::as_ref).is_some_and(has_events);
+            if is_called {
+                return;
+            }
+            let is_unread = self.begun_inotify().is_some_and(has_events);
             if is_unread && was_unread && is_same {
                 return;
             }
@@ -201,7 +230,7 @@ impl Watcher {
 
     /// The inotify object, to be read on this runtime.
     pub(super) fn readable(&self) -> Option<Receiver> {
-        let inotify = self.inotify.get()?.as_ref()?;
+        let inotify = self.begun_inotify()?;
         // A pipe, to tokio: anything else that can be read and is not a socket needs `unsafe` there.
         match inotify.try_clone().and_then(Receiver::from_owned_fd_unchecked) {
             Ok(readable) => Some(readable),
@@ -214,13 +243,23 @@ impl Watcher {
 
     /// Reads on the runtime of the callers, when there is something to read.
     pub(super) fn read_for_callers(&self, readable: &Receiver, report: impl Fn(Change)) {
-        self.callers_reads.fetch_add(1, Ordering::SeqCst);
+        self.others_reads.fetch_add(1, Ordering::SeqCst);
         self.report(readable, report);
     }
 
+    /// Reads on a blocked thread, when there is something to read.
+    pub(super) fn read_in_seat(&self, inotify: &OwnedFd, report: impl Fn(Change)) {
+        self.others_reads.fetch_add(1, Ordering::SeqCst);
+        self.read(inotify).unwrap_or_default().into_iter().for_each(report);
+    }
+
+    /// The inotify object, if it has begun.
+    pub(super) fn begun_inotify(&self) -> Option<&Arc<OwnedFd>> {
+        self.inotify.get()?.as_ref()
+    }
+
     fn report(&self, readable: &Receiver, report: impl Fn(Change)) {
-        let changes =
-            self.inotify.get().and_then(Option::as_ref).map(|inotify| readable.try_io(|| self.read(inotify)));
+        let changes = self.begun_inotify().map(|inotify| readable.try_io(|| self.read(inotify)));
         changes.and_then(Result::ok).unwrap_or_default().into_iter().for_each(report);
     }
 

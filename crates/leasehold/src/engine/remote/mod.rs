@@ -532,7 +532,11 @@ impl<S: Store> Engine for Remote<S> {
     }
 
     fn poll_wake_up(&self, key: &HoldKey, ticket: Ticket, context: &mut Context<'_>) -> Poll<()> {
-        self.inner.queues.poll_wake_up(key, ticket, context)
+        let polled = self.inner.queues.poll_wake_up(key, ticket, context);
+        if polled.is_pending() {
+            self.inner.store.sleeps(|| self.inner.queues.is_front(key, ticket));
+        }
+        polled
     }
 
     fn longest_sleep(&self, key: &HoldKey, ticket: Ticket) -> Option<Duration> {

@@ -187,6 +187,11 @@ impl Queues {
         polled
     }
 
+    /// Whether this is the front waiter of its queue.
+    pub(super) fn is_front(&self, key: &HoldKey, ticket: Ticket) -> bool {
+        self.state.lock().queue(key).is_some_and(|queue| queue.waiters.is_front(ticket))
+    }
+
     /// Leaves the queue. If this was the front waiter, the next one is woken and retries. `end` cleans up a queue that has
     /// no waiter any more.
     pub(super) fn leave(&self, key: &HoldKey, ticket: Ticket, end: impl FnOnce(&Topic)) {

@@ -99,6 +99,10 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
     /// Ends [`watch`](Self::watch). Called under the same mutex.
     fn unwatch(&self, _topic: &Topic) {}
 
+    /// A waiter goes to sleep: something must read what is to wake it. A thread that [blocks](crate::block) may read that by itself,
+    /// if it is the front waiter of its queue.
+    fn sleeps(&self, _is_front: impl FnOnce() -> bool) {}
+
     /// A waiter is gone. Returns how long the entries of its attempts would stay on the server, if there are any that
     /// [`lower`](Self::lower) removes.
     fn left(&self, _key: &HoldKey) -> Option<Duration> {
