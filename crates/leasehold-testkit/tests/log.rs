@@ -232,3 +232,107 @@ async fn a_call_that_blocks_a_thread_of_a_runtime_for_long_is_logged_once_with_i
     let warnings = warnings();
     assert!(matches!(&*warnings, [one] if one.contains(&place)), "{place} is not the place of {warnings:?}");
 }
+
+/// The lines at INFO and above that contain a text, in their order, without durations and connection errors.
+fn lines_about(text: &str) -> Vec<String> {
+    let log = logged();
+    let lines = log.iter().filter(|(level, line)| *level <= Level::INFO && line.contains(text));
+    lines.map(|(level, line)| format!("{level} {}", line.split("message=").nth(1).unwrap_or(line))).collect()
+}
+
+async fn until_logged(text: &str, what: &str) {
+    let begun = Instant::now();
+    while !lines_about(text).iter().any(|line| line.contains(what)) {
+        assert!(begun.elapsed() < Duration::from_secs(20), "{what}: {:?}", lines_about(text));
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn an_outage_is_logged_when_it_begins_and_when_it_ends_with_what_was_lost() {
+    record();
+    let server = Server::start(Flavour::Redis);
+    let proxy = Proxy::start(server.port());
+    let options = Client::connect(proxy.url()).watchdog(Duration::from_secs(1)).label("night-shift");
+    let client = options.await.unwrap();
+    let guard = client.lock("log:outage").acquire().await.unwrap();
+    let here = format!("127.0.0.1:{}", proxy.port());
+    proxy.refuse();
+    proxy.cut(Which::All);
+    guard.lost().await;
+    proxy.accept();
+    until_logged(&here, "connected again").await;
+    let about: Vec<_> =
+        lines_about(&here).into_iter().filter(|line| !line.contains("connecting for")).collect();
+    assert!(
+        matches!(&*about, [connected, outage, lost, again]
+            if connected.starts_with("INFO connected")
+            && outage.starts_with("WARN the server cannot be reached")
+            && outage.contains("locks=1") && outage.contains("lasts=")
+            && lost.starts_with("WARN a held lock is lost") && lost.contains("lock=log:outage")
+            && lost.contains("label=\"night-shift\"") && lost.contains("held_for=")
+            && lost.contains("could not be reached in time") && lost.contains(&guard.owner().to_string())
+            && again.starts_with("INFO connected again") && again.contains("lost=1")),
+        "{about:#?}"
+    );
+}
+
+#[tokio::test]
+async fn every_loss_is_logged_once_but_for_an_ordered_shutdown() {
+    record();
+    let server = Server::start(Flavour::Redis);
+    let files = leasehold_testkit::bench::Files::new();
+    let urls =
+        ["memory:".to_owned(), server.url(), leasehold_testkit::bench::Backend::url(&files).to_owned()];
+    for (number, url) in urls.into_iter().enumerate() {
+        let client = Client::connect(url).await.unwrap();
+        let name = |cause: &str| format!("log:{number}:{cause}");
+        let expect = |cause: &str, text: &str| {
+            let lines = lines_about(&format!("lock={} ", name(cause)));
+            let [one] = &*lines else { panic!("{lines:?}") };
+            assert!(one.starts_with("WARN a held lock is lost") && one.contains(text), "{one}");
+        };
+        let soon = Duration::from_millis(100);
+        // By a check, by waiting for it, by a release and by a drop.
+        let expired = client.lock(name("expired")).acquire().lease(soon).await.unwrap();
+        expired.lost().await;
+        assert!(!expired.is_held());
+        drop(expired);
+        expect("expired", "the lease ran out");
+        let too_long = client.lock(name("too-long")).acquire().max_hold(soon).await.unwrap();
+        while too_long.is_held() {
+            sleep(Duration::from_millis(1)).await;
+        }
+        drop(too_long);
+        expect("too-long", "max_hold");
+        let dropped = client.lock(name("dropped")).acquire().lease(soon).await.unwrap();
+        sleep(soon).await;
+        drop(dropped);
+        expect("dropped", "the lease ran out");
+        let idle = client.lock(name("idle")).acquire().renew_while_progress(soon).await.unwrap();
+        idle.lost().await;
+        assert!(idle.release().await.is_err());
+        expect("idle", "no progress");
+        let lock = client.lock(name("forced"));
+        let forced = lock.acquire().await.unwrap();
+        if lock.force_unlock().await.is_ok() {
+            forced.lost().await;
+            expect("forced", "force_unlock");
+        }
+        drop(forced);
+        let released = client.lock(name("released")).acquire().lease(soon).await.unwrap();
+        released.release().await.unwrap();
+        sleep(soon).await;
+        let left = client.lock(name("left")).acquire().await.unwrap();
+        assert_eq!(client.shutdown(Duration::ZERO).await.left_to_expire, 1);
+        drop(left);
+        for unlogged in ["released", "left"] {
+            assert_eq!(lines_about(&name(unlogged)), <[String; 0]>::default());
+        }
+        let ended = lines_about(&client.id());
+        assert!(
+            ended.iter().any(|line| line.starts_with("WARN the client was shut down while")),
+            "{ended:?}"
+        );
+    }
+}

@@ -16,7 +16,7 @@ use crate::config::{Config, ConfigError};
 use crate::connect::ConnectOptions;
 use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
 use crate::env::{self, Instant};
-use crate::error::{AcquireError, Classified, InvalidRequestError, PingError, Subject, WriteError};
+use crate::error::{AcquireError, Classified, InvalidRequestError, PingError, Rounded, Subject, WriteError};
 use crate::fair::FairLock;
 use crate::fence::StaleTokenError;
 use crate::fenced::FencedLock;
@@ -25,6 +25,7 @@ use crate::holds::HoldRegistry;
 use crate::latch::Latch;
 use crate::leased_semaphore::LeasedSemaphore;
 use crate::lock::Lock;
+use crate::loss::Loss;
 use crate::multi_lock::MultiLock;
 use crate::name::Name;
 use crate::operation::Operation;
@@ -536,6 +537,21 @@ impl Shared {
         }
     }
 
+    /// Logs that a hold is lost.
+    pub(crate) fn log_loss(&self, key: &HoldKey, loss: Loss, held_for: Duration) {
+        let (HoldKey { resource, owner, .. }, Self { label, server, .. }) = (key, self);
+        let (server, held_for) = (server.as_deref(), tracing::field::display(Rounded(held_for)));
+        match loss {
+            // It was ordered, and the line about the shutdown counts them.
+            Loss::Shutdown => {
+                tracing::debug!(lock = %resource, %owner, label, server, held_for, cause = %loss, "a held lock is lost");
+            }
+            loss => {
+                tracing::warn!(lock = %resource, %owner, label, server, held_for, cause = %loss, "a held lock is lost");
+            }
+        }
+    }
+
     pub(crate) fn guard_made(&self) {
         self.guards.0.fetch_add(1, Ordering::SeqCst);
     }
@@ -562,7 +578,12 @@ impl Shared {
             }
         }
         let left_to_expire = self.engine.retire(self.id);
-        tracing::debug!(client = %self.id, label = self.label, left_to_expire, "the client was shut down");
+        let (client, label) = (self.id, &self.label);
+        if left_to_expire == 0 {
+            tracing::info!(%client, label, left_to_expire, "the client was shut down");
+        } else {
+            tracing::warn!(%client, label, left_to_expire, "the client was shut down while locks were held");
+        }
         ShutdownReport { left_to_expire }
     }
 }

@@ -99,7 +99,11 @@ impl Guard {
     #[doc(alias = "isHeldByCurrentThread")]
     #[must_use]
     pub fn is_held(&self) -> bool {
-        self.term.is_held()
+        let is_held = self.term.is_held();
+        if !is_held {
+            self.term.log_loss();
+        }
+        is_held
     }
 
     /// How long the lock is certainly held if nothing renews it from now on; zero once it is lost.
@@ -342,6 +346,7 @@ impl Guarded for Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         if self.armed {
+            self.term.log_loss();
             self.hold.give_back(&self.term);
         }
         self.hold.shared.guard_gone();

@@ -351,7 +351,7 @@ impl Hold {
                 (Some(until), _) => term.set_until(until),
                 (None, _) => {}
             }
-            match term.claim(Bounds { lease, limit }) {
+            match term.claim(Bounds { lease, limit }, begun) {
                 // A caller that steals the lock has had it, and its guard reports that it is lost again.
                 Some(Loss::TakenOver | Loss::ForceUnlocked) if entry.steal => {}
                 Some(_) if mutation!("lost-grant-taken") => {}
@@ -559,6 +559,7 @@ impl Hold {
 }
 
 fn not_held(loss: Loss, term: &Term) -> ReleaseError {
+    term.log_loss();
     ReleaseError::NotHeld { loss, ago: term.lost_for(), subject: Subject::default() }
 }
 

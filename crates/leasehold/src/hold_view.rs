@@ -44,7 +44,11 @@ pub(crate) struct Viewed {
 impl Viewed {
     fn check(&self) -> Result<(), LostError> {
         // Without a loss it was released.
-        if self.term.is_held() { Ok(()) } else { Err(self.error(self.term.loss().unwrap_or(Loss::Gone))) }
+        if self.term.is_held() {
+            return Ok(());
+        }
+        self.term.log_loss();
+        Err(self.error(self.term.loss().unwrap_or(Loss::Gone)))
     }
 
     fn error(&self, loss: Loss) -> LostError {

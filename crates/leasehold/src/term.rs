@@ -1,6 +1,7 @@
 //! The time that one hold lasts: until when, and how it ended.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
@@ -27,6 +28,8 @@ pub(crate) struct Term {
     progress: OnceLock<Box<Progress>>,
     /// Notified when the term ends or its deadline moves. Created for the first listener, since most terms have none.
     changed: OnceLock<Box<Notify>>,
+    /// Its loss was logged.
+    is_logged: AtomicBool,
 }
 
 /// Invariant: once `end` is set, it and `until` do not change. It is set no later than the first check after the deadline.
@@ -37,6 +40,8 @@ struct State {
     /// The bounds of the request that last claimed the grant. None before that: a grant whose future is never polled again must
     /// not be renewed.
     claimed: Option<Bounds>,
+    /// Since when a caller has it.
+    since: Option<Instant>,
     /// The session that it also depends on, if the engine binds holds to one.
     #[cfg(feature = "remote")]
     session: Option<Arc<Session>>,
@@ -89,10 +94,17 @@ impl Term {
             until: Until::Kept(Duration::ZERO),
             end: None,
             claimed: None,
+            since: None,
             #[cfg(feature = "remote")]
             session: None,
         };
-        Arc::new(Self { hold, state: Mutex::new(state), progress: OnceLock::new(), changed: OnceLock::new() })
+        Arc::new(Self {
+            hold,
+            state: Mutex::new(state),
+            progress: OnceLock::new(),
+            changed: OnceLock::new(),
+            is_logged: AtomicBool::new(false),
+        })
     }
 
     /// The term of the next local waiter that the hold is handed over to: it lasts as long.
@@ -106,6 +118,7 @@ impl Term {
         next.set_until(until);
         let mut state = next.checked();
         (state.claimed, state.session) = (claimed, session);
+        state.since = Some(env::now());
         drop(state);
         next
     }
@@ -168,10 +181,13 @@ impl Term {
         }
     }
 
-    /// Records that a caller has claimed the grant, and returns the loss if there is one already.
-    pub(crate) fn claim(&self, bounds: Bounds) -> Option<Loss> {
+    /// Records that a caller has claimed the grant that it requested at `begun`, and returns the loss if there is one already.
+    pub(crate) fn claim(&self, bounds: Bounds, begun: Option<Instant>) -> Option<Loss> {
         let mut state = self.checked();
         state.claimed = Some(bounds);
+        if state.end.is_none() {
+            state.since = state.since.or(begun).or_else(|| Some(env::now()));
+        }
         state.end.map(|end| if let End::Lost(loss) = end { loss } else { Loss::Gone })
     }
 
@@ -287,6 +303,22 @@ impl Term {
         }
     }
 
+    /// Logs the loss, if there is one and a caller had the lock; once. To be called where no mutex is held: a subscriber to logs is
+    /// foreign code.
+    pub(crate) fn log_loss(&self) {
+        let (loss, held_for) = {
+            let state = self.checked();
+            let (Some(End::Lost(loss)), Some(since)) = (state.end, state.since) else { return };
+            let at = if let Until::Deadline(at, _) = state.until { at } else { env::now() };
+            (loss, at.saturating_duration_since(since))
+        };
+        if !self.is_logged.swap(true, Ordering::SeqCst)
+            && let Some(hold) = self.hold()
+        {
+            hold.shared.log_loss(&hold.key, loss, held_for);
+        }
+    }
+
     /// How long ago the lock was lost, if it is and the moment is known. A loss on the server is found later, by a renewal.
     pub(crate) fn lost_for(&self) -> Option<Duration> {
         let state = self.checked();
@@ -331,7 +363,10 @@ impl Term {
                 (state.end, self.deadline(&state).map(|(at, _)| at), state.session().cloned())
             };
             match end {
-                Some(End::Lost(loss)) => return loss,
+                Some(End::Lost(loss)) => {
+                    self.log_loss();
+                    return loss;
+                }
                 Some(End::Released) => std::future::pending().await,
                 None => {}
             }

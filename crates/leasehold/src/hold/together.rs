@@ -64,7 +64,7 @@ impl Hold {
             if let Some(until) = until {
                 term.set_until(*until);
             }
-            if let Some(loss) = term.claim(Bounds { lease: entry.lease, limit }) {
+            if let Some(loss) = term.claim(Bounds { lease: entry.lease, limit }, Some(begun)) {
                 // Dropping the undos releases the others.
                 return Ok(Some((Tried::unseen(loss), number)));
             }

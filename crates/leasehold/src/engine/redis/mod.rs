@@ -164,6 +164,10 @@ impl Store for RedisStore {
         &TRAITS
     }
 
+    fn server(&self, _shard: Shard) -> String {
+        self.parts.topology.any().server()
+    }
+
     fn wake(&self, kind: Kind) -> Wake {
         // Other libraries release such a lock without a message.
         if kind == Kind::SetNx { Wake::Poll(UNPUBLISHED_POLL) } else { Wake::Message }

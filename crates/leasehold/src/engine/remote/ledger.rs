@@ -300,6 +300,11 @@ impl Ledger {
         hold.due = due;
     }
 
+    /// The holds on a shard.
+    pub(super) fn on(&self, shard: Shard) -> impl Iterator<Item = &Entry> {
+        self.slots.iter().filter_map(move |slot| slot.hold.as_ref().filter(|hold| hold.shard == shard))
+    }
+
     /// Schedules all holds on a shard for this time.
     pub(super) fn schedule_all(&mut self, shard: Shard, due: Instant) {
         self.due.retain(|(of, _), _| *of != shard);

@@ -25,6 +25,7 @@
 
 mod attempt;
 mod client_counts;
+mod connection_log;
 mod done;
 mod fairness;
 mod handover;
@@ -207,7 +208,7 @@ impl<S: Store> Inner<S> {
         let opened = ready.map(|ready| {
             |opened: Result<(), ServerError>| {
                 if opened.is_ok() {
-                    self.store.shards().into_iter().for_each(|shard| self.shards.up(shard));
+                    self.store.shards().into_iter().for_each(|shard| self.connected(shard));
                 }
                 drop(ready.send(opened));
             }
@@ -637,6 +638,7 @@ impl<S: Store> Events for Inner<S> {
 
     fn down(&self, shard: Shard) {
         self.shards.down(shard);
+        self.log_outage(shard);
         if !mutation!("outage-not-told") {
             self.queues.wake_all(Some(shard));
         }
@@ -651,7 +653,7 @@ impl<S: Store> Events for Inner<S> {
     }
 
     fn up(self: Arc<Self>, shard: Shard, stale: bool) {
-        self.shards.up(shard);
+        self.connected(shard);
         self.resume_undos(shard, stale);
         self.retries.resume(stale);
         if self.store.traits().lease == LeaseOf::Hold {

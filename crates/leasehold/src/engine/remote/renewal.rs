@@ -1,5 +1,6 @@
 //! This client's holds, renewed and checked in batches until they are released or lost.
 
+use std::collections::HashMap;
 use std::pin::pin;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -38,6 +39,8 @@ struct State {
     ledger: Ledger,
     /// When the renewal task wakes up by itself; never as long as nothing is held.
     alarm: Option<Instant>,
+    /// How many holds were lost in the present outage of a shard.
+    lost: HashMap<Shard, usize>,
 }
 
 /// How many renewals are in flight at once. Renewing a hundred thousand holds all together would need much more than keeping
@@ -148,6 +151,7 @@ impl Renewal {
         let all = self.state.lock().ledger.remove_session(session);
         session.lose(loss);
         for lost in all {
+            lost.term.log_loss();
             self.queues.wake(&lost.key);
         }
     }
@@ -157,6 +161,22 @@ impl Renewal {
         let all = self.state.lock().ledger.take_all();
         let held = all.filter(|hold| hold.term.is_held());
         held.inspect(|hold| hold.term.lose(Loss::Shutdown)).collect()
+    }
+
+    /// How many holds there are on a shard, and the least time that one of them lasts without a renewal. The count of
+    /// [losses in this outage](Self::lost_since_outage) begins.
+    pub(super) fn at_stake(&self, shard: Shard) -> (usize, Option<Duration>) {
+        let mut state = self.state.lock();
+        let terms: Vec<_> = state.ledger.on(shard).map(|hold| Arc::clone(&hold.term)).collect();
+        state.lost.insert(shard, 0);
+        drop(state);
+        let lasting = terms.iter().map(|term| term.remaining()).filter(|left| !left.is_zero());
+        (lasting.clone().count(), lasting.min())
+    }
+
+    /// How many holds on a shard were lost since its outage has begun.
+    pub(super) fn lost_since_outage(&self, shard: Shard) -> usize {
+        self.state.lock().lost.remove(&shard).unwrap_or_default()
     }
 
     /// After an outage the state of the holds on a shard is unknown: check them now.
@@ -169,10 +189,20 @@ impl Renewal {
 
     /// The holds of the next request, and those that have ended.
     fn take_due(&self) -> Batch {
-        let batch = self.state.lock().ledger.take_due(env::now());
+        let batch = {
+            let mut state = self.state.lock();
+            let batch = state.ledger.take_due(env::now());
+            for hold in &batch.ended {
+                if let Some(lost) = state.lost.get_mut(&hold.shard) {
+                    *lost += 1;
+                }
+            }
+            batch
+        };
         // A caller that waits for the loss sleeps until the deadline by a clock that stops while the machine is suspended.
         for Entry { term, key, .. } in &batch.ended {
             term.announce();
+            term.log_loss();
             self.queues.wake(key);
         }
         batch
@@ -211,6 +241,7 @@ impl<S: Store> Inner<S> {
         for before in displaced.into_iter().filter(|_| !mutation!("displaced-hold-not-told")) {
             self.lost(&before);
             before.term.lose(if taken_over { Loss::TakenOver } else { Loss::Gone });
+            before.term.log_loss();
         }
     }
 
@@ -218,9 +249,7 @@ impl<S: Store> Inner<S> {
     pub(super) fn lose(self: &Arc<Self>, resource: &Resource, loss: Loss) {
         let all = self.renewal.state.lock().ledger.remove_all(resource);
         for hold in all {
-            self.lost(&hold);
-            hold.term.lose(loss);
-            self.queues.wake(&hold.key);
+            self.tell_loss(&hold, loss);
         }
     }
 
@@ -248,10 +277,9 @@ impl<S: Store> Inner<S> {
     }
 
     fn tell_loss(self: &Arc<Self>, hold: &Entry, loss: Loss) {
-        let HoldKey { resource, owner, .. } = &hold.key;
-        tracing::warn!(lock = %resource, %owner, %loss, "a held lock is lost");
         self.lost(hold);
         hold.term.lose(loss);
+        hold.term.log_loss();
         self.queues.wake(&hold.key);
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use super::store::Shard;
 use crate::engine::Connection;
@@ -52,12 +53,14 @@ impl Shards {
         self.count.store(down.len(), Ordering::SeqCst);
     }
 
-    /// This shard is connected: the outage is over, if there was one.
-    pub(super) fn up(&self, shard: Shard) {
+    /// This shard is connected: the outage is over, if there was one. Returns how long it lasted; not of a first connection.
+    pub(super) fn up(&self, shard: Shard) -> Option<Duration> {
         let mut down = self.down.lock();
-        down.remove(&shard);
-        *self.connected.lock() = env::now();
+        let outage = down.remove(&shard);
+        let now = env::now();
+        *self.connected.lock() = now;
         self.count.store(down.len(), Ordering::SeqCst);
+        outage.filter(|outage| !outage.is_first).map(|outage| now.saturating_duration_since(outage.since))
     }
 
     /// The shard could not be reached again, for this reason; false if the reason is the same as before.

@@ -118,6 +118,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
         Ok(None)
     }
 
+    /// The server of a shard, for log lines: the address of its connection, or of the next one.
+    fn server(&self, _shard: Shard) -> String {
+        String::new()
+    }
+
     /// What an operator should know about the server.
     fn warnings(&self) -> Vec<String> {
         Vec::new()

@@ -74,7 +74,7 @@ impl CaseState<'_> {
                     if let Some(until) = until {
                         claim.term.set_until(*until);
                     }
-                    claim.term.claim(Bounds { lease: claim.lease, limit: claim.limit });
+                    claim.term.claim(Bounds { lease: claim.lease, limit: claim.limit }, None);
                 }
             });
         }

@@ -262,7 +262,7 @@ impl CaseState<'_> {
                     if let Some(until) = until {
                         term.set_until(until);
                     }
-                    term.claim(Bounds { lease: claim.lease, limit: claim.limit });
+                    term.claim(Bounds { lease: claim.lease, limit: claim.limit }, None);
                 }
             });
         }

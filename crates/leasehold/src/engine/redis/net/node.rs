@@ -152,6 +152,11 @@ impl Node {
         }
     }
 
+    /// The server of its connection, or of the next one.
+    pub(crate) fn server(&self) -> String {
+        self.settings.target.to_string()
+    }
+
     async fn keep_connected(&self, mut link: Option<Link>) {
         let (mut reconnect, mut stale) = (Reconnect::default(), Stale::default());
         loop {

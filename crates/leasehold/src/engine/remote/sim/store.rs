@@ -392,6 +392,10 @@ impl Store for SimStore {
         &TRAITS
     }
 
+    fn server(&self, _shard: Shard) -> String {
+        "sim:".into()
+    }
+
     fn wake(&self, kind: Kind) -> Wake {
         if kind == Kind::SetNx { Wake::Poll(UNPUBLISHED_POLL) } else { Wake::Message }
     }
