@@ -336,3 +336,40 @@ async fn every_loss_is_logged_once_but_for_an_ordered_shutdown() {
         );
     }
 }
+
+#[tokio::test]
+async fn long_waits_and_holds_are_logged_while_they_last_and_short_ones_are_not() {
+    record();
+    let server = Server::start(Flavour::Redis);
+    for (number, url) in ["memory:".to_owned(), server.url()].into_iter().enumerate() {
+        let (long, longer) = (Duration::from_millis(60), Duration::from_secs(60));
+        let client = Client::connect(&url).warn_wait(long).warn_hold(long).await.unwrap();
+        let name = |what: &str| format!("log:{number}:{what}");
+        let patient = Client::connect(&url).warn_wait(longer).warn_hold(longer).await.unwrap();
+        let short = patient.lock(name("short")).acquire().await.unwrap();
+        let waiter = tokio::spawn(patient.lock(name("short")).acquire().into_future());
+        tokio::task::yield_now().await;
+        short.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+        assert_eq!(lines_about(&name("short")), <[String; 0]>::default());
+
+        let guard = client.lock(name("long")).acquire().await.unwrap();
+        let waiter = tokio::spawn(client.lock(name("long")).acquire().into_future());
+        // The wait has no limit: it is logged while it lasts.
+        until_logged(&name("long"), "a wait is long").await;
+        let owner = guard.owner().to_string();
+        guard.release().await.unwrap();
+        waiter.await.unwrap().unwrap().release().await.unwrap();
+        let (mut lines, about) = (lines_about(&name("long")), name("long"));
+        lines.sort();
+        let [hold, wait] = &*lines else { panic!("{about}: {lines:#?}") };
+        assert!(
+            hold.starts_with("WARN a lock is held for long") && hold.contains(&format!("owner={owner}")),
+            "{hold}"
+        );
+        assert!(
+            wait.starts_with("WARN a wait is long") && wait.contains(&format!("holder={owner}")),
+            "{wait}"
+        );
+    }
+}

@@ -28,6 +28,7 @@ use crate::lock::Lock;
 use crate::loss::Loss;
 use crate::multi_lock::MultiLock;
 use crate::name::Name;
+use crate::observe::Warn;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
@@ -416,6 +417,7 @@ pub(crate) struct Shared {
     pub(crate) label: String,
     pub(crate) watchdog: Duration,
     pub(crate) outage_limit: Duration,
+    pub(crate) warn: Warn,
     pub(crate) holds: HoldRegistry,
     /// In its own cache lines, and so is the reference count of this struct: every guard changes both.
     guards: CachePadded<AtomicUsize>,
@@ -438,6 +440,7 @@ impl Shared {
         label: String,
         watchdog: Duration,
         outage_limit: Duration,
+        warn: Warn,
     ) -> Self {
         Self {
             id: ClientId::random(),
@@ -448,6 +451,7 @@ impl Shared {
             label,
             watchdog,
             outage_limit,
+            warn,
             holds: HoldRegistry::default(),
             guards: CachePadded::default(),
             closed: AtomicBool::new(false),
@@ -535,6 +539,18 @@ impl Shared {
             }
             changed.await;
         }
+    }
+
+    /// The URL of the server without credentials.
+    pub(crate) fn server(&self) -> Option<&str> {
+        self.server.as_deref()
+    }
+
+    /// Logs that a hold was or is longer than is usual.
+    pub(crate) fn log_long_hold(&self, key: &HoldKey, held_for: Duration) {
+        let (HoldKey { resource, owner, .. }, Self { label, server, .. }) = (key, self);
+        let (server, held_for) = (server.as_deref(), tracing::field::display(Rounded(held_for)));
+        tracing::warn!(lock = %resource, %owner, label, server, held_for, "a lock is held for long");
     }
 
     /// Logs that a hold is lost.

@@ -11,6 +11,7 @@ use crate::credentials::{Credentials, Provider};
 use crate::engine::schemes;
 use crate::error::{Classified as _, ConnectError, Subject};
 use crate::lease;
+use crate::observe::Warn;
 use crate::operation::Operation;
 
 /// The options of a client that [`Client::connect`] is to connect: set them, then `.await`, [`block`](ConnectOptions::block) or
@@ -45,6 +46,7 @@ pub struct ConnectOptions {
     label: String,
     watchdog: Duration,
     outage_limit: Duration,
+    warn: Warn,
     connect_timeout: Duration,
     response_timeout: Duration,
     linger: Duration,
@@ -60,6 +62,7 @@ impl ConnectOptions {
             label: String::new(),
             watchdog: Duration::from_secs(30),
             outage_limit: Duration::from_secs(30),
+            warn: Warn::default(),
             connect_timeout: Duration::from_secs(2),
             response_timeout: Duration::from_secs(2),
             linger: Duration::from_millis(250),
@@ -87,6 +90,21 @@ impl ConnectOptions {
     #[doc(alias = "clientName")]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
+        self
+    }
+
+    /// Logs a warning about each wait that lasts longer than this, while it lasts, with the holder. None by default.
+    ///
+    /// Choose a time that is unusual, not one that is impossible: the warnings show where waits begin to time out.
+    pub fn warn_wait(mut self, longer_than: Duration) -> Self {
+        self.warn.wait = Some(longer_than);
+        self
+    }
+
+    /// Logs a warning about each lock that is held for longer than this: when it is released or lost, and where its lease is
+    /// renewed while it is held. None by default.
+    pub fn warn_hold(mut self, longer_than: Duration) -> Self {
+        self.warn.hold = Some(longer_than);
         self
     }
 
@@ -163,7 +181,7 @@ impl ConnectOptions {
 
     /// Opens the engine, and makes the client on it.
     async fn open(self, lazy: bool) -> Result<Client, ConnectError> {
-        let Self { url, namespace, label, outage_limit, .. } = self;
+        let Self { url, namespace, label, outage_limit, warn, .. } = self;
         let options = schemes::Options {
             label: label.clone(),
             connect_timeout: self.connect_timeout,
@@ -176,7 +194,7 @@ impl ConnectOptions {
         let (opening, server) = schemes::open(&url, options)?;
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         let engine = opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
-        Ok(Client::new(Shared::new(engine, server, namespace, label, watchdog, outage_limit)))
+        Ok(Client::new(Shared::new(engine, server, namespace, label, watchdog, outage_limit, warn)))
     }
 
     /// Connects from a plain thread.

@@ -345,6 +345,9 @@ impl Guarded for Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
+        if self.hold.shared.warn.hold.is_some() {
+            self.term.log_long_hold();
+        }
         if self.armed {
             self.term.log_loss();
             self.hold.give_back(&self.term);

@@ -358,6 +358,9 @@ impl Hold {
                 Some(loss) => return Ok(Stepped::Unseen(loss)),
                 None => {}
             }
+            if count == 0 {
+                term.begin_span(&self.key);
+            }
             state.entered(entry, lease, begun, limit, term);
             if entry.progress.is_some() && count == 0 {
                 term.progress();

@@ -53,6 +53,7 @@ mod loss;
 mod multi_lock;
 mod mutex;
 mod name;
+mod observe;
 mod operation;
 mod outage;
 mod owner;

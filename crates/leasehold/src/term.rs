@@ -6,7 +6,9 @@ use std::sync::{Arc, MutexGuard, OnceLock, Weak};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tracing::Span;
 
+use crate::engine::HoldKey;
 use crate::env::{self, Instant};
 use crate::hold::Hold;
 use crate::lease::{Bounds, Lease};
@@ -30,6 +32,10 @@ pub(crate) struct Term {
     changed: OnceLock<Box<Notify>>,
     /// Its loss was logged.
     is_logged: AtomicBool,
+    /// That it lasts long was logged.
+    is_long: AtomicBool,
+    /// From the grant to the end, where a subscriber records spans. Boxed, because mostly there is none.
+    span: OnceLock<Box<Span>>,
 }
 
 /// Invariant: once `end` is set, it and `until` do not change. It is set no later than the first check after the deadline.
@@ -104,6 +110,8 @@ impl Term {
             progress: OnceLock::new(),
             changed: OnceLock::new(),
             is_logged: AtomicBool::new(false),
+            is_long: AtomicBool::new(false),
+            span: OnceLock::new(),
         })
     }
 
@@ -300,6 +308,25 @@ impl Term {
         match self.checked().end {
             Some(End::Lost(loss)) => Some(loss),
             Some(End::Released) | None => None,
+        }
+    }
+
+    /// Begins the span of the hold, which lasts as long as the term is there.
+    pub(crate) fn begin_span(&self, key: &HoldKey) {
+        let HoldKey { resource, owner, .. } = key;
+        let span = tracing::debug_span!("hold", lock = %resource, %owner);
+        if !span.is_disabled() {
+            let _ = self.span.set(Box::new(span));
+        }
+    }
+
+    /// Logs that the hold lasts longer than is usual; once. To be called where no mutex is held, as [`log_loss`](Self::log_loss).
+    pub(crate) fn log_long_hold(&self) {
+        let Some(hold) = self.hold() else { return };
+        let (Some(limit), Some(since)) = (hold.shared.warn.hold, self.checked().since) else { return };
+        let held_for = env::now().saturating_duration_since(since);
+        if held_for >= limit && !self.is_long.swap(true, Ordering::SeqCst) {
+            hold.shared.log_long_hold(&hold.key, held_for);
         }
     }
 

@@ -31,6 +31,7 @@ use crate::error::{AcquireError, InvalidRequestError, Rounded, ServerError, Subj
 use crate::fair::{QueuePosition, Watcher};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold, Tried, too_late};
+use crate::observe::ObservedWait;
 use crate::outage::{Limit, Outage};
 use crate::owner::OwnerId;
 use crate::race::{First, race};
@@ -155,70 +156,79 @@ pub(crate) fn wait<'a, A: Awaited>(
 ) -> impl Future<Output = Result<A::Got, AcquireError>> + Send + 'a {
     let mut wait = Wait::new(awaited.shared(), awaited.key(), patience, handle.watcher.as_ref());
     async move {
-        awaited.shared().check_open()?;
-        let mut turn: Option<Turn<'_>> = None;
-        let mut failures = 0;
-        let mut spin_guard = SpinGuard::default();
-        loop {
-            let ticket = turn.as_ref().map(|turn| turn.ticket);
-            let busy = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
-                Ok(Tried::Granted(got)) => {
-                    // A shutdown may have checked for guards before this one existed.
+        let result = keep_trying(awaited, &mut wait, handle).await;
+        wait.ended(&result);
+        result
+    }
+}
+
+async fn keep_trying<'a, A: Awaited>(
+    awaited: &'a A,
+    wait: &mut Wait<'a>,
+    handle: &HandleOptions,
+) -> Result<A::Got, AcquireError> {
+    awaited.shared().check_open()?;
+    let mut turn: Option<Turn<'_>> = None;
+    let mut failures = 0;
+    let mut spin_guard = SpinGuard::default();
+    loop {
+        let ticket = turn.as_ref().map(|turn| turn.ticket);
+        let busy = match wait.bounded(pin!(awaited.attempt(ticket))).await? {
+            Ok(Tried::Granted(got)) => {
+                // A shutdown may have checked for guards before this one existed.
+                awaited.shared().check_open()?;
+                return Ok(got);
+            }
+            Ok(Tried::Busy(mut busy)) => {
+                if let Err(over) = wait.busy(&mut busy) {
+                    if awaited.queues() {
+                        // A waiter that its first attempt has queued must leave the queue, too.
+                        let no_task = &mut Context::from_waker(Waker::noop());
+                        drop(turn.unwrap_or_else(|| Turn::take(awaited, no_task)));
+                    }
+                    // A grant that a shutdown has taken back is not contention.
                     awaited.shared().check_open()?;
-                    return Ok(got);
+                    return Err(over);
                 }
-                Ok(Tried::Busy(mut busy)) => {
-                    if let Err(over) = wait.busy(&mut busy) {
-                        if awaited.queues() {
-                            // A waiter that its first attempt has queued must leave the queue, too.
-                            let no_task = &mut Context::from_waker(Waker::noop());
-                            drop(turn.unwrap_or_else(|| Turn::take(awaited, no_task)));
-                        }
-                        // A grant that a shutdown has taken back is not contention.
-                        awaited.shared().check_open()?;
-                        return Err(over);
-                    }
-                    let is_anothers = |turn: &Turn<'_>| turn.key.owner != awaited.key().owner;
-                    if awaited.queues() && (busy.position.is_none() || turn.as_ref().is_some_and(is_anothers))
-                    {
-                        // It missed its turn, and later waiters have passed it: its position is gone. Or the position
-                        // was that of the previous owner.
-                        turn = None;
-                    }
-                    busy
+                let is_anothers = |turn: &Turn<'_>| turn.key.owner != awaited.key().owner;
+                if awaited.queues() && (busy.position.is_none() || turn.as_ref().is_some_and(is_anothers)) {
+                    // It missed its turn, and later waiters have passed it: its position is gone. Or the position
+                    // was that of the previous owner.
+                    turn = None;
                 }
-                // Not an outage: the server has replied, and the next reply may take as long.
-                Ok(Tried::TooLate) => return Err(too_late()),
-                Err(AcquireError::Server { cause: failure, .. }) => {
-                    Busy { retry_in: Some(wait.failed(failure)?), ..Busy::default() }
-                }
-                Err(error) => return Err(error),
-            };
-            if let Some(back_off) = &handle.spin {
-                spin_guard.pause(Box::pin(wait.pause(back_off.pause(failures)))).await?;
-                failures = failures.saturating_add(1);
-                continue;
+                busy
             }
-            let place = match turn.take() {
-                Some(place) => place,
-                None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, context))).await,
-            };
-            let place = turn.insert(place);
-            // In an outage there is nothing to look at. The retry follows the first reply after it.
-            if place.next == Next::Retry && wait.outage.is_none() && !mutation!("no-look-after-joining") {
+            // Not an outage: the server has replied, and the next reply may take as long.
+            Ok(Tried::TooLate) => return Err(too_late()),
+            Err(AcquireError::Server { cause: failure, .. }) => {
+                Busy { retry_in: Some(wait.failed(failure)?), ..Busy::default() }
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(back_off) = &handle.spin {
+            spin_guard.pause(Box::pin(wait.pause(back_off.pause(failures)))).await?;
+            failures = failures.saturating_add(1);
+            continue;
+        }
+        let place = match turn.take() {
+            Some(place) => place,
+            None => poll_fn(move |context| Poll::Ready(Turn::take(awaited, context))).await,
+        };
+        let place = turn.insert(place);
+        // In an outage there is nothing to look at. The retry follows the first reply after it.
+        if place.next == Next::Retry && wait.outage.is_none() && !mutation!("no-look-after-joining") {
+            place.next = Next::Sleep;
+            spin_guard.pause(Box::pin(wait.until_subscribed(place))).await?;
+        } else {
+            let longest = awaited.shared().engine.longest_sleep(place.key, place.ticket);
+            let length = [busy.retry_in, longest, wait.observed_sleep()].into_iter().flatten().min();
+            let is_registered = place.next == Next::SleepAtOnce;
+            if is_registered {
                 place.next = Next::Sleep;
-                spin_guard.pause(Box::pin(wait.until_subscribed(place))).await?;
-            } else {
-                let longest = awaited.shared().engine.longest_sleep(place.key, place.ticket);
-                let length = [busy.retry_in, longest].into_iter().flatten().min();
-                let is_registered = place.next == Next::SleepAtOnce;
-                if is_registered {
-                    place.next = Next::Sleep;
-                }
-                // The wake-up is polled first: if it is there, the clock is not read.
-                let awoken = spin_guard.pause(race(place.wake_up(is_registered), wait.timer(length))).await;
-                wait.awake(&awoken)?;
             }
+            // The wake-up is polled first: if it is there, the clock is not read.
+            let awoken = spin_guard.pause(race(place.wake_up(is_registered), wait.timer(length))).await;
+            wait.awake(&awoken)?;
         }
     }
 }
@@ -279,6 +289,8 @@ struct Wait<'a> {
     /// The last known position in the queue of a fair lock.
     position: Option<usize>,
     watcher: Option<&'a Watcher>,
+    /// What is logged of it, from the first reply that the lock is busy. Boxed because most acquires are granted at once.
+    observed: Option<Box<ObservedWait<'a>>>,
 }
 
 impl<'a> Wait<'a> {
@@ -292,8 +304,29 @@ impl<'a> Wait<'a> {
             Patience::Limited(limit) => start.and_then(|start| start.checked_add(limit)),
             Patience::OneTry | Patience::Unlimited => None,
         };
-        let (holder, outage, position) = (None, None, None);
-        Self { shared, key, start, deadline, one_try, holder, outage, position, watcher }
+        let (holder, outage, position, observed) = (None, None, None, None);
+        Self { shared, key, start, deadline, one_try, holder, outage, position, watcher, observed }
+    }
+
+    /// The acquire was not granted at once, and goes on.
+    fn observe(&mut self) {
+        if !self.one_try {
+            let (shared, key) = (self.shared, self.key);
+            let observed = self.observed.get_or_insert_with(|| Box::new(ObservedWait::begin(shared, key)));
+            observed.check(self.holder);
+        }
+    }
+
+    /// How long the waiter may sleep until there is something to log.
+    fn observed_sleep(&self) -> Option<Duration> {
+        self.observed.as_ref()?.longest_sleep()
+    }
+
+    /// The acquire has ended.
+    fn ended<T>(&mut self, result: &Result<T, AcquireError>) {
+        if let Some(observed) = &mut self.observed {
+            observed.end(result);
+        }
     }
 
     /// When the wait is over: at its deadline, or without a limit when an outage has lasted for the client's.
@@ -324,6 +357,7 @@ impl<'a> Wait<'a> {
         }
         self.holder = busy.holder.or(self.holder);
         self.report_position(busy.position);
+        self.observe();
         if self.one_try || self.is_over() { Err(self.timed_out()) } else { Ok(()) }
     }
 
@@ -351,6 +385,7 @@ impl<'a> Wait<'a> {
         if self.one_try {
             return Err(ServerError::Unavailable(reason).into());
         }
+        self.observe();
         let limit = match self.start {
             Some(begun) => Limit::Wait { begun, deadline: self.deadline },
             None => Limit::OutageLimit(self.shared.outage_limit),

@@ -45,6 +45,12 @@ pub struct Config {
     /// See [`ConnectOptions::outage_limit`].
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time::deserialize"))]
     pub outage_limit: Option<Duration>,
+    /// See [`ConnectOptions::warn_wait`].
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "time::deserialize"))]
+    pub warn_wait: Option<Duration>,
+    /// See [`ConnectOptions::warn_hold`].
+    #[cfg_attr(feature = "serde", serde(deserialize_with = "time::deserialize"))]
+    pub warn_hold: Option<Duration>,
     /// See [`ConnectOptions::connect_timeout`].
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time::deserialize"))]
     pub connect_timeout: Option<Duration>,
@@ -127,6 +133,8 @@ impl Config {
             label: variable("label")?,
             watchdog: time_variable("watchdog")?,
             outage_limit: time_variable("outage_limit")?,
+            warn_wait: time_variable("warn_wait")?,
+            warn_hold: time_variable("warn_hold")?,
             connect_timeout: time_variable("connect_timeout")?,
             response_timeout: time_variable("response_timeout")?,
             linger: time_variable("linger")?,
@@ -149,6 +157,8 @@ impl Config {
             label: self.label.or(weaker.label),
             watchdog: self.watchdog.or(weaker.watchdog),
             outage_limit: self.outage_limit.or(weaker.outage_limit),
+            warn_wait: self.warn_wait.or(weaker.warn_wait),
+            warn_hold: self.warn_hold.or(weaker.warn_hold),
             connect_timeout: self.connect_timeout.or(weaker.connect_timeout),
             response_timeout: self.response_timeout.or(weaker.response_timeout),
             linger: self.linger.or(weaker.linger),
@@ -196,6 +206,12 @@ impl Config {
         }
         if let Some(outage_limit) = self.outage_limit {
             options = options.outage_limit(outage_limit);
+        }
+        if let Some(warn_wait) = self.warn_wait {
+            options = options.warn_wait(warn_wait);
+        }
+        if let Some(warn_hold) = self.warn_hold {
+            options = options.warn_hold(warn_hold);
         }
         if let Some(connect_timeout) = self.connect_timeout {
             options = options.connect_timeout(connect_timeout);

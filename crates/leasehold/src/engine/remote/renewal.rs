@@ -229,6 +229,7 @@ impl Renewal {
         if let Some((term, until)) = renewed {
             // A renewal shortens nothing, so an extension stays.
             term.extend_until(until);
+            term.log_long_hold();
         }
     }
 }
@@ -335,7 +336,9 @@ impl<S: Store> Inner<S> {
             left.map(tracing::field::debug)
         };
         let inner = Arc::clone(self);
+        let span = tracing::debug_span!("renewal", locks = batch.len());
         let done = move |outcome: Result<Vec<Verdict>, StoreError>| {
+            let _entered = span.enter();
             match outcome {
                 Ok(verdicts) => {
                     for ((id, length), verdict) in ids.into_iter().zip(lengths).zip(verdicts) {
