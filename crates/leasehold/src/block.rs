@@ -23,18 +23,19 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let mut future = pin!(tokio::task::unconstrained(future));
     let (caller, mut watch) = (Location::caller(), None);
     loop {
-        let (polled, Sleep { alarm, seat }) = with_sleep(|| future.as_mut().poll(&mut context));
+        let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
         match polled {
             Poll::Ready(output) => {
+                drop(alarm.take_seat());
                 let _ = THREAD_WAKER.try_with(|kept| kept.set(Some(thread_waker)));
                 return output;
             }
             Poll::Pending => {
                 let watch = watch.get_or_insert_with(|| Watch::begin(caller));
-                let alarm = alarm.into_iter().chain(watch.at()).min();
-                match seat {
-                    Some(seat) => thread_waker.wait_reading(&seat, alarm),
-                    None => thread_waker.wait(alarm),
+                let at = alarm.at.into_iter().chain(watch.at()).min();
+                match alarm.take_seat() {
+                    Some(seat) => thread_waker.wait_reading(&seat, at),
+                    None => thread_waker.wait(at),
                 }
                 watch.check();
             }
@@ -45,29 +46,43 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
 thread_local! {
     /// The condition variable of this thread for blocking, kept for the next call.
     static THREAD_WAKER: Cell<Option<Arc<ThreadWaker>>> = const { Cell::new(None) };
-    static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NotBlocking) };
+    static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NOT_BLOCKING) };
     static SEAT: RefCell<Option<Arc<dyn Seat>>> = const { RefCell::new(None) };
 }
 
-/// Whether this thread is polling a blocking future, and when a sleep inside it must be polled again.
+/// Whether this thread is polling a blocking future, and how it sleeps after that.
 #[derive(Clone, Copy)]
-enum Alarm {
-    NotBlocking,
-    Unset,
-    At(Instant),
+struct Alarm {
+    is_blocking: bool,
+    /// When a sleep inside the future must be polled again.
+    at: Option<Instant>,
+    /// It waits in `SEAT`.
+    is_seated: bool,
+}
+
+impl Alarm {
+    const NOT_BLOCKING: Self = Self { is_blocking: false, at: None, is_seated: false };
+    const UNSET: Self = Self { is_blocking: true, ..Self::NOT_BLOCKING };
+}
+
+impl Alarm {
+    /// The seat of this alarm. It is mostly not there, and is not looked for then.
+    fn take_seat(self) -> Option<Arc<dyn Seat>> {
+        if self.is_seated { SEAT.take() } else { None }
+    }
 }
 
 /// Whether this thread blocks on the future that it polls.
 pub(crate) fn is_blocking() -> bool {
-    !matches!(ALARM.get(), Alarm::NotBlocking)
+    ALARM.get().is_blocking
 }
 
 /// Makes the thread that is blocking here poll again at `at`.
 pub(crate) fn set_alarm(at: Instant) {
-    match ALARM.get() {
-        Alarm::NotBlocking => {}
-        Alarm::Unset => ALARM.set(Alarm::At(at)),
-        Alarm::At(earlier) => ALARM.set(Alarm::At(earlier.min(at))),
+    let alarm = ALARM.get();
+    if alarm.is_blocking {
+        let at = alarm.at.map_or(at, |earlier| earlier.min(at));
+        ALARM.set(Alarm { at: Some(at), ..alarm });
     }
 }
 
@@ -86,33 +101,26 @@ pub(crate) trait Seat: Send + Sync {
 /// Makes the thread that is blocking here wait in this seat, until the next poll.
 #[cfg(feature = "file")]
 pub(crate) fn sit(seat: Arc<dyn Seat>) {
-    SEAT.set(Some(seat));
+    drop(SEAT.replace(Some(seat)));
+    ALARM.set(Alarm { is_seated: true, ..ALARM.get() });
 }
 
-/// How a blocked thread sleeps until the next poll.
-struct Sleep {
-    alarm: Option<Instant>,
-    seat: Option<Arc<dyn Seat>>,
-}
-
-/// Runs `poll` and returns the sleep that was set in it. The outer one is restored, because blocking calls nest.
-fn with_sleep<T>(poll: impl FnOnce() -> T) -> (T, Sleep) {
-    struct PutBack(Alarm, Option<Arc<dyn Seat>>);
+/// Runs `poll` and returns the alarm that was set in it. The outer one is restored, because blocking calls nest: its seat is
+/// given up, and the thread takes another one at its next poll.
+fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Alarm) {
+    struct PutBack(Alarm);
     impl Drop for PutBack {
         fn drop(&mut self) {
             ALARM.set(self.0);
-            drop(SEAT.replace(self.1.take()));
         }
     }
-    let outer = PutBack(ALARM.replace(Alarm::Unset), SEAT.take());
+    let outer = ALARM.replace(Alarm::UNSET);
+    drop(outer.take_seat());
+    let outer = PutBack(Alarm { is_seated: false, ..outer });
     let polled = poll();
-    let alarm = match ALARM.get() {
-        Alarm::At(at) => Some(at),
-        Alarm::NotBlocking | Alarm::Unset => None,
-    };
-    let seat = SEAT.take();
+    let alarm = ALARM.get();
     drop(outer);
-    (polled, Sleep { alarm, seat })
+    (polled, alarm)
 }
 
 /// How a blocked thread is woken. Not thread parking, whose one token per thread belongs to the user.

@@ -546,6 +546,12 @@ impl Shared {
         self.server.as_deref()
     }
 
+    /// Whether the moment of each grant is kept. Inside a process a query of the clock would be a fiftieth of a lock and its
+    /// release.
+    pub(crate) fn times_holds(&self) -> bool {
+        self.warn.hold.is_some() || self.engine.handover().is_some()
+    }
+
     /// Logs that a hold was or is longer than is usual.
     pub(crate) fn log_long_hold(&self, key: &HoldKey, held_for: Duration) {
         let (HoldKey { resource, owner, .. }, Self { label, server, .. }) = (key, self);
@@ -554,9 +560,10 @@ impl Shared {
     }
 
     /// Logs that a hold is lost.
-    pub(crate) fn log_loss(&self, key: &HoldKey, loss: Loss, held_for: Duration) {
+    pub(crate) fn log_loss(&self, key: &HoldKey, loss: Loss, held_for: Option<Duration>) {
         let (HoldKey { resource, owner, .. }, Self { label, server, .. }) = (key, self);
-        let (server, held_for) = (server.as_deref(), tracing::field::display(Rounded(held_for)));
+        let held_for = held_for.map(|length| tracing::field::display(Rounded(length)));
+        let server = server.as_deref();
         match loss {
             // It was ordered, and the line about the shutdown counts them.
             Loss::Shutdown => {

@@ -300,7 +300,10 @@ impl Hold {
         turn: Option<Ticket>,
     ) -> Result<Stepped, ServerError> {
         let lease = state.lease_with(entry.lease, &self.key);
-        let is_timed = state.term.is_some() || entry.max_hold.is_some() || entry.access == Access::HandOver;
+        let is_timed = state.term.is_some()
+            || entry.max_hold.is_some()
+            || entry.access == Access::HandOver
+            || self.shared.times_holds();
         let begun = is_timed.then(env::now);
         if let (Some(term), Some(begun)) = (&state.term, begun) {
             // The engine is about to shorten the hold, perhaps without a reply.

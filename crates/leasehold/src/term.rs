@@ -46,7 +46,9 @@ struct State {
     /// The bounds of the request that last claimed the grant. None before that: a grant whose future is never polled again must
     /// not be renewed.
     claimed: Option<Bounds>,
-    /// Since when a caller has it.
+    /// A caller has had it.
+    is_seen: bool,
+    /// Since when a caller has it, if that is known.
     since: Option<Instant>,
     /// The session that it also depends on, if the engine binds holds to one.
     #[cfg(feature = "remote")]
@@ -100,6 +102,7 @@ impl Term {
             until: Until::Kept(Duration::ZERO),
             end: None,
             claimed: None,
+            is_seen: false,
             since: None,
             #[cfg(feature = "remote")]
             session: None,
@@ -126,7 +129,7 @@ impl Term {
         next.set_until(until);
         let mut state = next.checked();
         (state.claimed, state.session) = (claimed, session);
-        state.since = Some(env::now());
+        (state.is_seen, state.since) = (true, Some(env::now()));
         drop(state);
         next
     }
@@ -189,12 +192,13 @@ impl Term {
         }
     }
 
-    /// Records that a caller has claimed the grant that it requested at `begun`, and returns the loss if there is one already.
+    /// Records that a caller has claimed the grant that it requested at `begun`, if it knows when that was, and returns the loss if there is one already.
     pub(crate) fn claim(&self, bounds: Bounds, begun: Option<Instant>) -> Option<Loss> {
         let mut state = self.checked();
         state.claimed = Some(bounds);
         if state.end.is_none() {
-            state.since = state.since.or(begun).or_else(|| Some(env::now()));
+            state.is_seen = true;
+            state.since = state.since.or(begun);
         }
         state.end.map(|end| if let End::Lost(loss) = end { loss } else { Loss::Gone })
     }
@@ -335,9 +339,9 @@ impl Term {
     pub(crate) fn log_loss(&self) {
         let (loss, held_for) = {
             let state = self.checked();
-            let (Some(End::Lost(loss)), Some(since)) = (state.end, state.since) else { return };
+            let (Some(End::Lost(loss)), true) = (state.end, state.is_seen) else { return };
             let at = if let Until::Deadline(at, _) = state.until { at } else { env::now() };
-            (loss, at.saturating_duration_since(since))
+            (loss, state.since.map(|since| at.saturating_duration_since(since)))
         };
         if !self.is_logged.swap(true, Ordering::SeqCst)
             && let Some(hold) = self.hold()
