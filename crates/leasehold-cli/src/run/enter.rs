@@ -1,18 +1,19 @@
 //! Acquiring the lock.
 
-use std::future::IntoFuture as _;
-
-use leasehold::{AcquireError, ConnectError, Guard, Lock};
+use leasehold::{AcquireError, ConnectError};
 use tokio::select;
 
 use super::Settings;
 use super::failure::{LockText, RunError, held};
+use super::held::Held;
+use super::lock::{RunLock, Terms};
+use super::nesting;
 use super::notices::Notices;
 use super::waiting;
-use crate::options::{IfBusy, RunOptions};
+use crate::options::IfBusy;
 
 /// Connects, and acquires the lock or returns the reason why not. `None` if it is busy and the options allow that. The lock
-/// is returned with its guard, for later queries.
+/// is returned with its hold, for later queries.
 ///
 /// # Cancel safety
 ///
@@ -20,8 +21,8 @@ use crate::options::{IfBusy, RunOptions};
 pub(super) async fn enter(
     settings: &Settings<'_>,
     notices: &Notices,
-) -> Result<Option<(Lock, Guard)>, RunError> {
-    let (options, url) = (settings.options, &settings.url);
+) -> Result<Option<(RunLock, Held)>, RunError> {
+    let options = settings.options;
     let client = settings.connect().await.map_err(|error| match error {
         ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
         other => RunError::Server(other.into()),
@@ -29,11 +30,18 @@ pub(super) async fn enter(
     for warning in client.warnings() {
         notices.say(warning);
     }
-    let lock = client.lock(&options.name);
-    let text = LockText::new(&options.name, url);
+    let lock = RunLock::new(&client, options);
+    let text = settings.lock_text();
+    nesting::check(&lock, &text).await?;
+    let terms = Terms {
+        wait: options.wait,
+        max_hold: options.max_hold,
+        min_hold: options.min_hold.filter(|_| !text.is_file()),
+        fenced: options.fenced,
+    };
     let entered = match options.if_busy {
-        IfBusy::Wait => wait(options, &lock, &text, notices).await.map(Some),
-        IfBusy::Fail | IfBusy::Skip => attempt(options, &lock, &text).await,
+        IfBusy::Wait => wait(&lock, terms, &text, notices).await.map(Some),
+        IfBusy::Fail | IfBusy::Skip => lock.try_acquire(terms).await,
     };
     match entered {
         Ok(Some(guard)) => Ok(Some((lock, guard))),
@@ -54,36 +62,15 @@ pub(super) async fn enter(
     }
 }
 
-async fn attempt(options: &RunOptions, lock: &Lock, text: &LockText) -> Result<Option<Guard>, AcquireError> {
-    let mut attempt = lock.try_acquire();
-    if let Some(max_hold) = options.max_hold {
-        attempt = attempt.max_hold(max_hold);
-    }
-    if let Some(min_hold) = options.min_hold.filter(|_| !text.is_file()) {
-        attempt = attempt.min_hold(min_hold);
-    }
-    attempt.await
-}
-
 async fn wait(
-    options: &RunOptions,
-    lock: &Lock,
+    lock: &RunLock,
+    terms: Terms,
     text: &LockText,
     notices: &Notices,
-) -> Result<Guard, AcquireError> {
-    let mut acquire = lock.acquire();
-    if let Some(limit) = options.wait {
-        acquire = acquire.wait(limit);
-    }
-    if let Some(max_hold) = options.max_hold {
-        acquire = acquire.max_hold(max_hold);
-    }
-    if let Some(min_hold) = options.min_hold.filter(|_| !text.is_file()) {
-        acquire = acquire.min_hold(min_hold);
-    }
+) -> Result<Held, AcquireError> {
     select! {
         biased;
-        guard = acquire.into_future() => guard,
+        held = lock.acquire(terms) => held,
         never = waiting::report(lock, text, notices) => match never {},
     }
 }

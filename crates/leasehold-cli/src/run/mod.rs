@@ -9,6 +9,9 @@ mod clock;
 mod deadline;
 mod enter;
 mod failure;
+mod held;
+mod lock;
+mod nesting;
 mod notices;
 mod program;
 mod supervise;
@@ -20,7 +23,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use leasehold::{Client, Config, ConnectOptions, Guard};
+use leasehold::{Client, Config, ConnectOptions};
 use nix::sys::signal::Signal;
 use tokio::runtime::Builder;
 use tokio::select;
@@ -31,6 +34,7 @@ use self::child::Child;
 use self::deadline::Plan;
 pub(crate) use self::failure::killed_by;
 pub use self::failure::{Cause, LockText, RunError};
+use self::held::Held;
 use self::notices::Notices;
 use self::signals::{FORWARDED, Signals};
 use self::supervise::{End, Supervisor};
@@ -86,7 +90,7 @@ enum Done {
 async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, RunError> {
     let settings = &Settings::new(options)?;
     let url = &settings.url;
-    let text = LockText::new(&options.name, url);
+    let text = settings.lock_text();
     let notices = Notices::new();
     if settings.is_own {
         // An option for fewer messages must not silence this one, on a terminal or not: two machines would both run the
@@ -159,6 +163,8 @@ impl<'a> Settings<'a> {
             by_option.url = Some(url.secret().to_owned());
             config = by_option.or(config);
         }
+        config.namespace = options.namespace.clone().or(config.namespace);
+        config.outage_limit = options.outage_limit.or(config.outage_limit);
         let is_own = config.url.is_none();
         if is_own {
             config.url = Some(Url::own_files().secret().to_owned());
@@ -176,6 +182,11 @@ impl<'a> Settings<'a> {
         }
         let lease = options.lease.or(config.watchdog).unwrap_or(LEASE);
         Ok(Self { options, config, url, is_own, lease })
+    }
+
+    /// The lock as messages name it.
+    fn lock_text(&self) -> LockText {
+        LockText::new(self.options, &self.url)
     }
 
     /// The options of the client.
@@ -211,7 +222,7 @@ async fn hold(
     settings: &Settings<'_>,
     lock: &LockText,
     plan: Plan,
-    guard: &Guard,
+    guard: &Held,
     mut signals: Signals,
     terminal: &mut Terminal,
     notices: &Notices,
@@ -262,7 +273,7 @@ async fn hold(
 }
 
 /// Releases a lock early that is about to expire. If the release fails, the lease expires.
-async fn give_back(guard: Guard) {
+async fn give_back(guard: Held) {
     let left = guard.remaining();
     let _ = timeout(left, guard.release()).await;
 }

@@ -6,7 +6,6 @@ use std::process::ExitStatus;
 use std::time::Duration;
 use std::{future, io};
 
-use leasehold::Guard;
 use nix::sys::signal::Signal;
 use tokio::select;
 use tokio::signal::unix::Signal as Stream;
@@ -15,6 +14,7 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 use super::child::Child;
 use super::deadline::{Plan, falls_to};
 use super::failure::{Cause, LockText};
+use super::held::Held;
 use super::notices::Notices;
 use super::signals::{Signals, asks_to_end};
 use super::terminal::Terminal;
@@ -25,7 +25,7 @@ use crate::duration::human;
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     pub(super) lock: &'a LockText,
-    pub(super) guard: &'a Guard,
+    pub(super) guard: &'a Held,
     /// Since when the lock is held.
     pub(super) since: Instant,
     pub(super) max_hold: Option<Duration>,

@@ -5,10 +5,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressFinish, ProgressStyle};
-use leasehold::Lock;
 use tokio::time::{Instant, sleep};
 
 use super::failure::{LockText, held, held_briefly};
+use super::lock::RunLock;
 use super::notices::Notices;
 use crate::duration::human;
 
@@ -19,7 +19,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 
 /// Shows the holder of the lock, until dropped: on a terminal in one line that is kept up to date and then cleared,
 /// elsewhere once.
-pub(super) async fn report(lock: &Lock, text: &LockText, notices: &Notices) -> Infallible {
+pub(super) async fn report(lock: &RunLock, text: &LockText, notices: &Notices) -> Infallible {
     let start = Instant::now();
     sleep(QUIET).await;
     let line = Line::on_stderr();

@@ -17,6 +17,8 @@ mod run_busy;
 #[cfg(unix)]
 mod run_file;
 #[cfg(unix)]
+mod run_kinds;
+#[cfg(unix)]
 mod run_loss;
 #[cfg(unix)]
 mod run_signals;
