@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::io;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 
 use leasehold::{AcquireError, ConnectError, LostError, QueryError, ReleaseError};
 use thiserror::Error;
@@ -115,18 +115,18 @@ pub enum Error {
 impl Error {
     /// 2 if the options are invalid, as for options that clap refuses; otherwise 1, but `run` has a code for every failure.
     #[must_use]
-    pub fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::EmptyUrl(_)
             | Self::MemoryIsNotShared { .. }
             | Self::Kind(_)
             | Self::NoSeats(_)
-            | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => ExitCode::from(2),
+            | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => 2,
             #[cfg(unix)]
             Self::Run(error) => error.exit_code(),
             #[cfg(unix)]
             Self::Signal(signal) => crate::run::killed_by(*signal as i32),
-            _ => ExitCode::FAILURE,
+            _ => 1,
         }
     }
 

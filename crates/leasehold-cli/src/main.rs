@@ -6,8 +6,9 @@ use clap::Parser as _;
 use leasehold_cli::{Cli, complain, run};
 
 fn main() -> ExitCode {
-    run(&Cli::parse()).unwrap_or_else(|error| {
-        complain(error.with_sources());
-        error.exit_code()
+    let cli = Cli::parse();
+    run(&cli).unwrap_or_else(|error| {
+        complain(&cli, &error);
+        ExitCode::from(error.exit_code())
     })
 }

@@ -21,6 +21,19 @@ pub struct Cli {
     pub command: Command,
 }
 
+impl Cli {
+    /// Whether an error is to be written as JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.command {
+            #[cfg(unix)]
+            Command::Run(options) => options.json,
+            #[cfg(unix)]
+            Command::Exec(options) => options.json,
+            _ => false,
+        }
+    }
+}
+
 const EXAMPLES: &str = "\
 Examples:
   leasehold demo     100 users want 5 seats: first without a lock, then with it

@@ -183,6 +183,24 @@ pub struct RunOptions {
     /// processes the command has started.
     #[arg(long, verbatim_doc_comment)]
     pub close: bool,
+    /// Write nothing but errors and warnings
+    ///
+    /// Neither that the command is skipped, nor that it waits. That the lock
+    /// is on this machine only is said all the same.
+    #[arg(short, long, conflicts_with = "verbose", verbatim_doc_comment)]
+    pub quiet: bool,
+    /// Write when the lock is acquired and released, too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Write each message as a JSON object
+    ///
+    /// One in each line of the standard error, at once: event, lock, server,
+    /// text, and what belongs to the event. Events are machine_only, warning,
+    /// waiting, outage, back, acquired (waited_ms, owner, token), ending,
+    /// released (held_ms), unreleased, skipped and error. The last one has
+    /// the exit_code. With --quiet only warnings and errors.
+    #[arg(long, verbatim_doc_comment)]
+    pub json: bool,
     /// The command and its arguments
     ///
     /// Options of leasehold come before it; a `--` may stand between.
@@ -217,6 +235,9 @@ impl IfBusy {
 pub struct ExecOptions {
     /// The process that must still be the parent.
     pub parent: i32,
+    /// Write an error as a JSON object.
+    #[arg(long)]
+    pub json: bool,
     /// From when on it is too late to begin, in nanoseconds since the start of the machine.
     pub until: u64,
     /// The command and its arguments.

@@ -51,6 +51,7 @@ impl Child {
             .arg("__exec")
             .arg(std::process::id().to_string())
             .arg(until.to_string())
+            .args(options.json.then_some("--json"))
             .arg("--")
             .args(&options.command)
             .env("LEASEHOLD_NAME", guard.name())

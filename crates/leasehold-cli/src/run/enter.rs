@@ -1,34 +1,39 @@
 //! Acquiring the lock.
 
-use leasehold::{AcquireError, ConnectError};
+use leasehold::{AcquireError, Client, ConnectError};
 use tokio::select;
 
 use super::Settings;
-use super::failure::{LockText, RunError, held};
+use super::failure::{RunError, held};
 use super::held::Held;
 use super::lock::{RunLock, Terms};
 use super::nesting;
-use super::notices::Notices;
-use super::waiting;
+use super::notices::{Event, Level, Notices};
+use super::waiting::Waiting;
 use crate::options::IfBusy;
 
-/// Connects, and acquires the lock or returns the reason why not. `None` if it is busy and the options allow that. The lock
-/// is returned with its hold, for later queries.
+/// An acquired lock.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) client: Client,
+    /// For later queries.
+    pub(super) lock: RunLock,
+    pub(super) held: Held,
+}
+
+/// Connects, and acquires the lock or returns the reason why not. `None` if it is busy and the options allow that.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future leaves no hold behind.
-pub(super) async fn enter(
-    settings: &Settings<'_>,
-    notices: &Notices,
-) -> Result<Option<(RunLock, Held)>, RunError> {
+pub(super) async fn enter(settings: &Settings<'_>, notices: &Notices) -> Result<Option<Entered>, RunError> {
     let options = settings.options;
     let client = settings.connect().await.map_err(|error| match error {
         ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
         other => RunError::Server(other.into()),
     })?;
     for warning in client.warnings() {
-        notices.say(warning);
+        notices.warn(warning);
     }
     let lock = RunLock::new(&client, options);
     let text = settings.lock_text();
@@ -40,17 +45,18 @@ pub(super) async fn enter(
         fenced: options.fenced,
     };
     let entered = match options.if_busy {
-        IfBusy::Wait => wait(&lock, terms, &text, notices).await.map(Some),
+        IfBusy::Wait => wait(&client, &lock, terms, settings, notices).await.map(Some),
         IfBusy::Fail | IfBusy::Skip => lock.try_acquire(terms).await,
     };
     match entered {
-        Ok(Some(guard)) => Ok(Some((lock, guard))),
+        Ok(Some(held)) => Ok(Some(Entered { client, lock, held })),
         Ok(None) => {
             let held = held(&lock, &text).await;
             if options.if_busy == IfBusy::Fail {
                 return Err(RunError::Busy { lock: text, held });
             }
-            notices.say(format!("{text} is busy{held}: the command is skipped"));
+            let event = Event::new(Level::Notice, "skipped").with("exit_code", 0);
+            notices.say(event, format!("{text} is busy{held}: the command is skipped"));
             Ok(None)
         }
         Err(AcquireError::Timeout { waited, .. }) => {
@@ -63,14 +69,16 @@ pub(super) async fn enter(
 }
 
 async fn wait(
+    client: &Client,
     lock: &RunLock,
     terms: Terms,
-    text: &LockText,
+    settings: &Settings<'_>,
     notices: &Notices,
 ) -> Result<Held, AcquireError> {
+    let waiting = Waiting { client, lock, text: &settings.lock_text(), limit: terms.wait, settings, notices };
     select! {
         biased;
         held = lock.acquire(terms) => held,
-        never = waiting::report(lock, text, notices) => match never {},
+        never = waiting.report() => match never {},
     }
 }

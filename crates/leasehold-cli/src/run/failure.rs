@@ -1,11 +1,11 @@
 //! Why the command did not run, or not to its end, and how to fix it.
 
-use std::process::ExitCode;
 use std::time::Duration;
 use std::{fmt, io};
 
 use leasehold::{Holder, Loss, QueryError, ServerError};
 use nix::sys::signal::Signal;
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
@@ -150,6 +150,12 @@ pub enum Cause {
     /// The warden has ended the command in time, because we did not report any renewal to it.
     #[error("leasehold was stopped, or got no CPU time on this machine to renew it")]
     Stalled,
+    /// The server was away for a while, and came back without the lock.
+    #[error(
+        "the server does not have the lock any more since it was away: it has restarted without its data, or the lock was \
+         deleted in the meantime"
+    )]
+    GoneAfterOutage,
     /// The lock was already lost when we noticed.
     #[error(transparent)]
     Lost(Loss),
@@ -174,6 +180,7 @@ impl Cause {
             Self::Lost(Loss::Gone) if lock.is_file() => {
                 ", and find out which program removed or replaced the file of the lock"
             }
+            Self::GoneAfterOutage => ", and check the log and the persistence of the server (`appendonly`)",
             Self::Lost(Loss::Gone) => ", and check the log, the memory and the persistence of the server",
             Self::Lost(Loss::TakenOver) => ", and find out which client took it over",
             Self::Lost(_) => ", and find out which client unlocked it",
@@ -211,6 +218,13 @@ impl LockText {
     }
 }
 
+impl LockText {
+    /// The fields of an object that is about this lock.
+    pub(super) fn fields(&self) -> Map<String, Value> {
+        Map::from_iter([("lock".into(), json!(self.name)), ("server".into(), json!(self.url))])
+    }
+}
+
 impl fmt::Display for LockText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the {} {:?} on {}", self.noun, self.name, self.url)
@@ -218,8 +232,8 @@ impl fmt::Display for LockText {
 }
 
 impl RunError {
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
             Self::EmptyUrl(_)
             | Self::Settings(_)
             | Self::WatchdogTooShort(_)
@@ -236,8 +250,8 @@ impl RunError {
             Self::Lost { .. } | Self::TooLate => 76,
             Self::NotExecutable { .. } | Self::Start(_) => 126,
             Self::NotFound { .. } => 127,
-            Self::Interrupted { signal, .. } => return killed_by(*signal as i32),
-        })
+            Self::Interrupted { signal, .. } => killed_by(*signal as i32),
+        }
     }
 }
 
@@ -251,8 +265,8 @@ fn hint(error: &leasehold::Error) -> String {
 }
 
 /// The exit code by which shells report a death by a signal.
-pub(crate) fn killed_by(signal: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128)))
+pub(crate) fn killed_by(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128))
 }
 
 /// How long the client may take to report the state of the server: it has it at hand, or not at all.

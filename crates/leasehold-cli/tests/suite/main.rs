@@ -21,6 +21,8 @@ mod run_kinds;
 #[cfg(unix)]
 mod run_loss;
 #[cfg(unix)]
+mod run_messages;
+#[cfg(unix)]
 mod run_signals;
 #[cfg(unix)]
 mod run_terminal;
