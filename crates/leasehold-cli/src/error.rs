@@ -101,6 +101,16 @@ pub enum Error {
     #[cfg(unix)]
     #[error(transparent)]
     Run(#[from] crate::run::RunError),
+    /// There is no manual page of that name.
+    #[error(
+        "there is no manual page of {name:?}: there is one of each of {known}, and without a name that of leasehold"
+    )]
+    NoManual {
+        /// What was asked for.
+        name: String,
+        /// The subcommands.
+        known: String,
+    },
     /// The event loop could not be started.
     #[error("cannot start: the system may be short of files or memory")]
     Runtime(#[source] io::Error),
@@ -121,6 +131,7 @@ impl Error {
             | Self::MemoryIsNotShared { .. }
             | Self::Kind(_)
             | Self::NoSeats(_)
+            | Self::NoManual { .. }
             | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => 2,
             #[cfg(unix)]
             Self::Run(error) => error.exit_code(),

@@ -4,6 +4,7 @@
 mod run;
 
 use clap::{Args, Parser, Subcommand, value_parser};
+use clap_complete::Shell;
 
 #[cfg(unix)]
 pub use self::run::{ExecOptions, IfBusy, RunOptions};
@@ -11,10 +12,11 @@ pub use self::run::{ExecOptions, IfBusy, RunOptions};
 use self::run::{RUN, RUN_EXAMPLES};
 use crate::demo::{Gathering, Kind, Phase};
 use crate::url::Url;
+use crate::version;
 
 /// Distributed locks that never lie about being held.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, after_help = EXAMPLES)]
+#[command(name = "leasehold", version, long_version = version::LONG, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -52,6 +54,18 @@ pub enum Command {
     #[cfg(unix)]
     #[command(long_about = RUN, after_help = RUN_EXAMPLES)]
     Run(RunOptions),
+    /// Print completions for a shell.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print a manual page.
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// A subcommand, such as run; without it the page of leasehold itself.
+        page: Option<String>,
+    },
     /// One child process of `demo --processes`.
     #[command(hide = true)]
     DemoWorker(WorkerOptions),
@@ -64,6 +78,18 @@ pub enum Command {
     #[command(name = "__warden", hide = true)]
     Warden,
 }
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  leasehold completions bash > /etc/bash_completion.d/leasehold
+  leasehold completions zsh > ~/.zfunc/_leasehold
+  leasehold completions fish > ~/.config/fish/completions/leasehold.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  leasehold man > /usr/local/share/man/man1/leasehold.1
+  leasehold man run > /usr/local/share/man/man1/leasehold-run.1
+  leasehold man run | man -l -";
 
 // With line breaks of its own, because the help is not wrapped.
 const DEMO: &str = "\

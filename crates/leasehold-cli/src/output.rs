@@ -2,6 +2,7 @@
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
+use std::process::ExitCode;
 
 use serde::Serialize;
 use serde_json::json;
@@ -28,6 +29,19 @@ pub fn complain(cli: &Cli, error: &Error) {
     }
     let object = json!({ "event": "error", "exit_code": error.exit_code(), "text": text });
     write(&format!("{object}\n"));
+}
+
+/// Writes what the command line ended with before anything was done: help that was asked for, or a usage error, which begins
+/// as all our errors do. Returns the exit code.
+#[must_use]
+pub fn refuse(error: &clap::Error) -> ExitCode {
+    let text = error.to_string();
+    match text.strip_prefix("error: ") {
+        Some(text) => write(&line(text.trim_end())),
+        // Help and version, with colours on a terminal. If the reading end is closed, the exit code has to be enough.
+        None => drop(error.print()),
+    }
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 /// A text as a line of our own.
