@@ -14,13 +14,13 @@ const SOURCE: &str = concat!("leasehold ", env!("CARGO_PKG_VERSION"));
 /// Prints the completions for a shell.
 pub(crate) fn completions(shell: Shell) -> Result<(), Error> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut visible(Cli::command()), "leasehold", &mut text);
+    clap_complete::generate(shell, &mut visible(&Cli::command()), "leasehold", &mut text);
     write(&text)
 }
 
 /// Prints the manual page of a subcommand, or of the command itself.
 pub(crate) fn page(subcommand: Option<&str>) -> Result<(), Error> {
-    let mut command = visible(Cli::command());
+    let mut command = visible(&Cli::command());
     command.build();
     let page = match subcommand {
         None => command,
@@ -41,7 +41,7 @@ pub(crate) fn page(subcommand: Option<&str>) -> Result<(), Error> {
 }
 
 /// Without the subcommands that only the command itself calls.
-fn visible(command: Command) -> Command {
+fn visible(command: &Command) -> Command {
     let shown = command.get_subcommands().filter(|subcommand| !subcommand.is_hide_set()).cloned();
     let shown: Vec<_> = shown.collect();
     let mut fresh = Command::new("leasehold").version(env!("CARGO_PKG_VERSION")).subcommands(shown);

@@ -60,6 +60,8 @@ Examples:
 
 /// The options of `run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option that is there or not")]
+#[expect(clippy::doc_markdown, reason = "the texts are the help")]
 pub struct RunOptions {
     /// Name of the lock.
     pub name: String,
