@@ -101,6 +101,15 @@ pub enum Error {
     #[cfg(unix)]
     #[error(transparent)]
     Run(#[from] crate::run::RunError),
+    /// `doctor` has no URL.
+    #[error(
+        "there is nothing to examine: give a URL, such as redis://host:port or file:, or set {}",
+        Url::VARIABLE
+    )]
+    NothingToExamine,
+    /// `doctor` could not connect.
+    #[error("{0}")]
+    Unreachable(leasehold::Error),
     /// There is no manual page of that name.
     #[error(
         "there is no manual page of {name:?}: there is one of each of {known}, and without a name that of leasehold"
@@ -132,11 +141,13 @@ impl Error {
             | Self::Kind(_)
             | Self::NoSeats(_)
             | Self::NoManual { .. }
+            | Self::NothingToExamine
             | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => 2,
             #[cfg(unix)]
             Self::Run(error) => error.exit_code(),
             #[cfg(unix)]
             Self::Signal(signal) => crate::run::killed_by(*signal as i32),
+            Self::Unreachable(_) => 69,
             _ => 1,
         }
     }

@@ -2,6 +2,8 @@
 
 pub mod demo;
 #[cfg(unix)]
+pub mod doctor;
+#[cfg(unix)]
 pub mod run;
 
 #[cfg(unix)]
@@ -24,7 +26,7 @@ pub use crate::config::SettingsError;
 pub use crate::error::Error;
 pub use crate::options::{Cli, Command, DemoOptions, WorkerOptions};
 #[cfg(unix)]
-pub use crate::options::{ExecOptions, IfBusy, RunOptions};
+pub use crate::options::{DoctorOptions, ExecOptions, IfBusy, RunOptions};
 pub use crate::output::{complain, refuse};
 pub use crate::url::{EmptyUrl, Url};
 
@@ -39,6 +41,8 @@ pub fn run(cli: &Cli) -> Result<ExitCode, Error> {
         Command::Completions { shell } => manual::completions(*shell)?,
         Command::Man { page } => manual::page(page.as_deref())?,
         Command::DemoWorker(options) => runtime()?.block_on(demo::worker::run(options))?,
+        #[cfg(unix)]
+        Command::Doctor(options) => return runtime()?.block_on(doctor::run(options)),
         #[cfg(unix)]
         Command::Run(options) => return run::run(options),
         #[cfg(unix)]

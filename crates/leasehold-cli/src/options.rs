@@ -1,11 +1,17 @@
 //! The command-line options.
 
 #[cfg(unix)]
+mod doctor;
+#[cfg(unix)]
 mod run;
 
 use clap::{Args, Parser, Subcommand, value_parser};
 use clap_complete::Shell;
 
+#[cfg(unix)]
+pub use self::doctor::DoctorOptions;
+#[cfg(unix)]
+use self::doctor::{DOCTOR, DOCTOR_EXAMPLES};
 #[cfg(unix)]
 pub use self::run::{ExecOptions, IfBusy, RunOptions};
 #[cfg(unix)]
@@ -54,6 +60,10 @@ pub enum Command {
     #[cfg(unix)]
     #[command(long_about = RUN, after_help = RUN_EXAMPLES)]
     Run(RunOptions),
+    /// Say what endangers locks on a server.
+    #[cfg(unix)]
+    #[command(long_about = DOCTOR, after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorOptions),
     /// Print completions for a shell.
     #[command(after_help = COMPLETIONS_EXAMPLES)]
     Completions {

@@ -248,7 +248,7 @@ pub struct ExecOptions {
 }
 
 /// Reads a time for which a lock is held.
-fn lease(text: &str) -> Result<Duration, String> {
+pub(super) fn lease(text: &str) -> Result<Duration, String> {
     let length = duration::parse(text).map_err(|error| error.to_string())?;
     if length < SHORTEST_LEASE {
         let least = duration::human(SHORTEST_LEASE);

@@ -177,13 +177,7 @@ impl<'a> Settings<'a> {
             return Err(RunError::MinHoldTooLong { min_hold, max_hold });
         }
         let given = Url::given(options.url.as_ref())?;
-        let mut config = config::settings(options.config.as_deref())?;
-        // That of the environment is in the configuration, with the options beside it.
-        if let Some(url) = given.filter(|url| config.url.as_deref() != Some(url.secret())) {
-            let mut by_option = Config::default();
-            by_option.url = Some(url.secret().to_owned());
-            config = by_option.or(config);
-        }
+        let mut config = config::with_url(config::settings(options.config.as_deref())?, given);
         config.namespace = options.namespace.clone().or(config.namespace);
         config.outage_limit = options.outage_limit.or(config.outage_limit);
         let is_own = config.url.is_none();

@@ -6,6 +6,8 @@ mod command;
 mod config;
 #[cfg(unix)]
 mod demo_file;
+#[cfg(unix)]
+mod doctor;
 mod json;
 #[cfg(unix)]
 mod messages;

@@ -84,9 +84,18 @@ fn a_call_without_a_subcommand_prints_the_help() {
 
 #[test]
 fn the_help_has_examples_and_fits_into_80_columns() {
-    for arguments in
-        ["--help", "-h", "demo --help", "demo -h", "run --help", "run -h", "completions -h", "man -h"]
-    {
+    for arguments in [
+        "--help",
+        "-h",
+        "demo --help",
+        "demo -h",
+        "run --help",
+        "run -h",
+        "doctor --help",
+        "doctor -h",
+        "completions -h",
+        "man -h",
+    ] {
         let run = leasehold(arguments);
         assert_eq!(run.code, Some(0));
         assert!(run.stdout.contains("Example") && run.stdout.contains("  leasehold "), "{}", run.stdout);
@@ -128,7 +137,8 @@ fn the_version_names_the_engines_and_urls_that_work() {
 fn completions_are_valid_for_their_shell_and_have_every_visible_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let text = leasehold(&format!("completions {shell}")).stdout;
-        for word in ["demo", "run", "completions", "man", "--if-busy", "--permits", "outage-limit"] {
+        for word in ["demo", "run", "doctor", "completions", "man", "--if-busy", "--permits", "outage-limit"]
+        {
             assert!(text.contains(word.trim_start_matches('-')), "{shell}: {word}");
         }
         assert!(
@@ -146,7 +156,7 @@ fn completions_are_valid_for_their_shell_and_have_every_visible_command() {
 #[test]
 fn there_is_a_manual_page_of_every_visible_command() {
     let own = leasehold("man").stdout;
-    for command in ["demo", "run", "completions", "man"] {
+    for command in ["demo", "run", "doctor", "completions", "man"] {
         assert!(own.contains(&format!("leasehold\\-{command}(1)")), "{command}: {own}");
         let page = leasehold(&format!("man {command}")).stdout;
         assert!(page.contains(&format!(".TH LEASEHOLD-{} 1", command.to_uppercase())), "{page}");
