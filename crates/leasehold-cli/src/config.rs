@@ -6,6 +6,8 @@ use std::{env, fs, io};
 use leasehold::{Config, ConfigError};
 use thiserror::Error;
 
+use crate::url::Url;
+
 /// Where the file is in the user's configuration directory. Never in the working directory: a checkout from elsewhere must not
 /// decide where locks are.
 const OWN_FILE: &str = "leasehold/config.toml";
@@ -47,6 +49,18 @@ pub(crate) fn settings(file: Option<&Path>) -> Result<Config, SettingsError> {
         (None, Some(own)) if own.exists() => environment.or(read(&own)?),
         (None, _) => environment,
     })
+}
+
+/// The settings with this URL. That of the environment is there already, with its options beside it.
+pub(crate) fn with_url(config: Config, given: Option<&Url>) -> Config {
+    match given.filter(|url| config.url.as_deref() != Some(url.secret())) {
+        Some(url) => {
+            let mut by_option = Config::default();
+            by_option.url = Some(url.secret().to_owned());
+            by_option.or(config)
+        }
+        None => config,
+    }
 }
 
 fn own_file() -> Option<PathBuf> {

@@ -2,7 +2,7 @@
 
 use std::error::Error as _;
 use std::io;
-use std::process::{ExitCode, ExitStatus};
+use std::process::ExitStatus;
 
 use leasehold::{AcquireError, ConnectError, LostError, QueryError, ReleaseError};
 use thiserror::Error;
@@ -101,6 +101,25 @@ pub enum Error {
     #[cfg(unix)]
     #[error(transparent)]
     Run(#[from] crate::run::RunError),
+    /// `doctor` has no URL.
+    #[error(
+        "there is nothing to examine: give a URL, such as redis://host:port or file:, or set {}",
+        Url::VARIABLE
+    )]
+    NothingToExamine,
+    /// `doctor` could not connect.
+    #[error("{0}")]
+    Unreachable(leasehold::Error),
+    /// There is no manual page of that name.
+    #[error(
+        "there is no manual page of {name:?}: there is one of each of {known}, and without a name that of leasehold"
+    )]
+    NoManual {
+        /// What was asked for.
+        name: String,
+        /// The subcommands.
+        known: String,
+    },
     /// The event loop could not be started.
     #[error("cannot start: the system may be short of files or memory")]
     Runtime(#[source] io::Error),
@@ -115,18 +134,21 @@ pub enum Error {
 impl Error {
     /// 2 if the options are invalid, as for options that clap refuses; otherwise 1, but `run` has a code for every failure.
     #[must_use]
-    pub fn exit_code(&self) -> ExitCode {
+    pub fn exit_code(&self) -> u8 {
         match self {
             Self::EmptyUrl(_)
             | Self::MemoryIsNotShared { .. }
             | Self::Kind(_)
             | Self::NoSeats(_)
-            | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => ExitCode::from(2),
+            | Self::NoManual { .. }
+            | Self::NothingToExamine
+            | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => 2,
             #[cfg(unix)]
             Self::Run(error) => error.exit_code(),
             #[cfg(unix)]
             Self::Signal(signal) => crate::run::killed_by(*signal as i32),
-            _ => ExitCode::FAILURE,
+            Self::Unreachable(_) => 69,
+            _ => 1,
         }
     }
 

@@ -2,6 +2,8 @@
 
 pub mod demo;
 #[cfg(unix)]
+pub mod doctor;
+#[cfg(unix)]
 pub mod run;
 
 #[cfg(unix)]
@@ -9,9 +11,11 @@ mod config;
 #[cfg(unix)]
 mod duration;
 mod error;
+mod manual;
 mod options;
 mod output;
 mod url;
+mod version;
 
 use std::process::ExitCode;
 
@@ -22,8 +26,8 @@ pub use crate::config::SettingsError;
 pub use crate::error::Error;
 pub use crate::options::{Cli, Command, DemoOptions, WorkerOptions};
 #[cfg(unix)]
-pub use crate::options::{ExecOptions, IfBusy, RunOptions};
-pub use crate::output::complain;
+pub use crate::options::{DoctorOptions, ExecOptions, IfBusy, RunOptions};
+pub use crate::output::{complain, refuse};
 pub use crate::url::{EmptyUrl, Url};
 
 /// Runs the subcommand that the options select, and returns the exit code of the process.
@@ -34,7 +38,11 @@ pub use crate::url::{EmptyUrl, Url};
 pub fn run(cli: &Cli) -> Result<ExitCode, Error> {
     match &cli.command {
         Command::Demo(options) => runtime()?.block_on(demo::run(options))?,
+        Command::Completions { shell } => manual::completions(*shell)?,
+        Command::Man { page } => manual::page(page.as_deref())?,
         Command::DemoWorker(options) => runtime()?.block_on(demo::worker::run(options))?,
+        #[cfg(unix)]
+        Command::Doctor(options) => return runtime()?.block_on(doctor::run(options)),
         #[cfg(unix)]
         Command::Run(options) => return run::run(options),
         #[cfg(unix)]

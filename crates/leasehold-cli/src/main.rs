@@ -3,11 +3,15 @@
 use std::process::ExitCode;
 
 use clap::Parser as _;
-use leasehold_cli::{Cli, complain, run};
+use leasehold_cli::{Cli, complain, refuse, run};
 
 fn main() -> ExitCode {
-    run(&Cli::parse()).unwrap_or_else(|error| {
-        complain(error.with_sources());
-        error.exit_code()
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => return refuse(&error),
+    };
+    run(&cli).unwrap_or_else(|error| {
+        complain(&cli, &error);
+        ExitCode::from(error.exit_code())
     })
 }

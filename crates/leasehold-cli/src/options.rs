@@ -1,24 +1,45 @@
 //! The command-line options.
 
 #[cfg(unix)]
+mod doctor;
+#[cfg(unix)]
 mod run;
 
 use clap::{Args, Parser, Subcommand, value_parser};
+use clap_complete::Shell;
 
+#[cfg(unix)]
+pub use self::doctor::DoctorOptions;
+#[cfg(unix)]
+use self::doctor::{DOCTOR, DOCTOR_EXAMPLES};
 #[cfg(unix)]
 pub use self::run::{ExecOptions, IfBusy, RunOptions};
 #[cfg(unix)]
 use self::run::{RUN, RUN_EXAMPLES};
 use crate::demo::{Gathering, Kind, Phase};
 use crate::url::Url;
+use crate::version;
 
 /// Distributed locks that never lie about being held.
 #[derive(Debug, Parser)]
-#[command(name = "leasehold", version, after_help = EXAMPLES)]
+#[command(name = "leasehold", version, long_version = version::LONG, after_help = EXAMPLES)]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// Whether an error is to be written as JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        match &self.command {
+            #[cfg(unix)]
+            Command::Run(options) => options.json,
+            #[cfg(unix)]
+            Command::Exec(options) => options.json,
+            _ => false,
+        }
+    }
 }
 
 const EXAMPLES: &str = "\
@@ -39,6 +60,22 @@ pub enum Command {
     #[cfg(unix)]
     #[command(long_about = RUN, after_help = RUN_EXAMPLES)]
     Run(RunOptions),
+    /// Say what endangers locks on a server.
+    #[cfg(unix)]
+    #[command(long_about = DOCTOR, after_help = DOCTOR_EXAMPLES)]
+    Doctor(DoctorOptions),
+    /// Print completions for a shell.
+    #[command(after_help = COMPLETIONS_EXAMPLES)]
+    Completions {
+        /// The shell.
+        shell: Shell,
+    },
+    /// Print a manual page.
+    #[command(after_help = MAN_EXAMPLES)]
+    Man {
+        /// A subcommand, such as run; without it the page of leasehold itself.
+        page: Option<String>,
+    },
     /// One child process of `demo --processes`.
     #[command(hide = true)]
     DemoWorker(WorkerOptions),
@@ -51,6 +88,18 @@ pub enum Command {
     #[command(name = "__warden", hide = true)]
     Warden,
 }
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  leasehold completions bash > /etc/bash_completion.d/leasehold
+  leasehold completions zsh > ~/.zfunc/_leasehold
+  leasehold completions fish > ~/.config/fish/completions/leasehold.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  leasehold man > /usr/local/share/man/man1/leasehold.1
+  leasehold man run > /usr/local/share/man/man1/leasehold-run.1
+  leasehold man run | man -l -";
 
 // With line breaks of its own, because the help is not wrapped.
 const DEMO: &str = "\

@@ -14,7 +14,10 @@ use crate::cache_padded::CachePadded;
 use crate::client_id::ClientId;
 use crate::config::{Config, ConfigError};
 use crate::connect::ConnectOptions;
+use crate::diagnosis::{self, Diagnosis};
 use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
+#[cfg(feature = "redis")]
+use crate::engine::{Probe, Probed, Reply};
 use crate::env::{self, Instant};
 use crate::error::{AcquireError, Classified, InvalidRequestError, PingError, Rounded, Subject, WriteError};
 use crate::fair::FairLock;
@@ -363,6 +366,53 @@ impl Client {
             reply.map_err(|error| error.about(&Subject::server_alone(shared.server.clone())))?;
             Ok(env::now().saturating_duration_since(begun))
         })
+    }
+
+    /// Examines the server: what is there, and what endangers locks.
+    ///
+    /// It asks the server about itself, measures a hundred round trips against the [watchdog](ConnectOptions::watchdog), counts
+    /// counters of fencing tokens for at most two seconds, and acquires and releases a lock of each kind, whose name begins with
+    /// the namespace of this client and `leasehold-doctor:`. What the user may not ask is reported as not known. `leasehold
+    /// doctor` prints the report.
+    ///
+    /// # Errors
+    ///
+    /// [`PingError::Server`] if the server cannot be reached.
+    ///
+    /// # Cancel safety
+    ///
+    /// It changes nothing but keys of its own, which are deleted again, also when it is dropped.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let client = leasehold::Client::connect("memory:").await?;
+    /// let diagnosis = client.diagnose().await?;
+    /// for finding in &diagnosis.findings {
+    ///     println!("{}: {}: {}", finding.severity, finding.code, finding.meaning);
+    /// }
+    /// assert_ne!(diagnosis.worst(), Some(leasehold::Severity::Danger));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn diagnose(&self) -> Operation<Result<Diagnosis, PingError>> {
+        Operation::new(diagnosis::diagnose(self.clone(), self.shared.watchdog))
+    }
+
+    /// The name of the engine.
+    pub(crate) fn engine_name(&self) -> &'static str {
+        self.shared.engine.profile().engine
+    }
+
+    /// What all names of this client begin with.
+    #[cfg(feature = "redis")]
+    pub(crate) fn namespace(&self) -> &str {
+        &self.shared.namespace
+    }
+
+    /// A question of a diagnosis.
+    #[cfg(feature = "redis")]
+    pub(crate) fn probe(&self, probe: Probe) -> Reply<Probed> {
+        self.shared.engine.probe(probe)
     }
 
     /// The label given at [`connect`](ConnectOptions::label), or an empty text.

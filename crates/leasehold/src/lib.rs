@@ -24,6 +24,7 @@ mod counter;
 mod credentials;
 mod delegate;
 mod deref;
+mod diagnosis;
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "only a server can be out of reach"))]
 #[cfg_attr(
     all(feature = "remote", not(feature = "redis")),
@@ -89,6 +90,7 @@ pub use crate::client::{Client, ShutdownReport};
 pub use crate::config::{Config, ConfigError, TimeParseError, parse_time};
 pub use crate::connect::ConnectOptions;
 pub use crate::credentials::Credentials;
+pub use crate::diagnosis::{Diagnosis, Fact, Finding, Severity};
 pub use crate::error::{
     AcquireError, ChangeError, ConnectError, Error, ExtendError, InvalidRequestError, LostError, PingError,
     QueryError, ReleaseError, ServerError, Subject, WaitError, WriteError,

@@ -38,7 +38,7 @@ impl Drop for Directory {
             Ok(()) => true,
         });
         if !removed {
-            crate::output::complain(format!("{} could not be removed", self.0.display()));
+            crate::output::write(&crate::output::line(format!("{} could not be removed", self.0.display())));
         }
     }
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::{Args, ValueEnum, value_parser};
 
 use crate::duration;
 use crate::run::SHORTEST_LEASE;
@@ -27,7 +27,9 @@ is killed. There a command goes on while leasehold is stopped.
 
 HUP, INT, QUIT, TERM, USR1 and USR2 are forwarded to the command and to the
 processes in its group. Ctrl-Z does not suspend a command that holds a lock. The
-environment of the command has LEASEHOLD_NAME and LEASEHOLD_OWNER.
+environment of the command has LEASEHOLD_NAME, LEASEHOLD_OWNER, LEASEHOLD_TOKEN
+with --fenced, and LEASEHOLD_HOLDS, by which a run inside of the command that
+asks for the same lock is refused: it would wait for itself.
 
 Limits: a process that leaves the command's process group (a daemon, a job of an
 interactive shell), changes its user (sudo) or waits for a broken disk may
@@ -47,15 +49,19 @@ Exit codes:
   127  the command was not found
 
 Examples:
-  leasehold run nightly-report -- ./report.sh            (on this machine)
+  leasehold run nightly-report ./report.sh               (on this machine)
   leasehold run nightly-report --url redis://localhost -- ./report.sh
   leasehold run deploy --url file:///var/lock/app -- ./deploy
   leasehold run import --wait 30s --max-hold 2h -- sh -c 'fetch && load'
   leasehold run tick --if-busy skip --min-hold 50s -- ./tick
-                     (each minute, from cron on several machines)";
+                     (each minute, from cron on several machines)
+  leasehold run downloads --permits 3 --url redis://localhost ./fetch
+                     (three at a time, on all machines together)";
 
 /// The options of `run`.
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option that is there or not")]
+#[expect(clippy::doc_markdown, reason = "the texts are the help")]
 pub struct RunOptions {
     /// Name of the lock.
     pub name: String,
@@ -120,6 +126,51 @@ pub struct RunOptions {
     /// not wait for that; on file: it stays until the time is over.
     #[arg(long, value_name = "TIME", value_parser = duration::parse, verbatim_doc_comment)]
     pub min_hold: Option<Duration>,
+    /// Hold the lock together with others
+    ///
+    /// The read half of a read-write lock: several commands hold it, and none
+    /// of them beside one with --exclusive. Do not mix it with runs that have
+    /// neither option: on a server they are refused beside it, or wait.
+    #[arg(long, group = "kind", verbatim_doc_comment)]
+    pub shared: bool,
+    /// Hold the lock alone, beside --shared
+    ///
+    /// The write half of a read-write lock: give it to the runs that must not
+    /// overlap with those that have --shared.
+    #[arg(long, group = "kind", verbatim_doc_comment)]
+    pub exclusive: bool,
+    /// Let N commands run at a time
+    ///
+    /// The command holds one permit of a semaphore with N permits, which is
+    /// made if there is none; one that exists keeps its own number. On file:
+    /// the command does not inherit it, as with --close.
+    #[arg(long, group = "kind", value_name = "N", value_parser = value_parser!(u32).range(1..=1_000_000), verbatim_doc_comment)]
+    pub permits: Option<u32>,
+    /// Serve runs in the order of their arrival
+    ///
+    /// On all machines together. All runs that wait for this name should have
+    /// it; not on file:, which has no such order.
+    #[arg(long, group = "kind", verbatim_doc_comment)]
+    pub fair: bool,
+    /// Pass a fencing token to the command
+    ///
+    /// LEASEHOLD_TOKEN is a number that rises with each hold of this name, by
+    /// which a store can refuse late writes of an earlier holder. The counter
+    /// of the name stays on the server for ever, so it is not the default.
+    #[arg(long, conflicts_with_all = ["shared", "permits"], verbatim_doc_comment)]
+    pub fenced: bool,
+    /// What names of locks begin with
+    ///
+    /// Put before the name, so that programs which share a server do not
+    /// share locks. The same as LEASEHOLD_NAMESPACE.
+    #[arg(long, value_name = "PREFIX", verbatim_doc_comment)]
+    pub namespace: Option<String>,
+    /// How long to wait while the server is away
+    ///
+    /// Of a wait without --wait; 30s unless given here, in the configuration
+    /// or as LEASEHOLD_OUTAGE_LIMIT. Then the exit code is 69.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, verbatim_doc_comment)]
+    pub outage_limit: Option<Duration>,
     /// How long before a loss to send SIGTERM
     ///
     /// How long before the loss of the lock the command receives SIGTERM;
@@ -134,8 +185,28 @@ pub struct RunOptions {
     /// processes the command has started.
     #[arg(long, verbatim_doc_comment)]
     pub close: bool,
-    /// The command and its arguments.
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    /// Write nothing but errors and warnings
+    ///
+    /// Neither that the command is skipped, nor that it waits. That the lock
+    /// is on this machine only is said all the same.
+    #[arg(short, long, conflicts_with = "verbose", verbatim_doc_comment)]
+    pub quiet: bool,
+    /// Write when the lock is acquired and released, too
+    #[arg(short, long)]
+    pub verbose: bool,
+    /// Write each message as a JSON object
+    ///
+    /// One in each line of the standard error, at once: event, lock, server,
+    /// text, and what belongs to the event. Events are machine_only, warning,
+    /// waiting, outage, back, acquired (waited_ms, owner, token), ending,
+    /// released (held_ms), unreleased, skipped and error. The last one has
+    /// the exit_code. With --quiet only warnings and errors.
+    #[arg(long, verbatim_doc_comment)]
+    pub json: bool,
+    /// The command and its arguments
+    ///
+    /// Options of leasehold come before it; a `--` may stand between.
+    #[arg(trailing_var_arg = true, required = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
 }
 
@@ -166,6 +237,9 @@ impl IfBusy {
 pub struct ExecOptions {
     /// The process that must still be the parent.
     pub parent: i32,
+    /// Write an error as a JSON object.
+    #[arg(long)]
+    pub json: bool,
     /// From when on it is too late to begin, in nanoseconds since the start of the machine.
     pub until: u64,
     /// The command and its arguments.
@@ -174,7 +248,7 @@ pub struct ExecOptions {
 }
 
 /// Reads a time for which a lock is held.
-fn lease(text: &str) -> Result<Duration, String> {
+pub(super) fn lease(text: &str) -> Result<Duration, String> {
     let length = duration::parse(text).map_err(|error| error.to_string())?;
     if length < SHORTEST_LEASE {
         let least = duration::human(SHORTEST_LEASE);

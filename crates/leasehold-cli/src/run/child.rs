@@ -5,12 +5,13 @@ use std::io;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-use leasehold::Guard;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::{Pid, getpgid};
 use tokio::process::Command;
 
+use super::held::Held;
+use super::nesting;
 use super::program;
 use crate::options::RunOptions;
 
@@ -31,16 +32,26 @@ impl Child {
     /// when the process does. The main thread is the one that lives as long as the process.
     pub(super) fn start(
         options: &RunOptions,
-        guard: &Guard,
+        guard: &Held,
         group: Pid,
         until: Option<Duration>,
     ) -> io::Result<Self> {
         let until = until.and_then(|until| u64::try_from(until.as_nanos()).ok()).unwrap_or(u64::MAX);
         let file = if options.close { None } else { inherited(guard)? };
-        let process = Command::from(program::own()?)
+        let mut command = Command::from(program::own()?);
+        let outer = nesting::outer().into_iter().chain([guard.id()]);
+        command.env(nesting::VARIABLE, outer.collect::<Vec<_>>().join(" "));
+        if let Some(token) = guard.token() {
+            command.env("LEASEHOLD_TOKEN", token.to_string());
+        } else {
+            // That of a run around this one is about another lock.
+            command.env_remove("LEASEHOLD_TOKEN");
+        }
+        let process = command
             .arg("__exec")
             .arg(std::process::id().to_string())
             .arg(until.to_string())
+            .args(options.json.then_some("--json"))
             .arg("--")
             .args(&options.command)
             .env("LEASEHOLD_NAME", guard.name())
@@ -102,8 +113,8 @@ impl Child {
 
 /// A copy of the open file of the lock, on an engine that has one. The next process inherits it, and so do the processes which
 /// that one starts: the lock is not free before all of them have ended, even if we are killed.
-fn inherited(guard: &Guard) -> io::Result<Option<File>> {
-    let file = guard.lock_file()?;
+fn inherited(guard: &Held) -> io::Result<Option<File>> {
+    let file = guard.file()?;
     if let Some(file) = &file {
         fcntl(file, FcntlArg::F_SETFD(FdFlag::empty()))?;
     }

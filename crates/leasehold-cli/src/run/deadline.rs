@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use leasehold::Guard;
 use tokio::time::sleep;
 
 use super::clock;
+use super::held::Held;
 
 /// The plan for a lock that is no longer renewed: a request to end, then a kill, then the deadline.
 ///
@@ -55,7 +55,7 @@ impl Plan {
 
     /// When a command under this guard must be dead at the latest, counted from the start of the machine. `None` if the
     /// lock has no deadline.
-    pub(super) fn latest(&self, guard: &Guard) -> Option<Duration> {
+    pub(super) fn latest(&self, guard: &Held) -> Option<Duration> {
         // In this order: a pause in between makes it earlier, not later.
         let now = clock::since_boot();
         (!self.endless).then(|| now.saturating_add(guard.remaining().saturating_sub(self.last)))
@@ -81,7 +81,7 @@ fn shortest(lease: Duration, max_hold: Option<Duration>) -> Duration {
 ///
 /// A lock that was granted by a late reply may have little time left until it is renewed, which happens at once. A command
 /// that began before that would be ended needlessly.
-pub(super) async fn fresh(guard: &Guard, lease: Duration, max_hold: Option<Duration>) {
+pub(super) async fn fresh(guard: &Held, lease: Duration, max_hold: Option<Duration>) {
     let half = shortest(lease, max_hold) / 2;
     while guard.is_held() && guard.remaining() < half {
         sleep(Duration::from_millis(1)).await;
@@ -91,7 +91,7 @@ pub(super) async fn fresh(guard: &Guard, lease: Duration, max_hold: Option<Durat
 /// Resolves when the guard has no more than `limit` left, at once if it already has no more.
 ///
 /// Renewals move the deadline during the sleep, so it checks again after each sleep.
-pub(super) async fn falls_to(guard: &Guard, limit: Duration) {
+pub(super) async fn falls_to(guard: &Held, limit: Duration) {
     loop {
         let left = guard.remaining().saturating_sub(limit);
         if left.is_zero() {
@@ -143,7 +143,7 @@ mod tests {
     #[tokio::test]
     async fn a_command_under_a_lock_without_a_deadline_has_none() {
         let client = leasehold::Client::connect("memory:").await.unwrap();
-        let guard = client.lock("x").acquire().await.unwrap();
+        let guard = client.lock("x").acquire().await.unwrap().into();
         let lease = Duration::from_secs(30);
         assert!(Plan::new(lease, None, Plan::GRACE).latest(&guard).is_some());
         assert_eq!(Plan::endless(lease).latest(&guard), None);
@@ -153,7 +153,7 @@ mod tests {
     async fn the_wait_for_a_lease_to_fall_to_a_limit_ends_at_that_limit() {
         let client = leasehold::Client::connect("memory:").await.unwrap();
         let lease = Duration::from_secs(10);
-        let guard = client.lock("x").acquire().lease(lease).await.unwrap();
+        let guard = client.lock("x").acquire().lease(lease).await.unwrap().into();
         falls_to(&guard, Duration::from_secs(3)).await;
         let left = guard.remaining();
         assert!(left <= Duration::from_secs(3) && left > Duration::from_millis(2900), "{left:?}");

@@ -1,48 +1,62 @@
 //! Acquiring the lock.
 
-use std::future::IntoFuture as _;
-
-use leasehold::{AcquireError, ConnectError, Guard, Lock};
+use leasehold::{AcquireError, Client, ConnectError};
 use tokio::select;
 
 use super::Settings;
-use super::failure::{LockText, RunError, held};
-use super::notices::Notices;
-use super::waiting;
-use crate::options::{IfBusy, RunOptions};
+use super::failure::{RunError, held};
+use super::held::Held;
+use super::lock::{RunLock, Terms};
+use super::nesting;
+use super::notices::{Event, Level, Notices};
+use super::waiting::Waiting;
+use crate::options::IfBusy;
 
-/// Connects, and acquires the lock or returns the reason why not. `None` if it is busy and the options allow that. The lock
-/// is returned with its guard, for later queries.
+/// An acquired lock.
+#[derive(Debug)]
+pub(super) struct Entered {
+    pub(super) client: Client,
+    /// For later queries.
+    pub(super) lock: RunLock,
+    pub(super) held: Held,
+}
+
+/// Connects, and acquires the lock or returns the reason why not. `None` if it is busy and the options allow that.
 ///
 /// # Cancel safety
 ///
 /// Dropping the future leaves no hold behind.
-pub(super) async fn enter(
-    settings: &Settings<'_>,
-    notices: &Notices,
-) -> Result<Option<(Lock, Guard)>, RunError> {
-    let (options, url) = (settings.options, &settings.url);
+pub(super) async fn enter(settings: &Settings<'_>, notices: &Notices) -> Result<Option<Entered>, RunError> {
+    let options = settings.options;
     let client = settings.connect().await.map_err(|error| match error {
         ConnectError::Url(_) | ConnectError::Invalid(_) => RunError::Invalid(error.into()),
         other => RunError::Server(other.into()),
     })?;
     for warning in client.warnings() {
-        notices.say(warning);
+        notices.warn(warning);
     }
-    let lock = client.lock(&options.name);
-    let text = LockText::new(&options.name, url);
+    let lock = RunLock::new(&client, options);
+    let text = settings.lock_text();
+    nesting::check(&lock, &text).await?;
+    let terms = Terms {
+        wait: options.wait,
+        max_hold: options.max_hold,
+        min_hold: options.min_hold.filter(|_| !text.is_file()),
+        fenced: options.fenced,
+    };
     let entered = match options.if_busy {
-        IfBusy::Wait => wait(options, &lock, &text, notices).await.map(Some),
-        IfBusy::Fail | IfBusy::Skip => attempt(options, &lock, &text).await,
+        IfBusy::Wait => wait(&client, &lock, terms, settings, notices).await.map(Some),
+        IfBusy::Fail | IfBusy::Skip => lock.try_acquire(terms).await,
     };
     match entered {
-        Ok(Some(guard)) => Ok(Some((lock, guard))),
+        Ok(Some(held)) => Ok(Some(Entered { client, lock, held })),
         Ok(None) => {
             let held = held(&lock, &text).await;
             if options.if_busy == IfBusy::Fail {
                 return Err(RunError::Busy { lock: text, held });
             }
-            notices.say(format!("{text} is busy{held}: the command is skipped"));
+            let event = Event::new(Level::Notice, "skipped").with("exit_code", 0);
+            notices.say(event, format!("{text} is busy{held}: the command is skipped"));
             Ok(None)
         }
         Err(AcquireError::Timeout { waited, .. }) => {
@@ -54,36 +68,17 @@ pub(super) async fn enter(
     }
 }
 
-async fn attempt(options: &RunOptions, lock: &Lock, text: &LockText) -> Result<Option<Guard>, AcquireError> {
-    let mut attempt = lock.try_acquire();
-    if let Some(max_hold) = options.max_hold {
-        attempt = attempt.max_hold(max_hold);
-    }
-    if let Some(min_hold) = options.min_hold.filter(|_| !text.is_file()) {
-        attempt = attempt.min_hold(min_hold);
-    }
-    attempt.await
-}
-
 async fn wait(
-    options: &RunOptions,
-    lock: &Lock,
-    text: &LockText,
+    client: &Client,
+    lock: &RunLock,
+    terms: Terms,
+    settings: &Settings<'_>,
     notices: &Notices,
-) -> Result<Guard, AcquireError> {
-    let mut acquire = lock.acquire();
-    if let Some(limit) = options.wait {
-        acquire = acquire.wait(limit);
-    }
-    if let Some(max_hold) = options.max_hold {
-        acquire = acquire.max_hold(max_hold);
-    }
-    if let Some(min_hold) = options.min_hold.filter(|_| !text.is_file()) {
-        acquire = acquire.min_hold(min_hold);
-    }
+) -> Result<Held, AcquireError> {
+    let waiting = Waiting { client, lock, text: &settings.lock_text(), limit: terms.wait, settings, notices };
     select! {
         biased;
-        guard = acquire.into_future() => guard,
-        never = waiting::report(lock, text, notices) => match never {},
+        held = lock.acquire(terms) => held,
+        never = waiting.report() => match never {},
     }
 }

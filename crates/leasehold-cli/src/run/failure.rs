@@ -1,18 +1,19 @@
 //! Why the command did not run, or not to its end, and how to fix it.
 
-use std::process::ExitCode;
 use std::time::Duration;
 use std::{fmt, io};
 
-use leasehold::{Holder, Lock, Loss, QueryError, ServerError};
+use leasehold::{Holder, Loss, QueryError, ServerError};
 use nix::sys::signal::Signal;
+use serde_json::{Map, Value, json};
 use thiserror::Error;
 use tokio::time::timeout;
 
 use super::SHORTEST_LEASE;
+use super::lock::RunLock;
 use crate::config::SettingsError;
 use crate::duration::human;
-use crate::options::IfBusy;
+use crate::options::{IfBusy, RunOptions};
 use crate::url::{EmptyUrl, Url};
 
 /// What `run` ends with instead of the command's own exit code.
@@ -54,6 +55,12 @@ pub enum RunError {
         /// How long it is held at most.
         max_hold: Duration,
     },
+    /// A run whose command is this run holds the lock.
+    #[error(
+        "{0} is held by the `leasehold run` that this one is inside of, and would wait for itself: leave the inner one out, \
+         because its command runs under that lock already, or give it another name"
+    )]
+    Nested(LockText),
     /// The URL, the name or an option is invalid.
     #[error("{0}")]
     Invalid(leasehold::Error),
@@ -143,6 +150,12 @@ pub enum Cause {
     /// The warden has ended the command in time, because we did not report any renewal to it.
     #[error("leasehold was stopped, or got no CPU time on this machine to renew it")]
     Stalled,
+    /// The server was away for a while, and came back without the lock.
+    #[error(
+        "the server does not have the lock any more since it was away: it has restarted without its data, or the lock was \
+         deleted in the meantime"
+    )]
+    GoneAfterOutage,
     /// The lock was already lost when we noticed.
     #[error(transparent)]
     Lost(Loss),
@@ -167,6 +180,7 @@ impl Cause {
             Self::Lost(Loss::Gone) if lock.is_file() => {
                 ", and find out which program removed or replaced the file of the lock"
             }
+            Self::GoneAfterOutage => ", and check the log and the persistence of the server (`appendonly`)",
             Self::Lost(Loss::Gone) => ", and check the log, the memory and the persistence of the server",
             Self::Lost(Loss::TakenOver) => ", and find out which client took it over",
             Self::Lost(_) => ", and find out which client unlocked it",
@@ -179,11 +193,18 @@ impl Cause {
 pub struct LockText {
     name: String,
     url: Url,
+    noun: &'static str,
 }
 
 impl LockText {
-    pub(super) fn new(name: &str, url: &Url) -> Self {
-        Self { name: name.to_owned(), url: url.resolved() }
+    pub(super) fn new(options: &RunOptions, url: &Url) -> Self {
+        let noun = match options {
+            RunOptions { permits: Some(_), .. } => "semaphore",
+            RunOptions { shared: true, .. } => "read lock",
+            RunOptions { exclusive: true, .. } => "write lock",
+            _ => "lock",
+        };
+        Self { name: options.name.clone(), url: url.resolved(), noun }
     }
 
     /// Whether it is a lock on files.
@@ -193,23 +214,31 @@ impl LockText {
 
     /// Without the server, for a line that is cut at the edge of the terminal.
     pub(super) fn brief(&self) -> String {
-        format!("the lock {:?}", self.name)
+        format!("the {} {:?}", self.noun, self.name)
+    }
+}
+
+impl LockText {
+    /// The fields of an object that is about this lock.
+    pub(super) fn fields(&self) -> Map<String, Value> {
+        Map::from_iter([("lock".into(), json!(self.name)), ("server".into(), json!(self.url))])
     }
 }
 
 impl fmt::Display for LockText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the lock {:?} on {}", self.name, self.url)
+        write!(f, "the {} {:?} on {}", self.noun, self.name, self.url)
     }
 }
 
 impl RunError {
-    pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self {
+    pub(crate) fn exit_code(&self) -> u8 {
+        match self {
             Self::EmptyUrl(_)
             | Self::Settings(_)
             | Self::WatchdogTooShort(_)
             | Self::Memory
+            | Self::Nested(_)
             | Self::NothingToClose(_)
             | Self::MinHoldTooLong { .. }
             | Self::NothingToLimit(_)
@@ -221,8 +250,8 @@ impl RunError {
             Self::Lost { .. } | Self::TooLate => 76,
             Self::NotExecutable { .. } | Self::Start(_) => 126,
             Self::NotFound { .. } => 127,
-            Self::Interrupted { signal, .. } => return killed_by(*signal as i32),
-        })
+            Self::Interrupted { signal, .. } => killed_by(*signal as i32),
+        }
     }
 }
 
@@ -236,16 +265,16 @@ fn hint(error: &leasehold::Error) -> String {
 }
 
 /// The exit code by which shells report a death by a signal.
-pub(crate) fn killed_by(signal: i32) -> ExitCode {
-    ExitCode::from(u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128)))
+pub(crate) fn killed_by(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(u8::MAX, |signal| signal.saturating_add(128))
 }
 
 /// How long the client may take to report the state of the server: it has it at hand, or not at all.
 const KNOWN: Duration = Duration::from_millis(200);
 
 /// The client's report about a server that it cannot reach.
-pub(super) async fn unreachable(lock: &Lock) -> Option<ServerError> {
-    match timeout(KNOWN, lock.is_locked()).await {
+pub(super) async fn unreachable(lock: &RunLock) -> Option<ServerError> {
+    match timeout(KNOWN, lock.check()).await {
         Ok(Err(QueryError::Server { cause, .. })) => Some(cause),
         _ => None,
     }
@@ -257,16 +286,21 @@ fn in_brackets(reason: Option<&ServerError>) -> String {
 
 /// The holder of a lock, and the time left until its lease expires without a renewal. Empty if there is no holder, or the
 /// query fails.
-pub(super) async fn held(lock: &Lock, text: &LockText) -> String {
+pub(super) async fn held(lock: &RunLock, text: &LockText) -> String {
     held_as(lock, text, |left| format!("its lease ends in {left} unless renewed")).await
 }
 
 /// The same for a line that is cut at the edge of the terminal: the time and the beginning of the holder fit into it.
-pub(super) async fn held_briefly(lock: &Lock, text: &LockText) -> String {
+pub(super) async fn held_briefly(lock: &RunLock, text: &LockText) -> String {
     held_as(lock, text, |left| format!("{left} left")).await
 }
 
-async fn held_as(lock: &Lock, text: &LockText, time: impl FnOnce(String) -> String) -> String {
+async fn held_as(lock: &RunLock, text: &LockText, time: impl FnOnce(String) -> String) -> String {
+    if let RunLock::Permits(semaphore) = lock {
+        let total = semaphore.total().await;
+        return total
+            .map_or_else(|_| String::new(), |total| format!(", all its permits are taken ({total})"));
+    }
     match lock.holder().await {
         // A file has no lease: it is held until the last process has closed it.
         Ok(Some(Holder { owner, .. })) if text.url.is_file() => {

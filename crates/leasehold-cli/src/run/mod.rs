@@ -9,8 +9,12 @@ mod clock;
 mod deadline;
 mod enter;
 mod failure;
+mod held;
+mod lock;
+mod nesting;
 mod notices;
 mod program;
+mod stall;
 mod supervise;
 mod terminal;
 mod waiting;
@@ -20,7 +24,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use std::process::{ExitCode, ExitStatus};
 use std::time::Duration;
 
-use leasehold::{Client, Config, ConnectOptions, Guard};
+use leasehold::{Client, Config, ConnectOptions};
 use nix::sys::signal::Signal;
 use tokio::runtime::Builder;
 use tokio::select;
@@ -29,10 +33,13 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use self::child::Child;
 use self::deadline::Plan;
+use self::enter::Entered;
 pub(crate) use self::failure::killed_by;
 pub use self::failure::{Cause, LockText, RunError};
-use self::notices::Notices;
+use self::held::Held;
+use self::notices::{Event, Level, Notices};
 use self::signals::{FORWARDED, Signals};
+use self::stall::Stall;
 use self::supervise::{End, Supervisor};
 use self::terminal::Terminal;
 use self::warden::Warden;
@@ -71,7 +78,7 @@ pub fn run(options: &RunOptions) -> Result<ExitCode, Error> {
         terminal::die_of_interrupt();
     }
     match done? {
-        Done::Ended(status) => Ok(exit_code(status)),
+        Done::Ended(status) => Ok(ExitCode::from(exit_code(status))),
         Done::Skipped => Ok(ExitCode::SUCCESS),
     }
 }
@@ -86,16 +93,20 @@ enum Done {
 async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, RunError> {
     let settings = &Settings::new(options)?;
     let url = &settings.url;
-    let text = LockText::new(&options.name, url);
-    let notices = Notices::new();
+    let text = settings.lock_text();
+    let notices = Notices::new(options, &text);
     if settings.is_own {
         // An option for fewer messages must not silence this one, on a terminal or not: two machines would both run the
         // command, and nothing else would say so.
         let directory = url.resolved();
-        notices.say(format!("locking on this machine only ({directory}); for several machines give --url"));
+        notices.say(
+            Event::new(Level::Warning, "machine_only"),
+            format!("locking on this machine only ({directory}); for several machines give --url"),
+        );
     }
     let plan = plan(settings, &notices);
     let mut signals = Signals::listen(&FORWARDED).map_err(RunError::Start)?;
+    let asked = Instant::now();
     let entered = select! {
         biased;
         // Ends without a hold left behind, unlike the default effect of a signal.
@@ -104,13 +115,24 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
         }
         entered = enter::enter(settings, &notices) => entered?,
     };
-    let Some((lock, guard)) = entered else { return Ok(Done::Skipped) };
-    let end = hold(settings, &text, plan, &guard, signals, terminal, &notices).await;
+    let Some(Entered { client, lock, held: guard }) = entered else { return Ok(Done::Skipped) };
+    let since = Instant::now();
+    notices.say(acquired(&guard, since - asked), format!("got {text} after {}", human(since - asked)));
+    let end = hold(settings, &client, plan, &guard, signals, terminal, &notices).await;
     // The command is dead, or never ran: the next holder may begin.
     match end {
         Ok(End::Held(status)) => {
-            if let Err(error) = guard.release().await {
-                notices.say(format!("the command has ended, but its lock may still be held: {error}"));
+            let (held, code) = (since.elapsed(), exit_code(status));
+            let end = |level, name| Event::new(level, name).with("exit_code", code);
+            match guard.release().await {
+                Ok(()) => notices.say(
+                    end(Level::Detail, "released").with("held_ms", milliseconds(held)),
+                    format!("released {text} after {}", human(held)),
+                ),
+                Err(error) => notices.say(
+                    end(Level::Warning, "unreleased"),
+                    format!("the command has ended, but its lock may still be held: {error}"),
+                ),
             }
             Ok(Done::Ended(status))
         }
@@ -128,6 +150,7 @@ async fn locked(options: &RunOptions, terminal: &mut Terminal) -> Result<Done, R
 }
 
 /// The options, and what they leave to the environment and the configuration.
+#[derive(Debug)]
 struct Settings<'a> {
     options: &'a RunOptions,
     config: Config,
@@ -137,6 +160,8 @@ struct Settings<'a> {
     lease: Duration,
 }
 
+/// How long a wait without a limit goes through an outage unless it is given.
+const OUTAGE_LIMIT: Duration = Duration::from_secs(30);
 /// The lease unless one is given.
 const LEASE: Duration = Duration::from_secs(30);
 
@@ -152,13 +177,9 @@ impl<'a> Settings<'a> {
             return Err(RunError::MinHoldTooLong { min_hold, max_hold });
         }
         let given = Url::given(options.url.as_ref())?;
-        let mut config = config::settings(options.config.as_deref())?;
-        // That of the environment is in the configuration, with the options beside it.
-        if let Some(url) = given.filter(|url| config.url.as_deref() != Some(url.secret())) {
-            let mut by_option = Config::default();
-            by_option.url = Some(url.secret().to_owned());
-            config = by_option.or(config);
-        }
+        let mut config = config::with_url(config::settings(options.config.as_deref())?, given);
+        config.namespace = options.namespace.clone().or(config.namespace);
+        config.outage_limit = options.outage_limit.or(config.outage_limit);
         let is_own = config.url.is_none();
         if is_own {
             config.url = Some(Url::own_files().secret().to_owned());
@@ -178,11 +199,21 @@ impl<'a> Settings<'a> {
         Ok(Self { options, config, url, is_own, lease })
     }
 
+    /// The lock as messages name it.
+    fn lock_text(&self) -> LockText {
+        LockText::new(self.options, &self.url)
+    }
+
+    /// How long a wait without a limit goes through an outage.
+    fn outage_limit(&self) -> Duration {
+        self.config.outage_limit.unwrap_or(OUTAGE_LIMIT)
+    }
+
     /// The options of the client.
     fn connect(&self) -> ConnectOptions {
         let connect = self.config.connect().unwrap_or_else(|_| Client::connect(self.url.secret()));
         let connect = if self.config.label.is_none() { connect.label("leasehold-run") } else { connect };
-        let connect = connect.watchdog(self.lease);
+        let connect = connect.watchdog(self.lease).outage_limit(self.outage_limit());
         if self.options.allow_unverified_tls { connect.allow_unverified_tls() } else { connect }
     }
 }
@@ -198,7 +229,7 @@ fn plan(settings: &Settings<'_>, notices: &Notices) -> Plan {
     let longest = deadline::longest_grace(lease, max_hold);
     if let Some(grace) = grace.filter(|grace| *grace > longest) {
         let (grace, longest) = (human(grace), human(longest));
-        notices.say(format!(
+        notices.warn(format!(
             "a grace of {grace} is too long: {longest} is used, a third of --lease or --max-hold. A lock that is \
              renewed in time always has more than that left"
         ));
@@ -209,14 +240,14 @@ fn plan(settings: &Settings<'_>, notices: &Notices) -> Plan {
 /// Runs the command under the guard. It is dead when this returns, and when the future is dropped.
 async fn hold(
     settings: &Settings<'_>,
-    lock: &LockText,
+    client: &Client,
     plan: Plan,
-    guard: &Guard,
+    guard: &Held,
     mut signals: Signals,
     terminal: &mut Terminal,
     notices: &Notices,
 ) -> io::Result<End> {
-    let (since, options) = (Instant::now(), settings.options);
+    let (since, options, lock) = (Instant::now(), settings.options, &settings.lock_text());
     // Only now: a waiting `run` may be suspended.
     signals.also(Signals::listen(&[Signal::SIGTSTP])?);
     let changes = signal(SignalKind::child())?;
@@ -234,6 +265,8 @@ async fn hold(
         guard,
         since,
         max_hold: options.max_hold,
+        client,
+        stall: Stall::new(settings.lease),
         plan,
         child: &mut child,
         warden: &mut warden,
@@ -262,15 +295,30 @@ async fn hold(
 }
 
 /// Releases a lock early that is about to expire. If the release fails, the lease expires.
-async fn give_back(guard: Guard) {
+async fn give_back(guard: Held) {
     let left = guard.remaining();
     let _ = timeout(left, guard.release()).await;
 }
 
-fn exit_code(status: ExitStatus) -> ExitCode {
+/// The event of a hold that begins.
+fn acquired(guard: &Held, waited: Duration) -> Event {
+    let event = Event::new(Level::Detail, "acquired")
+        .with("waited_ms", milliseconds(waited))
+        .with("owner", guard.owner().to_string());
+    match guard.token() {
+        Some(token) => event.with("token", token),
+        None => event,
+    }
+}
+
+fn milliseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn exit_code(status: ExitStatus) -> u8 {
     match (status.code(), status.signal()) {
-        (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+        (Some(code), _) => u8::try_from(code).unwrap_or(u8::MAX),
         (None, Some(signal)) => killed_by(signal),
-        (None, None) => ExitCode::FAILURE,
+        (None, None) => 1,
     }
 }

@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 use std::time::Duration;
 use std::{future, io};
 
-use leasehold::Guard;
+use leasehold::{Client, Loss};
 use nix::sys::signal::Signal;
 use tokio::select;
 use tokio::signal::unix::Signal as Stream;
@@ -15,8 +15,10 @@ use tokio::time::{Instant, interval, sleep, sleep_until};
 use super::child::Child;
 use super::deadline::{Plan, falls_to};
 use super::failure::{Cause, LockText};
-use super::notices::Notices;
+use super::held::Held;
+use super::notices::{Event, Level, Notices};
 use super::signals::{Signals, asks_to_end};
+use super::stall::Stall;
 use super::terminal::Terminal;
 use super::warden::Warden;
 use crate::duration::human;
@@ -25,10 +27,12 @@ use crate::duration::human;
 #[derive(Debug)]
 pub(super) struct Supervisor<'a> {
     pub(super) lock: &'a LockText,
-    pub(super) guard: &'a Guard,
+    pub(super) guard: &'a Held,
     /// Since when the lock is held.
     pub(super) since: Instant,
     pub(super) max_hold: Option<Duration>,
+    pub(super) client: &'a Client,
+    pub(super) stall: Stall,
     pub(super) plan: Plan,
     pub(super) child: &'a mut Child,
     pub(super) warden: &'a mut Warden,
@@ -74,7 +78,7 @@ impl Supervisor<'_> {
                 biased;
                 status = self.child.ended() => return Ok(self.end_of(status?, requested).await),
                 // Another owner may hold the lock by now: kill without SIGTERM.
-                loss = &mut lost => break Cause::Lost(loss),
+                loss = &mut lost => break self.cause_of(loss),
                 () = falls_to(self.guard, self.plan.kill) => break self.cause(requested),
                 // After SIGTERM the command has to end even if the lock is renewed: it is shutting down already.
                 () = at(requested.map(|requested| requested.kill)) => break self.cause(requested),
@@ -84,6 +88,7 @@ impl Supervisor<'_> {
                 signal = self.signals.next() => self.forward(signal),
                 _ = self.changes.recv() => wants_terminal = self.stopped(wants_terminal),
                 _ = checks.tick() => {
+                    self.stall.awake();
                     self.warden.allow_until(self.plan.latest(self.guard));
                     if wants_terminal && self.terminal.lend(self.warden.group()) {
                         self.child.signal(Signal::SIGCONT);
@@ -105,7 +110,7 @@ impl Supervisor<'_> {
             return End::Lost(cause);
         }
         if !self.guard.is_held() {
-            return End::Lost(Cause::Lost(self.guard.lost().await));
+            return End::Lost(self.cause_of(self.guard.lost().await));
         }
         let killed = status.signal() == Some(Signal::SIGKILL as i32);
         if killed && self.warden.has_ended().await { End::Lost(Cause::Stalled) } else { End::Held(status) }
@@ -115,8 +120,9 @@ impl Supervisor<'_> {
         self.child.ask_to_end(Signal::SIGTERM);
         let cause = self.cause(None);
         let (lock, left) = (self.lock, human(self.guard.remaining()));
-        self.notices
-            .say(format!("{lock} is about to be lost, in {left}: {cause}. The command was sent SIGTERM."));
+        let event = Event::new(Level::Warning, "ending").with("cause", cause.to_string());
+        let text = format!("{lock} is about to be lost, in {left}: {cause}. The command was sent SIGTERM.");
+        self.notices.say(event, text);
         let grace = self.guard.remaining().saturating_sub(self.plan.kill);
         TermRequest { cause, kill: Instant::now() + grace }
     }
@@ -127,7 +133,25 @@ impl Supervisor<'_> {
             return requested.cause;
         }
         let end = self.since.elapsed() + self.guard.remaining() + self.plan.slack;
-        if self.max_hold.is_some_and(|max_hold| end >= max_hold) { Cause::MaxHold } else { Cause::NotRenewed }
+        if self.max_hold.is_some_and(|max_hold| end >= max_hold) {
+            Cause::MaxHold
+        } else if self.stall.is_recent() {
+            Cause::Stalled
+        } else {
+            Cause::NotRenewed
+        }
+    }
+
+    /// Why the lock is lost, as far as more is known here than the guard knows.
+    fn cause_of(&self, loss: Loss) -> Cause {
+        match loss {
+            Loss::Expired | Loss::Unreachable if self.stall.is_recent() => Cause::Stalled,
+            // The connection is younger than the hold.
+            Loss::Gone if !self.lock.is_file() && self.client.status().lasting < self.since.elapsed() => {
+                Cause::GoneAfterOutage
+            }
+            _ => Cause::Lost(loss),
+        }
     }
 
     fn forward(&self, signal: Signal) {
@@ -152,7 +176,7 @@ impl Supervisor<'_> {
                     return false;
                 }
                 if !wants_terminal {
-                    self.notices.say(
+                    self.notices.warn(
                         "the command is stopped, because it uses the terminal from the background: bring it to the \
                          foreground, or redirect its input",
                     );
@@ -166,7 +190,7 @@ impl Supervisor<'_> {
 
     /// A suspended process cannot renew, and a suspended command could be continued without a lock.
     fn not_suspended(&self) {
-        self.notices.say("a command that holds a lock cannot be suspended: it continues");
+        self.notices.warn("a command that holds a lock cannot be suspended: it continues");
     }
 
     /// Waits until a killed command is dead, and reports one that takes too long.
@@ -176,7 +200,7 @@ impl Supervisor<'_> {
             status = self.child.ended() => return status.map(drop),
             () = sleep(patience) => {}
         }
-        self.notices.say(format!(
+        self.notices.warn(format!(
             "{} is lost ({cause}), and the killed command has not ended: it may run beside the next \
              holder. Check whether it runs as another user or waits for a disk",
             self.lock

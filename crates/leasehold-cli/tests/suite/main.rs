@@ -6,6 +6,8 @@ mod command;
 mod config;
 #[cfg(unix)]
 mod demo_file;
+#[cfg(unix)]
+mod doctor;
 mod json;
 #[cfg(unix)]
 mod messages;
@@ -17,7 +19,11 @@ mod run_busy;
 #[cfg(unix)]
 mod run_file;
 #[cfg(unix)]
+mod run_kinds;
+#[cfg(unix)]
 mod run_loss;
+#[cfg(unix)]
+mod run_messages;
 #[cfg(unix)]
 mod run_signals;
 #[cfg(unix)]

@@ -13,9 +13,9 @@ use leasehold_testkit::certificates::{self, Certificates, Identity};
 use leasehold_testkit::server::{Flavour, Server};
 use nix::sys::signal::Signal;
 
-use crate::command::{Finished, finish, leasehold, leasehold_at, leasehold_command};
+use crate::command::{Finished, finish, leasehold, leasehold_at, leasehold_command, program};
 use crate::patience::eventually;
-use crate::runner::{Runner, TestDirectory, TestFile, is_locked, run};
+use crate::runner::{Runner, TestDirectory, TestFile, is_locked, run, run_plain};
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/messages.md");
 
@@ -455,6 +455,8 @@ fn before_the_program(page: &mut Page) {
     );
     assert_eq!(server.cli(&["SET", "text", "value"]), "OK");
     page.failed("a key that is not a lock", &leasehold_at(&url, "run text -- true"));
+    page.failed("a run inside of a run with the same lock", &nested(&url));
+    page.failed("a fair lock on files", &leasehold("run job --fair --url file: -- true"));
     page.failed("no such program", &leasehold_at(&url, "run job -- no-such-program"));
     page.failed("a program that cannot be executed", &leasehold_at(&url, "run job -- /etc/passwd"));
 
@@ -463,11 +465,23 @@ fn before_the_program(page: &mut Page) {
     page.failed("a busy lock, `--if-busy fail`", &leasehold_at(&url, "run job --if-busy fail -- true"));
     let skipped = leasehold_at(&url, "run job --if-busy skip -- true");
     page.row("a busy lock, `--if-busy skip`", &skipped.stderr);
+    let permit = Runner::start(&mut run(&url, "slots --permits 1", "echo ready; read end"));
+    permit.says("ready");
+    page.failed(
+        "no free permit, `--if-busy fail`",
+        &leasehold_at(&url, "run slots --permits 1 --if-busy fail -- true"),
+    );
     page.failed("a busy lock, `--wait 300ms`", &leasehold_at(&url, "run job --wait 300ms -- true"));
     let waiter = Runner::start(&mut run(&url, "job", "true"));
     page.row("waiting", &waiter.message());
     waiter.signal(Signal::SIGTERM);
     page.failed("SIGTERM while waiting", &waiter.finish());
+}
+
+/// A run of `job` by the command of another one.
+fn nested(url: &str) -> Finished {
+    let mut command = run_plain(url, "job");
+    finish(command.arg(program()).args(["run", "job", "true"]))
 }
 
 fn while_the_program_runs(page: &mut Page) {
@@ -479,6 +493,13 @@ fn while_the_program_runs(page: &mut Page) {
     deleted.says("ready");
     assert_eq!(server.cli(&["DEL", "job"]), 1);
     page.failed("the key was deleted", &deleted.finish());
+
+    let quick = finish(&mut run(&url, "job --verbose", "exit 0"));
+    for (what, line) in
+        ["`--verbose`, at the beginning", "`--verbose`, at the end"].iter().zip(quick.stderr.lines())
+    {
+        page.row(what, line);
+    }
 
     let over = Runner::start(&mut run(&url, "job --max-hold 2s --grace 500ms", long));
     over.says("ready");
@@ -509,4 +530,24 @@ fn while_the_program_runs(page: &mut Page) {
     page.row("the server is gone when the program ends", &unreleased.stderr);
     page.failed("the lease is over", &loses.finish());
     let _ = finish(&mut run(&url, "job", "true"));
+
+    server.restart();
+    let restarted = Runner::start(&mut run(&url, "job --lease 60s", long));
+    restarted.says("ready");
+    let holder = Runner::start(&mut run(&url, "awaited", long));
+    holder.says("ready");
+    let waiter = Runner::start(&mut run(&url, "awaited", "true"));
+    assert!(waiter.message().contains("waiting for"));
+    server.kill();
+    page.row("the server is gone during a wait", &waiter.message());
+    server.restart();
+    page.failed("the server has restarted without its data", &restarted.finish());
+    drop((waiter, holder));
+
+    let stalled = Runner::start(&mut run(&url, "job --lease 1s", long));
+    stalled.says("ready");
+    stalled.signal(Signal::SIGSTOP);
+    eventually("the lease is over", || !is_locked(&server, "job"));
+    stalled.signal(Signal::SIGCONT);
+    page.failed("`leasehold` was stopped for longer than the lease", &stalled.finish());
 }

@@ -294,6 +294,27 @@ fn the_command_of_a_stopped_run_ends_before_the_lock_is_granted_again() {
     first.signal(Signal::SIGCONT);
     let first = first.finish();
     assert_eq!(first.code, Some(76), "{first:?}");
+    let why = "is lost: leasehold was stopped, or got no CPU time on this machine to renew it. The command was ended: see what \
+               it left half done, and check the load of this machine\n";
+    assert!(first.stderr.ends_with(why), "the server was fine: {first:?}");
+}
+
+#[test]
+fn a_restart_of_the_server_without_its_data_is_named_as_the_cause() {
+    let mut server = Server::start(Flavour::Redis);
+    let file = TestFile::new();
+    let runner = stubborn(&server.url(), "x --lease 60s", &file, 1);
+    server.kill();
+    server.restart();
+    let run = runner.finish();
+    assert_eq!(run.code, Some(76), "{run:?}");
+    let why = "is lost: the server does not have the lock any more since it was away: it has restarted without its data, or \
+               the lock was deleted in the meantime. ";
+    assert!(run.stderr.contains(why), "{run:?}");
+    assert!(
+        run.stderr.ends_with("check the log and the persistence of the server (`appendonly`)\n"),
+        "{run:?}"
+    );
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn numbers_out_of_range_are_refused() {
         "--processes 257",
     ] {
         let run = leasehold(&format!("demo {arguments}"));
-        assert!(refused(&run).starts_with("error: "), "{run:?}");
+        assert!(refused(&run).starts_with("leasehold: "), "{run:?}");
     }
 }
 
@@ -84,7 +84,18 @@ fn a_call_without_a_subcommand_prints_the_help() {
 
 #[test]
 fn the_help_has_examples_and_fits_into_80_columns() {
-    for arguments in ["--help", "-h", "demo --help", "demo -h", "run --help", "run -h"] {
+    for arguments in [
+        "--help",
+        "-h",
+        "demo --help",
+        "demo -h",
+        "run --help",
+        "run -h",
+        "doctor --help",
+        "doctor -h",
+        "completions -h",
+        "man -h",
+    ] {
         let run = leasehold(arguments);
         assert_eq!(run.code, Some(0));
         assert!(run.stdout.contains("Example") && run.stdout.contains("  leasehold "), "{}", run.stdout);
@@ -106,6 +117,67 @@ fn the_help_does_not_show_the_password_from_the_environment() {
 }
 
 #[test]
-fn the_printed_version_is_that_of_the_package() {
-    assert_eq!(leasehold("--version").stdout, concat!("leasehold ", env!("CARGO_PKG_VERSION"), "\n"));
+fn the_version_names_the_engines_and_urls_that_work() {
+    let short = concat!("leasehold ", env!("CARGO_PKG_VERSION"), "\n");
+    assert_eq!(leasehold("-V").stdout, short);
+    let long = leasehold("--version").stdout;
+    assert!(long.starts_with(short) && long.lines().all(|line| line.len() <= 80), "{long}");
+    let (_, urls) = long.split_once("URLs:").expect("a list of URLs");
+    let schemes: Vec<_> = urls.split_whitespace().collect();
+    assert!(schemes.contains(&"memory") && schemes.contains(&"rediss"), "{long}");
+    for scheme in schemes {
+        // Refused before a connection is made, if at all.
+        let failed = leasehold::Client::connect(format!("{scheme}://?nonsense=")).block();
+        let text = failed.map(drop).expect_err("a malformed URL").to_string();
+        assert!(!text.contains("is not known;") && !text.contains("not supported"), "{scheme}: {text}");
+    }
+}
+
+#[test]
+fn completions_are_valid_for_their_shell_and_have_every_visible_command() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let text = leasehold(&format!("completions {shell}")).stdout;
+        for word in ["demo", "run", "doctor", "completions", "man", "--if-busy", "--permits", "outage-limit"]
+        {
+            assert!(text.contains(word.trim_start_matches('-')), "{shell}: {word}");
+        }
+        assert!(
+            !text.contains("__exec") && !text.contains("__warden") && !text.contains("worker"),
+            "{shell}"
+        );
+    }
+    let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("completions.bash");
+    std::fs::write(&file, leasehold("completions bash").stdout).expect("a file in the target directory");
+    let check = finish(std::process::Command::new("bash").arg("-n").arg(&file));
+    assert_eq!((check.code, check.stderr.as_str()), (Some(0), ""));
+    assert!(refused(&leasehold("completions csh")).contains("possible values: bash"));
+}
+
+#[test]
+fn there_is_a_manual_page_of_every_visible_command() {
+    let own = leasehold("man").stdout;
+    for command in ["demo", "run", "doctor", "completions", "man"] {
+        assert!(own.contains(&format!("leasehold\\-{command}(1)")), "{command}: {own}");
+        let page = leasehold(&format!("man {command}")).stdout;
+        assert!(page.contains(&format!(".TH LEASEHOLD-{} 1", command.to_uppercase())), "{page}");
+        assert!(page.contains(".SH SYNOPSIS"), "{page}");
+    }
+    assert!(leasehold("man run").stdout.contains("75   the lock is busy"), "the exit codes");
+    assert!(!own.contains("worker") && !own.contains("__"), "a hidden command is shown: {own}");
+    let none = leasehold("man __exec");
+    assert!(
+        refused(&none).starts_with("leasehold: there is no manual page of \"__exec\": there is one of"),
+        "{none:?}"
+    );
+}
+
+#[test]
+fn every_usage_error_begins_as_other_errors_do() {
+    for arguments in
+        ["nonsense", "run", "run x --nonsense y", "demo --users x", "completions", "run x --wait y true"]
+    {
+        let run = leasehold(arguments);
+        assert!(refused(&run).starts_with("leasehold: "), "{arguments}: {run:?}");
+        assert!(!run.stderr.contains("error:"), "{arguments}: {run:?}");
+    }
 }

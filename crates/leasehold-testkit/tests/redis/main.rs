@@ -29,6 +29,7 @@ mod codes;
 mod cost;
 mod counters;
 mod credentials;
+mod diagnosis;
 mod endless;
 mod failover;
 mod fake;

@@ -13,6 +13,8 @@ mod inspect;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "remote"))]
 mod model;
+#[cfg(feature = "redis")]
+pub(crate) mod probe;
 mod profile;
 #[cfg(feature = "redis")]
 #[expect(
@@ -39,6 +41,8 @@ pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 #[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
 pub(crate) use self::inspect::{Query, QueryResult};
+#[cfg(feature = "redis")]
+pub(crate) use self::probe::{Probe, Probed};
 pub(crate) use self::profile::{Feature, Profile};
 pub(crate) use self::resource::{Family, HoldKey, Kind, Resource};
 #[cfg(feature = "remote")]
@@ -151,6 +155,12 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     /// A round trip to the server that changes nothing.
     fn ping(&self) -> Reply<()> {
         Reply::now(())
+    }
+
+    /// A question of a diagnosis. Refused by engines without a server that could reply.
+    #[cfg(feature = "redis")]
+    fn probe(&self, _probe: Probe) -> Reply<Probed> {
+        Reply::Now(Some(Err(ServerError::Denied("this engine replies to no such question".into()))))
     }
 
     /// Whether the server is reachable, as far as it is known; `None` for an engine inside the process.

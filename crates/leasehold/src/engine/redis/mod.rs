@@ -7,6 +7,7 @@ mod address;
 mod commands;
 mod keys;
 mod net;
+mod probe;
 mod pubsub;
 mod queue_heartbeat;
 mod recent;
@@ -31,7 +32,7 @@ use super::remote::store::{
     Topic, Traits, UNPUBLISHED_POLL, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
-use super::{Change, Engine, HoldKey, Kind, Profile, Query, QueryResult, Queueing, Resource};
+use super::{Change, Engine, HoldKey, Kind, Probe, Probed, Profile, Query, QueryResult, Queueing, Resource};
 use crate::error::ServerError;
 use crate::mutex::Mutex;
 use crate::name::Name;
@@ -292,6 +293,11 @@ impl Store for RedisStore {
 
     fn ping(&self, done: impl Done<()>) {
         self.parts.topology.any().send(commands::ping(), decoded(done, |_| Ok(())));
+    }
+
+    fn probe(&self, probe: Probe, done: impl Done<Probed>) {
+        let call = probe::call(&probe);
+        self.parts.topology.any().send(call, decoded(done, move |reply| probe::reply(&probe, &reply)));
     }
 
     async fn run(&self, opened: Option<impl FnOnce(Result<(), ServerError>) + Send>) {

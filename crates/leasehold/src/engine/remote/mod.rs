@@ -64,6 +64,8 @@ use super::{
     Adjusted, Attempt, AttemptAll, Change, Claim, Connection, Engine, Handover, HoldKey, Profile, Query,
     QueryResult, Released, Renewed, Reply, Resource, Ticket, wait_queue,
 };
+#[cfg(feature = "redis")]
+use super::{Probe, Probed};
 use crate::block::block_on;
 use crate::client_id::ClientId;
 use crate::env;
@@ -572,6 +574,16 @@ impl<S: Store> Engine for Remote<S> {
         }
         let (done, reply) = self.inner.read_only(Shard::ONLY, |()| ());
         self.inner.store.ping(done);
+        reply
+    }
+
+    #[cfg(feature = "redis")]
+    fn probe(&self, probe: Probe) -> Reply<Probed> {
+        if let Err(failure) = self.inner.check_process() {
+            return Reply::Now(Some(Err(failure)));
+        }
+        let (done, reply) = self.inner.read_only(Shard::ONLY, |probed| probed);
+        self.inner.store.probe(probe, done);
         reply
     }
 

@@ -7,6 +7,8 @@ use std::time::Duration;
 use crate::engine::{
     Busy, Change, HoldKey, Kind, Profile, Query, QueryResult, Queueing, Resource, RwOptions,
 };
+#[cfg(feature = "redis")]
+use crate::engine::{Probe, Probed};
 use crate::error::ServerError;
 use crate::lease::Lease;
 use crate::loss::Loss;
@@ -135,6 +137,14 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// A round trip to the server that changes nothing.
     fn ping(&self, done: impl Done<()>);
+
+    /// A question of a diagnosis.
+    #[cfg(feature = "redis")]
+    fn probe(&self, _probe: Probe, done: impl Done<Probed>) {
+        done.done(Err(StoreError::Refused(ServerError::Denied(
+            "this engine replies to no such question".into(),
+        ))));
+    }
 
     /// Connects, reports the result to `opened`, and if connected, reconnects and reports until [`close`](Self::close).
     /// Without `opened` it begins as in an outage of [all shards](Self::shards), which it reports as over when it is connected.

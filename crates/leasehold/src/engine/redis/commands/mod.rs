@@ -190,7 +190,7 @@ fn no_such(kind: Kind) -> ! {
 }
 
 /// A reply that none of our scripts has.
-fn unexpected(value: &Value) -> ServerError {
+pub(super) fn unexpected(value: &Value) -> ServerError {
     ServerError::Denied(format!("unexpected reply {value:?}: check which server this is"))
 }
 
