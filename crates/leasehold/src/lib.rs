@@ -42,6 +42,7 @@ pub mod guide;
 mod hold;
 mod hold_view;
 mod holds;
+mod identity;
 mod initial_permits;
 mod interrupt;
 mod latch;
@@ -72,6 +73,7 @@ mod term;
 #[cfg(feature = "redis")]
 mod tls;
 mod url;
+mod waiters;
 mod waiting;
 
 #[cfg(feature = "test-util")]
@@ -97,6 +99,7 @@ pub use crate::fence::{Fence, StaleTokenError};
 pub use crate::fenced::{FencedGuard, FencedLock};
 pub use crate::guard::{Guard, Released};
 pub use crate::hold_view::HoldView;
+pub use crate::identity::ClientInfo;
 pub use crate::interrupt::Interrupt;
 pub use crate::latch::{Latch, LatchOpened};
 pub use crate::leased_semaphore::{LeasedPermits, LeasedSemaphore};
@@ -112,3 +115,4 @@ pub use crate::rw_lock::{ReadGuard, ReadLock, RwLock, WriteGuard, WriteLock};
 pub use crate::semaphore::{Semaphore, TrySetPermits};
 pub use crate::status::Status;
 pub use crate::url::UrlError;
+pub use crate::waiters::{Waiter, Waiters};
