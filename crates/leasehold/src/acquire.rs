@@ -15,6 +15,7 @@ use crate::fair::{self, QueuePosition, Watcher};
 use crate::fenced::FencedGuard;
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold};
+use crate::identity::name_holder;
 use crate::interrupt::{Interrupt, acquire_until};
 use crate::lease::{self, Lease};
 use crate::operation::Operation;
@@ -421,6 +422,16 @@ impl<G: Granted> Acquire<G> {
                         AcquireError::Timeout { .. } if !names_holder => error,
                         _ => error.about(&entering.hold.subject()),
                     });
+                    let granted = match granted {
+                        Err(error @ AcquireError::Timeout { .. })
+                            if names_holder && matches!(patience, Patience::Limited(_)) =>
+                        {
+                            // Boxed because it is rare: otherwise every waiter's future would have room for it.
+                            let Hold { shared, key, .. } = &*entering.hold;
+                            Err(Box::pin(name_holder(shared, &key.resource, error)).await)
+                        }
+                        granted => granted,
+                    };
                     if names_holder {
                         entering.hold.shared.expose_holder(&entering.hold.key.resource, &granted);
                     }

@@ -25,6 +25,7 @@ use crate::fence::StaleTokenError;
 use crate::fenced::FencedLock;
 use crate::hold::Hold;
 use crate::holds::HoldRegistry;
+use crate::identity::InProcess;
 use crate::latch::Latch;
 use crate::leased_semaphore::LeasedSemaphore;
 use crate::lock::Lock;
@@ -465,6 +466,8 @@ pub(crate) struct Shared {
     made: Instant,
     pub(crate) namespace: String,
     pub(crate) label: String,
+    /// Lets the other clients of the process find this one, unless it is anonymous.
+    pub(crate) in_process: Option<InProcess>,
     pub(crate) watchdog: Duration,
     pub(crate) outage_limit: Duration,
     pub(crate) warn: Warn,
@@ -484,24 +487,24 @@ impl fmt::Debug for Shared {
 
 impl Shared {
     pub(crate) fn new(
+        id: ClientId,
         engine: Arc<dyn Engine>,
         server: Option<Arc<str>>,
         namespace: String,
-        label: String,
         watchdog: Duration,
         outage_limit: Duration,
-        warn: Warn,
     ) -> Self {
         Self {
-            id: ClientId::random(),
+            id,
             engine,
             server,
             made: env::now(),
             namespace,
-            label,
+            label: String::new(),
+            in_process: None,
             watchdog,
             outage_limit,
-            warn,
+            warn: Warn::default(),
             holds: HoldRegistry::default(),
             guards: CachePadded::default(),
             closed: AtomicBool::new(false),

@@ -3,13 +3,16 @@
 use std::error::Error;
 use std::fmt;
 use std::future::IntoFuture;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::block::block_on;
 use crate::client::{Client, Shared};
+use crate::client_id::ClientId;
 use crate::credentials::{Credentials, Provider};
 use crate::engine::schemes;
 use crate::error::{Classified as _, ConnectError, Subject};
+use crate::identity::{Identity, InProcess};
 use crate::lease;
 use crate::observe::Warn;
 use crate::operation::Operation;
@@ -52,6 +55,7 @@ pub struct ConnectOptions {
     linger: Duration,
     credentials: Option<Provider>,
     allow_unverified: bool,
+    anonymous: bool,
 }
 
 impl ConnectOptions {
@@ -68,6 +72,7 @@ impl ConnectOptions {
             linger: Duration::from_millis(250),
             credentials: None,
             allow_unverified: false,
+            anonymous: false,
         }
     }
 
@@ -86,7 +91,8 @@ impl ConnectOptions {
         self
     }
 
-    /// The name of this client in logs and, later, in the server's list of clients. None by default.
+    /// The name of this client in logs, in the server's list of clients, and wherever the holder of a lock is named: see
+    /// [`ClientInfo`](crate::ClientInfo). None by default.
     #[doc(alias = "clientName")]
     pub fn label(mut self, label: impl Into<String>) -> Self {
         self.label = label.into();
@@ -179,11 +185,35 @@ impl ConnectOptions {
         self
     }
 
+    /// Publishes nothing about this client: neither its label nor its host, process, program, version and start. For programs
+    /// whose host names must not be seen by others that use the same server.
+    ///
+    /// Its locks work as before, but for other clients they are held by an id alone: [`Holder::client`](crate::Holder::client)
+    /// is `None`. The label is in the logs of this program only. On `file:` the number of the process stays in the files of its
+    /// locks, because other processes need it to tell whether the holder lives.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = leasehold::Client::connect("memory:").anonymous().await?;
+    /// let guard = client.lock("stock:7").acquire().await?;
+    /// let holder = client.lock("stock:7").holder().await?.expect("it is held");
+    /// assert_eq!(holder.client, None);
+    /// # drop(guard);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn anonymous(mut self) -> Self {
+        self.anonymous = true;
+        self
+    }
+
     /// Opens the engine, and makes the client on it.
     async fn open(self, lazy: bool) -> Result<Client, ConnectError> {
         let Self { url, namespace, label, outage_limit, warn, .. } = self;
+        let id = ClientId::random();
+        let identity = (!self.anonymous).then(|| Arc::new(Identity::new(id, &label)));
         let options = schemes::Options {
-            label: label.clone(),
+            identity: identity.clone(),
             connect_timeout: self.connect_timeout,
             response_timeout: self.response_timeout,
             linger: self.linger,
@@ -194,7 +224,10 @@ impl ConnectOptions {
         let (opening, server) = schemes::open(&url, options)?;
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         let engine = opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
-        Ok(Client::new(Shared::new(engine, server, namespace, label, watchdog, outage_limit, warn)))
+        let mut shared = Shared::new(id, engine, server, namespace, watchdog, outage_limit);
+        (shared.label, shared.warn) = (label, warn);
+        shared.in_process = identity.as_deref().map(InProcess::register);
+        Ok(Client::new(shared))
     }
 
     /// Connects from a plain thread.

@@ -13,7 +13,7 @@ macro_rules! delegates_to_lock {
                 self.lock.as_owner(owner)
             }
 
-            /// The holder of the lock, with its hold count and remaining time; `None` if the lock is free.
+            /// The holder of the lock, with its hold count, its remaining time and its client; `None` if the lock is free.
             ///
             /// # Errors
             ///
@@ -24,6 +24,15 @@ macro_rules! delegates_to_lock {
             /// A query changes nothing.
             pub fn holder(&self) -> $crate::Operation<Result<Option<$crate::Holder>, $crate::QueryError>> {
                 self.lock.holder()
+            }
+
+            /// Who waits for the lock, as far as the engine knows. See [`Lock::waiters`](crate::Lock::waiters).
+            ///
+            /// # Errors
+            ///
+            /// As for [`Lock::holder`](crate::Lock::holder).
+            pub fn waiters(&self) -> $crate::Operation<Result<$crate::Waiters, $crate::QueryError>> {
+                self.lock.waiters()
             }
 
             /// Whether the lock is held.

@@ -43,6 +43,7 @@ pub mod guide;
 mod hold;
 mod hold_view;
 mod holds;
+mod identity;
 mod initial_permits;
 mod interrupt;
 mod latch;
@@ -74,6 +75,7 @@ mod term;
 #[cfg(feature = "redis")]
 mod tls;
 mod url;
+mod waiters;
 mod waiting;
 
 #[cfg(feature = "test-util")]
@@ -100,6 +102,7 @@ pub use crate::fence::{Fence, StaleTokenError};
 pub use crate::fenced::{FencedGuard, FencedLock};
 pub use crate::guard::{Guard, Released};
 pub use crate::hold_view::HoldView;
+pub use crate::identity::ClientInfo;
 pub use crate::interrupt::Interrupt;
 pub use crate::latch::{Latch, LatchOpened};
 pub use crate::leased_semaphore::{LeasedPermits, LeasedSemaphore};
@@ -115,3 +118,4 @@ pub use crate::rw_lock::{ReadGuard, ReadLock, RwLock, WriteGuard, WriteLock};
 pub use crate::semaphore::{Semaphore, TrySetPermits};
 pub use crate::status::Status;
 pub use crate::url::UrlError;
+pub use crate::waiters::{Waiter, Waiters};

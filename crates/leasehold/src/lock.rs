@@ -11,6 +11,7 @@ use crate::client::Shared;
 use crate::engine::{Feature, HoldKey, Holding, Query, Resource};
 use crate::error::{InvalidRequestError, QueryError, ReleaseError};
 use crate::guard::Released;
+use crate::identity::ClientInfo;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 
@@ -140,7 +141,10 @@ impl Lock {
         OwnerLock { lock: self.clone(), owner: owner.borrow().clone() }
     }
 
-    /// The holder of the lock, with its hold count and remaining time; `None` if the lock is free.
+    /// The holder of the lock, with its hold count, its remaining time and what is known of its client; `None` if the lock is
+    /// free.
+    ///
+    /// On a server the client is found by a second request. If that fails, the client is not known.
     ///
     /// # Errors
     ///
@@ -152,11 +156,15 @@ impl Lock {
     /// A query changes nothing.
     pub fn holder(&self) -> Operation<Result<Option<Holder>, QueryError>> {
         self.shared.operation(self.resource.clone(), |shared, resource| async move {
-            let holding = shared.engine.inspect(&Query::Holder(&resource, None)).await?.holding;
-            if let Some(owner) = holding.and_then(|holding| holding.owner) {
+            let Some(holding) = shared.engine.inspect(&Query::Holder(&resource, None)).await?.holding else {
+                return Ok(None);
+            };
+            let mut client = None;
+            if let Some(owner) = holding.owner {
                 shared.expose_owner(&resource, owner);
+                client = client_of(&shared, &resource, owner).await;
             }
-            Ok(holding.map(Holder::from))
+            Ok(Some(Holder::new(holding, client)))
         })
     }
 
@@ -251,6 +259,12 @@ impl Lock {
     }
 }
 
+/// What is known of the client of an owner.
+pub(crate) async fn client_of(shared: &Shared, resource: &Resource, owner: OwnerId) -> Option<ClientInfo> {
+    let result = shared.engine.inspect(&Query::Client(resource, owner.client)).await.ok()?;
+    result.client.map(|info| *info)
+}
+
 impl fmt::Debug for Lock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Lock")
@@ -301,10 +315,14 @@ pub struct Holder {
     pub holds: u32,
     /// How long until it expires if it is not renewed or released.
     pub remaining: Duration,
+    /// The client of the owner, as far as it is known: `None` for a client of Redisson and for an
+    /// [anonymous](crate::ConnectOptions::anonymous) one.
+    pub client: Option<ClientInfo>,
 }
 
-impl From<Holding> for Holder {
-    fn from(holding: Holding) -> Self {
-        Self { owner: holding.owner.map(Into::into), holds: holding.count, remaining: holding.remaining }
+impl Holder {
+    fn new(holding: Holding, client: Option<ClientInfo>) -> Self {
+        let Holding { owner, count, remaining } = holding;
+        Self { owner: owner.map(Into::into), holds: count, remaining, client }
     }
 }

@@ -441,6 +441,8 @@ impl<'a> Wait<'a> {
         AcquireError::Timeout {
             waited: self.waited(),
             holder: self.holder.map(Into::into),
+            client: None,
+            lease_left: None,
             is_own: self.holder.is_some_and(|holder| holder.client == self.shared.id),
             subject: Subject::default(),
         }

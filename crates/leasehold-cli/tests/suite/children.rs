@@ -13,6 +13,7 @@ use leasehold_cli::{Error, Url};
 use leasehold_testkit::server::{Flavour, Server};
 
 use crate::command::{leasehold, leasehold_at, program};
+use crate::runner::locks_left;
 
 /// Runs a phase for 20 users and 3 seats in children of `program`.
 async fn run(program: &Path, processes: u32, url: &str, phase: Phase) -> Result<Outcome, Error> {
@@ -99,6 +100,6 @@ fn on_a_server_all_children_contend_for_the_same_seats_and_leave_no_keys() {
         let report: serde_json::Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!((&report["locked"]["joined"], &report["locked"]["refused"]), (&5.into(), &35.into()));
         assert!(report["unlocked"]["joined"].as_u64() > Some(5), "{report}");
-        assert_eq!(server.cli(&["DBSIZE"]), 0);
+        assert_eq!(locks_left(&server), [""; 0]);
     }
 }

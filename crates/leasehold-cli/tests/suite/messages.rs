@@ -102,9 +102,9 @@ fn literal(message: &str) -> String {
     parts.collect::<Vec<_>>().join("`")
 }
 
-/// The text with `PORT`, `OWNER` and `TIME` for what differs from run to run.
+/// The text with `PORT`, `OWNER`, `HOST`, `PID` and `TIME` for what differs from run to run.
 fn plain(text: &str) -> String {
-    let mut words = Vec::new();
+    let (mut words, mut before) = (Vec::new(), "");
     for word in text.split(' ') {
         let core = word.trim_matches(|c: char| !c.is_alphanumeric());
         let is_owner = core.len() > 36 && core.as_bytes()[36] == b':' && core.matches('-').count() == 4;
@@ -112,14 +112,17 @@ fn plain(text: &str) -> String {
         let is_time = ["ns", "µs", "ms", "s"].contains(&&core[number.len()..])
             && number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.')
             && !number.is_empty();
-        let word = if is_owner {
+        let shown = if is_owner {
             word.replace(core, "OWNER")
         } else if is_time {
             word.replace(core, "TIME")
+        } else if ["(host", "pid"].contains(&before) {
+            word.replace(core, if before == "pid" { "PID" } else { "HOST" })
         } else {
             word.to_owned()
         };
-        words.push(without_port(&word));
+        words.push(without_port(&shown));
+        before = word;
     }
     words.join(" ")
 }
@@ -283,11 +286,18 @@ fn urls(page: &mut Page) {
 
 fn locks(page: &mut Page) {
     let mut server = Server::start(Flavour::Redis);
-    let client = connect(&server.url());
+    let client = Client::connect(server.url()).anonymous().block().expect("the server is up");
     let wait = Duration::from_millis(30);
 
     let held = client.lock("job").acquire().block().expect("it is free");
-    page.error("held by another client", connect(&server.url()).lock("job").acquire().wait(wait).block());
+    let labelled = Client::connect(server.url()).label("web-3").block().expect("the server is up");
+    let of_another = labelled.lock("other job").acquire().block().expect("it is free");
+    page.error("held by another client", client.lock("other job").acquire().wait(wait).block());
+    drop(of_another);
+    page.error(
+        "held by an anonymous client",
+        connect(&server.url()).lock("job").acquire().wait(wait).block(),
+    );
     page.error("held by an owner of the same client", client.lock("job").acquire().wait(wait).block());
     let twice = client.lock("job").non_reentrant();
     page.error("entered twice, not re-entrant", twice.acquire().as_owner(held.owner()).block());

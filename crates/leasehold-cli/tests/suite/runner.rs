@@ -214,3 +214,10 @@ impl Drop for Runner {
         let _ = self.process.wait();
     }
 }
+
+/// The keys of a server, but for those that tell who a client is.
+pub(crate) fn locks_left(server: &Server) -> Vec<String> {
+    let keys = server.cli(&["KEYS", "*"]);
+    let keys = keys.elements().iter().filter_map(|key| key.as_str().map(str::to_owned));
+    keys.filter(|key| !key.starts_with("leasehold:client:")).collect()
+}

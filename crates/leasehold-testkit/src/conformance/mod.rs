@@ -18,6 +18,7 @@ pub mod contention;
 pub mod fair;
 pub mod fenced;
 pub mod group;
+pub mod identity;
 pub mod latch;
 pub mod lease;
 pub mod leased_semaphore;
@@ -133,6 +134,13 @@ macro_rules! conformance_cases {
                 ["OWN-34"] => own_34_only_the_client_of_an_owner_acquires_and_releases_in_its_name,
                 ["OWN-35"] => own_35_the_generated_owner_of_a_guard_can_be_named,
                 ["OWN-15"] => own_15_a_release_in_the_owners_name_ends_the_guard_of_the_owner,
+            }
+            identity {
+                ["OWN-401"] => own_401_the_holder_of_a_lock_is_traced_to_its_client,
+                ["OWN-402"] => own_402_an_anonymous_client_publishes_nothing,
+                ["OWN-403"] => own_403_a_wait_that_times_out_names_the_holder,
+                ["OWN-404"] => own_404_the_waiters_for_a_lock_are_counted,
+                ["OWN-405"] => own_405_the_queue_of_a_fair_lock_is_traced_to_its_clients,
             }
             reentry {
                 ["LK-08"] => lk_08_an_owner_re_enters_and_other_owners_stay_out,

@@ -62,7 +62,9 @@ impl Command {
     }
 
     fn sets_up(&self) -> bool {
+        let registers = |key: &Value| key.as_str().is_some_and(|key| key.starts_with("leasehold:client:"));
         ["HELLO", "AUTH", "CLIENT", "COMMAND", "SELECT"].contains(&self.name.as_str())
+            || self.arguments.get(1).is_some_and(registers)
     }
 }
 

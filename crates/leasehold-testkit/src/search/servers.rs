@@ -54,8 +54,14 @@ impl Servers {
     }
 }
 
-/// Keys that are documented to stay: tokens, and semaphores with the record of their changes.
+/// Keys that are documented to stay: tokens, semaphores with the record of their changes, and who the clients are.
 fn stays(key: &str) -> bool {
-    let stay = ["redisson_lock_token:", "leasehold_permits:", "leasehold_latch:", "lock:semaphore:"];
+    let stay = [
+        "redisson_lock_token:",
+        "leasehold_permits:",
+        "leasehold_latch:",
+        "lock:semaphore:",
+        "leasehold:client:",
+    ];
     stay.iter().any(|prefix| key.starts_with(prefix)) || key.contains("lock:leased:")
 }

@@ -70,7 +70,7 @@ fn child_process_that_acquires_cancels_and_drops_many_locks() {
     // A short stall of the machine must not fail the test.
     let client =
         Client::connect(format!("redis://127.0.0.1:{port}")).response_timeout(Duration::from_secs(10));
-    let client = client.block().unwrap();
+    let client = client.anonymous().block().unwrap();
     // The peak is first: its memory is kept, and would count as a leak if the peak were later. While the server
     // replies, the number of requests in flight at once is random.
     let guards = runtime.block_on(take(&client, "dropped", amount.dropped));

@@ -52,6 +52,7 @@ impl Run {
                 .namespace(&namespace)
                 .watchdog(LEASE)
                 .response_timeout(Duration::from_millis(500))
+                .anonymous()
                 .await
                 .expect("setting up a connection loses nothing")
         };

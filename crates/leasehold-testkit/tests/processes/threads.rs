@@ -39,7 +39,11 @@ fn child_process_with_ten_thousand_guards() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let mut server = Connection::open(port).unwrap();
     runtime.block_on(async {
-        let client = Client::connect(format!("redis://127.0.0.1:{port}")).linger(10 * SECOND).await.unwrap();
+        let client = Client::connect(format!("redis://127.0.0.1:{port}"))
+            .linger(10 * SECOND)
+            .anonymous()
+            .await
+            .unwrap();
         assert_eq!(io_threads(), 1);
         let begun = Instant::now();
         let mut guards = take(&client, "name", 10_000).await;

@@ -19,7 +19,7 @@ fn documented() -> Vec<&'static str> {
 }
 
 /// Commands that are used where they are allowed and not needed where they are not.
-const OPTIONAL: [&str; 8] = [
+const OPTIONAL: [&str; 9] = [
     "+publish",
     "+subscribe",
     "+unsubscribe",
@@ -28,6 +28,7 @@ const OPTIONAL: [&str; 8] = [
     "+client|kill",
     "+client|setname",
     "+command|info",
+    "+pubsub|numsub",
 ];
 
 /// Creates the documented user under another name and without some of the words.
@@ -51,6 +52,7 @@ async fn do_everything(url: String, name: &str) -> Result<(), String> {
     inner.release().await.map_err(|error| told("release of one")(&error))?;
     drop(guard.reenter().await.map_err(|error| told("re-enter")(&error))?);
     let held = lock.holder().await.map_err(|error| told("question")(&error))?;
+    lock.waiters().await.map_err(|error| told("waiters")(&error))?;
     let waiter = tokio::spawn(lock.acquire().into_future());
     // Renewed more than once, and waited for.
     sleep(SECOND * 5 / 2).await;

@@ -8,7 +8,7 @@ use leasehold_testkit::server::{Flavour, Server};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
-use crate::{SECOND, alone, channels, connect, granted, keys, number, soon, subscribed, subscribers, until};
+use crate::{SECOND, alone, channels, connect, granted, keys, soon, subscribed, subscribers, until};
 
 const CHANNEL: &str = "redisson_lock__channel:{n}";
 
@@ -168,8 +168,8 @@ async fn ten_thousand_locks_are_renewed_with_at_most_a_hundred_requests_per_peri
     #[expect(clippy::cast_possible_truncation, reason = "a handful")]
     let most = 100 * passed.ceil() as i64;
     assert!((1..=most).contains(&sent), "{sent} requests in {passed:.1} periods");
-    assert_eq!(number(&server.cli(&["DBSIZE"])), i64::try_from(MANY).unwrap());
+    assert_eq!(keys(&server).len(), MANY);
     assert!(guards.iter().all(Guard::is_held));
     drop(guards);
-    soon("all are given back", until("no key", || number(&server.cli(&["DBSIZE"])) == 0)).await;
+    soon("all are given back", until("no key", || keys(&server).is_empty())).await;
 }

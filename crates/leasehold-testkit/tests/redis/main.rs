@@ -40,6 +40,7 @@ mod half_open;
 mod handover;
 mod handshake;
 mod heartbeat;
+mod identity;
 mod lazy;
 mod order;
 mod outage;
@@ -156,9 +157,16 @@ fn strings(value: &Value) -> Vec<String> {
     strings
 }
 
-/// All keys of the server.
+/// All keys of the server, but for those that tell who a client is.
 fn keys(server: &Server) -> Vec<String> {
-    strings(&server.cli(&["KEYS", "*"]))
+    without_clients(&server.cli(&["KEYS", "*"]))
+}
+
+/// The keys of a list, but for those that tell who a client is.
+fn without_clients(keys: &Value) -> Vec<String> {
+    let mut keys = strings(keys);
+    keys.retain(|key| !key.starts_with("leasehold:client:"));
+    keys
 }
 
 /// All channels that have subscribers.

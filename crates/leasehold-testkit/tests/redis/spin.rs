@@ -57,6 +57,8 @@ async fn a_spinning_waiter_retries_as_often_as_its_back_off_specifies() {
         let mut monitor = server.monitor();
         assert!(lock.acquire().wait(wait).await.unwrap_err().is_contended());
         let tries = monitor.take_sent().len();
+        // When the wait is over, it queries the holder and its client.
+        let most = most + 3;
         assert!((3..=most).contains(&tries), "{tries} tries with {back_off:?}");
     }
 }

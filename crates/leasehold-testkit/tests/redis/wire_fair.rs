@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use leasehold::{Client, FairLock, Owner};
 use leasehold_testkit::proxy::{Proxy, Which};
-use leasehold_testkit::resp::Value;
 use leasehold_testkit::server::{Flavour, Server};
 use tokio::time::{Instant, sleep};
 
@@ -197,8 +196,7 @@ async fn fl_08_waiters_of_a_client_share_one_heartbeat(flavour: Flavour) {
     for waiter in waiters {
         granted(waiter).await.release().await.unwrap();
     }
-    let nothing = Value::Array(Vec::new());
-    until("nothing is left", || server.cli(&["KEYS", "*"]) == nothing).await;
+    until("nothing is left", || keys(&server).is_empty()).await;
 }
 
 /// A waiter that gives up takes its wait time with it, so that the time-outs of the waiters behind it do not drift.

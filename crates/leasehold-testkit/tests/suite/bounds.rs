@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, AnyAcquire, AnyGuard, AnyLock,
-    AnyTryAcquire, BackOff, ChangeError, Client, Config, ConfigError, ConnectError, ConnectOptions,
-    Credentials, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard, HoldView, Holder,
-    Interrupt, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore, Lock, Loss,
-    LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
+    AnyTryAcquire, BackOff, ChangeError, Client, ClientInfo, Config, ConfigError, ConnectError,
+    ConnectOptions, Credentials, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard,
+    HoldView, Holder, Interrupt, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore,
+    Lock, Loss, LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
     PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
     ReleaseError, Released, RwLock, Semaphore, SemaphorePermits, ServerError, ShutdownReport,
     StaleTokenError, Status, Subject, TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError,
-    WaitError, WriteError, WriteGuard, WriteLock,
+    WaitError, Waiter, Waiters, WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -72,12 +72,15 @@ fn a_lock_of_any_type_is_send_and_sync() {
 #[test]
 fn values_are_send_sync_and_static() {
     free::<BackOff>();
+    free::<ClientInfo>();
     free::<Fence>();
     free::<Holder>();
     free::<Loss>();
     free::<Owner>();
     free::<PermitId>();
     free::<QueuePosition>();
+    free::<Waiter>();
+    free::<Waiters>();
     free::<Released>();
     free::<ShutdownReport>();
     free::<Status>();

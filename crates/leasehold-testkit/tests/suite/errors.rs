@@ -4,7 +4,7 @@ use std::future::IntoFuture;
 use std::time::Duration;
 
 use leasehold::test::Simulation;
-use leasehold::{Client, Error, Loss, Owner, ReleaseError};
+use leasehold::{AcquireError, Client, Error, Loss, Owner, ReleaseError};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -120,7 +120,12 @@ async fn a_contended_wait_is_an_error_that_names_the_holder_and_whether_it_is_of
         let error = error(waiter.lock("x").acquire().wait(SECOND)).await;
         assert!(error.is_contended() && error.is_transient() && !error.is_unavailable(), "{error}");
         let text = error.to_string();
-        assert!(text.contains(&format!("held by {} after 1s", guard.owner())), "{text}");
+        let Error::Acquire(AcquireError::Timeout { client: of_holder, holder, .. }) = &error else {
+            panic!("{error:?}")
+        };
+        assert_eq!((holder.as_ref(), of_holder.is_none()), (Some(&guard.owner()), is_of_own));
+        let named = of_holder.as_ref().map_or_else(|| guard.owner().to_string(), ToString::to_string);
+        assert!(text.contains(&format!("held by {named} after 1s")), "{text}");
         assert_eq!(text.contains("an owner of this client"), is_of_own, "{text}");
     }
 }

@@ -39,6 +39,8 @@ pub struct Config {
     pub namespace: Option<String>,
     /// See [`ConnectOptions::label`].
     pub label: Option<String>,
+    /// See [`ConnectOptions::anonymous`].
+    pub anonymous: Option<bool>,
     /// See [`ConnectOptions::watchdog`].
     #[cfg_attr(feature = "serde", serde(deserialize_with = "time::deserialize"))]
     pub watchdog: Option<Duration>,
@@ -105,6 +107,12 @@ pub enum ConfigError {
         /// Its name.
         variable: String,
     },
+    /// A variable is neither `true` nor `false`.
+    #[error("{variable} is neither true nor false")]
+    NotASwitch {
+        /// Its name.
+        variable: String,
+    },
     /// A variable is no time.
     #[error("{variable} is no time: {cause}")]
     NotATime {
@@ -121,7 +129,7 @@ impl Config {
     ///
     /// # Errors
     ///
-    /// A variable that is empty, or no time where a time is expected.
+    /// A variable that is empty, or no time where a time is expected, or neither `true` nor `false` where one is.
     pub fn from_env() -> Result<Self, ConfigError> {
         let mut url_options = BTreeMap::new();
         for name in URL_OPTIONS {
@@ -131,6 +139,7 @@ impl Config {
             url: variable("url")?,
             namespace: variable("namespace")?,
             label: variable("label")?,
+            anonymous: switch_variable("anonymous")?,
             watchdog: time_variable("watchdog")?,
             outage_limit: time_variable("outage_limit")?,
             warn_wait: time_variable("warn_wait")?,
@@ -155,6 +164,7 @@ impl Config {
             url: self.url.or(weaker.url),
             namespace: self.namespace.or(weaker.namespace),
             label: self.label.or(weaker.label),
+            anonymous: self.anonymous.or(weaker.anonymous),
             watchdog: self.watchdog.or(weaker.watchdog),
             outage_limit: self.outage_limit.or(weaker.outage_limit),
             warn_wait: self.warn_wait.or(weaker.warn_wait),
@@ -200,6 +210,9 @@ impl Config {
         }
         if let Some(label) = &self.label {
             options = options.label(label);
+        }
+        if self.anonymous == Some(true) {
+            options = options.anonymous();
         }
         if let Some(watchdog) = self.watchdog {
             options = options.watchdog(watchdog);
@@ -247,6 +260,12 @@ fn variable(name: &str) -> Result<Option<String>, ConfigError> {
         Err(VarError::NotPresent) => Ok(None),
         Err(VarError::NotUnicode(_)) => Err(ConfigError::NotText { variable }),
     }
+}
+
+fn switch_variable(name: &str) -> Result<Option<bool>, ConfigError> {
+    let not_a_switch =
+        || ConfigError::NotASwitch { variable: format!("LEASEHOLD_{}", name.to_ascii_uppercase()) };
+    variable(name)?.map(|text| text.parse().map_err(|_| not_a_switch())).transpose()
 }
 
 fn time_variable(name: &str) -> Result<Option<Duration>, ConfigError> {

@@ -8,6 +8,7 @@ use super::profile::Profile;
 use super::{Engine, memory};
 use crate::credentials::Provider;
 use crate::error::ConnectError;
+use crate::identity::Identity;
 use crate::url::UrlError;
 
 /// One kind of engine, as the scheme of a URL names it.
@@ -30,7 +31,8 @@ pub(crate) type Opening = Pin<Box<dyn Future<Output = Result<Arc<dyn Engine>, Co
 #[derive(Debug, Clone, Default)]
 #[cfg_attr(not(feature = "remote"), expect(dead_code, reason = "an engine inside the process is there"))]
 pub(crate) struct Options {
-    pub(crate) label: String,
+    /// Who the client is, unless it is anonymous.
+    pub(crate) identity: Option<Arc<Identity>>,
     pub(crate) connect_timeout: Duration,
     pub(crate) response_timeout: Duration,
     pub(crate) linger: Duration,

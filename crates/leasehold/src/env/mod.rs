@@ -28,7 +28,7 @@ use std::future::Future;
 use std::pin::pin;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::runtime::{Builder, Handle};
 
@@ -43,6 +43,12 @@ pub(crate) type Instant = tokio::time::Instant;
 pub(crate) fn now() -> Instant {
     in_simulation!(sim::Host::now);
     Instant::now() + suspended()
+}
+
+/// The time of day, for people: nothing is judged by it.
+pub(crate) fn wall_clock() -> SystemTime {
+    in_simulation!(|_| SystemTime::UNIX_EPOCH);
+    SystemTime::now()
 }
 
 /// Whether the clock of the runtime is ahead of the system's: a test has paused it, and it jumps from timer to timer.

@@ -10,6 +10,7 @@ use super::server::ServerError;
 use super::subject::{Rounded, Subject};
 use crate::env::{self, Instant};
 use crate::fence::StaleTokenError;
+use crate::identity::ClientInfo;
 use crate::loss::Loss;
 use crate::owner::Owner;
 use crate::url::UrlError;
@@ -40,13 +41,22 @@ pub enum ConnectError {
 #[non_exhaustive]
 pub enum AcquireError {
     /// Other owners held the lock for the whole wait. The server was available.
-    #[error("{subject} {}{} after {}{}", still_busy(subject), held_by(holder.as_ref()), Rounded(*waited), of_own(*is_own))]
+    #[error(
+        "{subject} {}{} after {}{}{}",
+        still_busy(subject), held_by(holder.as_ref(), client.as_deref()), Rounded(*waited), lease_text(*lease_left), of_own(*is_own)
+    )]
     #[non_exhaustive]
     Timeout {
         /// How long the wait was.
         waited: Duration,
         /// The holder at the last attempt.
         holder: Option<Owner>,
+        /// The client of the holder, as far as it was known when the wait was over. `None` after a single try, which does not
+        /// query it.
+        client: Option<Box<ClientInfo>>,
+        /// How long the lease of the holder still lasted then, unless it is renewed. `None` if that is not known, or the holder
+        /// has no lease.
+        lease_left: Option<Duration>,
         /// Whether the holder is an owner of the same client. A task that acquires a lock twice waits for itself.
         is_own: bool,
         /// The lock.
@@ -535,8 +545,16 @@ fn still_busy(subject: &Subject) -> &'static str {
     if subject.noun() == "semaphore" { "still had too few free permits" } else { "was still held" }
 }
 
-fn held_by(holder: Option<&Owner>) -> String {
-    holder.map_or_else(String::new, |owner| format!(" by {owner}"))
+fn held_by(holder: Option<&Owner>, client: Option<&ClientInfo>) -> String {
+    match (holder, client) {
+        (_, Some(client)) => format!(" by {client}"),
+        (Some(owner), None) => format!(" by {owner}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn lease_text(left: Option<Duration>) -> String {
+    left.map_or_else(String::new, |left| format!("; its lease ends in {} unless renewed", Rounded(left)))
 }
 
 fn of_own(is_own: bool) -> &'static str {

@@ -70,7 +70,14 @@ impl Together {
             let waited = env::now().saturating_duration_since(begun);
             let left = limit.map(|limit| limit.saturating_sub(waited));
             let subject = || self.shared.subject(&self.key.resource);
-            let late = || AcquireError::Timeout { waited, holder: None, is_own: false, subject: subject() };
+            let late = || AcquireError::Timeout {
+                waited,
+                holder: None,
+                client: None,
+                lease_left: None,
+                is_own: false,
+                subject: subject(),
+            };
             if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
                 return Err(late());
             }

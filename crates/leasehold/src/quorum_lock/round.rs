@@ -141,5 +141,12 @@ impl Round {
 
 /// Another owner has the votes.
 fn contended() -> AcquireError {
-    AcquireError::Timeout { waited: Duration::ZERO, holder: None, is_own: false, subject: Subject::default() }
+    AcquireError::Timeout {
+        waited: Duration::ZERO,
+        holder: None,
+        client: None,
+        lease_left: None,
+        is_own: false,
+        subject: Subject::default(),
+    }
 }

@@ -102,7 +102,6 @@ mod tests {
     fn error(url: &str) -> Option<String> {
         let second = Duration::from_secs(1);
         let options = Options {
-            label: String::new(),
             connect_timeout: second,
             response_timeout: second,
             linger: second,

@@ -10,8 +10,9 @@ use std::time::Duration;
 use super::lock_file::{FileId, LockFile, Mode};
 use super::record::Record;
 use super::{Files, MOMENT, Place, failure, is_file, kernel, token, writer_flag, young};
+use crate::client_id::ClientId;
 use crate::engine::remote::store::{Given, StoreError, Take, Taken};
-use crate::engine::{Busy, HoldKey, Holding, Kind, Resource};
+use crate::engine::{Busy, HoldKey, Holding, Kind, QueryResult, Resource};
 use crate::owner::OwnerId;
 
 /// A file may be replaced while it is opened, but not so often in a row.
@@ -228,6 +229,17 @@ impl Files {
             found = self.file_holder(resource, modes)?;
         }
         Ok(found)
+    }
+
+    /// A client that has, or waits for, a lock: what its record says, or what this process knows.
+    pub(super) fn client(&self, resource: &Resource, client: ClientId) -> QueryResult {
+        let result = QueryResult::of_process(client);
+        if result.client.is_some() {
+            return result;
+        }
+        let record =
+            Record::read(&self.path(resource, "lock")).filter(|record| record.owner.client == client);
+        QueryResult { client: record.and_then(|record| record.client()).map(Box::new), ..result }
     }
 
     /// A holder of the file of a lock, in one of these modes, as the kernel knows it.

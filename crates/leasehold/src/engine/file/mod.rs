@@ -184,7 +184,7 @@ impl FileStore {
             directory,
             events,
             session: Session::endless(),
-            writer: Writer::new(&options.label),
+            writer: Writer::new(options.identity.as_deref()),
             watcher: Watcher::default(),
             young: Young::default(),
             places: Mutex::default(),
@@ -329,7 +329,13 @@ impl Store for FileStore {
                     Ok(QueryResult { token, ..QueryResult::default() })
                 });
             }
-            Query::Queue(_) | Query::Uptime => self.complete(done, Ok(QueryResult::default())),
+            Query::Client(resource, client) => {
+                let of = resource.clone();
+                self.block(resource, done, move |files| Ok(files.client(&of, client)));
+            }
+            Query::Queue(_) | Query::Waiters(_) | Query::Uptime => {
+                self.complete(done, Ok(QueryResult::default()));
+            }
         }
     }
 

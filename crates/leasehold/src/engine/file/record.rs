@@ -9,6 +9,7 @@ use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::lock_file::LockFile;
+use crate::identity::{ClientInfo, Identity};
 use crate::owner::{Owner, OwnerId};
 
 /// The length of a record: blanks fill it up, so that one write replaces the record before.
@@ -33,14 +34,19 @@ pub(super) struct Record {
     /// When the process was started, in ticks since the machine was: a later process may have the same number.
     started: Option<u64>,
     pub(super) owner: OwnerId,
+    host: Option<String>,
+    label: Option<String>,
 }
 
 impl Writer {
-    pub(super) fn new(label: &str) -> Self {
+    /// Process and start are needed to tell whether a holder lives. An anonymous client writes no more than that.
+    pub(super) fn new(identity: Option<&Identity>) -> Self {
         let process = std::process::id();
         let started = started(process).map_or_else(|| "-".into(), |ticks| ticks.to_string());
-        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-        let (host, label) = (cut(&host, LONGEST_WORD), cut(label, LONGEST_WORD));
+        let info = identity.map(|identity| &identity.info);
+        let word = |text: Option<&String>| cut(text.map_or("", String::as_str), LONGEST_WORD);
+        let host = word(info.and_then(|info| info.host.as_ref()));
+        let label = word(info.and_then(|info| info.label.as_ref()));
         Self { process: format!("pid={process} start={started} host={host} label={label}") }
     }
 
@@ -97,13 +103,32 @@ impl Record {
             process: field("pid")?.parse().ok()?,
             started: field("start")?.parse().ok(),
             owner: owner.full()?,
+            host: field("host").and_then(known),
+            label: field("label").and_then(known),
         })
+    }
+
+    /// The client that wrote it, unless it is anonymous.
+    pub(super) fn client(&self) -> Option<ClientInfo> {
+        let Self { host, label, .. } = self;
+        let info = ClientInfo {
+            host: host.clone(),
+            label: label.clone(),
+            pid: Some(self.process),
+            ..ClientInfo::default()
+        };
+        info.host.is_some().then_some(info)
     }
 
     /// Whether the process that wrote it is still the one with this number.
     pub(super) fn is_of_living_process(&self) -> bool {
         self.started.is_some() && started(self.process) == self.started
     }
+}
+
+/// A word, unless it stands for nothing.
+fn known(word: &str) -> Option<String> {
+    (word != "-").then(|| word.to_owned())
 }
 
 /// When a process was started, in ticks since the machine was.
@@ -153,14 +178,21 @@ mod tests {
     #[test]
     fn a_record_is_parsed_back_and_believed_as_long_as_its_process_lives() {
         let owner = OwnerId::fresh(ClientId::random(), 1);
-        let writer = Writer::new("seat seller\n\0of the week");
+        let writer = Writer::new(Some(&Identity::new(owner.client, "seat seller\n\0of the week")));
         let text = writer.record(owner);
         assert_eq!(text.lines().count(), 1);
         assert!(text.contains(" label=seat_seller__of_the_week "), "{text}");
         let record = Record::parse(&text).unwrap();
         assert_eq!((record.process, record.owner), (std::process::id(), owner));
         assert!(record.is_of_living_process());
-        assert!(!Record { started: record.started.map(|ticks| ticks + 1), ..record }.is_of_living_process());
+        let later =
+            Record { started: record.started.map(|ticks| ticks + 1), ..Record::parse(&text).unwrap() };
+        assert!(!later.is_of_living_process());
+        let info = record.client().expect("it is not anonymous");
+        assert_eq!(info.label.as_deref(), Some("seat_seller__of_the_week"));
+        assert_eq!((info.host.is_some(), info.pid), (true, Some(std::process::id())));
+        let anonymous = Record::parse(&Writer::new(None).record(owner)).unwrap();
+        assert_eq!((anonymous.is_of_living_process(), anonymous.client()), (true, None));
         for other in ["", "1234\n", "pid=1", "pid=x start=1 owner=1:2"] {
             assert_eq!(Record::parse(other), None);
         }

@@ -79,7 +79,6 @@ impl Memory {
     }
 
     /// How many waiters a lock has.
-    #[cfg(feature = "test-util")]
     pub(crate) fn waiters(&self, resource: &Resource) -> usize {
         self.with(resource, |slot, _| {
             (slot.waited().wait_queues().iter().map(|queue| queue.len()).sum(), Aftermath::default())
@@ -270,6 +269,8 @@ impl Engine for Memory {
             Query::Queue(resource) => {
                 result.queue = self.with_exclusive(resource, |held, _| (held.queue(), Aftermath::default()));
             }
+            Query::Waiters(resource) => result.waiters = self.waiters(resource),
+            Query::Client(_, client) => return Reply::now(QueryResult::of_process(client)),
             Query::Uptime => {}
         }
         Reply::now(result)

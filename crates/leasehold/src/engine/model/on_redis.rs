@@ -78,7 +78,6 @@ impl OnRedis {
         let address = Address::parse(&server.url()).expect("a good address");
         let clients: [Redis; CLIENTS] = std::array::from_fn(|_| {
             let options = Options {
-                label: String::new(),
                 connect_timeout: Duration::from_secs(5),
                 response_timeout: Duration::from_secs(5),
                 linger: Duration::from_secs(1),

@@ -2,6 +2,7 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use crate::client_id::ClientId;
 use crate::engine::remote::store::Topic;
 use crate::engine::{Kind, Resource};
 use crate::name::Name;
@@ -45,6 +46,11 @@ pub(super) fn waiting_channel((resource, owner): &Topic) -> String {
 pub(super) fn queue(resource: &Resource) -> [String; 4] {
     ["redisson_lock_queue", "redisson_lock_timeout", "leasehold_lock_marks", "leasehold_lock_waits"]
         .map(|key| format!("{key}:{}", Tagged(&resource.name)))
+}
+
+/// The key that tells who a client is. Redisson has none.
+pub(super) fn client(id: ClientId) -> String {
+    format!("leasehold:client:{id}")
 }
 
 /// The key that counts the tokens of a lock.

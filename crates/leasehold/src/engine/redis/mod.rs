@@ -11,6 +11,7 @@ mod probe;
 mod pubsub;
 mod queue_heartbeat;
 mod recent;
+mod registration;
 mod sentinel;
 
 use std::collections::HashSet;
@@ -26,6 +27,7 @@ use self::net::{Call, Node, OnReply, Reply, Settings, Value};
 use self::pubsub::{Subscriber, Subscriptions};
 use self::queue_heartbeat::QueueHeartbeat;
 use self::recent::Recent;
+use self::registration::Registration;
 use super::remote::Remote;
 use super::remote::store::{
     By, Done, Events, Forced, Given, LateNotice, LeaseOf, Shard, Store, StoreError, Take, Taken, TakenAll,
@@ -74,6 +76,7 @@ const POSITION_TTL: Duration = Duration::from_secs(3);
 pub(crate) struct RedisStore {
     parts: Arc<Parts>,
     subscriber: Subscriber,
+    registration: Registration,
 }
 
 /// The state that reply handlers update.
@@ -117,13 +120,18 @@ impl RedisStore {
         let subscriptions = Arc::<Subscriptions>::default();
         let subscriber =
             Subscriber { settings: settings.clone(), subscriptions, events: Weak::clone(&events) };
+        let registration = Registration::new(settings.options.identity.clone());
         let recent = settings.has_sentinels().then(Arc::<Recent>::default);
         let again = recent.clone();
         let first = move || again.as_ref().map(|recent| recent.releases()).unwrap_or_default();
         let node = Node::new(settings, Shard::ONLY, Weak::clone(&events), Box::new(first));
         let (heartbeat, flagged) = Default::default();
         let topology = Topology::Single(node);
-        Self { parts: Arc::new(Parts { topology, heartbeat, recent, flagged, events }), subscriber }
+        Self {
+            parts: Arc::new(Parts { topology, heartbeat, recent, flagged, events }),
+            subscriber,
+            registration,
+        }
     }
 
     /// A hold is released, or given up.
@@ -142,6 +150,23 @@ impl RedisStore {
         decode: impl FnOnce(Value) -> Result<T, ServerError> + Send + 'static,
     ) {
         self.parts.topology.node(resource).send(call, decoded(done, decode));
+    }
+}
+
+impl RedisStore {
+    /// The same for what need not be known: a refusal of the server counts as an empty reply.
+    fn send_if_allowed(
+        &self,
+        resource: &Resource,
+        call: Call,
+        done: impl Done<QueryResult>,
+        decode: impl FnOnce(Value) -> QueryResult + Send + 'static,
+    ) {
+        let complete = completed(done, |done, reply: Reply| match reply {
+            Err(StoreError::Refused(ServerError::Denied(_))) => done.done(Ok(QueryResult::default())),
+            reply => done.done(reply.map(decode)),
+        });
+        self.parts.topology.node(resource).send(call, complete);
     }
 }
 
@@ -215,6 +240,7 @@ impl Store for RedisStore {
     }
 
     fn abandon(&self, hold_key: &HoldKey, rest: Duration, done: impl Done<bool>) {
+        self.registration.leaves_hold();
         let call = commands::abandon(hold_key, rest);
         self.send(&hold_key.resource, call, done, |reply| Ok(commands::number(reply)? == 1));
     }
@@ -246,6 +272,17 @@ impl Store for RedisStore {
             Query::Queue(resource) => self.send(resource, commands::queue(resource), done, |reply| {
                 Ok(QueryResult { queue: commands::owners(&reply)?, ..QueryResult::default() })
             }),
+            Query::Waiters(resource) => {
+                self.send_if_allowed(resource, commands::subscribers_of(resource), done, |reply| {
+                    QueryResult { waiters: commands::subscribed(&reply), ..QueryResult::default() }
+                });
+            }
+            Query::Client(resource, client) => {
+                self.send_if_allowed(resource, commands::client(client), done, |reply| QueryResult {
+                    client: commands::client_info(&reply).map(Box::new),
+                    ..QueryResult::default()
+                });
+            }
             Query::Uptime => {
                 let decode = |reply: Value| {
                     Ok(QueryResult { uptime: Some(commands::seconds_up(&reply)?), ..QueryResult::default() })
@@ -286,6 +323,7 @@ impl Store for RedisStore {
     }
 
     fn detach(&self, hold_key: &HoldKey, done: impl Done<()>) {
+        self.registration.leaves_hold();
         if hold_key.resource.kind == Kind::Semaphore {
             self.send(&hold_key.resource, commands::forget_permits(hold_key), done, |_| Ok(()));
         }
@@ -313,11 +351,14 @@ impl Store for RedisStore {
             () = node.run(opened) => {}
             () = messages => {}
             () = self.parts.heartbeat.run(&self.parts) => {}
+            () = self.registration.keep(node) => {}
         }
     }
 
     fn close(&self) {
-        self.parts.topology.any().close();
+        let node = self.parts.topology.any();
+        self.registration.end(node);
+        node.close();
     }
 }
 
@@ -454,7 +495,6 @@ mod tests {
         for flavour in Flavour::ALL {
             let server = Server::start(flavour);
             let options = Options {
-                label: String::new(),
                 connect_timeout: SHORT,
                 response_timeout: SHORT,
                 linger: SHORT,

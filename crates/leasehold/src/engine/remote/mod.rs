@@ -482,7 +482,12 @@ impl<S: Store> Engine for Remote<S> {
         let shard = query.resource().map_or(Shard::ONLY, |resource| self.inner.store.shard(resource));
         let of = query.resource().filter(|_| self.inner.store.traits().counts == By::Client).cloned();
         let effects = Arc::clone(&self.inner);
+        let own_waiters = match query {
+            Query::Waiters(resource) => self.inner.queues.waiters(resource.name.as_str()),
+            _ => 0,
+        };
         let (done, reply) = self.inner.read_only(shard, move |mut result: QueryResult| {
+            result.waiters = result.waiters.max(own_waiters);
             if let (Some(resource), Some(holding)) = (of, &mut result.holding) {
                 effects.complete(&resource, holding);
             }

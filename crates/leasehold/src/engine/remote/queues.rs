@@ -437,7 +437,6 @@ impl Queues {
     }
 
     /// How many waiters there are for this name.
-    #[cfg(feature = "test-util")]
     pub(super) fn waiters(&self, name: &str) -> usize {
         let state = self.state.lock();
         let queues = state.queues.iter().filter(|((resource, _), _)| resource.name.as_str() == name);

@@ -22,6 +22,7 @@ mod lock;
 mod rw;
 mod semaphore;
 mod setnx;
+mod who;
 
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(super) use self::fair::{heartbeat, owners, queue};
 pub(super) use self::lock::{take_all, taken_all};
 pub(super) use self::rw::{flags_writer, unflag};
 pub(super) use self::semaphore::forget_permits;
+pub(super) use self::who::{client, client_info, register, subscribed, subscribers_of, unregister};
 use super::keys;
 use super::net::{Call, Script, Value};
 use crate::client_id::ClientId;

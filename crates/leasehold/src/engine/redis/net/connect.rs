@@ -136,10 +136,8 @@ impl Settings {
         let setinfo = || Call::command("CLIENT").arg("SETINFO");
         drop(send(setinfo().arg("LIB-NAME").arg("leasehold")));
         drop(send(setinfo().arg("LIB-VER").arg(env!("CARGO_PKG_VERSION"))));
-        if !self.options.label.is_empty() {
-            let name: String =
-                self.options.label.chars().map(|c| if c.is_ascii_graphic() { c } else { '-' }).collect();
-            drop(send(Call::command("CLIENT").arg("SETNAME").arg(name)));
+        if let Some(identity) = &self.options.identity {
+            drop(send(Call::command("CLIENT").arg("SETNAME").arg(identity.connection_name())));
         }
         let hello = hello.await.map_err(|error| self.refused(error))?;
         self.target.check(&hello)?;

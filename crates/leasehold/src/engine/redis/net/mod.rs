@@ -12,8 +12,8 @@ mod stream;
 mod target;
 
 pub(crate) use self::connect::{Opened, Settings};
-pub(crate) use self::node::Node;
+pub(crate) use self::node::{Connected, Node};
 pub(crate) use self::pipeline::{Pipeline, Push, PushHandler};
 pub(crate) use self::reconnect::Reconnect;
-pub(crate) use self::request::{Call, OnReply, Reply, Script};
+pub(crate) use self::request::{Call, Encoding, OnReply, Reply, Request, Script};
 pub(crate) use self::resp::Value;

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
+use super::super::registration;
 use super::connect::{Ended, Opened, Settings};
 use super::pipeline::{Pipeline, Push};
 use super::reconnect::Reconnect;
@@ -28,11 +29,18 @@ pub(crate) struct Node {
     state: Mutex<State>,
     /// Notifies the I/O thread when a request is rejected.
     rejects: Notify,
-    /// Notifies the I/O thread when there is a connection.
-    connected: Notify,
+    /// The last connection that was installed.
+    connected: watch::Sender<Option<Connected>>,
     closed: Notify,
     /// The process that made it. A fork has no I/O thread.
     process: u32,
+}
+
+/// A connection for commands that was made.
+#[derive(Debug, Clone)]
+pub(crate) struct Connected {
+    /// Its address, as the server sees it, if the server tells it.
+    pub(crate) address: Option<String>,
 }
 
 /// Makes the calls that precede all others on a new connection.
@@ -49,7 +57,7 @@ struct State {
 impl Node {
     pub(crate) fn new(settings: Settings, shard: Shard, events: Weak<dyn Events>, first: First) -> Self {
         let (state, process) = (Mutex::default(), std::process::id());
-        let [rejects, connected, closed] = [const { Notify::const_new() }; 3];
+        let ([rejects, closed], connected) = ([const { Notify::const_new() }; 2], watch::Sender::default());
         Self { settings, shard, events, first, state, rejects, connected, closed, process }
     }
 
@@ -70,7 +78,8 @@ impl Node {
         self.state.lock().pipeline.as_ref().is_some_and(|pipeline| pipeline.put(request).is_ok())
     }
 
-    fn put(&self, request: Request) {
+    /// Sends a request.
+    pub(crate) fn put(&self, request: Request) {
         let mut state = self.state.lock();
         let put = match &state.pipeline {
             Some(pipeline) => pipeline.put(request),
@@ -131,7 +140,12 @@ impl Node {
 
     /// Resolves when the first connection is there.
     pub(crate) async fn connected(&self) {
-        self.connected.notified().await;
+        let _ = self.connected.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Changes with each new connection.
+    pub(crate) fn connections(&self) -> watch::Receiver<Option<Connected>> {
+        self.connected.subscribe()
     }
 
     /// Stops sending, and drops the requests that have no reply yet.
@@ -143,13 +157,21 @@ impl Node {
         self.closed.notify_one();
     }
 
-    /// Installs a connection.
+    /// Installs a connection, and tells its server who the client is.
     fn connect(&self, link: &Link) {
         let mut state = self.state.lock();
-        if !state.closed {
-            state.pipeline = Some(Arc::clone(&link.pipeline));
-            self.connected.notify_one();
+        if state.closed {
+            return;
         }
+        let address = link.identity.as_ref().map(|identity| identity.address.clone());
+        if let Some(identity) = &self.settings.options.identity {
+            // If the connection has ended already, this is done on the next one.
+            let _ = link.pipeline.put(registration::request(identity, address.clone()));
+        }
+        state.pipeline = Some(Arc::clone(&link.pipeline));
+        drop(state);
+        link.pipeline.flush();
+        self.connected.send_replace(Some(Connected { address }));
     }
 
     /// The server of its connection, or of the next one.

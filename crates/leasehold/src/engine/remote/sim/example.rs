@@ -122,6 +122,9 @@ impl Store for Example {
     }
 
     fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>) {
+        if let Query::Client(_, client) = *query {
+            return Self::reply(done, QueryResult::of_process(client));
+        }
         let holder = query.resource().and_then(|resource| self.table().get(resource.name.as_str()).copied());
         let holding = holder.map(|owner| Holding { owner: Some(owner), count: 1, remaining: Duration::ZERO });
         Self::reply(done, QueryResult { holding, ..QueryResult::default() });

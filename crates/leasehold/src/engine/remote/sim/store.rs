@@ -486,6 +486,11 @@ impl Store for SimStore {
                 let of = resource.clone();
                 self.request(resource, done, move |server| Ok(server.queue(&of)));
             }
+            // Its clients are in one process, and the engine knows their waiters.
+            Query::Client(resource, client) => {
+                self.request(resource, done, move |_| Ok(QueryResult::of_process(client)));
+            }
+            Query::Waiters(resource) => self.request(resource, done, |_| Ok(QueryResult::default())),
             // Always old enough.
             Query::Uptime => drop(done),
         }
