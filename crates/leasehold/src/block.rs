@@ -26,15 +26,15 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         let (polled, alarm) = with_alarm(|| future.as_mut().poll(&mut context));
         match polled {
             Poll::Ready(output) => {
-                drop(alarm.take_seat());
+                drop(alarm.take_reader());
                 let _ = THREAD_WAKER.try_with(|kept| kept.set(Some(thread_waker)));
                 return output;
             }
             Poll::Pending => {
                 let watch = watch.get_or_insert_with(|| Watch::begin(caller));
                 let at = alarm.at.into_iter().chain(watch.at()).min();
-                match alarm.take_seat() {
-                    Some(seat) => thread_waker.wait_reading(&seat, at),
+                match alarm.take_reader() {
+                    Some(reader) => thread_waker.wait_reading(&reader, at),
                     None => thread_waker.wait(at),
                 }
                 watch.check();
@@ -47,7 +47,7 @@ thread_local! {
     /// The condition variable of this thread for blocking, kept for the next call.
     static THREAD_WAKER: Cell<Option<Arc<ThreadWaker>>> = const { Cell::new(None) };
     static ALARM: Cell<Alarm> = const { Cell::new(Alarm::NOT_BLOCKING) };
-    static SEAT: RefCell<Option<Arc<dyn Seat>>> = const { RefCell::new(None) };
+    static READER: RefCell<Option<Arc<dyn EventReader>>> = const { RefCell::new(None) };
 }
 
 /// Whether this thread is polling a blocking future, and how it sleeps after that.
@@ -56,19 +56,17 @@ struct Alarm {
     is_blocking: bool,
     /// When a sleep inside the future must be polled again.
     at: Option<Instant>,
-    /// It waits in `SEAT`.
-    is_seated: bool,
+    /// It waits for `READER`.
+    has_reader: bool,
 }
 
 impl Alarm {
-    const NOT_BLOCKING: Self = Self { is_blocking: false, at: None, is_seated: false };
+    const NOT_BLOCKING: Self = Self { is_blocking: false, at: None, has_reader: false };
     const UNSET: Self = Self { is_blocking: true, ..Self::NOT_BLOCKING };
-}
 
-impl Alarm {
-    /// The seat of this alarm. It is mostly not there, and is not looked for then.
-    fn take_seat(self) -> Option<Arc<dyn Seat>> {
-        if self.is_seated { SEAT.take() } else { None }
+    /// The reader of this alarm. It is mostly not there, and is not looked for then.
+    fn take_reader(self) -> Option<Arc<dyn EventReader>> {
+        if self.has_reader { READER.take() } else { None }
     }
 }
 
@@ -86,8 +84,8 @@ pub(crate) fn set_alarm(at: Instant) {
     }
 }
 
-/// A place to wait in for what a thread is to be woken by, so that no other thread has to be woken first, only to wake this one.
-pub(crate) trait Seat: Send + Sync {
+/// Reads what a blocked thread is to be woken by on that thread, so that no other thread has to be woken first, only to wake this one.
+pub(crate) trait EventReader: Send + Sync {
     /// Blocks until there is something to read, and returns true; or until it is interrupted, or the time is over.
     fn wait(&self, limit: Option<Duration>) -> bool;
 
@@ -98,14 +96,14 @@ pub(crate) trait Seat: Send + Sync {
     fn interrupt(&self);
 }
 
-/// Makes the thread that is blocking here wait in this seat, until the next poll.
+/// Makes the thread that is blocking here wait for what this reads, until the next poll.
 #[cfg(feature = "file")]
-pub(crate) fn sit(seat: Arc<dyn Seat>) {
-    drop(SEAT.replace(Some(seat)));
-    ALARM.set(Alarm { is_seated: true, ..ALARM.get() });
+pub(crate) fn read_by(reader: Arc<dyn EventReader>) {
+    drop(READER.replace(Some(reader)));
+    ALARM.set(Alarm { has_reader: true, ..ALARM.get() });
 }
 
-/// Runs `poll` and returns the alarm that was set in it. The outer one is restored, because blocking calls nest: its seat is
+/// Runs `poll` and returns the alarm that was set in it. The outer one is restored, because blocking calls nest: its reader is
 /// given up, and the thread takes another one at its next poll.
 fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Alarm) {
     struct PutBack(Alarm);
@@ -115,8 +113,8 @@ fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Alarm) {
         }
     }
     let outer = ALARM.replace(Alarm::UNSET);
-    drop(outer.take_seat());
-    let outer = PutBack(Alarm { is_seated: false, ..outer });
+    drop(outer.take_reader());
+    let outer = PutBack(Alarm { has_reader: false, ..outer });
     let polled = poll();
     let alarm = ALARM.get();
     drop(outer);
@@ -134,8 +132,8 @@ struct ThreadWaker {
 struct Woken {
     // Invariant: true from a wake-up until the thread has seen it.
     woken: bool,
-    /// Where the thread waits, if not for the condition variable.
-    seat: Option<Arc<dyn Seat>>,
+    /// What the thread waits for, if not for the condition variable.
+    reader: Option<Arc<dyn EventReader>>,
 }
 
 impl ThreadWaker {
@@ -159,8 +157,8 @@ impl ThreadWaker {
         state.woken = false;
     }
 
-    /// The same in a seat.
-    fn wait_reading(&self, seat: &Arc<dyn Seat>, alarm: Option<Instant>) {
+    /// The same in a reader.
+    fn wait_reading(&self, reader: &Arc<dyn EventReader>, alarm: Option<Instant>) {
         loop {
             let left = alarm.map(|alarm| alarm.saturating_duration_since(env::now()));
             {
@@ -169,13 +167,13 @@ impl ThreadWaker {
                     state.woken = false;
                     return;
                 }
-                state.seat = Some(Arc::clone(seat));
+                state.reader = Some(Arc::clone(reader));
             }
-            let is_readable = seat.wait(left);
+            let is_readable = reader.wait(left);
             // What it reads may wake this thread, which needs no interrupt for that.
-            self.state().seat = None;
+            self.state().reader = None;
             if is_readable {
-                seat.read();
+                reader.read();
             }
         }
     }
@@ -185,8 +183,8 @@ impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         let mut state = self.state();
         state.woken = true;
-        match &state.seat {
-            Some(seat) => seat.interrupt(),
+        match &state.reader {
+            Some(reader) => reader.interrupt(),
             None => self.changed.notify_one(),
         }
     }

@@ -62,7 +62,7 @@ impl<'a> ObservedWait<'a> {
         let (HoldKey { resource, owner, .. }, waited) = (self.key, Rounded(self.waited()));
         match outcome {
             Ok(_) => {
-                tracing::debug!(parent: &self.span, lock = %resource, %owner, %waited, "a wait ends with the lock")
+                tracing::debug!(parent: &self.span, lock = %resource, %owner, %waited, "a wait ends with the lock");
             }
             Err(error) => {
                 tracing::debug!(parent: &self.span, lock = %resource, %owner, %waited, %error, "a wait ends without the lock");

@@ -20,6 +20,8 @@ compile_error!(
     "the file engine needs flock(2): build leasehold with default-features = false and the features that you need"
 );
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod blocked_reader;
 mod change;
 mod clients;
 mod directory;
@@ -34,8 +36,6 @@ mod names;
 mod permits;
 mod places;
 mod record;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-mod seat;
 mod semaphore;
 mod table;
 mod tables;
@@ -61,13 +61,13 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::watch::{Receiver, Sender};
 
+use self::blocked_reader::BlockedReader;
 use self::change::Change as FileChange;
 use self::clients::Clients;
 use self::directory::Directory;
 use self::lanes::Lanes;
 use self::places::{Place, Places};
 use self::record::Writer;
-use self::seat::Seat;
 use self::watch::Watcher;
 use self::young::Young;
 use super::remote::Remote;
@@ -362,9 +362,9 @@ impl Store for FileStore {
     fn sleeps(&self, is_front: impl FnOnce() -> bool) {
         if block::is_blocking()
             && is_front()
-            && let Some(seat) = Seat::take(&self.0)
+            && let Some(reader) = BlockedReader::take(&self.0)
         {
-            return block::sit(Arc::new(seat));
+            return block::read_by(Arc::new(reader));
         }
         if self.0.callers.is_none() {
             self.0.watcher.keep_read();

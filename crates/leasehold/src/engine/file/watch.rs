@@ -19,8 +19,8 @@ use rustix::io::Errno;
 use tokio::net::unix::pipe::Receiver;
 use tokio::sync::Notify;
 
+use super::blocked_reader::ReaderState;
 use super::change::Change;
-use super::seat::SeatState;
 use crate::engine::remote::store::Topic;
 use crate::mutex::Mutex;
 
@@ -38,7 +38,7 @@ pub(super) struct Watcher {
     /// Notified when the I/O thread has to read again.
     unread: Notify,
     /// A blocked thread reads.
-    pub(super) seat: SeatState,
+    pub(super) reader: ReaderState,
     state: Mutex<State>,
 }
 
@@ -194,13 +194,13 @@ impl Watcher {
 
     /// Makes the I/O thread read, unless a blocked thread does.
     pub(super) fn keep_read(&self) {
-        if self.is_left_to_others.load(Ordering::SeqCst) && !self.seat.is_taken() {
+        if self.is_left_to_others.load(Ordering::SeqCst) && !self.reader.is_taken() {
             self.unread.notify_one();
         }
     }
 
     /// A blocked thread reads no longer. The waiters of other files have to be woken by another thread.
-    pub(super) fn seat_left(&self) {
+    pub(super) fn reader_left(&self) {
         let is_waited_for = |watched: &&Watched| !watched.topics.is_empty();
         if self.state.lock().files.values().filter(is_waited_for).nth(1).is_some() {
             self.unread.notify_one();
@@ -248,7 +248,7 @@ impl Watcher {
     }
 
     /// Reads on a blocked thread, when there is something to read.
-    pub(super) fn read_in_seat(&self, inotify: &OwnedFd, report: impl Fn(Change)) {
+    pub(super) fn read_blocked(&self, inotify: &OwnedFd, report: impl Fn(Change)) {
         self.others_reads.fetch_add(1, Ordering::SeqCst);
         self.read(inotify).unwrap_or_default().into_iter().for_each(report);
     }

@@ -15,29 +15,29 @@ use crate::block;
 
 /// Whether a blocked thread of a client reads.
 #[derive(Debug, Default)]
-pub(super) struct SeatState {
+pub(super) struct ReaderState {
     taken: AtomicBool,
-    /// Readable when the thread in the seat is to stop waiting; `None` if the process has too many open files.
+    /// Readable when the thread that reads is to stop waiting; `None` if the process has too many open files.
     interrupt: OnceLock<Option<Arc<OwnedFd>>>,
 }
 
-impl SeatState {
+impl ReaderState {
     pub(super) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::SeqCst)
     }
 }
 
 /// The right to read, until it is dropped.
-pub(super) struct Seat {
+pub(super) struct BlockedReader {
     files: Arc<Files>,
     inotify: Arc<OwnedFd>,
     interrupt: Arc<OwnedFd>,
 }
 
-impl Seat {
-    /// Takes the seat, if it is free and there is something to read from.
+impl BlockedReader {
+    /// Takes the right, if no other thread has it and there is something to read from.
     pub(super) fn take(files: &Arc<Files>) -> Option<Self> {
-        let state = &files.watcher.seat;
+        let state = &files.watcher.reader;
         let inotify = Arc::clone(files.watcher.begun_inotify()?);
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
         let interrupt = state.interrupt.get_or_init(|| eventfd(0, flags).ok().map(Arc::new)).clone()?;
@@ -48,7 +48,7 @@ impl Seat {
     }
 }
 
-impl block::Seat for Seat {
+impl block::EventReader for BlockedReader {
     fn wait(&self, limit: Option<Duration>) -> bool {
         let mut sources =
             [PollFd::new(&*self.inotify, PollFlags::IN), PollFd::new(&*self.interrupt, PollFlags::IN)];
@@ -64,7 +64,7 @@ impl block::Seat for Seat {
     }
 
     fn read(&self) {
-        self.files.watcher.read_in_seat(&self.inotify, |change| self.files.changed(change));
+        self.files.watcher.read_blocked(&self.inotify, |change| self.files.changed(change));
     }
 
     fn interrupt(&self) {
@@ -73,9 +73,9 @@ impl block::Seat for Seat {
     }
 }
 
-impl Drop for Seat {
+impl Drop for BlockedReader {
     fn drop(&mut self) {
-        self.files.watcher.seat.taken.store(false, Ordering::SeqCst);
-        self.files.watcher.seat_left();
+        self.files.watcher.reader.taken.store(false, Ordering::SeqCst);
+        self.files.watcher.reader_left();
     }
 }
