@@ -29,7 +29,7 @@ pub async fn run(options: &DoctorOptions) -> Result<ExitCode, Error> {
     let url = settings.full_url().map(Url::from).ok_or(Error::NothingToExamine)?;
     let connect = settings.connect().unwrap_or_else(|_| Client::connect(url.secret()));
     let connect = if options.allow_unverified_tls { connect.allow_unverified_tls() } else { connect };
-    let client = connect.label("leasehold-doctor").await.map_err(|error| match error {
+    let client = connect.label("leasehold-doctor").anonymous().await.map_err(|error| match error {
         ConnectError::Url(_) | ConnectError::Invalid(_) => Error::Connect(error),
         other => Error::Unreachable(other.into()),
     })?;

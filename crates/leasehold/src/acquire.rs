@@ -269,6 +269,8 @@ impl<G> Acquire<G> {
     }
 
     /// Waits at most this long, then gives up with [`AcquireError::Timeout`]. Zero: one attempt.
+    ///
+    /// The error names the holder, which the server is asked for when the wait is over: for at most a tenth of the wait, and 100 ms.
     #[doc(alias = "waitTime")]
     pub fn wait(mut self, limit: Duration) -> Self {
         self.wait = Some(limit);

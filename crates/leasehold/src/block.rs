@@ -66,7 +66,7 @@ impl Alarm {
 
     /// The reader of this alarm. It is mostly not there, and is not looked for then.
     fn take_reader(self) -> Option<Arc<dyn EventReader>> {
-        if self.has_reader { READER.take() } else { None }
+        if self.has_reader { READER.try_with(RefCell::take).ok().flatten() } else { None }
     }
 }
 
@@ -97,10 +97,12 @@ pub(crate) trait EventReader: Send + Sync {
 }
 
 /// Makes the thread that is blocking here wait for what this reads, until the next poll.
-#[cfg(feature = "file")]
+#[cfg(all(feature = "file", any(target_os = "linux", target_os = "android")))]
 pub(crate) fn read_by(reader: Arc<dyn EventReader>) {
-    drop(READER.replace(Some(reader)));
-    ALARM.set(Alarm { has_reader: true, ..ALARM.get() });
+    // Not while the thread ends: then another thread reads.
+    if READER.try_with(|kept| kept.replace(Some(reader))).is_ok() {
+        ALARM.set(Alarm { has_reader: true, ..ALARM.get() });
+    }
 }
 
 /// Runs `poll` and returns the alarm that was set in it. The outer one is restored, because blocking calls nest: its reader is
@@ -109,7 +111,10 @@ fn with_alarm<T>(poll: impl FnOnce() -> T) -> (T, Alarm) {
     struct PutBack(Alarm);
     impl Drop for PutBack {
         fn drop(&mut self) {
-            ALARM.set(self.0);
+            let inner = ALARM.replace(self.0);
+            if std::thread::panicking() {
+                drop(inner.take_reader());
+            }
         }
     }
     let outer = ALARM.replace(Alarm::UNSET);

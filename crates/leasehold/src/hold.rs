@@ -224,7 +224,13 @@ impl Hold {
             };
             match attempt {
                 Attempt::Granted(_, token) => {
-                    return Ok(Tried::Granted(Guard::new(Arc::clone(self), term, token)));
+                    let guard = Guard::new(Arc::clone(self), Arc::clone(&term), token);
+                    let is_new = state.count == 1;
+                    drop(state);
+                    if is_new {
+                        term.begin_span(&self.key);
+                    }
+                    return Ok(Tried::Granted(guard));
                 }
                 Attempt::Busy(busy) => {
                     // One that expects progress is not for another request, or for later.
@@ -361,9 +367,6 @@ impl Hold {
                 Some(loss) => return Ok(Stepped::Unseen(loss)),
                 None => {}
             }
-            if count == 0 {
-                term.begin_span(&self.key);
-            }
             state.entered(entry, lease, begun, limit, term);
             if entry.progress.is_some() && count == 0 {
                 term.progress();
@@ -381,6 +384,7 @@ impl Hold {
         *armed = false;
         if let Some(loss) = state.loss_of(term) {
             state.give_back(term);
+            drop(state);
             return Err(not_held(loss, term));
         }
         if state.hand_over(term) {
@@ -395,11 +399,12 @@ impl Hold {
         let Some(term) = state.term.clone() else {
             return Err(ReleaseError::NotOwner { owner: self.key.owner.into(), subject: Subject::default() });
         };
-        match state.loss_of(&term) {
-            Some(loss) => Err(not_held(loss, &term)),
-            // A guard that still exists protects nothing any more.
-            None => self.step_out(&mut state, &term, |term| term.lose(Loss::Gone)).await,
+        if let Some(loss) = state.loss_of(&term) {
+            drop(state);
+            return Err(not_held(loss, &term));
         }
+        // A guard that still exists protects nothing any more.
+        self.step_out(&mut state, &term, |term| term.lose(Loss::Gone)).await
     }
 
     /// Removes one count, locally first. If the future is dropped or the reply is missing, the release continues in the

@@ -1,9 +1,12 @@
 //! Who waits for a lock.
 
+use std::time::Duration;
+
 use crate::engine::{Kind, Query};
+use crate::env;
 use crate::error::QueryError;
 use crate::identity::ClientInfo;
-use crate::lock::{Lock, client_of};
+use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::owner::Owner;
 
@@ -30,6 +33,8 @@ pub struct Waiter {
 
 /// How many waiters are looked up.
 const LOOKED_UP: usize = 100;
+/// … and for how long.
+const LOOK_UP_TIME: Duration = Duration::from_millis(500);
 
 impl Lock {
     /// Who waits for the lock, as far as the engine knows.
@@ -61,14 +66,23 @@ impl Lock {
             let mut waiters = Waiters::default();
             if resource.kind == Kind::Fair {
                 let queue = shared.engine.inspect(&Query::Queue(&resource)).await?.queue;
-                for (number, owner) in queue.into_iter().enumerate() {
-                    let client = if number < LOOKED_UP {
-                        client_of(&shared, &resource, owner.at(shared.id)).await
-                    } else {
-                        None
-                    };
-                    waiters.queue.push(Waiter { owner, client });
-                }
+                // All are sent before a reply is awaited.
+                let asked: Vec<_> = queue
+                    .iter()
+                    .take(LOOKED_UP)
+                    .map(|owner| shared.engine.inspect(&Query::Client(&resource, owner.at(shared.id).client)))
+                    .collect();
+                let mut clients = Vec::new();
+                let replies = async {
+                    for reply in asked {
+                        clients.push(reply.await.ok().and_then(|result| result.client).map(|info| *info));
+                    }
+                };
+                let _ = env::within(LOOK_UP_TIME, replies).await;
+                let clients = clients.into_iter().chain(std::iter::repeat(None));
+                waiters
+                    .queue
+                    .extend(queue.into_iter().zip(clients).map(|(owner, client)| Waiter { owner, client }));
             }
             let known = shared.engine.inspect(&Query::Waiters(&resource)).await?.waiters;
             waiters.at_least = known.max(waiters.queue.len());

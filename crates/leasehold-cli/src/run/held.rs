@@ -34,6 +34,11 @@ impl Held {
         Self { hold: Hold::Permit(permit), until }
     }
 
+    /// Whether it is held now, by the clock: not longer than the limit that the engine does not know.
+    pub(super) fn is_held(&self) -> bool {
+        self.deref().is_held() && self.until.is_none_or(|until| clock::since_boot() < until)
+    }
+
     /// How long it is certainly held if nothing renews it from now on.
     pub(super) fn remaining(&self) -> Duration {
         let left = self.deref().remaining();
@@ -112,7 +117,13 @@ mod tests {
         let unlimited = Held::permit(semaphore.acquire(1).await.unwrap(), None);
         assert!(limited.remaining() <= limit && limited.remaining() > limit / 2);
         assert!(unlimited.remaining() > limit);
+        assert!(limited.is_held() && unlimited.is_held());
+        unlimited.release().await.unwrap();
+        // The engine still has it, and the command must not begin.
+        let over = Held::permit(semaphore.acquire(1).await.unwrap(), Some(Duration::ZERO));
+        assert!(!over.is_held() && over.deref().is_held());
+        over.release().await.unwrap();
         limited.release().await.unwrap();
-        assert_eq!(semaphore.available().await, Ok(1));
+        assert_eq!(semaphore.available().await, Ok(2));
     }
 }

@@ -27,7 +27,7 @@ pub(super) async fn measure(
 
 fn judge(mut times: Vec<Duration>, watchdog: Duration, report: &mut Diagnosis) {
     times.sort_unstable();
-    let percentile = |percent: usize| times[(times.len() * percent / 100).min(times.len() - 1)];
+    let percentile = |percent: usize| times[(times.len() * percent).div_ceil(100).max(1) - 1];
     let (half, most, longest) = (percentile(50), percentile(99), percentile(100));
     report.fact(
         "round trips",
@@ -56,9 +56,14 @@ mod tests {
     use super::*;
 
     fn judged(longest: u64, watchdog: u64) -> Option<Severity> {
+        judged_of(2, longest, watchdog)
+    }
+
+    /// Of a hundred round trips, so many take the longest time.
+    fn judged_of(slow: usize, longest: u64, watchdog: u64) -> Option<Severity> {
         let mut report = Diagnosis { engine: "redis", server: None, facts: Vec::new(), findings: Vec::new() };
-        let mut times = vec![Duration::from_millis(1); 98];
-        times.extend([Duration::from_millis(longest); 2]);
+        let mut times = vec![Duration::from_millis(1); 100 - slow];
+        times.extend(vec![Duration::from_millis(longest); slow]);
         judge(times, Duration::from_millis(watchdog), &mut report);
         assert_eq!(report.facts.len(), 1);
         report.worst()
@@ -70,5 +75,6 @@ mod tests {
         assert_eq!(judged(1001, 30_000), Some(Severity::Warning));
         assert_eq!(judged(10_001, 30_000), Some(Severity::Danger));
         assert_eq!(judged(40, 900), Some(Severity::Warning));
+        assert_eq!(judged_of(1, 1001, 30_000), None, "a single slow one");
     }
 }

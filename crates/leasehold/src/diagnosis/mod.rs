@@ -9,7 +9,8 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::client::Client;
-use crate::error::PingError;
+use crate::env;
+use crate::error::{Classified as _, PingError, ServerError, Subject};
 
 /// A report about the engine of a client: [`Client::diagnose`].
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -103,7 +104,7 @@ impl fmt::Display for Severity {
 /// Examines the engine of a client.
 pub(crate) async fn diagnose(client: Client, watchdog: Duration) -> Result<Diagnosis, PingError> {
     let engine = client.engine_name();
-    let server = client.status().server;
+    let (begun, server) = (env::now(), client.status().server);
     let mut report = Diagnosis { engine, server, facts: Vec::new(), findings: Vec::new() };
     latency::measure(&client, watchdog, &mut report).await?;
     match engine {
@@ -129,6 +130,17 @@ pub(crate) async fn diagnose(client: Client, watchdog: Duration) -> Result<Diagn
     redis::examine(&client, &mut report).await;
     if engine == "redis" {
         rights::check(&client, &mut report).await;
+    }
+    if engine == "redis" {
+        // What failed because there was no connection is no finding.
+        client.ping().await?;
+        if client.status().lasting < env::now().saturating_duration_since(begun) {
+            let cause = ServerError::Unavailable(
+                "the connection was replaced during the diagnosis: repeat it".into(),
+            );
+            return Err(PingError::from(cause)
+                .about(&Subject::server_alone(report.server.as_deref().map(Into::into))));
+        }
     }
     report.findings.sort_by_key(|finding| std::cmp::Reverse(finding.severity));
     Ok(report)

@@ -9,7 +9,7 @@ use crate::error::AcquireError;
 use crate::limits::LONGEST_LEASE;
 use crate::owner::OwnerId;
 
-/// How much later an error is reported because of this, at most.
+/// How much later an error is reported because of this, at most; and at most a tenth of the wait.
 const LIMIT: Duration = Duration::from_millis(100);
 
 /// Adds the client of the holder, and how long its lease lasts, to the error of a wait that has timed out; whatever is not
@@ -19,7 +19,8 @@ pub(crate) async fn name_holder(
     resource: &Resource,
     mut error: AcquireError,
 ) -> AcquireError {
-    if let AcquireError::Timeout { holder: Some(holder), is_own: false, client, lease_left, .. } = &mut error
+    if let AcquireError::Timeout { waited, holder: Some(holder), is_own: false, client, lease_left, .. } =
+        &mut error
         && shared.engine.connection().is_none_or(|connection| connection.is_up)
     {
         let owner = holder.at(shared.id);
@@ -27,7 +28,7 @@ pub(crate) async fn name_holder(
         let of_client = shared.engine.inspect(&Query::Client(resource, owner.client));
         let of_lock = shared.engine.inspect(&Query::Holder(resource, Some(owner)));
         let replies = async { (of_client.await, of_lock.await) };
-        if let Some((of_client, of_lock)) = env::within(LIMIT, replies).await {
+        if let Some((of_client, of_lock)) = env::within(LIMIT.min(*waited / 10), replies).await {
             *client = of_client.ok().and_then(|result| result.client);
             *lease_left = of_lock.ok().and_then(|result| lease_of(&result, owner));
         }

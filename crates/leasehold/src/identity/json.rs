@@ -50,6 +50,11 @@ impl Display for Quoted {
     }
 }
 
+/// A text of another client, which is shown in logs and on terminals: of a limited length, and without control characters.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '_' } else { c }).take(LONGEST_TEXT).collect()
+}
+
 /// What a client has written; `None` if this is something else. Fields of later versions are passed over.
 pub(crate) fn from_json(json: &[u8]) -> Option<ClientInfo> {
     let json = std::str::from_utf8(json).ok().filter(|json| json.len() <= LONGEST)?;
@@ -63,11 +68,11 @@ pub(crate) fn from_json(json: &[u8]) -> Option<ClientInfo> {
         let name = rest.string()?;
         rest.take(':')?;
         match (name.as_str(), rest.value()?) {
-            ("label", Scalar::Text(text)) => info.label = Some(text),
-            ("host", Scalar::Text(text)) => info.host = Some(text),
-            ("program", Scalar::Text(text)) => info.program = Some(text),
-            ("version", Scalar::Text(text)) => info.version = Some(text),
-            ("address", Scalar::Text(text)) => info.address = Some(text),
+            ("label", Scalar::Text(text)) => info.label = Some(shown(&text)),
+            ("host", Scalar::Text(text)) => info.host = Some(shown(&text)),
+            ("program", Scalar::Text(text)) => info.program = Some(shown(&text)),
+            ("version", Scalar::Text(text)) => info.version = Some(shown(&text)),
+            ("address", Scalar::Text(text)) => info.address = Some(shown(&text)),
             ("pid", Scalar::Other(number)) => info.pid = number.parse().ok(),
             ("started", Scalar::Other(number)) => info.started = time(number),
             _ => {}
@@ -144,7 +149,7 @@ mod tests {
     fn what_a_client_writes_is_one_line_and_is_parsed_back() {
         let text = |text: &str| Some(text.to_owned());
         let info = ClientInfo {
-            label: text("seat \"seller\"\n\\ {좌석}, :"),
+            label: text("seat \"seller\"\\ {좌석}, :"),
             host: text("a.example"),
             pid: Some(412),
             program: text("billing"),
@@ -156,6 +161,14 @@ mod tests {
         assert_eq!(json.lines().count(), 1, "{json}");
         assert_eq!(from_json(json.as_bytes()), Some(info));
         assert_eq!(from_json(to_json(&ClientInfo::default()).as_bytes()), Some(ClientInfo::default()));
+    }
+
+    #[test]
+    fn texts_of_other_clients_are_shown_without_control_characters_and_not_at_any_length() {
+        let label =
+            |label: &str| from_json(format!(r#"{{"label":"{label}"}}"#).as_bytes()).unwrap().label.unwrap();
+        assert_eq!(label(r"a\u001b]0;b\nc"), "a_]0;b_c");
+        assert_eq!(label(&"x".repeat(LONGEST_TEXT + 1)).len(), LONGEST_TEXT);
     }
 
     #[test]

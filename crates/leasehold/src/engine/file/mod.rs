@@ -61,6 +61,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::watch::{Receiver, Sender};
 
+#[cfg(any(target_os = "linux", target_os = "android"))]
 use self::blocked_reader::BlockedReader;
 use self::change::Change as FileChange;
 use self::clients::Clients;
@@ -77,6 +78,7 @@ use super::remote::store::{
 };
 use super::schemes::{Options, Scheme};
 use super::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
+#[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::block;
 use crate::error::ServerError;
 use crate::mutex::Mutex;
@@ -359,6 +361,7 @@ impl Store for FileStore {
         self.0.watcher.unwatch(&self.0.watched(&topic.0).0, topic);
     }
 
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     fn sleeps(&self, is_front: impl FnOnce() -> bool) {
         if block::is_blocking()
             && is_front()

@@ -199,10 +199,9 @@ impl Watcher {
         }
     }
 
-    /// A blocked thread reads no longer. The waiters of other files have to be woken by another thread.
+    /// A blocked thread reads no longer. Waiters besides its own have to be woken by another thread.
     pub(super) fn reader_left(&self) {
-        let is_waited_for = |watched: &&Watched| !watched.topics.is_empty();
-        if self.state.lock().files.values().filter(is_waited_for).nth(1).is_some() {
+        if self.state.lock().files.values().flat_map(|watched| &watched.topics).nth(1).is_some() {
             self.unread.notify_one();
         }
     }

@@ -46,9 +46,6 @@ impl Watcher {
         std::future::pending().await
     }
 
-    #[expect(clippy::unused_self, reason = "as with inotify")]
-    pub(super) fn keep_read(&self) {}
-
     pub(super) fn readable(&self) -> Option<Readable> {
         None
     }
