@@ -89,7 +89,7 @@ async fn own_421_each_danger_is_found_and_named(flavour: Flavour) {
 async fn own_422_a_diagnosis_leaves_no_key(flavour: Flavour) {
     let server = healthy(flavour);
     assert_eq!(server.cli(&["SET", "theirs", "1"]), "OK");
-    let client = Client::connect(server.url()).namespace("app:").await.unwrap();
+    let client = Client::connect(server.url()).namespace("app:").anonymous().await.unwrap();
     client.diagnose().await.unwrap();
     assert_eq!(server.cli(&["DBSIZE"]), 1);
     assert_eq!(server.cli(&["STRLEN", "theirs"]), 1);
