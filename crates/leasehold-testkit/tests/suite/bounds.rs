@@ -6,13 +6,14 @@ use std::time::Duration;
 use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, AnyAcquire, AnyGuard, AnyLock,
     AnyTryAcquire, BackOff, ChangeError, Client, ClientInfo, Config, ConfigError, ConnectError,
-    ConnectOptions, Credentials, Error, ExtendError, FairLock, Fence, FencedGuard, FencedLock, Guard,
-    HoldView, Holder, Interrupt, InvalidRequestError, Latch, LatchOpened, LeasedPermits, LeasedSemaphore,
-    Lock, Loss, LostError, MultiGuard, MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId,
-    PermitIdParseError, PingError, QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
-    ReleaseError, Released, RwLock, Semaphore, SemaphorePermits, ServerError, ShutdownReport,
-    StaleTokenError, Status, Subject, TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError,
-    WaitError, Waiter, Waiters, WriteError, WriteGuard, WriteLock,
+    ConnectOptions, Credentials, Diagnosis, Error, ExtendError, Fact, FairLock, Fence, FencedGuard,
+    FencedLock, Finding, Guard, HoldView, Holder, Interrupt, InvalidRequestError, Latch, LatchOpened,
+    LeasedPermits, LeasedSemaphore, Lock, Loss, LostError, MultiGuard, MultiLock, Operation, Owner,
+    OwnerLock, OwnerParseError, PermitId, PermitIdParseError, PingError, QueryError, QueuePosition,
+    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore,
+    SemaphorePermits, ServerError, Severity, ShutdownReport, StaleTokenError, Status, Subject,
+    TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, Waiter, Waiters,
+    WriteError, WriteGuard, WriteLock,
 };
 
 fn free<T: Send + Sync + Unpin + 'static>() {}
@@ -73,7 +74,10 @@ fn a_lock_of_any_type_is_send_and_sync() {
 fn values_are_send_sync_and_static() {
     free::<BackOff>();
     free::<ClientInfo>();
+    free::<Diagnosis>();
+    free::<Fact>();
     free::<Fence>();
+    free::<Finding>();
     free::<Holder>();
     free::<Loss>();
     free::<Owner>();
@@ -82,6 +86,7 @@ fn values_are_send_sync_and_static() {
     free::<Waiter>();
     free::<Waiters>();
     free::<Released>();
+    free::<Severity>();
     free::<ShutdownReport>();
     free::<Status>();
     free::<Subject>();

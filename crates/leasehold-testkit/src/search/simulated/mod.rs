@@ -101,7 +101,9 @@ async fn play(seed: u64, schedule: &Schedule, history: Arc<History>) -> Vec<Stri
     history.note(format!("seed {seed}, watchdog {watchdog:?}"));
     let mut clients = Vec::new();
     for client in 0..CLIENTS {
+        // A seed fixes everything but the number of the process, which errors would name.
         let connect = Client::connect(network.url())
+            .anonymous()
             .watchdog(watchdog)
             .outage_limit(dice.between(Duration::from_secs(1), OUTAGE_LIMIT));
         clients.push(network.run(client, connect.into_future()).await.expect("there are no faults yet"));
