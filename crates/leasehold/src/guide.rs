@@ -4,7 +4,8 @@
 //!
 //! 1. [`guarantees`]: what is promised, what is not, and the schedules that break it.
 //! 2. [`engines`]: the engines, what each has and promises, and locks on files in detail.
-//! 3. [`operating`]: settings of the server, connections, rights and URLs.
+//! 3. [`operating`]: settings of the server, what to watch, deploys, sizing, rights and URLs; and three pages for the night:
+//!    [`stuck_lock`], [`all_locks_lost`] and [`waits_time_out`].
 //! 4. [`messages`]: every error message, and what to do about it.
 //! 5. [`redisson`]: coming from Redisson, method by method and setting by setting.
 //! 6. [`wire`]: keys, scripts and messages on the server, and the least privileges that a client needs.
@@ -38,6 +39,7 @@ macro_rules! page {
 }
 
 page! {
+    all_locks_lost = "docs/operating/all-locks-lost.md"
     changelog = "CHANGELOG.md"
     engines = "docs/engines.md"
     guarantees = "docs/guarantees.md"
@@ -46,5 +48,7 @@ page! {
     redisson = "docs/redisson.md"
     security = "SECURITY.md"
     stability = "docs/stability.md"
+    stuck_lock = "docs/operating/stuck-lock.md"
+    waits_time_out = "docs/operating/waits-time-out.md"
     wire = "docs/wire.md"
 }
