@@ -238,6 +238,7 @@ impl Term {
     }
 
     /// When the term ends if nothing happens, and why.
+    #[inline]
     fn deadline(&self, state: &State) -> Option<(Instant, Loss)> {
         let until = match state.until {
             Until::Kept(_) => None,

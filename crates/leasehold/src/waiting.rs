@@ -359,6 +359,7 @@ impl<'a> Wait<'a> {
     }
 
     /// Counts how the acquire has ended.
+    #[inline]
     fn count(&mut self, result: &Result<Guard, AcquireError>, waited: Option<Duration>) {
         self.is_to_be_counted = false;
         if let Ok(guard) = result {
