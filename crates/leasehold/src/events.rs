@@ -280,3 +280,36 @@ impl fmt::Debug for Listeners {
         f.debug_tuple("Listeners").field(&self.there).finish()
     }
 }
+
+#[cfg(all(test, feature = "stream"))]
+mod tests {
+    use std::pin::Pin;
+
+    use futures_core::Stream as _;
+
+    use super::*;
+    use crate::Client;
+
+    #[tokio::test]
+    async fn own_446_events_are_a_stream() {
+        let client = Client::connect("memory:").await.unwrap();
+        let mut events = client.events();
+        let reader = tokio::spawn(async move {
+            let mut names = Vec::new();
+            while let Some(event) = poll_fn(|context| Pin::new(&mut events).poll_next(context)).await {
+                if let Event::Granted { lock, .. } = event {
+                    names.push(lock.name().to_owned());
+                }
+            }
+            names
+        });
+        // The reader waits before the first event and between the two.
+        tokio::task::yield_now().await;
+        for name in ["one", "two"] {
+            client.lock(name).acquire().await.unwrap().release().await.unwrap();
+            tokio::task::yield_now().await;
+        }
+        drop(client);
+        assert_eq!(reader.await.unwrap(), ["one", "two"]);
+    }
+}

@@ -4,7 +4,7 @@
 //!
 //! 1. [`guarantees`]: what is promised, what is not, and the schedules that break it.
 //! 2. [`engines`]: the engines, what each has and promises, and locks on files in detail.
-//! 3. [`operating`]: settings of the server, connections, rights and URLs.
+//! 3. [`operating`]: settings of the server, connections, logs, metrics, rights and URLs.
 //! 4. [`messages`]: every error message, and what to do about it.
 //! 5. [`redisson`]: coming from Redisson, method by method and setting by setting.
 //! 6. [`wire`]: keys, scripts and messages on the server, and the least privileges that a client needs.
