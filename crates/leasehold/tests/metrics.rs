@@ -2,6 +2,7 @@
 //!
 //! A process has one recorder, so the tests tell their clients apart by label.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by it")]
 #![expect(clippy::disallowed_methods, reason = "tests may use the clock and the tasks of their runtime")]
 
 use std::collections::{BTreeMap, BTreeSet};
