@@ -15,6 +15,7 @@ mod outcome;
 pub mod blocking;
 pub mod cancel;
 pub mod contention;
+pub mod events;
 pub mod fair;
 pub mod fenced;
 pub mod group;
@@ -40,6 +41,7 @@ pub mod semaphore;
 pub mod setnx;
 pub mod shutdown;
 pub mod spin;
+pub mod stats;
 pub mod takeover;
 pub mod waiting;
 
@@ -220,6 +222,20 @@ macro_rules! conformance_cases {
                 ["OWN-357"] => own_357_a_blocked_wait_can_be_interrupted,
                 ["OWN-358"] => own_358_a_wait_for_a_latch_or_permits_can_be_interrupted,
                 ["OWN-359"] => own_359_work_that_would_wait_for_itself_is_refused,
+            }
+            stats {
+                ["OWN-430"] => own_430_acquires_are_counted_by_their_outcome,
+                ["OWN-431"] => own_431_waiters_and_guards_are_counted_while_they_are_there,
+                ["OWN-432"] => own_432_no_waiter_and_no_guard_is_counted_for_ever,
+                ["OWN-433"] => own_433_losses_are_counted_by_their_cause,
+                ["OWN-434"] => own_434_locks_that_are_taken_away_are_counted_as_losses,
+                ["OWN-435"] => own_435_a_lock_that_is_found_gone_by_its_release_is_a_loss,
+                ["OWN-436"] => own_436_locks_of_every_kind_are_counted,
+                ["OWN-437"] => own_437_permits_and_read_write_locks_are_counted,
+            }
+            events {
+                ["OWN-440"] => own_440_events_tell_what_happens_to_locks,
+                ["OWN-441"] => own_441_events_that_a_slow_receiver_missed_are_counted_in_their_place,
             }
             takeover {
                 ["CX-05"] => cx_05_a_client_can_take_a_lock_over_from_itself,
