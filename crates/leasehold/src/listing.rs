@@ -151,7 +151,7 @@ impl IntoFuture for List {
     fn into_future(self) -> Self::IntoFuture {
         Operation::new(async move {
             let listing = list(&self).await;
-            listing.map_err(|error| error.about(&Subject::server_alone(self.shared.server().map(Into::into))))
+            listing.map_err(|error| error.about(&Subject::locks_of(self.shared.server().map(Into::into))))
         })
     }
 }
