@@ -1,4 +1,4 @@
-//! What is held under a key: two requests, of which the second is sent where the reply to the first is read.
+//! What is held under a key: each request is sent where the reply to the one before is read.
 
 use std::sync::Arc;
 
@@ -12,10 +12,23 @@ use crate::name::Name;
 
 /// The lock that a hash is, if it is one. `is_named`: the key need not be a hash.
 pub(super) fn hash(parts: &Arc<Parts>, name: Name, is_named: bool, done: impl Done<Listed>) {
-    let (call, of) = (commands::fields(&name), Arc::clone(parts));
+    let (call, of) = (commands::length(&name), Arc::clone(parts));
     let on_reply = completed(done, move |done, reply: Reply| match reply {
         Err(StoreError::Refused(ServerError::NotALock)) if is_named => string(&of, name, true, done),
-        reply => recognised(&of, name, reply, done, Recognised::by_fields),
+        Err(StoreError::Refused(ServerError::NotALock)) => done.done(Ok(Listed::default())),
+        Ok(Value::Int(length)) => fields(&of, name, length, done),
+        Ok(other) => done.done(Err(StoreError::Refused(commands::unexpected(&other)))),
+        Err(error) => done.done(Err(error)),
+    });
+    parts.topology.any().send(call, on_reply);
+}
+
+/// The same, with the number of its fields.
+fn fields(parts: &Arc<Parts>, name: Name, length: i64, done: impl Done<Listed>) {
+    let Some(call) = commands::fields(&name, length) else { return done.done(Ok(Listed::default())) };
+    let of = Arc::clone(parts);
+    let on_reply = completed(done, move |done, reply: Reply| {
+        recognised(&of, name, reply, done, |reply| Recognised::by_fields(reply, length));
     });
     parts.topology.any().send(call, on_reply);
 }

@@ -13,11 +13,13 @@ use crate::name::Name;
 use crate::pattern::Pattern;
 
 /// How many keys the server looks at for one request: some tenths of a millisecond.
-const KEYS: u32 = 500;
-/// How many fields of a large hash are read. The server returns a small one as a whole.
-const FIELDS: u32 = 30;
-/// The last byte of a string that is read: an owner is shorter.
-const LAST_BYTE: u32 = 99;
+const KEYS: u32 = 300;
+/// Up to how many fields of a hash are read. More take a part of a millisecond …
+const FIELDS: i64 = 1000;
+/// … and of such a hash so many.
+const SAMPLE: u32 = 30;
+/// An owner has fewer bytes.
+const LONGEST_OWNER: usize = 99;
 
 /// The next keys of the type that is searched.
 pub(in super::super) fn scan(pattern: &Pattern, cursor: Cursor) -> Call {
@@ -51,14 +53,23 @@ pub(in super::super) fn scanned(
     Ok(Listed { keys, next, ..Listed::default() })
 }
 
-/// Some fields of a hash, which are all of a small one.
-pub(in super::super) fn fields(name: &Name) -> Call {
-    Call::command("HSCAN").key(name.as_str()).arg(0).arg("COUNT").arg(FIELDS)
+/// How many fields a hash has.
+pub(in super::super) fn length(name: &Name) -> Call {
+    Call::command("HLEN").key(name.as_str())
+}
+
+/// The names of the fields of a hash of this length, or of some of them. Values may be large, and are not read.
+pub(in super::super) fn fields(name: &Name, length: i64) -> Option<Call> {
+    match length {
+        ..=0 => None,
+        ..=FIELDS => Some(Call::command("HKEYS").key(name.as_str())),
+        _ => Some(Call::command("HRANDFIELD").key(name.as_str()).arg(SAMPLE)),
+    }
 }
 
 /// The beginning of a string.
 pub(in super::super) fn beginning(name: &Name) -> Call {
-    Call::command("GETRANGE").key(name.as_str()).arg(0).arg(LAST_BYTE)
+    Call::command("GETRANGE").key(name.as_str()).arg(0).arg(LONGEST_OWNER)
 }
 
 /// A lock that a key was recognised as.
@@ -75,36 +86,35 @@ impl Recognised {
         Self { kind, holders, values: Vec::new() }
     }
 
-    /// The lock that fields are of, if it is one.
-    pub(in super::super) fn by_fields(reply: &Value) -> Option<Self> {
-        let Value::Array(parts) = reply else { return None };
-        let [Value::Text(cursor), Value::Array(fields)] = parts.as_slice() else { return None };
-        let (is_whole, fields) = (cursor == b"0", fields.as_chunks().0);
-        let mode =
-            fields.iter().find_map(|[field, mode]| (*field == Value::Text(b"mode".to_vec())).then_some(mode));
-        let owners =
-            || fields.iter().filter(|[field, count]| is_owner(field) && number(count).is_some()).count();
-        match mode {
-            Some(Value::Text(mode)) if mode == b"write" => return Some(Self::new(Kind::Write, 1)),
-            Some(Value::Text(mode)) if mode == b"read" => return Some(Self::new(Kind::Read, owners())),
-            Some(_) => return None,
-            None => {}
-        }
-        match fields {
-            [[field, count]] if is_whole && is_owner(field) && number(count).is_some() => {
-                Some(Self::new(Kind::Lock, 1))
+    /// The lock that a hash of this length is, if it is one.
+    pub(in super::super) fn by_fields(reply: &Value, length: i64) -> Option<Self> {
+        let Value::Array(fields) = reply else { return None };
+        let is_writer = |field: &Value| {
+            matches!(field, Value::Text(field) if field.strip_suffix(b":write").is_some_and(
+                |rest| is_owner(&Value::Text(rest.to_vec()))))
+        };
+        let owners = fields.iter().filter(|field| is_owner(field)).count();
+        if fields.contains(&Value::Text(b"mode".to_vec())) {
+            if fields.iter().any(is_writer) {
+                return Some(Self::new(Kind::Write, 1));
             }
-            // So many owners, each with a count, can only read.
-            _ if !is_whole && owners() == fields.len() => Some(Self::new(Kind::Read, owners())),
+            return (owners > 0).then_some(Self::new(Kind::Read, owners));
+        }
+        match fields.as_slice() {
+            [field] if is_owner(field) => Some(Self::new(Kind::Lock, 1)),
+            // A sample, in which the mode is missing: so many owners can only read.
+            _ if length > FIELDS && owners == fields.len() => {
+                Some(Self::new(Kind::Read, usize::try_from(length - 1).unwrap_or(owners)))
+            }
             _ => Self::group(fields),
         }
     }
 
     /// The group with these fields: of each value one names its owner, in `VALUE:OWNER:expire_time`.
-    fn group(fields: &[[Value; 2]]) -> Option<Self> {
+    fn group(fields: &[Value]) -> Option<Self> {
         let mut owners = BTreeSet::new();
         let mut values = Vec::new();
-        for [field, _] in fields {
+        for field in fields {
             let Value::Text(field) = field else { continue };
             let Some(rest) = field.strip_suffix(b":expire_time") else { continue };
             let mut colons =
@@ -123,7 +133,8 @@ impl Recognised {
     /// is the count of a semaphore or a latch.
     pub(in super::super) fn by_beginning(reply: &Value, is_named: bool) -> Option<Self> {
         let is_lock = match reply {
-            Value::Text(text) if text.is_empty() => false,
+            // It may be longer than what was read.
+            Value::Text(text) if text.is_empty() || text.len() > LONGEST_OWNER => false,
             Value::Text(_) => owner(reply).is_some() || (is_named && number(reply).is_none()),
             _ => false,
         };
@@ -162,41 +173,52 @@ mod tests {
         Value::Text(text.as_bytes().to_vec())
     }
 
-    fn by_fields(cursor: &str, fields: &[&str]) -> Option<(Kind, usize)> {
+    fn by_fields(length: i64, fields: &[&str]) -> Option<(Kind, usize)> {
         let fields = fields.iter().map(|field| value(&field.replace('@', OWNER))).collect();
-        let reply = Value::Array(vec![value(cursor), Value::Array(fields)]);
-        Recognised::by_fields(&reply).map(|found| (found.kind, found.holders))
+        Recognised::by_fields(&Value::Array(fields), length).map(|found| (found.kind, found.holders))
     }
 
     #[test]
     fn a_hash_is_recognised_by_its_fields() {
-        let writer = format!("{OWNER}:write");
         let reader = OWNER.replace(":42", ":43");
-        for (cursor, fields, found) in [
-            ("0", &["@", "1"][..], Some((Kind::Lock, 1))),
-            ("0", &["mode", "read", "@", "1", &reader, "2"], Some((Kind::Read, 2))),
-            ("0", &["mode", "write", &writer, "1"], Some((Kind::Write, 1))),
-            ("7", &["@", "1", &reader, "1"], Some((Kind::Read, 2))),
-            ("0", &["F", "@", "F:@:expire_time", "99", "F:@:lock_count", "1"], Some((Kind::Group, 1))),
-            ("7", &["F:@:expire_time", "99"], Some((Kind::Group, 1))),
-            ("0", &[], None),
-            ("0", &["name", "Ann"], None),
-            ("0", &["@", "Ann"], None),
-            ("0", &["@", "1", &reader, "1"], None),
-            ("0", &["mode", "dark", "@", "1"], None),
-            ("7", &["@", "1", "name", "Ann"], None),
-            ("0", &["F:expire_time", "1"], None),
+        for (length, fields, found) in [
+            (1, &["@"][..], Some((Kind::Lock, 1))),
+            (3, &["mode", "@", &reader], Some((Kind::Read, 2))),
+            (2, &["mode", "@:write"], Some((Kind::Write, 1))),
+            (3, &["mode", "@:write", "@"], Some((Kind::Write, 1))),
+            (5001, &["@", &reader], Some((Kind::Read, 5000))),
+            (3, &["F", "F:@:expire_time", "F:@:lock_count"], Some((Kind::Group, 1))),
+            (5000, &["F:@:expire_time", "G"], Some((Kind::Group, 1))),
+            (0, &[], None),
+            (1, &["name"], None),
+            (2, &["@", &reader], None),
+            (2, &["mode", "name"], None),
+            (5000, &["@", "name"], None),
+            (1, &["F:expire_time"], None),
+            (1, &["F:not:an owner:expire_time"], None),
         ] {
-            assert_eq!(by_fields(cursor, fields), found, "{fields:?}");
+            assert_eq!(by_fields(length, fields), found, "{fields:?}");
         }
+    }
+
+    #[test]
+    fn values_of_a_hash_are_not_read() {
+        let name = Name::new("", "n").unwrap();
+        let command = |length| fields(&name, length).map(|call| format!("{call:?}"));
+        assert_eq!(command(0), None);
+        assert!(command(1000).unwrap().contains("HKEYS") && command(1001).unwrap().contains("HRANDFIELD"));
     }
 
     #[test]
     fn a_string_is_a_lock_of_ours_or_what_the_caller_calls_one() {
         let is_lock = |text, is_named| Recognised::by_beginning(&value(text), is_named).is_some();
-        for (text, alone, named) in
-            [(OWNER, true, true), ("some token", false, true), ("5", false, false), ("", false, false)]
-        {
+        for (text, alone, named) in [
+            (OWNER, true, true),
+            ("some token", false, true),
+            ("5", false, false),
+            ("", false, false),
+            (&"x".repeat(100), false, false),
+        ] {
             assert_eq!((is_lock(text, false), is_lock(text, true)), (alone, named), "{text}");
         }
     }
