@@ -53,17 +53,17 @@ pub(super) async fn look(client: &Client, name: &str) -> Result<Option<(HeldLock
                 client.fair_lock(name).waiters().await.ok().filter(|waiters| !waiters.queue.is_empty());
             match queue {
                 Some(queue) => Some(queue),
-                None => Some(client.lock(name).waiters().await?),
+                None => client.lock(name).waiters().await.ok(),
             }
         }
-        LockKind::Read | LockKind::Write => Some(client.rw_lock(name).read().waiters().await?),
-        LockKind::SetNx => Some(client.setnx_lock(name).waiters().await?),
+        LockKind::Read | LockKind::Write => client.rw_lock(name).read().waiters().await.ok(),
+        LockKind::SetNx => client.setnx_lock(name).waiters().await.ok(),
         _ => None,
     };
     let last_token = match lock.kind {
-        LockKind::Lock => client.lock(name).last_token().await.map(Some)?,
-        LockKind::Write => client.rw_lock(name).write().last_token().await.map(Some)?,
-        LockKind::SetNx => client.setnx_lock(name).last_token().await.map(Some)?,
+        LockKind::Lock => client.lock(name).last_token().await.ok(),
+        LockKind::Write => client.rw_lock(name).write().last_token().await.ok(),
+        LockKind::SetNx => client.setnx_lock(name).last_token().await.ok(),
         _ => None,
     };
     let waiters = waiters.map(|waiters| (waiters.at_least, waiters.queue.iter().map(waiter).collect()));
