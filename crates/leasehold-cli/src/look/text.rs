@@ -30,7 +30,7 @@ pub(super) fn table(locks: &[HeldLock], columns: Option<usize>) -> Vec<String> {
         }
     }
     let line = |[named, what, held, ends]: &[String; 4]| {
-        let (named, held) = (cut(named, name), cut(held, holder));
+        let (named, held) = (shortened(named, name), cut(held, holder));
         let text = format!("{named:<name$}{GAP}{what:<kind$}{GAP}{held:<holder$}{GAP}{ends}");
         text.trim_end().to_owned()
     };
@@ -43,6 +43,17 @@ pub(super) fn cut(text: &str, columns: usize) -> String {
         return text.to_owned();
     }
     text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A name that fits into so many columns: names often differ at their end.
+fn shortened(name: &str, columns: usize) -> String {
+    let length = name.chars().count();
+    if length <= columns {
+        return name.to_owned();
+    }
+    let end = columns / 2;
+    let begin = columns.saturating_sub(end + 1);
+    name.chars().take(begin).chain(['…']).chain(name.chars().skip(length - end)).collect()
 }
 
 /// The holder, and how many others there are.
@@ -183,5 +194,22 @@ pub(super) fn waiter(waiter: &leasehold::Waiter) -> String {
     match &waiter.client {
         Some(client) => client.to_string().escape_debug().to_string(),
         None => waiter.owner.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_that_is_too_long_is_cut_and_a_name_in_its_middle() {
+        for (columns, text, name) in
+            [(9, "stock:123", "stock:123"), (8, "stock:1…", "sto…:123"), (1, "…", "…")]
+        {
+            assert_eq!(
+                (cut("stock:123", columns), shortened("stock:123", columns)),
+                (text.into(), name.into())
+            );
+        }
     }
 }
