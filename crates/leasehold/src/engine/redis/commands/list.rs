@@ -62,7 +62,7 @@ pub(in super::super) fn length(name: &Name) -> Call {
 pub(in super::super) fn fields(name: &Name, length: i64) -> Option<Call> {
     match length {
         ..=0 => None,
-        ..=FIELDS => Some(Call::command("HKEYS").key(name.as_str())),
+        1..=FIELDS => Some(Call::command("HKEYS").key(name.as_str())),
         _ => Some(Call::command("HRANDFIELD").key(name.as_str()).arg(SAMPLE)),
     }
 }
