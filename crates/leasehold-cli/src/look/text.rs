@@ -124,7 +124,7 @@ pub(super) fn lines(lock: &HeldLock, details: &Details) -> Vec<String> {
         if !parts.is_empty() {
             say("program", parts.join(", "));
         }
-        if let Some(age) = client.started.and_then(|started| SystemTime::now().duration_since(started).ok()) {
+        if let Some(age) = client.started.and_then(age) {
             say("client", format!("made {} ago, by the clocks of both machines", human(age)));
         }
         if let Some(address) = &client.address {
@@ -150,6 +150,12 @@ pub(super) fn lines(lock: &HeldLock, details: &Details) -> Vec<String> {
         say("last token", if token == 0 { "none".into() } else { token.to_string() });
     }
     lines
+}
+
+/// How long ago a moment was, if it is not to come.
+#[expect(clippy::disallowed_methods, reason = "the moment was told by the wall clock of another machine")]
+fn age(moment: SystemTime) -> Option<Duration> {
+    SystemTime::now().duration_since(moment).ok()
 }
 
 /// A lock as JSON.

@@ -82,13 +82,11 @@ enum Seen {
 
 impl Seen {
     async fn look(options: &WatchOptions, Target { client, .. }: &Target) -> Result<Self, QueryError> {
-        match &options.name {
-            Some(name) => Ok(Self::One(name.clone(), inspect::look(client, name).await?.map(Box::new))),
-            None => {
-                let listing = client.list("*").await?;
-                Ok(Self::All { locks: listing.locks, is_complete: listing.is_complete })
-            }
+        if let Some(name) = &options.name {
+            return Ok(Self::One(name.clone(), inspect::look(client, name).await?.map(Box::new)));
         }
+        let listing = client.list("*").await?;
+        Ok(Self::All { locks: listing.locks, is_complete: listing.is_complete })
     }
 
     /// In so many columns.
