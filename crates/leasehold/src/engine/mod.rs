@@ -42,7 +42,9 @@ pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 #[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
 pub(crate) use self::inspect::{Query, QueryResult};
-pub(crate) use self::listing::{Cursor, Found, ListStep, Listed, Shape};
+#[cfg(feature = "redis")]
+pub(crate) use self::listing::Shape;
+pub(crate) use self::listing::{Cursor, Found, ListStep, Listed};
 #[cfg(feature = "redis")]
 pub(crate) use self::probe::{Probe, Probed};
 pub(crate) use self::profile::{Feature, Profile};
