@@ -38,6 +38,7 @@ async fn own_456_keys_of_other_programs_are_not_listed(flavour: Flavour) {
         "XADD stream * a b",
         "HSET user name Ann mode dark",
         "HSET one name Ann",
+        "HSET counter visits 5",
         "HSET owner 71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42 Ann",
         "HSET leasehold_permits:{n} 71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42 1 71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:43 1",
         "HSET {}braces 71b96ce8-2746-4f0e-9d1a-0f0d5a3b8c11:42 1",
