@@ -101,6 +101,10 @@ pub enum Error {
     #[cfg(unix)]
     #[error(transparent)]
     Run(#[from] crate::run::RunError),
+    /// A subcommand that looks at locks failed.
+    #[cfg(unix)]
+    #[error(transparent)]
+    Look(#[from] crate::look::LookError),
     /// `doctor` has no URL.
     #[error(
         "there is nothing to examine: give a URL, such as redis://host:port or file:, or set {}",
@@ -145,6 +149,8 @@ impl Error {
             | Self::Connect(ConnectError::Url(_) | ConnectError::Invalid(_)) => 2,
             #[cfg(unix)]
             Self::Run(error) => error.exit_code(),
+            #[cfg(unix)]
+            Self::Look(error) => error.exit_code(),
             #[cfg(unix)]
             Self::Signal(signal) => crate::run::killed_by(*signal as i32),
             Self::Unreachable(_) => 69,

@@ -4,6 +4,8 @@ pub mod demo;
 #[cfg(unix)]
 pub mod doctor;
 #[cfg(unix)]
+pub mod look;
+#[cfg(unix)]
 pub mod run;
 
 #[cfg(unix)]
@@ -26,7 +28,10 @@ pub use crate::config::SettingsError;
 pub use crate::error::Error;
 pub use crate::options::{Cli, Command, DemoOptions, WorkerOptions};
 #[cfg(unix)]
-pub use crate::options::{DoctorOptions, ExecOptions, IfBusy, RunOptions};
+pub use crate::options::{
+    DoctorOptions, ExecOptions, IfBusy, InspectOptions, LsOptions, RunOptions, TargetOptions, UnlockOptions,
+    WaitOptions, WatchOptions,
+};
 pub use crate::output::{complain, refuse};
 pub use crate::url::{EmptyUrl, Url};
 
@@ -43,6 +48,16 @@ pub fn run(cli: &Cli) -> Result<ExitCode, Error> {
         Command::DemoWorker(options) => runtime()?.block_on(demo::worker::run(options))?,
         #[cfg(unix)]
         Command::Doctor(options) => return runtime()?.block_on(doctor::run(options)),
+        #[cfg(unix)]
+        Command::Ls(options) => return runtime()?.block_on(look::ls::run(options)),
+        #[cfg(unix)]
+        Command::Inspect(options) => return runtime()?.block_on(look::inspect::run(options)),
+        #[cfg(unix)]
+        Command::Watch(options) => return runtime()?.block_on(look::watch::run(options)),
+        #[cfg(unix)]
+        Command::Wait(options) => return runtime()?.block_on(look::wait::run(options)),
+        #[cfg(unix)]
+        Command::Unlock(options) => return runtime()?.block_on(look::unlock::run(options)),
         #[cfg(unix)]
         Command::Run(options) => return run::run(options),
         #[cfg(unix)]

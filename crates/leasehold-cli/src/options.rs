@@ -3,6 +3,8 @@
 #[cfg(unix)]
 mod doctor;
 #[cfg(unix)]
+mod look;
+#[cfg(unix)]
 mod run;
 
 use clap::{Args, Parser, Subcommand, value_parser};
@@ -12,6 +14,13 @@ use clap_complete::Shell;
 pub use self::doctor::DoctorOptions;
 #[cfg(unix)]
 use self::doctor::{DOCTOR, DOCTOR_EXAMPLES};
+#[cfg(unix)]
+use self::look::{
+    INSPECT, INSPECT_EXAMPLES, LS, LS_EXAMPLES, UNLOCK, UNLOCK_EXAMPLES, WAIT, WAIT_EXAMPLES, WATCH,
+    WATCH_EXAMPLES,
+};
+#[cfg(unix)]
+pub use self::look::{InspectOptions, LsOptions, TargetOptions, UnlockOptions, WaitOptions, WatchOptions};
 #[cfg(unix)]
 pub use self::run::{ExecOptions, IfBusy, RunOptions};
 #[cfg(unix)]
@@ -37,6 +46,14 @@ impl Cli {
             Command::Run(options) => options.json,
             #[cfg(unix)]
             Command::Exec(options) => options.json,
+            #[cfg(unix)]
+            Command::Ls(options) => options.json,
+            #[cfg(unix)]
+            Command::Inspect(options) => options.json,
+            #[cfg(unix)]
+            Command::Unlock(options) => options.json,
+            #[cfg(unix)]
+            Command::Wait(options) => options.json,
             _ => false,
         }
     }
@@ -60,6 +77,26 @@ pub enum Command {
     #[cfg(unix)]
     #[command(long_about = RUN, after_help = RUN_EXAMPLES)]
     Run(RunOptions),
+    /// List the locks that are held.
+    #[cfg(unix)]
+    #[command(long_about = LS, after_help = LS_EXAMPLES)]
+    Ls(LsOptions),
+    /// Print what is known about a lock.
+    #[cfg(unix)]
+    #[command(long_about = INSPECT, after_help = INSPECT_EXAMPLES)]
+    Inspect(InspectOptions),
+    /// Show the locks that are held, or one lock, until Ctrl-C.
+    #[cfg(unix)]
+    #[command(long_about = WATCH, after_help = WATCH_EXAMPLES)]
+    Watch(WatchOptions),
+    /// Wait until a lock is free, without acquiring it.
+    #[cfg(unix)]
+    #[command(long_about = WAIT, after_help = WAIT_EXAMPLES)]
+    Wait(WaitOptions),
+    /// Free a lock in place of its holder.
+    #[cfg(unix)]
+    #[command(long_about = UNLOCK, after_help = UNLOCK_EXAMPLES)]
+    Unlock(UnlockOptions),
     /// Say what endangers locks on a server.
     #[cfg(unix)]
     #[command(long_about = DOCTOR, after_help = DOCTOR_EXAMPLES)]

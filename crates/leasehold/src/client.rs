@@ -443,6 +443,10 @@ impl Client {
         Operation::new(diagnosis::diagnose(self.clone(), self.shared.watchdog))
     }
 
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// The name of the engine.
     pub(crate) fn engine_name(&self) -> &'static str {
         self.shared.engine.profile().engine

@@ -321,7 +321,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    fn new(holding: Holding, client: Option<ClientInfo>) -> Self {
+    pub(crate) fn new(holding: Holding, client: Option<ClientInfo>) -> Self {
         let Holding { owner, count, remaining } = holding;
         Self { owner: owner.map(Into::into), holds: count, remaining, client }
     }

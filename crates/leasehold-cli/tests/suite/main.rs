@@ -10,6 +10,8 @@ mod demo_file;
 mod doctor;
 mod json;
 #[cfg(unix)]
+mod look;
+#[cfg(unix)]
 mod messages;
 mod patience;
 #[cfg(unix)]

@@ -9,19 +9,20 @@ use crate::command::{program, start};
 use crate::patience::{ended, eventually};
 use crate::runner::{TestFile, is_locked};
 
-/// A terminal with a shell line running on it, in which `$run` is `leasehold run`.
+/// A terminal with a shell line running on it, in which `$leasehold` is the program and `$run` is `leasehold run`.
 #[derive(Debug)]
-struct Terminal {
+pub(crate) struct Terminal {
     process: Child,
     shown: TestFile,
 }
 
 impl Terminal {
-    fn run(server: &Server, line: &str) -> Self {
+    pub(crate) fn run(server: &Server, line: &str) -> Self {
         let shown = TestFile::new();
         let process = start("script")
             .args(["--quiet", "--return", "--flush", "--command", line, shown.path()])
             .env("SHELL", "/bin/bash")
+            .env("leasehold", program())
             .env("run", format!("{} run", program().display()))
             .env("LEASEHOLD_URL", server.url())
             .stdin(Stdio::piped())
@@ -32,18 +33,18 @@ impl Terminal {
     }
 
     /// Waits until this appears.
-    fn shows(&self, text: &str) {
+    pub(crate) fn shows(&self, text: &str) {
         eventually(text, || self.shown.text().contains(text));
     }
 
     /// Types keys.
-    fn types(&mut self, keys: &str) {
+    pub(crate) fn types(&mut self, keys: &str) {
         let keyboard = self.process.stdin.as_mut().expect("a pipe");
         keyboard.write_all(keys.as_bytes()).expect("the terminal is there");
     }
 
     /// What has appeared up to the end, and the exit code.
-    fn finish(mut self) -> (String, Option<i32>) {
+    pub(crate) fn finish(mut self) -> (String, Option<i32>) {
         let code = ended("the line on the terminal", &mut self.process).code();
         (self.shown.text(), code)
     }

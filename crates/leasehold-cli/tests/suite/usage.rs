@@ -91,6 +91,16 @@ fn the_help_has_examples_and_fits_into_80_columns() {
         "demo -h",
         "run --help",
         "run -h",
+        "ls --help",
+        "ls -h",
+        "inspect --help",
+        "inspect -h",
+        "watch --help",
+        "watch -h",
+        "wait --help",
+        "wait -h",
+        "unlock --help",
+        "unlock -h",
         "doctor --help",
         "doctor -h",
         "completions -h",
@@ -110,7 +120,7 @@ fn the_help_has_examples_and_fits_into_80_columns() {
 
 #[test]
 fn the_help_does_not_show_the_password_from_the_environment() {
-    for command in ["demo", "run"] {
+    for command in ["demo", "run", "ls", "inspect", "watch", "wait", "unlock"] {
         let run = leasehold_at("redis://me:secret@host", &format!("{command} --help"));
         assert!(run.stdout.contains("LEASEHOLD_URL") && !run.stdout.contains("secret"), "{}", run.stdout);
     }
@@ -137,8 +147,22 @@ fn the_version_names_the_engines_and_urls_that_work() {
 fn completions_are_valid_for_their_shell_and_have_every_visible_command() {
     for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
         let text = leasehold(&format!("completions {shell}")).stdout;
-        for word in ["demo", "run", "doctor", "completions", "man", "--if-busy", "--permits", "outage-limit"]
-        {
+        for word in [
+            "demo",
+            "run",
+            "ls",
+            "inspect",
+            "watch",
+            "wait",
+            "unlock",
+            "doctor",
+            "completions",
+            "man",
+            "--if-busy",
+            "--permits",
+            "outage-limit",
+            "--interval",
+        ] {
             assert!(text.contains(word.trim_start_matches('-')), "{shell}: {word}");
         }
         assert!(
@@ -156,7 +180,8 @@ fn completions_are_valid_for_their_shell_and_have_every_visible_command() {
 #[test]
 fn there_is_a_manual_page_of_every_visible_command() {
     let own = leasehold("man").stdout;
-    for command in ["demo", "run", "doctor", "completions", "man"] {
+    for command in ["demo", "run", "ls", "inspect", "watch", "wait", "unlock", "doctor", "completions", "man"]
+    {
         assert!(own.contains(&format!("leasehold\\-{command}(1)")), "{command}: {own}");
         let page = leasehold(&format!("man {command}")).stdout;
         assert!(page.contains(&format!(".TH LEASEHOLD-{} 1", command.to_uppercase())), "{page}");

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Backend, MIN_HOLD, ONE_STEP, REMOVAL, Reply, VIEW};
+use super::{Backend, LIST, MIN_HOLD, ONE_STEP, REMOVAL, Reply, VIEW};
 
 /// A table of its own.
 #[derive(Debug)]
@@ -41,6 +41,7 @@ impl Backend for Example {
             "fencing token",
             "takeover (`steal`)",
             "`force_unlock`",
+            LIST,
             MIN_HOLD,
             REMOVAL,
             VIEW,

@@ -48,6 +48,8 @@ pub trait Backend: Send + Sync {
 pub const REMOVAL: &str = "removal by an operator";
 /// Lacking on an engine where only the client of a hold knows its hold count, and how long it lasts.
 pub const VIEW: &str = "view of another client's hold";
+/// Lacking on an engine that cannot say which locks are held.
+pub const LIST: &str = "listing of locks (`list`, `find`)";
 /// Lacking on an engine where no hold outlasts its holder.
 pub const MIN_HOLD: &str = "hold that outlasts its guard (`min_hold`)";
 /// Lacking on an engine where a hold lasts no longer than a session that is renewed by itself.

@@ -62,6 +62,9 @@ impl SharedServer {
                     .map_or_else(|| word.to_owned(), |word| format!("{word}conformance:*"))
             });
             assert_eq!(server.cli(&words.collect::<Vec<_>>()), "OK");
+            let looks = WIRE.lines().map(str::trim).find(|line| line.starts_with("ACL SETUSER worker +"));
+            let looks = looks.expect("the page has the rights to look at locks");
+            assert_eq!(server.cli(&looks.split(' ').collect::<Vec<_>>()), "OK");
             // The server has read its files; the one of the clients is removed with the server.
             let ca = server.directory().join("ca.pem");
             fs::copy(certificates.ca(), &ca).expect("the directory can be written to");

@@ -2,7 +2,7 @@
 
 use leasehold::test::Simulation;
 
-use super::{Backend, LEASES, MIN_HOLD, ONE_STEP, Reply, VIEW};
+use super::{Backend, LEASES, LIST, MIN_HOLD, ONE_STEP, Reply, VIEW};
 
 /// A simulated server of its own.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ impl Sim {
     #[expect(clippy::new_without_default, reason = "every one is another server")]
     pub fn new() -> Self {
         // It has two shards.
-        Self { simulation: Simulation::new(), lacks: &[ONE_STEP] }
+        Self { simulation: Simulation::new(), lacks: &[LIST, ONE_STEP] }
     }
 
     /// One that binds holds to sessions, as `ZooKeeper` does.
@@ -47,6 +47,7 @@ const BOUND: &[&str] = &[
     "`force_unlock`",
     MIN_HOLD,
     LEASES,
+    LIST,
     VIEW,
     ONE_STEP,
 ];

@@ -23,6 +23,7 @@ pub mod identity;
 pub mod latch;
 pub mod lease;
 pub mod leased_semaphore;
+pub mod listing;
 pub mod lock;
 pub mod loss;
 pub mod min_hold;
@@ -143,6 +144,14 @@ macro_rules! conformance_cases {
                 ["OWN-403"] => own_403_a_wait_that_times_out_names_the_holder,
                 ["OWN-404"] => own_404_the_waiters_for_a_lock_are_counted,
                 ["OWN-405"] => own_405_the_queue_of_a_fair_lock_is_traced_to_its_clients,
+            }
+            listing {
+                ["OWN-450"] => own_450_the_locks_that_are_held_are_listed_with_their_holders,
+                ["OWN-451"] => own_451_a_pattern_selects_names_within_the_namespace,
+                ["OWN-452"] => own_452_the_kind_of_a_lock_is_found_by_its_name,
+                ["OWN-453"] => own_453_readers_and_writers_are_listed,
+                ["OWN-454"] => own_454_a_group_is_listed_as_long_as_a_value_is_held,
+                ["OWN-455"] => own_455_setnx_locks_are_listed_if_they_are_asked_for,
             }
             reentry {
                 ["LK-08"] => lk_08_an_owner_re_enters_and_other_owners_stay_out,

@@ -11,6 +11,7 @@ mod disk;
 mod driver;
 mod flock;
 mod holder;
+mod listing;
 mod replaced;
 mod shared_file;
 mod stopped;

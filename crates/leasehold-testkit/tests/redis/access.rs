@@ -354,3 +354,65 @@ async fn a_repeated_undo_does_not_end_the_next_hold_of_its_owner() {
         guard.release().await.unwrap();
     }
 }
+
+/// The words of the documented user that only looks at locks.
+fn looker(name: &str, without: &str) -> Vec<String> {
+    let line =
+        WIRE.lines().map(str::trim).find(|line| line.starts_with("ACL SETUSER looker ")).expect("the line");
+    let words = line.replace("looker", name);
+    words.split_whitespace().filter(|word| *word != without).map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn own_460_looking_at_locks_needs_the_documented_rights_and_a_missing_one_is_an_error() {
+    for flavour in Flavour::ALL {
+        let server = Server::start(flavour);
+        let url = make_user(&server, "worker", &[]);
+        let client = Client::connect(&*url).label("web-3").await.unwrap();
+        let _lock = client.lock("lock:a").acquire().await.unwrap();
+        let _read = client.rw_lock("lock:b").read().acquire().await.unwrap();
+        let _write = client.rw_lock("lock:c").write().acquire().await.unwrap();
+        let _group = client.group_lock("lock:d", ["1"]).acquire().await.unwrap();
+        let _setnx = client.setnx_lock("lock:e").acquire().await.unwrap();
+        server.cli(&["HSET", "other", "name", "Ann"]);
+        let all = ["lock:a", "lock:b", "lock:c", "lock:d", "lock:e"];
+        let names = async |client: &Client, pattern: &str| {
+            let listing = client.list(pattern).setnx().await?;
+            let known = listing.locks.iter().all(|lock| lock.holder.client.is_some());
+            let names: Vec<_> = listing.locks.into_iter().map(|lock| lock.name).collect();
+            Ok::<_, leasehold::QueryError>((names, listing.is_complete, known))
+        };
+
+        // What a client of locks may do is not enough, and the error says what is missing.
+        let error = names(&client, "lock:*").await.unwrap_err();
+        assert!(error.to_string().contains("scan"), "{flavour:?}: {error}");
+        let more = WIRE.lines().map(str::trim).find(|line| line.starts_with("ACL SETUSER worker +"));
+        assert_eq!(server.cli(&more.expect("the line").split(' ').collect::<Vec<_>>()), "OK");
+        let found = names(&client, "lock:*").await.unwrap();
+        assert_eq!(found, (all.map(str::to_owned).to_vec(), true, true), "{flavour:?}");
+
+        assert_eq!(server.cli(&looker("looker", "")), "OK");
+        let url = server.url();
+        let connect = |name: &str| {
+            Client::connect(url.replace("redis://", &format!("redis://{name}:secret@"))).anonymous()
+        };
+        let looks = connect("looker").await.unwrap();
+        assert_eq!(names(&looks, "lock:*").await.unwrap(), found, "{flavour:?}");
+        let (some, is_complete, _) = names(&looks, "*").await.unwrap();
+        assert_eq!((some, is_complete), (found.0.clone(), false), "{flavour:?}: keys that may not be read");
+        names(&looks, "other").await.expect_err("nothing may be read");
+        assert_eq!(looks.find("lock:a").await.unwrap().unwrap().name, "lock:a");
+        assert!(looks.lock("lock:z").acquire().await.is_err(), "{flavour:?}: it only looks");
+
+        for word in looker("", "") {
+            // Only a hash with many fields needs the first.
+            if !word.starts_with('+') || ["+hrandfield", "+eval"].contains(&word.as_str()) {
+                continue;
+            }
+            let name = word.replace('+', "without-");
+            assert_eq!(server.cli(&looker(&name, &word)), "OK");
+            let found_without = names(&connect(&name).await.unwrap(), "lock:*").await;
+            assert_ne!(found_without.ok().as_ref(), Some(&found), "{flavour:?}: {word} is superfluous");
+        }
+    }
+}

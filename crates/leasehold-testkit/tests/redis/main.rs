@@ -42,6 +42,7 @@ mod handshake;
 mod heartbeat;
 mod identity;
 mod lazy;
+mod listing;
 mod order;
 mod outage;
 mod owners;

@@ -7,11 +7,11 @@ use leasehold::{
     Acquire, AcquireAll, AcquireError, AcquirePermits, AcquireQuorum, AnyAcquire, AnyGuard, AnyLock,
     AnyTryAcquire, BackOff, ChangeError, Client, ClientInfo, Config, ConfigError, ConnectError,
     ConnectOptions, Credentials, Diagnosis, Error, ExtendError, Fact, FairLock, Fence, FencedGuard,
-    FencedLock, Finding, Guard, HoldView, Holder, Interrupt, InvalidRequestError, Latch, LatchOpened,
-    LeasedPermits, LeasedSemaphore, Lock, Loss, LostError, MultiGuard, MultiLock, Operation, Owner,
-    OwnerLock, OwnerParseError, PermitId, PermitIdParseError, PingError, QueryError, QueuePosition,
-    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock, Semaphore,
-    SemaphorePermits, ServerError, Severity, ShutdownReport, StaleTokenError, Status, Subject,
+    FencedLock, Finding, Guard, HeldLock, HoldView, Holder, Interrupt, InvalidRequestError, Latch,
+    LatchOpened, LeasedPermits, LeasedSemaphore, List, Listing, Lock, LockKind, Loss, LostError, MultiGuard,
+    MultiLock, Operation, Owner, OwnerLock, OwnerParseError, PermitId, PermitIdParseError, PingError,
+    QueryError, QueuePosition, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReleaseError, Released, RwLock,
+    Semaphore, SemaphorePermits, ServerError, Severity, ShutdownReport, StaleTokenError, Status, Subject,
     TimeParseError, TryAcquire, TryAcquirePermits, TrySetPermits, UrlError, WaitError, Waiter, Waiters,
     WriteError, WriteGuard, WriteLock,
 };
@@ -49,6 +49,7 @@ fn handles_are_send_sync_static_and_clone() {
     handle::<TryAcquire<WriteGuard>>();
     handle::<AnyAcquire>();
     handle::<AnyTryAcquire>();
+    handle::<List>();
     handle::<AcquireAll>();
     handle::<AcquireQuorum>();
     handle::<AcquirePermits>();
@@ -78,7 +79,10 @@ fn values_are_send_sync_and_static() {
     free::<Fact>();
     free::<Fence>();
     free::<Finding>();
+    free::<HeldLock>();
     free::<Holder>();
+    free::<Listing>();
+    free::<LockKind>();
     free::<Loss>();
     free::<Owner>();
     free::<PermitId>();

@@ -10,6 +10,7 @@ mod aftermath;
 )]
 pub(crate) mod file;
 mod inspect;
+mod listing;
 pub(crate) mod memory;
 #[cfg(all(test, feature = "remote"))]
 mod model;
@@ -41,6 +42,9 @@ pub(crate) use self::adjust::{Adjust, Adjusted, Change};
 #[cfg(feature = "remote")]
 pub(crate) use self::aftermath::Aftermath;
 pub(crate) use self::inspect::{Query, QueryResult};
+#[cfg(feature = "redis")]
+pub(crate) use self::listing::Shape;
+pub(crate) use self::listing::{Cursor, Found, ListStep, Listed};
 #[cfg(feature = "redis")]
 pub(crate) use self::probe::{Probe, Probed};
 pub(crate) use self::profile::{Feature, Profile};
@@ -100,6 +104,11 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
 
     /// Replies to a query without changing anything.
     fn inspect(&self, query: &Query<'_>) -> Reply<QueryResult>;
+
+    /// A part of a listing of what is held. Never requested from an engine that lacks [`Feature::List`].
+    fn list(&self, _step: &ListStep) -> Reply<Listed> {
+        Reply::Now(Some(Err(ServerError::Denied("this engine lists no locks".into()))))
+    }
 
     /// Writes a value of the user's own, or returns the stored token if that is greater.
     fn fenced_write(&self, _key: &Name, _token: u64, _value: &[u8]) -> Reply<Option<u64>> {

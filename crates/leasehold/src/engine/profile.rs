@@ -22,6 +22,8 @@ pub(crate) enum Feature {
     Upgrade,
     /// Writing a value beside its greatest token.
     FencedWrite,
+    /// Listing which locks are held.
+    List,
 }
 
 impl fmt::Display for Feature {
@@ -42,6 +44,7 @@ impl fmt::Display for Feature {
             Self::ForceUnlock => "`force_unlock`",
             Self::Upgrade => "upgrade or downgrade of a read-write lock",
             Self::FencedWrite => "fenced write (`fenced_write`)",
+            Self::List => "listing of locks (`list`, `find`)",
         })
     }
 }

@@ -99,6 +99,19 @@ pub(crate) enum Family {
     Latch,
 }
 
+impl Family {
+    /// The kinds whose holders exclude others, each of which stands for all that share its state.
+    pub(crate) fn exclusive_kinds(self) -> &'static [Kind] {
+        match self {
+            Self::Lock => &[Kind::Lock],
+            Self::SetNx => &[Kind::SetNx],
+            Self::Rw => &[Kind::Read, Kind::Write],
+            Self::Group => &[Kind::Group],
+            Self::Semaphore | Self::LeasedSemaphore | Self::Latch => &[],
+        }
+    }
+}
+
 /// One primitive of one name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Resource {

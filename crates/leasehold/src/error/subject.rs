@@ -25,6 +25,11 @@ impl Subject {
         Self(Some(Arc::new(Parts { noun, name: Some(name), server })))
     }
 
+    /// All locks of a server.
+    pub(crate) fn locks_of(server: Option<Arc<str>>) -> Self {
+        Self(Some(Arc::new(Parts { noun: "locks", name: None, server })))
+    }
+
     /// A server alone, for the errors of connecting.
     pub(crate) fn server_alone(server: Option<Arc<str>>) -> Self {
         Self(server.map(|server| Arc::new(Parts { noun: "lock", name: None, server: Some(server) })))

@@ -47,6 +47,12 @@ impl Group {
         self.sets.retain(|(owner, _)| is_alive(owner.client));
     }
 
+    /// The owners that have a set, each once.
+    pub(super) fn owners(&self) -> Vec<OwnerId> {
+        let owners: BTreeSet<_> = self.sets.iter().map(|(owner, _)| *owner).collect();
+        owners.into_iter().collect()
+    }
+
     /// Acquires a set, or returns the owner of one of its values.
     pub(super) fn take(&mut self, key: &HoldKey) -> Result<(), OwnerId> {
         let values = values(&key.resource);

@@ -30,6 +30,7 @@ mod group;
 mod kernel;
 mod lanes;
 mod latch;
+mod listing;
 mod lock_file;
 mod locks;
 mod names;
@@ -77,7 +78,9 @@ use super::remote::store::{
     report,
 };
 use super::schemes::{Options, Scheme};
-use super::{Change, Engine, Feature, HoldKey, Kind, Profile, Query, QueryResult, Resource};
+use super::{
+    Change, Engine, Feature, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Resource,
+};
 #[cfg(any(target_os = "linux", target_os = "android"))]
 use crate::block;
 use crate::error::ServerError;
@@ -338,6 +341,14 @@ impl Store for FileStore {
             Query::Queue(_) | Query::Waiters(_) | Query::Uptime => {
                 self.complete(done, Ok(QueryResult::default()));
             }
+        }
+    }
+
+    fn list(&self, step: &ListStep, done: impl Done<Listed>) {
+        // Releases do not wait for a listing.
+        let (files, step) = (Arc::clone(&self.0), step.clone());
+        if let Some(io) = self.0.io.get() {
+            io.spawn_blocking(move || done.done(files.list(&step)));
         }
     }
 

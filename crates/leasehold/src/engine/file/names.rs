@@ -41,6 +41,23 @@ pub(super) fn append(to: &mut Vec<u8>, name: &str) {
     }
 }
 
+/// The name that has this file name; none if no name has it, or if it was cut.
+pub(super) fn decode(file: &[u8]) -> Option<String> {
+    let mut bytes = Vec::with_capacity(file.len());
+    let mut rest = file;
+    while let Some((first, others)) = rest.split_first() {
+        rest = others;
+        if *first == b'%' {
+            let (digits, others) = rest.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = others;
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok().filter(|name| encode(name).as_bytes() == file)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -59,7 +76,16 @@ mod tests {
             ("좌석", "%EC%A2%8C%EC%84%9D"),
         ] {
             assert_eq!(encode(name), file);
+            assert_eq!(decode(file.as_bytes()).as_deref(), Some(name));
         }
+    }
+
+    #[test]
+    fn a_file_name_that_no_name_has_is_not_decoded() {
+        for file in ["a:b", "a%2", "a%zz", "a%2f", "%61", ".a", "%FF"] {
+            assert_eq!(decode(file.as_bytes()), None, "{file}");
+        }
+        assert_eq!(decode(encode(&"x".repeat(500)).as_bytes()), None);
     }
 
     #[test]

@@ -10,9 +10,10 @@ use super::tokens::Tokens;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Attempt, Busy, Claim, HoldKey, Holding, Released, Renewed, Resource, Ticket};
+use crate::engine::{Attempt, Busy, Claim, HoldKey, Holding, Kind, Released, Renewed, Resource, Ticket};
 use crate::env::{Instant, Now};
 use crate::lease::Lease;
+use crate::limits;
 use crate::loss::Loss;
 use crate::owner::OwnerId;
 use crate::term::Term;
@@ -159,6 +160,14 @@ impl Holdable for Group {
 }
 
 impl Exclusive for Group {
+    fn holders(&self, _kind: Kind) -> usize {
+        self.holds.len()
+    }
+
+    fn values(&self) -> Vec<Box<str>> {
+        self.taken.keys().take(limits::MOST_VALUES).cloned().collect()
+    }
+
     fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath) {
         let after = self.expire(resource, now);
         let holders = self.holders(resource);

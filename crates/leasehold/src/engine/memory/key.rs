@@ -17,6 +17,14 @@ impl Key {
         Self { name: name.clone(), family }
     }
 
+    pub(super) fn name(&self) -> &Name {
+        &self.name
+    }
+
+    pub(super) fn family(&self) -> Family {
+        self.family
+    }
+
     /// Which of so many shards it belongs to. A hash map uses the lowest and the highest bits: these are others.
     pub(super) fn part_of(&self, parts: usize) -> usize {
         ((self.name.hash() >> 32) % parts as u64) as usize

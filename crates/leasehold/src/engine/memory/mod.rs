@@ -35,14 +35,14 @@ use self::slot::Slot;
 use self::sweeper::Sweeper;
 use super::aftermath::Aftermath;
 use super::{
-    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Engine, Feature, HoldKey, Profile, Query,
-    QueryResult, Released, Renewed, Reply, Resource, Ticket,
+    Adjusted, Attempt, AttemptAll, Busy, Change, Claim, Cursor, Engine, Feature, Found, HoldKey, Kind,
+    ListStep, Listed, Profile, Query, QueryResult, Released, Renewed, Reply, Resource, Ticket,
 };
 use crate::client_id::ClientId;
 use crate::env::Now;
 use crate::lease::{Expiry, Lease};
 use crate::mutex::Mutex;
-use crate::name::ByName;
+use crate::name::{ByName, Name};
 use crate::term::Term;
 
 /// The memory engine.
@@ -182,6 +182,36 @@ impl Memory {
         self.with_held(&key.resource, (), |held, now| ((), held.lower(key, count, now)));
     }
 
+    /// What is held under names of which this is true, in the order of the names.
+    fn held(&self, is_wanted: impl Fn(&Name) -> bool) -> Vec<Found> {
+        let mut keys = Vec::new();
+        for shard in &self.shards {
+            keys.extend(shard.lock().keys().filter(|key| is_wanted(key.name())).cloned());
+        }
+        keys.sort_unstable();
+        let kinds =
+            keys.iter().flat_map(|key| key.family().exclusive_kinds().iter().map(move |kind| (key, *kind)));
+        kinds.filter_map(|(key, kind)| self.holder(Resource::new(kind, key.name().clone()))).collect()
+    }
+
+    /// One of the holders of a resource; of all values, if it is a group.
+    fn holder(&self, resource: Resource) -> Option<Found> {
+        let (held, holders) = self.with_exclusive(&resource, |held, now| {
+            let values = held.values();
+            let of = if values.is_empty() {
+                Ok(resource.clone())
+            } else {
+                Resource::group(resource.name.clone(), values)
+            };
+            let (holding, aftermath) = match of {
+                Ok(of) => held.query(&of, None, now),
+                Err(_) => <_>::default(),
+            };
+            ((holding, held.holders(resource.kind)), aftermath)
+        });
+        held.filter(|_| holders > 0).map(|holding| Found { resource, holding, holders, process: None })
+    }
+
     /// Which of several locks is busy, before any is acquired: a minted token is not taken back.
     fn find_busy(&self, claims: &[Claim]) -> Option<(usize, Busy)> {
         let is_held = |claim: &Claim| {
@@ -274,6 +304,17 @@ impl Engine for Memory {
             Query::Uptime => {}
         }
         Reply::now(result)
+    }
+
+    fn list(&self, step: &ListStep) -> Reply<Listed> {
+        let mut found = match step {
+            ListStep::Page(pattern, _) => self.held(|name| pattern.matched(name).is_some()),
+            ListStep::Key(of, _) | ListStep::Name(of) => self.held(|name| name == of),
+        };
+        if let ListStep::Page(_, Cursor { with_strings: false, .. }) = step {
+            found.retain(|found| found.resource.kind != Kind::SetNx);
+        }
+        Reply::now(Listed { found, ..Listed::default() })
     }
 
     fn adjust(&self, resource: &Resource, change: &Change) -> Reply<Adjusted> {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::client_id::ClientId;
 use crate::engine::aftermath::Aftermath;
 use crate::engine::wait_queue::WaitQueue;
-use crate::engine::{Adjust, Attempt, Claim, HoldKey, Holding, Released, Renewed, Resource, Ticket};
+use crate::engine::{Adjust, Attempt, Claim, HoldKey, Holding, Kind, Released, Renewed, Resource, Ticket};
 use crate::env::Now;
 use crate::lease::Lease;
 use crate::owner::{Owner, OwnerId};
@@ -96,6 +96,16 @@ pub(super) trait Exclusive: Holdable {
 
     /// The last token that was minted.
     fn token(&self) -> u64;
+
+    /// How many holders this kind has, if it has any.
+    fn holders(&self, _kind: Kind) -> usize {
+        1
+    }
+
+    /// The values that are held, if it is a group, or as many of them as one lock may have.
+    fn values(&self) -> Vec<Box<str>> {
+        Vec::new()
+    }
 
     /// The waiters in the queue of a fair lock.
     fn queue(&self) -> Vec<Owner> {

@@ -147,6 +147,15 @@ impl Holdable for Rw {
 }
 
 impl Exclusive for Rw {
+    fn holders(&self, kind: Kind) -> usize {
+        match kind {
+            Kind::Write => usize::from(self.writer.is_some()),
+            // A writer may read as well.
+            _ if self.writer.is_some() => 0,
+            _ => self.readers.len(),
+        }
+    }
+
     fn force(&mut self, resource: &Resource, now: &Now) -> (bool, Aftermath) {
         let after = self.expire(now);
         let held = match resource.kind {

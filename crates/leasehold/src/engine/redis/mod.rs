@@ -6,6 +6,7 @@
 mod address;
 mod commands;
 mod keys;
+mod listing;
 mod net;
 mod probe;
 mod pubsub;
@@ -34,7 +35,10 @@ use super::remote::store::{
     Topic, Traits, UNPUBLISHED_POLL, Verdict, Wake, Watch,
 };
 use super::schemes::{Options, Scheme};
-use super::{Change, Engine, HoldKey, Kind, Probe, Probed, Profile, Query, QueryResult, Queueing, Resource};
+use super::{
+    Change, Engine, HoldKey, Kind, ListStep, Listed, Probe, Probed, Profile, Query, QueryResult, Queueing,
+    Resource, Shape,
+};
 use crate::error::ServerError;
 use crate::mutex::Mutex;
 use crate::name::Name;
@@ -289,6 +293,20 @@ impl Store for RedisStore {
                 };
                 self.parts.topology.any().send(commands::uptime(), decoded(done, decode));
             }
+        }
+    }
+
+    fn list(&self, step: &ListStep, done: impl Done<Listed>) {
+        match step {
+            ListStep::Page(pattern, cursor) => {
+                let (call, pattern, cursor) =
+                    (commands::scan(pattern, *cursor), Arc::clone(pattern), *cursor);
+                let decode = move |reply: Value| commands::scanned(&reply, &pattern, cursor);
+                self.parts.topology.any().send(call, decoded(done, decode));
+            }
+            ListStep::Key(name, Shape::Hash) => listing::hash(&self.parts, name.clone(), false, done),
+            ListStep::Key(name, Shape::String) => listing::string(&self.parts, name.clone(), false, done),
+            ListStep::Name(name) => listing::hash(&self.parts, name.clone(), true, done),
         }
     }
 

@@ -61,8 +61,8 @@ use self::shards::Shards;
 use self::store::{By, Done, Events, Forced, Given, LeaseOf, Shard, Store, StoreError, Topic, Verdict, Wake};
 use self::undo::{Undos, never};
 use super::{
-    Adjusted, Attempt, AttemptAll, Change, Claim, Connection, Engine, Handover, HoldKey, Profile, Query,
-    QueryResult, Released, Renewed, Reply, Resource, Ticket, wait_queue,
+    Adjusted, Attempt, AttemptAll, Change, Claim, Connection, Engine, Found, Handover, HoldKey, ListStep,
+    Listed, Profile, Query, QueryResult, Released, Renewed, Reply, Resource, Ticket, wait_queue,
 };
 #[cfg(feature = "redis")]
 use super::{Probe, Probed};
@@ -508,6 +508,19 @@ impl<S: Store> Engine for Remote<S> {
             result
         });
         self.inner.requesting().inspect(query, done);
+        reply
+    }
+
+    fn list(&self, step: &ListStep) -> Reply<Listed> {
+        let counts_here = self.inner.store.traits().counts == By::Client;
+        let effects = Arc::clone(&self.inner);
+        let (done, reply) = self.inner.read_only(Shard::ONLY, move |mut listed: Listed| {
+            for Found { resource, holding, .. } in listed.found.iter_mut().filter(|_| counts_here) {
+                effects.complete(resource, holding);
+            }
+            listed
+        });
+        self.inner.store.list(step, done);
         reply
     }
 

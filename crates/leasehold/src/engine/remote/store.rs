@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use crate::engine::{
-    Busy, Change, HoldKey, Kind, Profile, Query, QueryResult, Queueing, Resource, RwOptions,
+    Busy, Change, HoldKey, Kind, ListStep, Listed, Profile, Query, QueryResult, Queueing, Resource, RwOptions,
 };
 #[cfg(feature = "redis")]
 use crate::engine::{Probe, Probed};
@@ -83,6 +83,11 @@ pub(crate) trait Store: fmt::Debug + Send + Sync + 'static {
 
     /// Replies to a query about a resource, without changing it.
     fn inspect(&self, query: &Query<'_>, done: impl Done<QueryResult>);
+
+    /// A part of a listing of what is held. Never requested from a store whose profile lacks it.
+    fn list(&self, _step: &ListStep, done: impl Done<Listed>) {
+        done.done(Err(StoreError::Refused(ServerError::Denied("this engine lists no locks".into()))));
+    }
 
     /// Changes or reads a counter. A change that is sent again is recognised by its number and counts once.
     fn change(&self, _resource: &Resource, _change: &Change, _done: impl Done<i64>) {}

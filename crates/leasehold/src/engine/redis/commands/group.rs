@@ -50,6 +50,12 @@ pub(super) fn query(resource: &Resource, owner: Option<OwnerId>) -> Call {
     fields(Call::new(&QUERY).key(resource.name.as_str()).arg(owner), resource)
 }
 
+/// Queries the holder of any of the values that have these fields.
+pub(super) fn holder_of(resource: &Resource, fields: &[Vec<u8>]) -> Call {
+    let call = Call::new(&QUERY).key(resource.name.as_str()).arg("");
+    fields.iter().fold(call, |call, field| call.bytes(field))
+}
+
 pub(super) fn force(resource: &Resource) -> Call {
     fields(Call::new(&FORCE).key(resource.name.as_str()).arg(keys::Channel(resource)), resource)
 }

@@ -18,6 +18,7 @@ mod admin;
 mod fair;
 mod group;
 mod leased;
+mod list;
 mod lock;
 mod rw;
 mod semaphore;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 pub(super) use self::admin::{fenced_write, last_token, ping, seconds_up, token, uptime, write_refused};
 pub(super) use self::fair::{heartbeat, owners, queue};
+pub(super) use self::list::{Recognised, beginning, fields, length, scan, scanned};
 pub(super) use self::lock::{take_all, taken_all};
 pub(super) use self::rw::{flags_writer, unflag};
 pub(super) use self::semaphore::forget_permits;

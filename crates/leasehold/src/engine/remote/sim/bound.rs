@@ -47,6 +47,7 @@ pub(super) const ALL_BUT_PLAIN: &[Feature] = &[
     Feature::ForceUnlock,
     Feature::Upgrade,
     Feature::FencedWrite,
+    Feature::List,
 ];
 
 static SESSIONS: Traits = Traits {

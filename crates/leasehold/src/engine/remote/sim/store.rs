@@ -353,7 +353,8 @@ impl fmt::Debug for SimStore {
     }
 }
 
-static PROFILE: Profile = Profile { engine: "sim", real_time: false, lacks: &[Feature::FencedWrite] };
+static PROFILE: Profile =
+    Profile { engine: "sim", real_time: false, lacks: &[Feature::FencedWrite, Feature::List] };
 
 /// `sim:NAME`, a server shared by all clients of the process that use the same name.
 pub(crate) const SCHEME: Scheme = Scheme {

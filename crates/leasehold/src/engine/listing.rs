@@ -1,0 +1,60 @@
+//! The requests of a listing: which resources are held.
+
+use std::sync::Arc;
+
+use super::{Holding, Resource};
+use crate::name::Name;
+use crate::pattern::Pattern;
+
+/// One request of a listing. It changes nothing.
+#[derive(Debug, Clone)]
+pub(crate) enum ListStep {
+    /// A part of the names that match, from this cursor on.
+    Page(Arc<Pattern>, Cursor),
+    /// What is held under a key that a page has found.
+    Key(Name, Shape),
+    /// What is held under a name, whatever it is.
+    Name(Name),
+}
+
+/// Where a listing continues. The first page begins at the default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Cursor {
+    pub(crate) at: u64,
+    /// What is searched at present.
+    pub(crate) shape: Shape,
+    /// Strings are to be searched, too.
+    pub(crate) with_strings: bool,
+}
+
+/// How the state of a resource is stored, on a server that has more than locks.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Shape {
+    /// Most locks.
+    #[default]
+    Hash,
+    /// A lock by `SET … NX`.
+    String,
+}
+
+/// The reply to a [`ListStep`].
+#[derive(Debug, Default)]
+pub(crate) struct Listed {
+    pub(crate) found: Vec<Found>,
+    /// Keys that may be held: a request for each of them tells.
+    pub(crate) keys: Vec<(Name, Shape)>,
+    /// Where the next page begins; `None` at the end.
+    pub(crate) next: Option<Cursor>,
+}
+
+/// A resource that is held.
+#[derive(Debug, Clone)]
+pub(crate) struct Found {
+    pub(crate) resource: Resource,
+    /// One of its holders.
+    pub(crate) holding: Holding,
+    /// How many holders there are, this one included.
+    pub(crate) holders: usize,
+    /// The process of the holder, where it is known although its client may not be.
+    pub(crate) process: Option<u32>,
+}
