@@ -471,6 +471,7 @@ pub(crate) struct Shared {
     pub(crate) watchdog: Duration,
     pub(crate) outage_limit: Duration,
     pub(crate) warn: Warn,
+    pub(crate) token_retention: Option<Duration>,
     pub(crate) holds: HoldRegistry,
     /// In its own cache lines, and so is the reference count of this struct: every guard changes both.
     guards: CachePadded<AtomicUsize>,
@@ -505,6 +506,7 @@ impl Shared {
             watchdog,
             outage_limit,
             warn: Warn::default(),
+            token_retention: None,
             holds: HoldRegistry::default(),
             guards: CachePadded::default(),
             closed: AtomicBool::new(false),

@@ -60,6 +60,7 @@ mod spin;
 mod tampering;
 mod through_outage;
 mod tls;
+mod token_retention;
 mod undo;
 mod wire;
 mod wire_counters;
