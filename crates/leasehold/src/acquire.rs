@@ -23,7 +23,7 @@ use crate::owner::{Owner, OwnerId};
 use crate::run::{Guarded, runs_work, runs_work_if_free};
 use crate::running_under;
 use crate::rw_lock::WriteGuard;
-use crate::waiting::{Entering, Patience, wait};
+use crate::waiting::{self, Entering, Patience};
 
 /// The common part of both kinds of request.
 #[derive(Debug, Clone)]
@@ -419,7 +419,7 @@ impl<G: Granted> Acquire<G> {
             // Borrowed: a value moved out of the captured state takes room in the future twice.
             let granted = match &entering {
                 Ok(entering) => {
-                    let granted = wait(entering, patience, &handle).await;
+                    let granted = waiting::acquire(entering, patience, &handle).await;
                     let granted = granted.map_err(|error| match error {
                         // A caller of a single try gets `None` in its place.
                         AcquireError::Timeout { .. } if !names_holder => error,

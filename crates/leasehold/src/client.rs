@@ -3,14 +3,13 @@
 use std::fmt;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::acquire::HandleOptions;
 use crate::back_off::BackOff;
-use crate::cache_padded::CachePadded;
 use crate::client_id::ClientId;
 use crate::config::{Config, ConfigError};
 use crate::connect::ConnectOptions;
@@ -20,6 +19,7 @@ use crate::engine::{Engine, Feature, HoldKey, Kind, Resource};
 use crate::engine::{Probe, Probed, Reply};
 use crate::env::{self, Instant};
 use crate::error::{AcquireError, Classified, InvalidRequestError, PingError, Rounded, Subject, WriteError};
+use crate::events::{Event, Events};
 use crate::fair::FairLock;
 use crate::fence::StaleTokenError;
 use crate::fenced::FencedLock;
@@ -33,11 +33,13 @@ use crate::loss::Loss;
 use crate::multi_lock::MultiLock;
 use crate::name::Name;
 use crate::observe::Warn;
+use crate::observer::Observer;
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::race::{First, race};
 use crate::rw_lock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::stats::Stats;
 use crate::status::Status;
 
 /// A connection to one lock engine. Cheap to clone; all clones are one client.
@@ -336,6 +338,48 @@ impl Client {
         Status::new(server.as_deref(), engine.connection(), *made)
     }
 
+    /// What the client has counted since it was made: acquires by their outcome, waits, losses by their cause and so on. It costs
+    /// nothing, and needs no feature. [`Stats`] tells what each number means and has an example.
+    #[must_use]
+    pub fn stats(&self) -> Stats {
+        self.shared.observer.stats()
+    }
+
+    /// A receiver of what happens to the locks of this client from now on: grants, time-outs, releases, losses, outages.
+    ///
+    /// Without a receiver events cost nothing. Those of one hold arrive in their order.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// use leasehold::Event;
+    ///
+    /// let client = leasehold::Client::connect("memory:").await?;
+    /// let mut events = client.events();
+    /// let watcher = tokio::spawn(async move {
+    ///     let mut lost = Vec::new();
+    ///     while let Some(event) = events.recv().await {
+    ///         match event {
+    ///             Event::Lost { lock, cause, .. } => lost.push(format!("{}: {cause}", lock.name())),
+    ///             Event::Missed(count) => eprintln!("{count} events were missed"),
+    ///             _ => {}
+    ///         }
+    ///     }
+    ///     lost
+    /// });
+    /// let guard = client.lock("report").acquire().await?;
+    /// client.lock("report").force_unlock().await?;
+    /// assert!(!guard.is_held());
+    /// # drop(guard);
+    /// drop(client);
+    /// assert_eq!(watcher.await?, ["report: the lock was freed by force_unlock"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[must_use]
+    pub fn events(&self) -> Events {
+        self.shared.observer.events()
+    }
+
     /// Sends a request that does nothing to the server, on the connection for commands, and returns how long the reply took:
     /// for checks that the server replies.
     ///
@@ -473,8 +517,7 @@ pub(crate) struct Shared {
     pub(crate) warn: Warn,
     pub(crate) token_retention: Option<Duration>,
     pub(crate) holds: HoldRegistry,
-    /// In its own cache lines, and so is the reference count of this struct: every guard changes both.
-    guards: CachePadded<AtomicUsize>,
+    pub(crate) observer: Arc<Observer>,
     closed: AtomicBool,
     /// Notified when the client closes, and when the last guard is dropped afterwards.
     changed: Notify,
@@ -486,6 +529,12 @@ impl fmt::Debug for Shared {
     }
 }
 
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.observer.close();
+    }
+}
+
 impl Shared {
     pub(crate) fn new(
         id: ClientId,
@@ -494,7 +543,9 @@ impl Shared {
         namespace: String,
         watchdog: Duration,
         outage_limit: Duration,
+        observer: Arc<Observer>,
     ) -> Self {
+        engine.observe(&observer);
         Self {
             id,
             engine,
@@ -508,7 +559,7 @@ impl Shared {
             warn: Warn::default(),
             token_retention: None,
             holds: HoldRegistry::default(),
-            guards: CachePadded::default(),
+            observer,
             closed: AtomicBool::new(false),
             changed: Notify::new(),
         }
@@ -604,7 +655,7 @@ impl Shared {
     /// Whether the moment of each grant is kept. Inside a process a query of the clock would be a fiftieth of a lock and its
     /// release.
     pub(crate) fn times_holds(&self) -> bool {
-        self.warn.hold.is_some() || self.engine.handover().is_some()
+        self.warn.hold.is_some() || self.observer.is_watched() || self.engine.handover().is_some()
     }
 
     /// Logs that a hold was or is longer than is usual.
@@ -614,8 +665,9 @@ impl Shared {
         tracing::warn!(lock = %resource, %owner, label, server, held_for, "a lock is held for long");
     }
 
-    /// Logs that a hold is lost.
+    /// Logs and counts that a hold is lost.
     pub(crate) fn log_loss(&self, key: &HoldKey, loss: Loss, held_for: Option<Duration>) {
+        self.observer.lost(key, loss, held_for);
         let (HoldKey { resource, owner, .. }, Self { label, server, .. }) = (key, self);
         let held_for = held_for.map(|length| tracing::field::display(Rounded(length)));
         let server = server.as_deref();
@@ -631,11 +683,11 @@ impl Shared {
     }
 
     pub(crate) fn guard_made(&self) {
-        self.guards.0.fetch_add(1, Ordering::SeqCst);
+        self.observer.guard_made();
     }
 
     pub(crate) fn guard_gone(&self) {
-        if self.guards.0.fetch_sub(1, Ordering::SeqCst) == 1 && self.closed.load(Ordering::SeqCst) {
+        if self.observer.guard_gone() && self.closed.load(Ordering::SeqCst) {
             self.changed.notify_waiters();
         }
     }
@@ -647,7 +699,7 @@ impl Shared {
         self.engine.wake_all();
         loop {
             let changed = self.changed.notified();
-            if self.guards.0.load(Ordering::SeqCst) == 0 {
+            if self.observer.counters.guards() == 0 {
                 break;
             }
             match race(pin!(changed), env::sleep_until_or_forever(deadline)).await {
@@ -662,6 +714,7 @@ impl Shared {
         } else {
             tracing::warn!(%client, label, left_to_expire, "the client was shut down while locks were held");
         }
+        self.observer.report(|| Event::ShutDown { left_to_expire });
         ShutdownReport { left_to_expire }
     }
 }

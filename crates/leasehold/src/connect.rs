@@ -14,7 +14,10 @@ use crate::engine::schemes;
 use crate::error::{Classified as _, ConnectError, Subject};
 use crate::identity::{Identity, InProcess};
 use crate::lease;
+#[cfg(feature = "metrics")]
+use crate::metrics::{GroupOf, Metrics};
 use crate::observe::Warn;
+use crate::observer::Observer;
 use crate::operation::Operation;
 
 /// The options of a client that [`Client::connect`] is to connect: set them, then `.await`, [`block`](ConnectOptions::block) or
@@ -57,6 +60,8 @@ pub struct ConnectOptions {
     credentials: Option<Provider>,
     allow_unverified: bool,
     anonymous: bool,
+    #[cfg(feature = "metrics")]
+    metrics_group: Option<GroupOf>,
 }
 
 impl ConnectOptions {
@@ -75,6 +80,8 @@ impl ConnectOptions {
             credentials: None,
             allow_unverified: false,
             anonymous: false,
+            #[cfg(feature = "metrics")]
+            metrics_group: None,
         }
     }
 
@@ -241,6 +248,28 @@ impl ConnectOptions {
         self
     }
 
+    /// Adds the label `group` to the metrics of locks: what `group` makes of the name of a lock, such as the part before the first
+    /// colon. Without it no metric tells one lock from another, because each name would be a time series.
+    ///
+    /// It is called with the whole name, namespace included, at each acquire and release, where that is awaited: it should be
+    /// quick, and must not panic. A client has at most 100 groups; the locks of further ones are in the group `other`.
+    ///
+    /// ```
+    /// # #[tokio::main] async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let client = leasehold::Client::connect("memory:")
+    ///     .metrics_group(|name| name.split(':').next().unwrap_or_default().to_owned())
+    ///     .await?;
+    /// client.lock("coupon:42").acquire().await?.release().await?; // in the group `coupon`
+    /// # Ok(())
+    /// # }
+    /// ```
+    #[cfg(feature = "metrics")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+    pub fn metrics_group(mut self, group: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
+        self.metrics_group = Some(Arc::new(group));
+        self
+    }
+
     /// Opens the engine, and makes the client on it.
     async fn open(self, lazy: bool) -> Result<Client, ConnectError> {
         let Self { url, namespace, label, outage_limit, warn, .. } = self;
@@ -260,7 +289,11 @@ impl ConnectOptions {
         let watchdog = lease::checked("watchdog time-out", self.watchdog)?;
         lease::outlived(self.token_retention, &[("watchdog time-out", Some(watchdog))])?;
         let engine = opening.await.map_err(|error| error.about(&Subject::server_alone(server.clone())))?;
-        let mut shared = Shared::new(id, engine, server, namespace, watchdog, outage_limit);
+        let observer = Arc::new(Observer::new(
+            #[cfg(feature = "metrics")]
+            Metrics::new(label.clone(), self.metrics_group),
+        ));
+        let mut shared = Shared::new(id, engine, server, namespace, watchdog, outage_limit, observer);
         (shared.label, shared.warn) = (label, warn);
         shared.token_retention = self.token_retention;
         shared.in_process = identity.as_deref().map(InProcess::register);

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::pin;
+use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use crate::hold::{Entry, Hold, Tried, too_late};
 use crate::hold_view::{HoldView, Viewed};
 use crate::lease;
 use crate::loss::Loss;
+use crate::observer::{Acquiring, Outcome};
 use crate::operation::Operation;
 use crate::owner::{Owner, OwnerId};
 use crate::permit_id::PermitId;
@@ -33,12 +35,20 @@ pub struct Guard {
     term: Arc<Term>,
     token: Option<u64>,
     armed: bool,
+    /// Its owner had the lock already.
+    is_reentry: bool,
 }
 
 impl Guard {
-    pub(crate) fn new(hold: Arc<Hold>, term: Arc<Term>, token: Option<u64>) -> Self {
+    pub(crate) fn new(hold: Arc<Hold>, term: Arc<Term>, token: Option<u64>, is_reentry: bool) -> Self {
         hold.shared.guard_made();
-        Self { hold, term, token, armed: true }
+        Self { hold, term, token, armed: true, is_reentry }
+    }
+
+    /// Counts the acquire that ends with this guard, after a wait unless it was granted at once.
+    #[inline]
+    pub(crate) fn count(&self, waited: Option<Duration>) {
+        self.hold.shared.observer.granted(&self.hold.key, waited, self.is_reentry);
     }
 
     /// Releases the lock and returns the result.
@@ -192,7 +202,13 @@ impl Guard {
         Operation::new(async move {
             let reenter = async {
                 hold.shared.check_open()?;
-                hold.reenter(&term).await
+                let acquiring = Acquiring::new(&hold.shared, &hold.key);
+                let reentered = hold.reenter(&term).await;
+                match &reentered {
+                    Ok(guard) => acquiring.granted(from_ref(guard), None),
+                    Err(_) => acquiring.not_granted(&hold.key, Outcome::Failed, None),
+                }
+                reentered
             };
             reenter.await.map_err(|error| error.about(&hold.subject()))
         })
@@ -273,7 +289,15 @@ impl Guard {
                 HoldKey { resource: Resource::new(kind, resource.name.clone()), owner: *owner, amount: 1 };
             let rw = RwOptions { upgrade, prefer_writers: false };
             let entry = Entry { rw, ..hold.entry_beside(&term).await? };
-            match hold.shared.hold_of(key)?.enter(&entry, None).await? {
+            let beside = hold.shared.hold_of(key)?;
+            let acquiring = Acquiring::new(&hold.shared, &beside.key);
+            let tried = beside.enter(&entry, None).await;
+            match &tried {
+                Ok(Tried::Granted(guard)) => acquiring.granted(from_ref(guard), None),
+                Ok(Tried::Busy(_)) => acquiring.not_granted(&beside.key, Outcome::Busy, None),
+                Ok(Tried::TooLate) | Err(_) => acquiring.not_granted(&beside.key, Outcome::Failed, None),
+            }
+            match tried? {
                 Tried::Granted(guard) => {
                     // It has gone over to the other half.
                     hold.drop_min_hold().await;

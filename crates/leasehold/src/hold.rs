@@ -224,8 +224,8 @@ impl Hold {
             };
             match attempt {
                 Attempt::Granted(_, token) => {
-                    let guard = Guard::new(Arc::clone(self), Arc::clone(&term), token);
                     let is_new = state.count == 1;
+                    let guard = Guard::new(Arc::clone(self), Arc::clone(&term), token, !is_new);
                     drop(state);
                     if is_new {
                         term.begin_span(&self.key);
@@ -283,7 +283,7 @@ impl Hold {
         let entry = Entry { fenced: state.fenced, ..Entry::new(lease) };
         match self.step_in(&mut state, term, &entry, None).await? {
             Stepped::Replied(Attempt::Granted(_, token)) => {
-                Ok(Guard::new(Arc::clone(self), Arc::clone(term), token))
+                Ok(Guard::new(Arc::clone(self), Arc::clone(term), token, true))
             }
             Stepped::Replied(Attempt::NotSent(failure)) => Err(failure.into()),
             Stepped::Unseen(loss) if matches!(Tried::<Guard>::unseen(loss), Tried::TooLate) => {
@@ -390,7 +390,15 @@ impl Hold {
         if state.hand_over(term) {
             return Ok(0);
         }
-        self.step_out(&mut state, term, Term::release).await
+        self.step_out(&mut state, term, |term| self.end(term)).await
+    }
+
+    /// Ends the term of a hold that is released.
+    fn end(&self, term: &Term) {
+        let observer = &self.shared.observer;
+        if term.release() && observer.is_watched() {
+            observer.released(&self.key, term.held_for());
+        }
     }
 
     /// Releases one count in the owner's name, without its guard.
@@ -445,10 +453,19 @@ impl Hold {
                 Ok(left)
             }
             Released::NotHeld => {
-                term.lose(Loss::Gone);
+                self.found_gone(term);
                 state.leave_lost_term();
                 Err(Loss::Gone.into())
             }
+        }
+    }
+
+    /// A release has found that the hold is gone.
+    fn found_gone(&self, term: &Term) {
+        term.lose(Loss::Gone);
+        if term.loss().is_none() {
+            // Its last guard has ended it already, so no guard is left that would notice.
+            self.shared.observer.lost(&self.key, Loss::Gone, None);
         }
     }
 
@@ -469,7 +486,7 @@ impl Hold {
         if was_held {
             return Ok(0);
         }
-        term.lose(Loss::Gone);
+        self.found_gone(term);
         Err(Loss::Gone.into())
     }
 

@@ -34,6 +34,7 @@ mod engine;
 #[expect(clippy::disallowed_methods, reason = "the one place where they are called")]
 mod env;
 mod error;
+mod events;
 mod fair;
 mod fence;
 mod fenced;
@@ -52,10 +53,14 @@ mod leased_semaphore;
 pub mod limits;
 mod lock;
 mod loss;
+#[cfg(feature = "metrics")]
+#[cfg_attr(docsrs, doc(cfg(feature = "metrics")))]
+pub mod metrics;
 mod multi_lock;
 mod mutex;
 mod name;
 mod observe;
+mod observer;
 mod operation;
 mod outage;
 mod owner;
@@ -70,6 +75,7 @@ mod rw_lock;
 mod semaphore;
 #[cfg_attr(not(feature = "test-util"), expect(dead_code, reason = "only the simulation loses sessions"))]
 mod session;
+mod stats;
 mod status;
 mod term;
 #[cfg(feature = "redis")]
@@ -97,6 +103,7 @@ pub use crate::error::{
     AcquireError, ChangeError, ConnectError, Error, ExtendError, InvalidRequestError, LostError, PingError,
     QueryError, ReleaseError, ServerError, Subject, WaitError, WriteError,
 };
+pub use crate::events::{Event, EventLock, Events};
 pub use crate::fair::{FairLock, QueuePosition};
 pub use crate::fence::{Fence, StaleTokenError};
 pub use crate::fenced::{FencedGuard, FencedLock};
@@ -116,6 +123,7 @@ pub use crate::permits::{AcquirePermits, SemaphorePermits, TryAcquirePermits};
 pub use crate::quorum_lock::{AcquireQuorum, QuorumGuard, QuorumLock};
 pub use crate::rw_lock::{ReadGuard, ReadLock, RwLock, WriteGuard, WriteLock};
 pub use crate::semaphore::{Semaphore, TrySetPermits};
+pub use crate::stats::Stats;
 pub use crate::status::Status;
 pub use crate::url::UrlError;
 pub use crate::waiters::{Waiter, Waiters};

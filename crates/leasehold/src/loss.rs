@@ -35,3 +35,49 @@ pub enum Loss {
     #[error("the lock was freed by force_unlock")]
     ForceUnlocked,
 }
+
+impl Loss {
+    /// All causes, in the order of their numbers.
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Expired,
+        Self::TakenOver,
+        Self::Gone,
+        Self::Unreachable,
+        Self::MaxHold,
+        Self::NoProgress,
+        Self::Shutdown,
+        Self::ForceUnlocked,
+    ];
+
+    /// Its place in [`ALL`](Self::ALL).
+    pub(crate) fn number(self) -> usize {
+        self as usize
+    }
+
+    /// What it is called in metrics.
+    #[cfg(feature = "metrics")]
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::TakenOver => "taken_over",
+            Self::Gone => "gone",
+            Self::Unreachable => "unreachable",
+            Self::MaxHold => "max_hold",
+            Self::NoProgress => "no_progress",
+            Self::Shutdown => "shutdown",
+            Self::ForceUnlocked => "force_unlocked",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_is_in_its_place() {
+        for (number, loss) in Loss::ALL.into_iter().enumerate() {
+            assert_eq!(loss.number(), number, "{loss:?}");
+        }
+    }
+}

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tracing::Span;
 
 use crate::client::Shared;
-use crate::engine::HoldKey;
+use crate::engine::{HoldKey, Kind};
 use crate::env::{self, Instant};
 use crate::error::{AcquireError, Rounded};
 use crate::owner::{Owner, OwnerId};
@@ -35,6 +35,9 @@ impl<'a> ObservedWait<'a> {
         let span = tracing::debug_span!("wait", lock = %resource, %owner);
         let begun = env::now();
         let warn_at = shared.warn.wait.and_then(|length| begun.checked_add(length));
+        if is_counted(key) {
+            shared.observer.wait_begins();
+        }
         tracing::debug!(parent: &span, lock = %resource, %owner, "a wait begins");
         Self { shared, key, begun, warn_at, span, is_over: false }
     }
@@ -56,10 +59,11 @@ impl<'a> ObservedWait<'a> {
         );
     }
 
-    /// The wait is over, with this outcome.
-    pub(crate) fn end<T>(&mut self, outcome: &Result<T, AcquireError>) {
+    /// The wait is over, with this outcome. Returns how long it was.
+    pub(crate) fn end<T>(&mut self, outcome: &Result<T, AcquireError>) -> Duration {
         self.is_over = true;
-        let (HoldKey { resource, owner, .. }, waited) = (self.key, Rounded(self.waited()));
+        let length = self.waited();
+        let (HoldKey { resource, owner, .. }, waited) = (self.key, Rounded(length));
         match outcome {
             Ok(_) => {
                 tracing::debug!(parent: &self.span, lock = %resource, %owner, %waited, "a wait ends with the lock");
@@ -68,6 +72,7 @@ impl<'a> ObservedWait<'a> {
                 tracing::debug!(parent: &self.span, lock = %resource, %owner, %waited, %error, "a wait ends without the lock");
             }
         }
+        length
     }
 
     fn waited(&self) -> Duration {
@@ -75,8 +80,16 @@ impl<'a> ObservedWait<'a> {
     }
 }
 
+/// Whether the waiters are counted. A latch is not acquired.
+fn is_counted(key: &HoldKey) -> bool {
+    key.resource.kind != Kind::Latch
+}
+
 impl Drop for ObservedWait<'_> {
     fn drop(&mut self) {
+        if is_counted(self.key) {
+            self.shared.observer.wait_ends();
+        }
         if !self.is_over {
             let (HoldKey { resource, owner, .. }, waited) = (self.key, Rounded(self.waited()));
             tracing::debug!(parent: &self.span, lock = %resource, %owner, %waited, "a wait is cancelled");

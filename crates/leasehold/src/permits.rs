@@ -19,7 +19,7 @@ use crate::interrupt::{Interrupt, acquire_until};
 use crate::lease::{self, COUNTED, Lease};
 use crate::operation::Operation;
 use crate::run::{Guarded, runs_work, runs_work_if_free};
-use crate::waiting::{Entering, Patience, wait};
+use crate::waiting::{self, Entering, Patience};
 
 /// How long the query after a wait in vain may take.
 const EXTRA: Duration = Duration::from_millis(100);
@@ -227,7 +227,8 @@ impl<G: Granted> IntoFuture for AcquirePermits<G> {
                 let took = env::now().saturating_duration_since(begun);
                 limit = limit.map(|limit| limit.saturating_sub(took));
             }
-            let granted = wait(&entering, Patience::from_wait(limit), &HandleOptions::DEFAULT).await;
+            let granted =
+                waiting::acquire(&entering, Patience::from_wait(limit), &HandleOptions::DEFAULT).await;
             match granted {
                 Err(AcquireError::Timeout { waited, .. }) if self.is_not_set().await => {
                     self.initial.iter().for_each(InitialPermits::gone);

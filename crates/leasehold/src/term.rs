@@ -266,10 +266,11 @@ impl Term {
         }
     }
 
-    /// Ends the term because its last guard is gone.
-    pub(crate) fn release(&self) {
-        self.end(End::Released);
+    /// Ends the term because its last guard is gone. Returns whether that ended a hold that a caller had.
+    pub(crate) fn release(&self) -> bool {
+        let was_held = self.end(End::Released);
         self.announce();
+        was_held
     }
 
     /// Ends the term because the lock is lost.
@@ -293,13 +294,21 @@ impl Term {
         }
     }
 
-    fn end(&self, end: End) {
+    /// Returns whether that ended a hold that a caller had.
+    fn end(&self, end: End) -> bool {
         let mut state = self.checked();
+        let was_held = state.end.is_none() && state.is_seen;
         if let (None, End::Lost(loss)) = (state.end, end) {
             // From now on `until` is the time at which the loss was recorded: see `lost_for`.
             state.until = Until::Deadline(env::now(), loss);
         }
         state.end = state.end.filter(|_| !mutation!("later-end-wins")).or(Some(end));
+        was_held
+    }
+
+    /// How long a caller has had the lock until now, if it is known since when.
+    pub(crate) fn held_for(&self) -> Option<Duration> {
+        self.checked().since.map(|since| env::now().saturating_duration_since(since))
     }
 
     /// Whether the lock is held, by the clock, now.
@@ -327,8 +336,7 @@ impl Term {
     /// Logs that the hold lasts longer than is usual; once. To be called where no mutex is held, as [`log_loss`](Self::log_loss).
     pub(crate) fn log_long_hold(&self) {
         let Some(hold) = self.hold() else { return };
-        let (Some(limit), Some(since)) = (hold.shared.warn.hold, self.checked().since) else { return };
-        let held_for = env::now().saturating_duration_since(since);
+        let (Some(limit), Some(held_for)) = (hold.shared.warn.hold, self.held_for()) else { return };
         if held_for >= limit && !self.is_long.swap(true, Ordering::SeqCst) {
             hold.shared.log_long_hold(&hold.key, held_for);
         }

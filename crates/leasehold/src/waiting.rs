@@ -32,6 +32,7 @@ use crate::fair::{QueuePosition, Watcher};
 use crate::guard::Guard;
 use crate::hold::{Access, Entry, Hold, Tried, too_late};
 use crate::observe::ObservedWait;
+use crate::observer::Outcome;
 use crate::outage::{Limit, Outage};
 use crate::owner::OwnerId;
 use crate::race::{First, race};
@@ -145,7 +146,23 @@ impl Awaited for Entering {
     }
 }
 
-/// Waits for `awaited`, and leaves nothing behind when dropped.
+/// Waits for the hold, counts how that ends, and leaves nothing behind when dropped.
+pub(crate) fn acquire<'a>(
+    entering: &'a Entering,
+    patience: Patience,
+    handle: &'a HandleOptions,
+) -> impl Future<Output = Result<Guard, AcquireError>> + Send + 'a {
+    let mut wait = Wait::new(entering.shared(), entering.key(), patience, handle.watcher.as_ref());
+    wait.is_to_be_counted = true;
+    async move {
+        let result = keep_trying(entering, &mut wait, handle).await;
+        let waited = wait.ended(&result);
+        wait.count(&result, waited);
+        result
+    }
+}
+
+/// Waits for `awaited`, and leaves nothing behind when dropped. What it is waited for counts it.
 ///
 /// The size of a waiter is the size of its state while it sleeps. Rare or short-lived parts are boxed. An attempt is not,
 /// since every waiter makes one: with a thousand of them pending, a box is one more cache miss at the reply.
@@ -157,7 +174,7 @@ pub(crate) fn wait<'a, A: Awaited>(
     let mut wait = Wait::new(awaited.shared(), awaited.key(), patience, handle.watcher.as_ref());
     async move {
         let result = keep_trying(awaited, &mut wait, handle).await;
-        wait.ended(&result);
+        let _ = wait.ended(&result);
         result
     }
 }
@@ -282,6 +299,8 @@ struct Wait<'a> {
     /// When to time out; the far future counts as never.
     deadline: Option<Instant>,
     one_try: bool,
+    /// It is an acquire that has not ended.
+    is_to_be_counted: bool,
     /// The holder in the last reply that the lock is busy.
     holder: Option<OwnerId>,
     /// Why there is no reply. Boxed because it is rare.
@@ -304,8 +323,20 @@ impl<'a> Wait<'a> {
             Patience::Limited(limit) => start.and_then(|start| start.checked_add(limit)),
             Patience::OneTry | Patience::Unlimited => None,
         };
-        let (holder, outage, position, observed) = (None, None, None, None);
-        Self { shared, key, start, deadline, one_try, holder, outage, position, watcher, observed }
+        let (holder, outage, position, observed, is_to_be_counted) = (None, None, None, None, false);
+        Self {
+            shared,
+            key,
+            start,
+            deadline,
+            one_try,
+            is_to_be_counted,
+            holder,
+            outage,
+            position,
+            watcher,
+            observed,
+        }
     }
 
     /// The acquire was not granted at once, and goes on.
@@ -322,11 +353,19 @@ impl<'a> Wait<'a> {
         self.observed.as_ref()?.longest_sleep()
     }
 
-    /// The acquire has ended.
-    fn ended<T>(&mut self, result: &Result<T, AcquireError>) {
-        if let Some(observed) = &mut self.observed {
-            observed.end(result);
+    /// The acquire has ended. Returns how long it has waited, if it had to.
+    fn ended<T>(&mut self, result: &Result<T, AcquireError>) -> Option<Duration> {
+        self.observed.as_mut().map(|observed| observed.end(result))
+    }
+
+    /// Counts how the acquire has ended.
+    fn count(&mut self, result: &Result<Guard, AcquireError>, waited: Option<Duration>) {
+        self.is_to_be_counted = false;
+        if let Ok(guard) = result {
+            return guard.count(waited);
         }
+        let outcome = Outcome::of(result, self.one_try);
+        self.shared.observer.not_granted(self.key, outcome, waited.unwrap_or_else(|| self.waited()));
     }
 
     /// When the wait is over: at its deadline, or without a limit when an outage has lasted for the client's.
@@ -465,6 +504,14 @@ impl<'a> Wait<'a> {
 
     fn waited(&self) -> Duration {
         since(self.start)
+    }
+}
+
+impl Drop for Wait<'_> {
+    fn drop(&mut self) {
+        if self.is_to_be_counted {
+            self.shared.observer.not_granted(self.key, Outcome::Cancelled, Duration::ZERO);
+        }
     }
 }
 

@@ -55,6 +55,7 @@ use crate::guard::Guard;
 use crate::hold::{Budget, Hold};
 use crate::lease::{Expiry, Lease};
 use crate::name::Name;
+use crate::observer::Observer;
 use crate::owner::OwnerId;
 use crate::term::{Term, Until};
 
@@ -172,6 +173,9 @@ pub(crate) trait Engine: fmt::Debug + Send + Sync + 'static {
     fn warnings(&self) -> Vec<String> {
         Vec::new()
     }
+
+    /// From now on requests, renewals and connections are counted there. An engine inside the process has none.
+    fn observe(&self, _observer: &Arc<Observer>) {}
 
     /// Lets every hold of this client that still has a guard expire, notifies its guards, and counts them.
     fn retire(&self, client: ClientId) -> usize;

@@ -34,6 +34,9 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    #[cfg(feature = "metrics")]
+    pub(crate) const COUNT: usize = Self::Latch as usize + 1;
+
     /// What it is called in texts.
     pub(crate) fn noun(self) -> &'static str {
         match self {
@@ -42,6 +45,22 @@ impl Kind {
             Self::Write => "write lock",
             Self::Group => "lock on values of the group",
             Self::Semaphore | Self::LeasedSemaphore => "semaphore",
+            Self::Latch => "latch",
+        }
+    }
+
+    /// What it is called in events and in metrics.
+    pub(crate) fn label(self) -> &'static str {
+        match self {
+            Self::Lock => "lock",
+            Self::Spin => "spin",
+            Self::Fair => "fair",
+            Self::SetNx => "setnx",
+            Self::Read => "read",
+            Self::Write => "write",
+            Self::Group => "group",
+            Self::Semaphore => "semaphore",
+            Self::LeasedSemaphore => "leased_semaphore",
             Self::Latch => "latch",
         }
     }

@@ -135,7 +135,8 @@ impl StepGuard<'_> {
         let Some(handover) = hold.shared.engine.handover() else { return false };
         let Some(next) = handover.hand_over(&hold, budget, term) else { return false };
         self.term = Some(next);
-        term.release();
+        self.hold.end(term);
+        self.hold.shared.observer.handed_over();
         !mutation!("double-hand-over")
     }
 
@@ -155,7 +156,7 @@ impl StepGuard<'_> {
         self.count -= 1;
         if self.count == 0 {
             self.term = None;
-            term.release();
+            self.hold.end(term);
         }
         // A hold that is lost leaves nothing.
         match self.rest().filter(|_| term.loss().is_none()) {

@@ -73,7 +73,7 @@ impl Hold {
         let mut guards = Vec::with_capacity(holds.len());
         for (((hold, state), term), (_, token)) in holds.iter().zip(&mut states).zip(terms).zip(granted) {
             state.entered(entry, entry.lease, Some(begun), limit, &term);
-            guards.push(Guard::new(Arc::clone(hold), term, token));
+            guards.push(Guard::new(Arc::clone(hold), term, token, false));
         }
         Ok(Some((Tried::Granted(guards), 0)))
     }

@@ -1,17 +1,18 @@
 //! Plain locks of one client, acquired in one step.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::AcquireAll;
 use crate::acquire::HandleOptions;
 use crate::client::Shared;
 use crate::engine::{Busy, Feature, HoldKey, Kind, Resource, Ticket};
-use crate::env;
+use crate::env::{self, Instant};
 use crate::error::{AcquireError, Classified as _, InvalidRequestError};
 use crate::guard::Guard;
 use crate::hold::{Entry, Hold, Tried};
 use crate::lease::{self, Lease};
+use crate::observer::{Acquiring, Outcome};
 use crate::owner::OwnerId;
 use crate::waiting::{Awaited, Patience, wait};
 
@@ -25,6 +26,8 @@ pub(super) struct Together {
     number: usize,
     /// An attempt has found that resource busy, and moved the wait to its queue.
     is_sent: bool,
+    /// When one of them was first found busy.
+    waits_since: OnceLock<Instant>,
 }
 
 /// The result of an attempt that ends the wait in one queue.
@@ -62,11 +65,34 @@ impl Together {
         let entry = Entry { max_hold, fenced: acquire.fenced, ..Entry::new(lease) };
         let owner = OwnerId::fresh(shared.id, 1);
         let key = HoldKey { resource: resources[0].clone(), owner, amount: 1 };
-        Ok(Some(Self { shared, resources, entry, key, number: 0, is_sent: false }))
+        Ok(Some(Self {
+            shared,
+            resources,
+            entry,
+            key,
+            number: 0,
+            is_sent: false,
+            waits_since: OnceLock::new(),
+        }))
     }
 
     /// The guards; `None` if the engine cannot acquire these locks in one step.
     pub(super) async fn run(mut self, limit: Option<Duration>) -> Result<Option<Vec<Guard>>, AcquireError> {
+        let acquiring = Acquiring::new(&self.shared, &self.key);
+        let result = self.keep_trying(limit).await;
+        let waited = self.waits_since.get().map(|since| env::now().saturating_duration_since(*since));
+        match &result {
+            Ok(Some(guards)) => acquiring.granted(guards, waited),
+            Ok(None) => acquiring.forget(),
+            Err(_) => {
+                let outcome = Outcome::of(&result, limit.is_some_and(|limit| limit.is_zero()));
+                acquiring.not_granted(&self.key, outcome, waited);
+            }
+        }
+        result
+    }
+
+    async fn keep_trying(&mut self, limit: Option<Duration>) -> Result<Option<Vec<Guard>>, AcquireError> {
         let begun = env::now();
         loop {
             let waited = env::now().saturating_duration_since(begun);
@@ -83,7 +109,7 @@ impl Together {
             if self.number > 0 && left.is_some_and(|left| left.is_zero()) {
                 return Err(late());
             }
-            let step = wait(&self, Patience::from_wait(left), &HandleOptions::DEFAULT).await;
+            let step = wait(&*self, Patience::from_wait(left), &HandleOptions::DEFAULT).await;
             self.shared.expose_holder(&self.key.resource, &step);
             match step {
                 Ok(Step::All(guards)) => return Ok(Some(guards)),
@@ -126,6 +152,9 @@ impl Awaited for Together {
         let Some((tried, number)) = Hold::enter_all(&holds, &self.entry, turn).await? else {
             return Ok(Tried::Granted(Step::OneByOne));
         };
+        if let Tried::Busy(_) = tried {
+            self.waits_since.get_or_init(env::now);
+        }
         Ok(match tried {
             Tried::Granted(guards) => Tried::Granted(Step::All(guards)),
             Tried::Busy(busy) if number == self.number => Tried::Busy(busy),

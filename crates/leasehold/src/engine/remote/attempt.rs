@@ -115,7 +115,7 @@ impl<S: Store> Inner<S> {
             }
             attempt
         });
-        self.store.take(&take, done);
+        self.requesting().take(&take, done);
         drop(permit);
         reply
     }
@@ -169,7 +169,7 @@ impl<S: Store> Inner<S> {
             }
         });
         // Their owner is a new one for every attempt, so there is nothing to undo.
-        self.store.take_all(&takes, done);
+        self.requesting().take_all(&takes, done);
         Some(reply)
     }
 

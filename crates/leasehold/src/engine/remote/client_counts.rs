@@ -42,7 +42,7 @@ impl<S: Store> Inner<S> {
             effects.renewal.reschedule(&key, length);
             Ok(Attempt::Granted(Some(hold.requested_until(begun, length)), token))
         });
-        self.store.renew(claim.key.resource.kind, &[(claim.key, length)], done);
+        self.requesting().renew(claim.key.resource.kind, &[(claim.key, length)], done);
         reply
     }
 
@@ -65,7 +65,7 @@ impl<S: Store> Inner<S> {
             };
             Ok(Attempt::Granted(Some(hold.requested_until(begun, length)), token))
         });
-        self.store.take(&take(claim, length, None), done);
+        self.requesting().take(&take(claim, length, None), done);
         reply
     }
 

@@ -3,6 +3,7 @@
 use super::Inner;
 use super::store::{Shard, Store};
 use crate::error::Rounded;
+use crate::events::Event;
 
 impl<S: Store> Inner<S> {
     /// A shard is connected, for the first time or again.
@@ -12,6 +13,9 @@ impl<S: Store> Inner<S> {
         if server.is_empty() {
             // An engine without a server.
             return;
+        }
+        if let Some(observer) = self.observer.get() {
+            observer.connected(&server, outage);
         }
         match outage {
             None => tracing::info!(server, "connected"),
@@ -26,6 +30,9 @@ impl<S: Store> Inner<S> {
     pub(super) fn log_outage(&self, shard: Shard) {
         let (server, (locks, lasts)) = (self.store.server(shard), self.renewal.at_stake(shard));
         let lasts = lasts.map(|lasts| tracing::field::display(Rounded(lasts)));
+        if let Some(observer) = self.observer.get() {
+            observer.report(|| Event::Disconnected { server: server.clone() });
+        }
         tracing::warn!(
             server,
             locks,

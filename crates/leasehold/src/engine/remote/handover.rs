@@ -59,7 +59,7 @@ impl Handover for LocalHandover {
         if is_first && !mutation!("hand-over-not-recalled") {
             self.recall_at(budget.end(), hold);
         }
-        let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None);
+        let guard = Guard::new(Arc::clone(hold), Arc::clone(&next), None, false);
         let lost = self.in_transit.lock().insert(hold.key.resource.clone(), guard);
         // No waiter took it before it was lost. It is released now that the mutex is free.
         drop(lost);

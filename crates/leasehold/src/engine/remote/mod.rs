@@ -43,7 +43,7 @@ mod undo;
 
 use std::fmt;
 use std::pin::pin;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -73,6 +73,7 @@ use crate::error::ServerError;
 use crate::lease::{Bounds, Expiry, Lease};
 use crate::loss::Loss;
 use crate::name::Name;
+use crate::observer::Observer;
 use crate::race::race;
 use crate::session::Session;
 use crate::term::{Term, Until};
@@ -99,6 +100,8 @@ struct Inner<S> {
     is_sequenced: bool,
     shards: Shards,
     io: Io,
+    /// Where requests, renewals and connections are counted, from when the client is made.
+    observer: OnceLock<Arc<Observer>>,
     /// The process that made it. A fork has no I/O thread, but a copy of everything else.
     process: u32,
 }
@@ -172,6 +175,7 @@ impl<S: Store> Inner<S> {
                 sequence: Sequence::default(),
                 shards: Shards::default(),
                 io,
+                observer: OnceLock::new(),
                 process: std::process::id(),
             }
         })
@@ -252,6 +256,14 @@ impl<S: Store> fmt::Debug for Remote<S> {
 }
 
 impl<S: Store> Inner<S> {
+    /// The store, for a request about locks, which is counted.
+    fn requesting(&self) -> &S {
+        if let Some(observer) = self.observer.get() {
+            observer.requests();
+        }
+        &self.store
+    }
+
     /// Whether a request can be sent.
     fn can_send(&self, shard: Shard) -> Result<(), ServerError> {
         self.check_process()?;
@@ -358,8 +370,9 @@ impl<S: Store> Engine for Remote<S> {
         });
         if inner.is_sequenced {
             let (inner, of) = (Arc::clone(inner), key.clone());
-            self.inner
-                .in_turn(key, move |over| inner.store.give(&of, from, length, done.then(|| drop(over))));
+            self.inner.in_turn(key, move |over| {
+                inner.requesting().give(&of, from, length, done.then(|| drop(over)));
+            });
             self.inner.given_back(key);
             return reply;
         }
@@ -367,7 +380,7 @@ impl<S: Store> Engine for Remote<S> {
             Ok(permit) => permit,
             Err(failure) => return Reply::Now(Some(Err(failure))),
         };
-        inner.store.give(key, from, length, done);
+        inner.requesting().give(key, from, length, done);
         drop(permit);
         // Before the reply: when that is read, the next step of the same hold may be under way.
         inner.given_back(key);
@@ -391,9 +404,10 @@ impl<S: Store> Engine for Remote<S> {
         });
         if self.inner.is_sequenced {
             let (inner, of) = (Arc::clone(&self.inner), key.clone());
-            self.inner.in_turn(key, move |over| inner.store.abandon(&of, rest, done.then(|| drop(over))));
+            self.inner
+                .in_turn(key, move |over| inner.requesting().abandon(&of, rest, done.then(|| drop(over))));
         } else {
-            self.inner.store.abandon(key, rest, done);
+            self.inner.requesting().abandon(key, rest, done);
         }
         reply
     }
@@ -411,7 +425,7 @@ impl<S: Store> Engine for Remote<S> {
             }
             Ok(was_held)
         });
-        self.inner.store.force(resource, done);
+        self.inner.requesting().force(resource, done);
         reply
     }
 
@@ -446,7 +460,7 @@ impl<S: Store> Engine for Remote<S> {
             })
         });
         let holds = [(key, length.max(Duration::from_millis(1)))];
-        self.inner.store.renew(key.resource.kind, &holds, done);
+        self.inner.requesting().renew(key.resource.kind, &holds, done);
         reply
     }
 
@@ -493,13 +507,13 @@ impl<S: Store> Engine for Remote<S> {
             }
             result
         });
-        self.inner.store.inspect(query, done);
+        self.inner.requesting().inspect(query, done);
         reply
     }
 
     fn fenced_write(&self, key: &Name, token: u64, value: &[u8]) -> Reply<Option<u64>> {
         let (done, reply) = self.inner.read_only(Shard::ONLY, |greater| greater);
-        self.inner.store.write_fenced(key, token, value, done);
+        self.inner.requesting().write_fenced(key, token, value, done);
         reply
     }
 
@@ -509,7 +523,7 @@ impl<S: Store> Engine for Remote<S> {
         }
         if change.adjust.is_query() {
             let (done, reply) = self.inner.read_only(self.inner.store.shard(resource), Adjusted::Done);
-            self.inner.store.change(resource, change, done);
+            self.inner.requesting().change(resource, change, done);
             return reply;
         }
         self.inner.change(resource, change)
@@ -518,7 +532,7 @@ impl<S: Store> Engine for Remote<S> {
     fn let_go(&self, key: &HoldKey) {
         self.inner.renewal.forget(key);
         let open = Open::new(&self.inner);
-        self.inner.store.detach(key, move |_: Result<(), StoreError>| drop(open));
+        self.inner.requesting().detach(key, move |_: Result<(), StoreError>| drop(open));
     }
 
     fn join(&self, key: &HoldKey, accepts_handover: bool, _context: &mut Context<'_>) -> (Ticket, bool) {
@@ -578,7 +592,7 @@ impl<S: Store> Engine for Remote<S> {
             return Reply::Now(Some(Err(failure)));
         }
         let (done, reply) = self.inner.read_only(Shard::ONLY, |()| ());
-        self.inner.store.ping(done);
+        self.inner.requesting().ping(done);
         reply
     }
 
@@ -588,7 +602,7 @@ impl<S: Store> Engine for Remote<S> {
             return Reply::Now(Some(Err(failure)));
         }
         let (done, reply) = self.inner.read_only(Shard::ONLY, |probed| probed);
-        self.inner.store.probe(probe, done);
+        self.inner.requesting().probe(probe, done);
         reply
     }
 
@@ -598,6 +612,10 @@ impl<S: Store> Engine for Remote<S> {
 
     fn warnings(&self) -> Vec<String> {
         self.inner.store.warnings()
+    }
+
+    fn observe(&self, observer: &Arc<Observer>) {
+        let _ = self.inner.observer.set(Arc::clone(observer));
     }
 
     fn retire(&self, _client: ClientId) -> usize {

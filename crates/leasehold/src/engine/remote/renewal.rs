@@ -227,6 +227,9 @@ impl Renewal {
         state.ledger.schedule(id, begun + pause);
         drop(state);
         if let Some((term, until)) = renewed {
+            if let Some(hold) = term.hold() {
+                hold.shared.observer.renewed(|| term.remaining());
+            }
             // A renewal shortens nothing, so an extension stays.
             term.extend_until(until);
             term.log_long_hold();
@@ -341,6 +344,11 @@ impl<S: Store> Inner<S> {
             let _entered = span.enter();
             match outcome {
                 Ok(verdicts) => {
+                    if limit.is_some()
+                        && let Some(observer) = inner.observer.get()
+                    {
+                        observer.renewal_replied(begun);
+                    }
                     for ((id, length), verdict) in ids.into_iter().zip(lengths).zip(verdicts) {
                         if verdict != Verdict::Held && mutation!("bad-member-fails-batch") {
                             break;
@@ -359,7 +367,7 @@ impl<S: Store> Inner<S> {
             }
             drop(over);
         };
-        self.store.renew(key.resource.kind, &holds, done);
+        self.requesting().renew(key.resource.kind, &holds, done);
         let (inner, shard) = (Arc::clone(self), *shard);
         async move {
             let Some(limit) = limit else { return drop(is_over.await) };

@@ -168,7 +168,7 @@ impl<S: Store> Trying<S> {
                         inner.retries.stale.load(Ordering::SeqCst) && !mutation!("result-forgotten");
                     if was_first || !is_stale {
                         let open = Open::new(inner);
-                        inner.store.forget_change(&self.resource, &self.change, move |_| drop(open));
+                        inner.requesting().forget_change(&self.resource, &self.change, move |_| drop(open));
                     }
                     return;
                 }
@@ -201,7 +201,7 @@ impl<S: Store> Trying<S> {
                 let _ = sender.send(outcome);
             }
         };
-        inner.store.change(&self.resource, &self.change, done);
+        inner.requesting().change(&self.resource, &self.change, done);
         let closed = || StoreError::Unknown(ServerError::Unavailable("the client is closed".into()));
         receiver.await.unwrap_or_else(|_| Err(closed()))
     }

@@ -118,7 +118,7 @@ impl<S: Store> Inner<S> {
                 drop(over);
                 attempt
             };
-            inner.store.take(&take, Caller::step(effect, sender));
+            inner.requesting().take(&take, Caller::step(effect, sender));
         });
         Reply::Soon(reply)
     }

@@ -230,7 +230,7 @@ impl<S: Store> Inner<S> {
                 inner.undo(&of, to, until);
             }
         };
-        self.store.lower_first(key, to, done)
+        self.requesting().lower_first(key, to, done)
     }
 
     /// Lowers a hold to at most `to` counts, now or later, but no later than it would expire by itself.
@@ -325,7 +325,7 @@ impl<S: Store> Inner<S> {
         let then = move |outcome: Result<Given, StoreError>| inner.undo_tried(&of, number, begun, &outcome);
         let done = Tried { is_current: Arc::clone(is_current), then };
         if !self.is_sequenced {
-            return self.store.lower(key, *to, done);
+            return self.requesting().lower(key, *to, done);
         }
         let (inner, of, to) = (Arc::clone(self), key.clone(), *to);
         self.in_turn(key, move |over| {
@@ -344,7 +344,7 @@ impl<S: Store> Inner<S> {
                 // this may be called under the mutex of the undos.
                 inner.io.spawn(async move { done.done(Ok(Given { left: None, subscribers: None })) });
             } else {
-                inner.store.lower(&of, to, done);
+                inner.requesting().lower(&of, to, done);
             }
         });
     }

@@ -1,0 +1,282 @@
+//! What happens to the locks of a client, as a stream of events.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use crate::engine::HoldKey;
+use crate::loss::Loss;
+use crate::mutex::Mutex;
+use crate::name::Name;
+use crate::operation::Operation;
+use crate::owner::Owner;
+
+/// Something that happened to a client or to one of its locks: [`Client::events`](crate::Client::events).
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// An acquire ended with the lock. A re-entry is not reported.
+    #[non_exhaustive]
+    Granted {
+        /// The lock.
+        lock: EventLock,
+        /// How long the acquire has waited; zero if the lock was granted at once.
+        waited: Duration,
+    },
+    /// The wait of an acquire was over while the lock was still busy.
+    #[non_exhaustive]
+    TimedOut {
+        /// The lock; its owner is that of the acquire.
+        lock: EventLock,
+        /// How long the acquire has waited.
+        waited: Duration,
+    },
+    /// The last guard of a hold was released or dropped.
+    #[non_exhaustive]
+    Released {
+        /// The lock.
+        lock: EventLock,
+        /// How long it was held; `None` if it was acquired before there was a receiver.
+        held_for: Option<Duration>,
+    },
+    /// A hold is lost: reported once, when the loss is noticed. That is when it happens on a server, and in memory when its guard is
+    /// next used, waited for, released or dropped.
+    #[non_exhaustive]
+    Lost {
+        /// The lock.
+        lock: EventLock,
+        /// Why.
+        cause: Loss,
+        /// How long it was held; `None` if it was acquired before there was a receiver.
+        held_for: Option<Duration>,
+    },
+    /// An outage has begun.
+    #[non_exhaustive]
+    Disconnected {
+        /// The address of the server.
+        server: String,
+    },
+    /// The server is connected.
+    #[non_exhaustive]
+    Connected {
+        /// The address of the server.
+        server: String,
+        /// How long the outage was; `None` of the first connection of a client that connects in the
+        /// [background](crate::ConnectOptions::lazy).
+        after: Option<Duration>,
+    },
+    /// The client was shut down.
+    #[non_exhaustive]
+    ShutDown {
+        /// How many locks were still held, and now expire by themselves.
+        left_to_expire: usize,
+    },
+    /// The receiver was too slow: so many events after those before this one are missing.
+    Missed(u64),
+}
+
+/// The lock of an [`Event`].
+#[derive(Clone, PartialEq, Eq)]
+pub struct EventLock {
+    name: Name,
+    kind: &'static str,
+    owner: Owner,
+}
+
+impl EventLock {
+    pub(crate) fn of(key: &HoldKey) -> Self {
+        let HoldKey { resource, owner, .. } = key;
+        Self { name: resource.name.clone(), kind: resource.kind.label(), owner: (*owner).into() }
+    }
+
+    /// Its name, namespace included.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        self.name.as_str()
+    }
+
+    /// `lock`, `spin`, `fair`, `setnx`, `read`, `write`, `group`, `semaphore` or `leased_semaphore`.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        self.kind
+    }
+
+    /// The owner of the hold or of the acquire, to tell events of one hold from those of another. It is not to be acted for: the hold may
+    /// be [handed over](crate::Lock::local_handover) to another task under the same owner.
+    #[must_use]
+    pub fn owner(&self) -> &Owner {
+        &self.owner
+    }
+}
+
+impl fmt::Debug for EventLock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} by {}", self.kind, self.name, self.owner)
+    }
+}
+
+/// A receiver of the [`Event`]s of a client, from when it was made: [`Client::events`](crate::Client::events).
+///
+/// It keeps up to 1024 events that were not received yet. If more happen, the client does not wait: it leaves them out, and
+/// [`Event::Missed`] is in their place.
+///
+/// With the feature `stream` it is a `Stream`, too.
+pub struct Events {
+    queue: Arc<Queue>,
+    /// How many receivers the client has.
+    there: Arc<AtomicUsize>,
+}
+
+/// How many events a receiver keeps.
+const MOST: usize = 1024;
+
+impl Events {
+    /// The next event; `None` when all handles, guards and operations of the client are gone and its events are received.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future loses no event.
+    pub fn recv(&mut self) -> Operation<Option<Event>> {
+        let queue = Arc::clone(&self.queue);
+        Operation::new(poll_fn(move |context| queue.poll(context)))
+    }
+}
+
+#[cfg(feature = "stream")]
+#[cfg_attr(docsrs, doc(cfg(feature = "stream")))]
+impl futures_core::Stream for Events {
+    type Item = Event;
+
+    fn poll_next(self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        self.queue.poll(context)
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        self.there.fetch_sub(1, Ordering::Relaxed);
+        let mut state = self.queue.state.lock();
+        state.is_closed = true;
+        let left = std::mem::take(&mut state.events);
+        drop(state);
+        drop(left);
+    }
+}
+
+impl fmt::Debug for Events {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Events").finish_non_exhaustive()
+    }
+}
+
+/// The events of one receiver.
+#[derive(Default)]
+struct Queue {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    events: VecDeque<Event>,
+    /// How many events after those are missing.
+    missed: u64,
+    /// The client is gone, or the receiver.
+    is_closed: bool,
+    /// The task that waits for the next event.
+    waker: Option<Waker>,
+}
+
+impl Queue {
+    fn poll(&self, context: &mut Context<'_>) -> Poll<Option<Event>> {
+        let mut state = self.state.lock();
+        if let Some(event) = state.events.pop_front() {
+            return Poll::Ready(Some(event));
+        }
+        match std::mem::take(&mut state.missed) {
+            0 if state.is_closed => Poll::Ready(None),
+            0 => {
+                let before = state.waker.replace(context.waker().clone());
+                drop(state);
+                // Dropping a waker can drop a task.
+                drop(before);
+                Poll::Pending
+            }
+            missed => Poll::Ready(Some(Event::Missed(missed))),
+        }
+    }
+
+    /// Adds an event, and returns the task to wake.
+    fn add(&self, event: &Event) -> Option<Waker> {
+        let mut state = self.state.lock();
+        if state.is_closed {
+            return None;
+        }
+        if state.events.len() >= MOST {
+            state.missed += 1;
+            return None;
+        }
+        match std::mem::take(&mut state.missed) {
+            0 => {}
+            missed => state.events.push_back(Event::Missed(missed)),
+        }
+        state.events.push_back(event.clone());
+        state.waker.take()
+    }
+
+    fn close(&self) -> Option<Waker> {
+        let mut state = self.state.lock();
+        state.is_closed = true;
+        state.waker.take()
+    }
+
+    fn is_closed(&self) -> bool {
+        self.state.lock().is_closed
+    }
+}
+
+/// The receivers of a client.
+#[derive(Default)]
+pub(crate) struct Listeners {
+    /// How many there are: read by every acquire without the mutex. Mostly none.
+    there: Arc<AtomicUsize>,
+    queues: Mutex<Vec<Arc<Queue>>>,
+}
+
+impl Listeners {
+    #[inline]
+    pub(crate) fn are_there(&self) -> bool {
+        self.there.load(Ordering::Relaxed) > 0
+    }
+
+    pub(crate) fn listen(&self) -> Events {
+        let queue = Arc::<Queue>::default();
+        let mut queues = self.queues.lock();
+        queues.retain(|queue| !queue.is_closed());
+        queues.push(Arc::clone(&queue));
+        self.there.fetch_add(1, Ordering::Relaxed);
+        Events { queue, there: Arc::clone(&self.there) }
+    }
+
+    /// Tells all receivers. Their tasks are woken when no mutex is held.
+    #[cold]
+    pub(crate) fn tell(&self, event: &Event) {
+        let wakers: Vec<_> = self.queues.lock().iter().filter_map(|queue| queue.add(event)).collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// No event follows.
+    pub(crate) fn close(&self) {
+        let wakers: Vec<_> = self.queues.lock().iter().filter_map(|queue| queue.close()).collect();
+        wakers.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl fmt::Debug for Listeners {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listeners").field(&self.there).finish()
+    }
+}
