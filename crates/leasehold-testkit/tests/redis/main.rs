@@ -53,6 +53,7 @@ mod readiness;
 mod redis_py;
 mod reentry;
 mod refusal;
+mod registration;
 mod runtime;
 mod setnx;
 mod slow;
