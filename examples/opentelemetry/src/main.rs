@@ -7,7 +7,8 @@ use leasehold::Client;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
-    let (subscriber, provider) = opentelemetry_example::exporting(opentelemetry_stdout::SpanExporter::default());
+    let (subscriber, provider) =
+        opentelemetry_example::exporting(opentelemetry_stdout::SpanExporter::default());
     tracing::subscriber::set_global_default(subscriber)?;
     let url = std::env::var("LEASEHOLD_URL").unwrap_or_else(|_| "memory:".into());
     let client = Client::connect(url).await?;

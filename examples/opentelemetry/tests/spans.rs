@@ -21,7 +21,7 @@ async fn a_wait_and_a_hold_are_children_of_the_span_of_their_caller() {
     let client = Client::connect("memory:").await.expect("it needs no server");
     let lock = client.lock("coupon:42");
 
-    let held = lock.acquire().await.expect("it is free");
+    let first = lock.acquire().await.expect("it is free");
     let bought = async {
         let guard = lock.acquire().await.expect("it is free later");
         guard.release().await.expect("it is held");
@@ -29,7 +29,7 @@ async fn a_wait_and_a_hold_are_children_of_the_span_of_their_caller() {
     let bought = bought.instrument(tracing::info_span!("buy"));
     let release = async {
         tokio::time::sleep(Duration::from_millis(50)).await;
-        held.release().await.expect("it is held");
+        first.release().await.expect("it is held");
     };
     tokio::join!(bought, release);
     provider.force_flush().expect("nothing fails");
@@ -38,15 +38,15 @@ async fn a_wait_and_a_hold_are_children_of_the_span_of_their_caller() {
     let buy = one(&spans, "buy");
     let of_buy: Vec<_> =
         spans.iter().filter(|span| span.parent_span_id == buy.span_context.span_id()).cloned().collect();
-    let (wait, hold) = (one(&of_buy, "wait"), one(&of_buy, "hold"));
-    for span in [wait, hold] {
+    let [waited, held] = ["wait", "hold"].map(|name| one(&of_buy, name));
+    for span in [waited, held] {
         assert_eq!(span.span_context.trace_id(), buy.span_context.trace_id());
         let lock = span.attributes.iter().find(|attribute| attribute.key.as_str() == "lock");
         assert_eq!(lock.expect("its lock").value.as_str(), "coupon:42");
     }
-    let waited = wait.end_time.duration_since(wait.start_time).expect("in this order");
-    assert!(waited >= Duration::from_millis(40), "{waited:?}");
-    assert!(wait.start_time <= hold.start_time && wait.end_time <= hold.end_time, "{wait:?} {hold:?}");
+    let length = waited.end_time.duration_since(waited.start_time).expect("in this order");
+    assert!(length >= Duration::from_millis(40), "{length:?}");
+    assert!(waited.start_time <= held.start_time && waited.end_time <= held.end_time, "{waited:?} {held:?}");
     // The other hold has no span around it.
     assert_eq!(spans.iter().filter(|span| span.name == "hold").count(), 2, "{spans:#?}");
 }

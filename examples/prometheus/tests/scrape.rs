@@ -165,6 +165,10 @@ async fn a_scrape_shows_what_the_callers_have_seen() {
         let shown = figure("leasehold_wait_seconds_bucket", &labels);
         assert_eq!(shown, seen as f64, "{outcome} within {bound} s: {truth:?}\n{scraped}");
     }
-    assert_eq!(figure("leasehold_hold_seconds_count", &[("kind", "lock")]), truth.granted as f64, "{scraped}");
+    assert_eq!(
+        figure("leasehold_hold_seconds_count", &[("kind", "lock")]),
+        truth.granted as f64,
+        "{scraped}"
+    );
     assert_eq!((figure("leasehold_held", &[]), figure("leasehold_waiters", &[])), (1.0, 1.0), "{scraped}");
 }

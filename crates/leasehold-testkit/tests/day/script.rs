@@ -12,7 +12,10 @@ use crate::recorder;
 
 /// Long enough for a machine that is busy with other tests, and a third of it is not long to wait for.
 const WATCHDOG: Duration = Duration::from_secs(3);
+/// After which a wait is long. Every wait of the day that is to be long is much longer, and no other is.
 const SHORT: Duration = Duration::from_millis(100);
+/// Of locks that are to be lost: no reply takes as long.
+const LEASE: Duration = Duration::from_millis(700);
 const LONG: Duration = Duration::from_secs(30);
 
 /// Where the day is spent.
@@ -102,7 +105,7 @@ async fn contention(client: &Client) {
     logged("a wait is long", 1).await;
     held.release().await.unwrap();
     let held = soon("the lock", waiter).await.unwrap().unwrap();
-    let over = lock.acquire().wait(3 * SHORT).await.unwrap_err();
+    let over = lock.acquire().wait(10 * SHORT).await.unwrap_err();
     assert!(matches!(over, AcquireError::Timeout { .. }), "{over:?}");
     held.release().await.unwrap();
 }
@@ -110,9 +113,9 @@ async fn contention(client: &Client) {
 /// A loss of each cause that needs no outage.
 async fn losses(client: &Client, other: &Client, place: &Place<'_>) {
     let acquire = |name: &str| client.lock(name).acquire();
-    lost("expired", acquire("expired").lease(SHORT).await.unwrap(), Loss::Expired).await;
-    lost("max_hold", acquire("max_hold").max_hold(SHORT).await.unwrap(), Loss::MaxHold).await;
-    lost("no_progress", acquire("no_progress").renew_while_progress(SHORT).await.unwrap(), Loss::NoProgress)
+    lost("expired", acquire("expired").lease(LEASE).await.unwrap(), Loss::Expired).await;
+    lost("max_hold", acquire("max_hold").max_hold(LEASE).await.unwrap(), Loss::MaxHold).await;
+    lost("no_progress", acquire("no_progress").renew_while_progress(LEASE).await.unwrap(), Loss::NoProgress)
         .await;
 
     let guard = acquire("gone").await.unwrap();
